@@ -1,0 +1,34 @@
+//! The coders in the comparison.
+
+mod byway;
+mod isa_l;
+mod read_loop;
+mod reed_solomon_erasure;
+mod reed_solomon_simd;
+
+use byway_code::Engine;
+
+use crate::contender::MakeContender;
+
+/// All contenders this machine has: Byway's engines, then the peers; and a remark for each that is missing.
+pub(crate) fn all(engines: &[Engine]) -> (Vec<MakeContender>, Vec<String>) {
+    let mut contenders: Vec<MakeContender> = Vec::new();
+    let mut remarks = Vec::new();
+    for engine in engines.iter().copied() {
+        contenders.push(Box::new(move |shape| Box::new(byway::Byway::new(engine, shape))));
+    }
+    contenders.push(Box::new(|_| Box::new(read_loop::ReadLoop)));
+    match isa_l::Library::open() {
+        Ok(library) => contenders.push(Box::new(move |shape| {
+            Box::new(isa_l::IsaL::new(library.clone(), shape))
+        })),
+        Err(error) => remarks.push(format!(
+            "isa-l is left out: {error}; Debian's package is libisal2"
+        )),
+    }
+    contenders.push(Box::new(|shape| {
+        Box::new(reed_solomon_erasure::Erasure::new(shape))
+    }));
+    contenders.push(Box::new(|shape| Box::new(reed_solomon_simd::Simd::new(shape))));
+    (contenders, remarks)
+}

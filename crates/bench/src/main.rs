@@ -1,0 +1,110 @@
+//! `byway-bench`: Byway's coder beside others', interleaved in one run.
+//!
+//! Its own crate, so that the peers and what they pull in stay out of everybody else's build.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints, and reads the clock"
+)]
+
+mod contender;
+mod contenders;
+mod measure;
+mod report;
+mod ring;
+mod shape;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use byway_code::Engine;
+use clap::Parser;
+
+use report::Report;
+use shape::SHAPES;
+
+/// Compares Byway's erasure coder with others and prints how many times as long each of them takes.
+///
+/// Every coder has one short turn in each round, on the same ring of fresh buffers, pinned to one core; a ratio
+/// is the median over all rounds of the peer's time divided by Byway's in the same round. Machines differ and
+/// are noisy: carry over ratios, never nanoseconds. "read-loop" only reads the source packets: the bound that
+/// memory sets.
+#[derive(Debug, Parser)]
+#[command(name = "byway-bench", version)]
+struct Options {
+    /// Rounds of each shape; more rounds, steadier medians.
+    #[arg(long, default_value_t = 101, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Measure this engine only (naive, table, ssse3, avx2, gfni-avx2, gfni-avx512, neon).
+    #[arg(long, env = "BYWAY_ENGINE")]
+    engine: Option<Engine>,
+    /// Where the result is written as JSON.
+    #[arg(long, value_name = "FILE", default_value = "target/bench/code.json")]
+    output: PathBuf,
+    /// Print the JSON instead of the tables.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    pin();
+    let engines = options
+        .engine
+        .map_or_else(|| Engine::available().collect(), |engine| vec![engine]);
+    let (contenders, remarks) = contenders::all(&engines);
+    let mut report = Report {
+        cpu: processor(),
+        rows: Vec::new(),
+    };
+    eprintln!("{}, {} rounds, one pinned thread", report.cpu, options.rounds);
+    remarks.iter().for_each(|remark| eprintln!("{remark}"));
+    for shape in SHAPES {
+        let times = measure::measure(&shape, &contenders, usize::from(options.rounds));
+        report.add(&shape, &times);
+        if !options.json {
+            println!("\n{}", report::table(&shape, &times));
+        }
+    }
+    let json = serde_json::to_string_pretty(&report)?;
+    if options.json {
+        println!("{json}");
+    } else {
+        println!(
+            "\nA ratio above 1: Byway is faster. Written to {}.",
+            options.output.display()
+        );
+    }
+    write(&options.output, &json)
+}
+
+/// Stays on one core, where the system lets it.
+fn pin() {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if !cores
+        .last()
+        .is_some_and(|core| core_affinity::set_for_current(*core))
+    {
+        eprintln!("could not pin the thread to one core: expect more noise");
+    }
+}
+
+fn processor() -> String {
+    let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = information
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned())
+}
+
+fn write(path: &PathBuf, json: &str) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder {
+        fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
+    }
+    fs::write(path, format!("{json}\n"))
+        .with_context(|| format!("writing {}: choose another place with --output", path.display()))
+}

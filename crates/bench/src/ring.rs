@@ -1,0 +1,69 @@
+//! Fresh buffers: a ring of batches larger than a second-level cache, as packets come from a network card.
+
+use byway_code::{ALIGNMENT, AlignedBuffer};
+
+use crate::contender::Batch;
+use crate::shape::Shape;
+
+/// The ring's size: beyond any core's own cache, within the shared one.
+const RING_BYTES: usize = 4 << 20;
+
+/// Batches one behind the other, each with its source packets and then its repair packets, every packet on a
+/// cache line of its own.
+pub(crate) struct Ring {
+    bytes: AlignedBuffer,
+    packet_bytes: usize,
+    stride: usize,
+    source_packets: usize,
+    repair_packets: usize,
+}
+
+impl Ring {
+    /// A ring for this shape, filled with bytes that depend on their place only.
+    pub(crate) fn new(shape: &Shape) -> Self {
+        let mut bytes = AlignedBuffer::new(RING_BYTES);
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        for byte in bytes.as_mut() {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            *byte = state.to_be_bytes()[0];
+        }
+        Self {
+            bytes,
+            packet_bytes: shape.packet_bytes,
+            stride: shape.packet_bytes.next_multiple_of(ALIGNMENT),
+            source_packets: shape.source_packets,
+            repair_packets: shape.repair_packets,
+        }
+    }
+
+    /// How many batches the ring holds.
+    pub(crate) const fn batches(&self) -> usize {
+        RING_BYTES / (self.stride * (self.source_packets + self.repair_packets))
+    }
+
+    /// One packet of the first batch, source packets first.
+    pub(crate) fn packet(&mut self, index: usize) -> &mut [u8] {
+        &mut self.bytes.as_mut()[index * self.stride..][..self.packet_bytes]
+    }
+
+    /// As many batches from the start of the ring as there are loss patterns.
+    pub(crate) fn batches_mut<'a>(&'a mut self, losses: &'a [Vec<usize>]) -> impl Iterator<Item = Batch<'a>> {
+        let (packet_bytes, stride, source_packets) = (self.packet_bytes, self.stride, self.source_packets);
+        let batch_bytes = stride * (source_packets + self.repair_packets);
+        let batches = self.bytes.as_mut().chunks_exact_mut(batch_bytes).zip(losses);
+        batches.map(move |(bytes, lost)| {
+            let packets = bytes
+                .chunks_exact_mut(stride)
+                .map(|packet| &mut packet[..packet_bytes]);
+            let mut sources: Vec<_> = packets.collect();
+            let repairs = sources.split_off(source_packets);
+            Batch {
+                sources,
+                repairs,
+                lost,
+            }
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! Restoring lost source packets.
+
+use crate::coefficients::{ROWS, Row};
+use crate::combine::combine;
+use crate::engine::Engine;
+use crate::engines::Inputs;
+use crate::error::DecodeError;
+use crate::length;
+use crate::limits::{PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
+use crate::repair::Repair;
+use crate::solve::{Square, invert};
+
+/// The source packets that [`decode`] restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    count: usize,
+    packets: [RecoveredPacket; REPAIR_PACKETS_MAX],
+}
+
+/// A restored packet's place in the batch and its length in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RecoveredPacket {
+    index: usize,
+    bytes: usize,
+}
+
+impl Recovered {
+    /// How many packets were restored.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Each restored packet's index in the batch and its bytes, in rising order of the index, given the buffers
+    /// that [`decode`] wrote.
+    pub fn packets<'a, B: AsRef<[u8]>>(
+        &'a self,
+        buffers: &'a [B],
+    ) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let restored = self.packets[..self.count].iter();
+        restored
+            .zip(buffers)
+            .map(|(packet, buffer)| (packet.index, &buffer.as_ref()[..packet.bytes]))
+    }
+}
+
+/// Restores the source packets of a batch that are missing from `sources`.
+///
+/// `sources` has a place for every source packet of the batch, `None` where it is lost. Any `e` repair packets
+/// of the batch restore any `e` losses; more than that many are checked and then left alone. The packets are
+/// written to the first `e` of `buffers`, in rising order of their index; each buffer has to be as long as the
+/// repair payloads, since a packet's length is only known once it is decoded. If nothing is lost, nothing is
+/// done.
+///
+/// Only an e x e system is solved, whatever the batch's size, and nothing is allocated or copied.
+///
+/// # Errors
+/// If the batch has no source packets or too many; if there are fewer repair packets or buffers than losses, or
+/// the repair packets do not belong together or to these sources; if a buffer is too short; if a restored
+/// packet is impossible. After [`DecodeError::Inconsistent`] the buffers hold nothing of use; after any other
+/// error they are untouched.
+pub fn decode(
+    engine: Engine,
+    sources: &[Option<&[u8]>],
+    repairs: &[Repair<'_>],
+    buffers: &mut [&mut [u8]],
+) -> Result<Recovered, DecodeError> {
+    let losses = Losses::find(sources)?;
+    if losses.count == 0 {
+        return Ok(Recovered::default());
+    }
+    let payload_bytes = check_repairs(sources, repairs)?;
+    if losses.count > repairs.len() {
+        return Err(DecodeError::TooManyLost {
+            lost: losses.count,
+            repairs: repairs.len(),
+        });
+    }
+    check_buffers(buffers, losses.count, payload_bytes)?;
+
+    let repairs = &repairs[..losses.count];
+    let rows = solve(engine, &losses, repairs);
+    let rows = &rows[..losses.count];
+    let mut inputs: [&[u8]; SOURCE_PACKETS_MAX] = [&[]; SOURCE_PACKETS_MAX];
+    for (input, source) in inputs.iter_mut().zip(sources) {
+        *input = source.unwrap_or_default();
+    }
+    for (index, repair) in losses.indices().iter().zip(repairs) {
+        inputs[*index] = repair.payload;
+    }
+    let inputs = Inputs::new(&inputs[..sources.len()]);
+    combine(engine, rows, &inputs, &mut buffers[..losses.count]);
+    measure(&losses, repairs, rows, &inputs, buffers)
+}
+
+/// Which source packets are missing.
+struct Losses {
+    count: usize,
+    /// Their indices, rising; only as many as a batch can have repaired.
+    indices: [usize; REPAIR_PACKETS_MAX],
+}
+
+impl Losses {
+    fn find(sources: &[Option<&[u8]>]) -> Result<Self, DecodeError> {
+        if sources.is_empty() {
+            return Err(DecodeError::NoSourcePackets);
+        }
+        if sources.len() > SOURCE_PACKETS_MAX {
+            return Err(DecodeError::TooManySourcePackets { count: sources.len() });
+        }
+        let mut losses = Self {
+            count: 0,
+            indices: [0; REPAIR_PACKETS_MAX],
+        };
+        for (index, _) in sources.iter().enumerate().filter(|(_, source)| source.is_none()) {
+            if let Some(place) = losses.indices.get_mut(losses.count) {
+                *place = index;
+            }
+            losses.count += 1;
+        }
+        Ok(losses)
+    }
+
+    fn indices(&self) -> &[usize] {
+        &self.indices[..self.count]
+    }
+}
+
+/// The rows that turn what is there into what is lost: one for each lost packet, whose column `j` belongs to
+/// source packet `j` or, where that one is lost itself, to the repair packet that takes its place.
+///
+/// Repair packet `i` is R_i = sum of c_ij·S_j. Over the lost packets alone that is an e x e system with the
+/// right-hand side R_i - sum of c_ij·S_j over the survivors. With M its inverse, lost packet l is
+/// sum of M_li·R_i + sum over survivors j of (sum of M_li·c_ij)·S_j: one combination of all that is there.
+fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> [Row; REPAIR_PACKETS_MAX] {
+    let lost = losses.count;
+    let inverse = invert(square(losses, repairs), lost)
+        .expect("distinct rows and columns of a Cauchy matrix are always independent");
+    let mut multipliers = [[0; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
+    let mut of_repairs: [&[u8]; REPAIR_PACKETS_MAX] = [&[]; REPAIR_PACKETS_MAX];
+    for (i, repair) in repairs.iter().enumerate() {
+        multipliers[i][..lost].copy_from_slice(&inverse[i][..lost]);
+        of_repairs[i] = &ROWS[repair.index];
+    }
+    // The sums of M_li·c_ij are themselves combinations, of rows instead of packets.
+    let mut rows = [[0; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
+    let mut outputs = rows.each_mut().map(<[u8; SOURCE_PACKETS_MAX]>::as_mut_slice);
+    combine(
+        engine,
+        &multipliers[..lost],
+        &Inputs::new(&of_repairs[..lost]),
+        &mut outputs[..lost],
+    );
+    for (row, inverse) in rows.iter_mut().zip(&inverse[..lost]) {
+        for (column, multiplier) in losses.indices().iter().zip(inverse) {
+            row[*column] = *multiplier;
+        }
+    }
+    rows
+}
+
+/// Decodes the lengths and checks that every byte past a packet's end is zero, as encoding left it.
+fn measure(
+    losses: &Losses,
+    repairs: &[Repair<'_>],
+    rows: &[Row],
+    inputs: &Inputs<'_>,
+    buffers: &[&mut [u8]],
+) -> Result<Recovered, DecodeError> {
+    let available = inputs.longest();
+    let mut recovered = Recovered {
+        count: losses.count,
+        ..Recovered::default()
+    };
+    for (i, ((index, buffer), row)) in losses.indices().iter().zip(buffers).zip(rows).enumerate() {
+        let bytes = decode_length(losses, repairs, row, inputs);
+        let padding = buffer.get(bytes..available);
+        if padding.is_none_or(|padding| padding.iter().any(|byte| *byte != 0)) {
+            return Err(DecodeError::Inconsistent {
+                index: *index,
+                bytes,
+                available,
+            });
+        }
+        recovered.packets[i] = RecoveredPacket { index: *index, bytes };
+    }
+    Ok(recovered)
+}
+
+/// The length of the packet that `row` restores.
+///
+/// In the length column a repair packet has its own symbol, not the length of its payload.
+fn decode_length(losses: &Losses, repairs: &[Repair<'_>], row: &Row, inputs: &Inputs<'_>) -> usize {
+    let sum = row[..inputs.packets().len()]
+        .iter()
+        .fold(0, |sum, coefficient| sum ^ coefficient);
+    let mut symbol = length::combine(row, sum, inputs);
+    let payload = length::symbol(inputs.longest());
+    for (column, repair) in losses.indices().iter().zip(repairs) {
+        let [high, low] = repair.length_symbol;
+        length::accumulate(&mut symbol, row[*column], [high ^ payload[0], low ^ payload[1]]);
+    }
+    usize::from(u16::from_be_bytes(symbol))
+}
+
+/// The coefficients of the lost packets in the repair packets.
+fn square(losses: &Losses, repairs: &[Repair<'_>]) -> Square {
+    let mut square = Square::default();
+    for (entries, repair) in square.iter_mut().zip(repairs) {
+        for (entry, column) in entries.iter_mut().zip(losses.indices()) {
+            *entry = ROWS[repair.index][*column];
+        }
+    }
+    square
+}
+
+/// Checks that the repair packets belong together and to these sources; returns their payload length.
+fn check_repairs(sources: &[Option<&[u8]>], repairs: &[Repair<'_>]) -> Result<usize, DecodeError> {
+    if repairs.len() > REPAIR_PACKETS_MAX {
+        return Err(DecodeError::TooManyRepairPackets { count: repairs.len() });
+    }
+    let Some(first) = repairs.first() else {
+        return Ok(0);
+    };
+    let payload_bytes = first.payload.len();
+    if payload_bytes > PACKET_BYTES_MAX {
+        return Err(DecodeError::RepairTooLong { bytes: payload_bytes });
+    }
+    let mut seen = [false; REPAIR_PACKETS_MAX];
+    for (position, repair) in repairs.iter().enumerate() {
+        check_belongs(position, repair, first, sources.len())?;
+        match seen.get_mut(repair.index) {
+            None => {
+                return Err(DecodeError::RepairIndexOutOfRange {
+                    position,
+                    index: repair.index,
+                });
+            }
+            Some(true) => {
+                return Err(DecodeError::RepeatedRepair {
+                    position,
+                    index: repair.index,
+                });
+            }
+            Some(seen) => *seen = true,
+        }
+    }
+    for (index, source) in sources.iter().enumerate() {
+        let bytes = source.map_or(0, <[u8]>::len);
+        if bytes > payload_bytes {
+            return Err(DecodeError::SourceTooLong {
+                index,
+                bytes,
+                covered: payload_bytes,
+            });
+        }
+    }
+    Ok(payload_bytes)
+}
+
+fn check_belongs(
+    position: usize,
+    repair: &Repair<'_>,
+    first: &Repair<'_>,
+    expected: usize,
+) -> Result<(), DecodeError> {
+    if repair.batch != first.batch {
+        return Err(DecodeError::DifferentBatches {
+            position,
+            batch: first.batch,
+            other: repair.batch,
+        });
+    }
+    if repair.source_packets != expected {
+        return Err(DecodeError::DifferentCover {
+            position,
+            covered: repair.source_packets,
+            expected,
+        });
+    }
+    if repair.payload.len() != first.payload.len() {
+        let (bytes, expected) = (repair.payload.len(), first.payload.len());
+        return Err(DecodeError::DifferentLengths {
+            position,
+            bytes,
+            expected,
+        });
+    }
+    Ok(())
+}
+
+fn check_buffers(buffers: &[&mut [u8]], lost: usize, needed: usize) -> Result<(), DecodeError> {
+    if buffers.len() < lost {
+        return Err(DecodeError::TooFewBuffers {
+            lost,
+            buffers: buffers.len(),
+        });
+    }
+    match buffers[..lost].iter().position(|buffer| buffer.len() < needed) {
+        Some(position) => Err(DecodeError::BufferTooShort {
+            position,
+            bytes: buffers[position].len(),
+            needed,
+        }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,265 @@
+//! Making repair packets, at once or packet by packet.
+
+use alloc::vec::Vec;
+
+use byway_units::BatchId;
+
+use crate::coefficients::{ROWS, SUMS};
+use crate::combine::combine;
+use crate::engine::Engine;
+use crate::engines::Inputs;
+use crate::error::EncodeError;
+use crate::length;
+use crate::limits::{PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
+use crate::repair::{LengthSymbol, Repair};
+
+/// What encoding a batch gives beside the payloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Encoded {
+    source_packets: usize,
+    payload_bytes: usize,
+    repair_packets: usize,
+    length_symbols: [LengthSymbol; REPAIR_PACKETS_MAX],
+}
+
+impl Encoded {
+    /// How many source packets the batch has.
+    #[must_use]
+    pub const fn source_packets(&self) -> usize {
+        self.source_packets
+    }
+
+    /// The length of every repair payload in bytes: that of the longest source packet.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> usize {
+        self.payload_bytes
+    }
+
+    /// The repair packets' symbols of the length column, in order of their index.
+    #[must_use]
+    pub fn length_symbols(&self) -> &[LengthSymbol] {
+        &self.length_symbols[..self.repair_packets]
+    }
+
+    /// The batch's repair packets, given the buffers that hold their payloads, in order of their index.
+    pub fn repairs<'a, B: AsRef<[u8]>>(
+        &'a self,
+        batch: BatchId,
+        payloads: &'a [B],
+    ) -> impl Iterator<Item = Repair<'a>> {
+        self.length_symbols().iter().zip(payloads).enumerate().map(
+            move |(index, (length_symbol, payload))| Repair {
+                batch,
+                index,
+                source_packets: self.source_packets,
+                length_symbol: *length_symbol,
+                payload: &payload.as_ref()[..self.payload_bytes],
+            },
+        )
+    }
+}
+
+/// Encodes a whole batch at once: as many repair packets as there are `payloads`.
+///
+/// Each payload is written up to the length of the longest source packet; what follows is left alone. Nothing
+/// is allocated or copied. Payloads on an [`ALIGNMENT`](crate::ALIGNMENT) boundary are written fastest, and so
+/// are source packets of one length.
+///
+/// # Errors
+/// If there are no source packets or no payloads, or too many of either; if a source packet is longer than
+/// [`PACKET_BYTES_MAX`] or than a payload buffer. Nothing is written then.
+pub fn encode(engine: Engine, sources: &[&[u8]], payloads: &mut [&mut [u8]]) -> Result<Encoded, EncodeError> {
+    if sources.is_empty() {
+        return Err(EncodeError::NoSourcePackets);
+    }
+    if sources.len() > SOURCE_PACKETS_MAX {
+        return Err(EncodeError::TooManySourcePackets { count: sources.len() });
+    }
+    check_repair_count(payloads.len())?;
+    let inputs = Inputs::new(sources);
+    if inputs.longest() > capacity(payloads) {
+        return Err(misfit(sources, payloads));
+    }
+    combine(engine, &ROWS[..payloads.len()], &inputs, payloads);
+
+    let mut encoded = Encoded {
+        source_packets: sources.len(),
+        payload_bytes: inputs.longest(),
+        repair_packets: payloads.len(),
+        ..Encoded::default()
+    };
+    let symbols = encoded.length_symbols[..payloads.len()]
+        .iter_mut()
+        .zip(&ROWS)
+        .zip(&SUMS);
+    for ((symbol, row), sums) in symbols {
+        *symbol = length::combine(row, sums[sources.len()], &inputs);
+    }
+    Ok(encoded)
+}
+
+/// Encodes a batch packet by packet, as packets arrive, and keeps none of them.
+///
+/// The number of source packets need not be known in advance: after each [`Encoder::add`] the repair packets
+/// cover what was added so far. [`Encoder::restart`] begins the next batch in the same buffers, so nothing is
+/// allocated after [`Encoder::new`].
+///
+/// ```
+/// use byway_code::{AlignedBuffer, Encoder, Engine};
+/// use byway_units::BatchId;
+///
+/// let payloads = (0..2).map(|_| AlignedBuffer::new(1_500));
+/// let mut encoder = Encoder::new(Engine::fastest(), payloads)?;
+/// encoder.add(b"one")?;
+/// encoder.add(b"two and more")?;
+/// let repairs: Vec<_> = encoder.repairs(BatchId::new(1)).collect();
+/// assert_eq!(repairs.len(), 2);
+/// assert_eq!(repairs[0].payload.len(), 12);
+/// # Ok::<(), byway_code::EncodeError>(())
+/// ```
+#[derive(Debug)]
+pub struct Encoder<B> {
+    engine: Engine,
+    encoded: Encoded,
+    payloads: Vec<B>,
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
+    /// An encoder that makes one repair packet in each of `payloads`.
+    ///
+    /// The buffers bound the packets it can take. They may be the payload part of packets about to be sent: the
+    /// encoder only ever touches what their `AsMut` shows.
+    ///
+    /// # Errors
+    /// If there are no buffers or more than [`REPAIR_PACKETS_MAX`].
+    pub fn new(engine: Engine, payloads: impl IntoIterator<Item = B>) -> Result<Self, EncodeError> {
+        let payloads: Vec<B> = payloads.into_iter().collect();
+        check_repair_count(payloads.len())?;
+        let encoded = Encoded {
+            repair_packets: payloads.len(),
+            ..Encoded::default()
+        };
+        Ok(Self {
+            engine,
+            encoded,
+            payloads,
+        })
+    }
+
+    /// Adds the next source packet and returns its index in the batch.
+    ///
+    /// # Errors
+    /// If the batch is full, or the packet is longer than [`PACKET_BYTES_MAX`] or than a buffer. The batch then
+    /// stays as it was.
+    pub fn add(&mut self, source: &[u8]) -> Result<usize, EncodeError> {
+        let column = self.encoded.source_packets;
+        if column == SOURCE_PACKETS_MAX {
+            return Err(EncodeError::TooManySourcePackets { count: column + 1 });
+        }
+        if source.len() > capacity(&self.payloads) {
+            return Err(misfit_of(column, source.len(), &self.payloads));
+        }
+
+        let mut coefficients = [0; REPAIR_PACKETS_MAX];
+        for (coefficient, row) in coefficients.iter_mut().zip(&ROWS) {
+            *coefficient = row[column];
+        }
+        self.add_payload(&coefficients[..self.payloads.len()], source);
+        let symbols = self.encoded.length_symbols.iter_mut().zip(coefficients);
+        for (symbol, coefficient) in symbols.take(self.payloads.len()) {
+            length::accumulate(symbol, coefficient, length::symbol(source.len()));
+        }
+        self.encoded.source_packets += 1;
+        self.encoded.payload_bytes = self.encoded.payload_bytes.max(source.len());
+        Ok(column)
+    }
+
+    /// Adds to the coded bytes, after clearing those that this packet is the first to reach.
+    fn add_payload(&mut self, coefficients: &[u8], source: &[u8]) {
+        let reached = self.encoded.payload_bytes;
+        let mut outputs: [&mut [u8]; REPAIR_PACKETS_MAX] = Default::default();
+        for (output, payload) in outputs.iter_mut().zip(&mut self.payloads) {
+            *output = payload.as_mut();
+            if source.len() > reached {
+                output[reached..source.len()].fill(0);
+            }
+        }
+        self.engine
+            .implementation()
+            .accumulate(coefficients, source, &mut outputs[..coefficients.len()]);
+    }
+
+    /// How many source packets the batch has so far, and what else is known of its repair packets.
+    #[must_use]
+    pub const fn encoded(&self) -> &Encoded {
+        &self.encoded
+    }
+
+    /// The repair packets that cover what was added so far; none if nothing was.
+    pub fn repairs(&self, batch: BatchId) -> impl Iterator<Item = Repair<'_>> {
+        let covered = if self.encoded.source_packets == 0 {
+            0
+        } else {
+            self.payloads.len()
+        };
+        self.encoded.repairs(batch, &self.payloads[..covered])
+    }
+
+    /// Begins the next batch.
+    pub fn restart(&mut self) {
+        self.encoded = Encoded {
+            repair_packets: self.payloads.len(),
+            ..Encoded::default()
+        };
+    }
+
+    /// Gives the buffers back.
+    #[must_use]
+    pub fn into_payloads(self) -> Vec<B> {
+        self.payloads
+    }
+}
+
+fn check_repair_count(count: usize) -> Result<(), EncodeError> {
+    match count {
+        0 => Err(EncodeError::NoRepairPackets),
+        1..=REPAIR_PACKETS_MAX => Ok(()),
+        _ => Err(EncodeError::TooManyRepairPackets { count }),
+    }
+}
+
+/// The longest packet that fits in the length column and in every buffer.
+fn capacity<B: AsRef<[u8]>>(payloads: &[B]) -> usize {
+    payloads.iter().fold(PACKET_BYTES_MAX, |capacity, payload| {
+        payload.as_ref().len().min(capacity)
+    })
+}
+
+/// What is wrong with the first source packet that is too long.
+#[cold]
+fn misfit<B: AsRef<[u8]>>(sources: &[&[u8]], payloads: &[B]) -> EncodeError {
+    let capacity = capacity(payloads);
+    let (index, source) = sources
+        .iter()
+        .enumerate()
+        .find(|(_, source)| source.len() > capacity)
+        .expect("a source packet was longer than the capacity");
+    misfit_of(index, source.len(), payloads)
+}
+
+#[cold]
+fn misfit_of<B: AsRef<[u8]>>(source_index: usize, needed: usize, payloads: &[B]) -> EncodeError {
+    let mut buffers = payloads.iter().map(|payload| payload.as_ref().len()).enumerate();
+    match buffers.find(|(_, bytes)| needed <= PACKET_BYTES_MAX && *bytes < needed) {
+        Some((index, bytes)) => EncodeError::BufferTooShort {
+            index,
+            bytes,
+            source_index,
+            needed,
+        },
+        None => EncodeError::PacketTooLong {
+            index: source_index,
+            bytes: needed,
+        },
+    }
+}

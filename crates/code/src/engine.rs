@@ -1,0 +1,100 @@
+//! The choice of an engine.
+
+use core::fmt;
+use core::str::FromStr;
+
+use alloc::string::ToString;
+
+use crate::engines::{ALL, Implementation};
+use crate::error::EngineError;
+
+/// The names of all engines, of every architecture, slowest first on each.
+pub(crate) const NAMES: [&str; 7] = [
+    "naive",
+    "table",
+    "ssse3",
+    "avx2",
+    "gfni-avx2",
+    "gfni-avx512",
+    "neon",
+];
+
+/// The arithmetic a coder runs on.
+///
+/// A value of this type is proof that this processor can run the engine. All engines give the same bytes; they
+/// differ in speed only. Choose once, at start, and pass it on: [`Engine::fastest`] unless somebody asks for
+/// another by name.
+#[derive(Clone, Copy)]
+pub struct Engine(&'static Implementation);
+
+impl Engine {
+    /// The fastest engine this processor can run.
+    #[must_use]
+    pub fn fastest() -> Self {
+        // The naive engine runs anywhere, so there is always a last one.
+        Self::available().last().unwrap_or(Self(&ALL[0]))
+    }
+
+    /// Every engine this processor can run, slowest first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        ALL.iter()
+            .filter(|implementation| (implementation.is_available)())
+            .map(Self)
+    }
+
+    /// This engine's name, as [`Engine::from_str`] takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    pub(crate) const fn implementation(self) -> &'static Implementation {
+        self.0
+    }
+}
+
+impl FromStr for Engine {
+    type Err = EngineError;
+
+    /// The engine of this name: `naive`, `table`, `ssse3`, `avx2`, `gfni-avx2`, `gfni-avx512` or `neon`.
+    fn from_str(name: &str) -> Result<Self, EngineError> {
+        if let Some(implementation) = ALL.iter().find(|implementation| implementation.name == name) {
+            if (implementation.is_available)() {
+                return Ok(Self(implementation));
+            }
+            return Err(EngineError::Unavailable {
+                name: implementation.name,
+                needs: implementation.needs,
+            });
+        }
+        match NAMES.into_iter().find(|known| *known == name) {
+            Some(name) => Err(EngineError::Unavailable {
+                name,
+                needs: "another processor architecture",
+            }),
+            None => Err(EngineError::Unknown {
+                name: name.to_string(),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({})", self.name())
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for Engine {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Engine {}

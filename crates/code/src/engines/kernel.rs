@@ -1,0 +1,259 @@
+//! The one kernel of all vector engines, generic over the vector.
+//!
+//! Outputs are made in groups of up to [`ROWS`], so that each input vector is loaded once per group, and in
+//! tiles of two vectors, so that each coefficient's multiplier serves two products. What is left at the end of
+//! a span is covered by one vector that ends exactly there and overlaps what is done already.
+//!
+//! Everything here is `inline(always)`: the functions have to be compiled inside the engines' entry points,
+//! which carry the processor features.
+
+use core::ops::Range;
+
+use crate::coefficients::Row;
+use crate::limits::SOURCE_PACKETS_MAX;
+
+/// Outputs made in one pass over the inputs: four sums of two vectors each leave room for the operands in 16
+/// registers.
+const ROWS: usize = 4;
+
+/// A vector register and what the kernel does with it.
+///
+/// # Safety
+/// Every method may only be called, and will only be inlined correctly, inside a function that has the
+/// vector's processor features; pointers must be valid for the bytes read or written, at any alignment.
+pub(super) trait Vector: Copy {
+    /// What multiplies by one coefficient.
+    type Multiplier: Copy;
+
+    /// Bytes in a vector.
+    const BYTES: usize;
+
+    unsafe fn zero() -> Self;
+    /// Reads [`Vector::BYTES`] bytes.
+    unsafe fn load(from: *const u8) -> Self;
+    /// Writes [`Vector::BYTES`] bytes.
+    unsafe fn store(self, to: *mut u8);
+    /// Reads `bytes` bytes, fewer than a vector, and fills the rest with zeros.
+    unsafe fn load_part(from: *const u8, bytes: usize) -> Self;
+    /// Writes the first `bytes` bytes, fewer than a vector.
+    unsafe fn store_part(self, to: *mut u8, bytes: usize);
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn multiplier(coefficient: u8) -> Self::Multiplier;
+    unsafe fn multiply(self, multiplier: Self::Multiplier) -> Self;
+}
+
+/// Reads `bytes` bytes and zeros by way of the stack, for vectors without masked loads.
+///
+/// # Safety
+/// `from` is valid for `bytes` bytes, fewer than a vector; the caller has the vector's features.
+#[inline(always)]
+pub(super) unsafe fn load_part_by_copy<V: Vector, const BYTES: usize>(from: *const u8, bytes: usize) -> V {
+    let mut whole = [0_u8; BYTES];
+    // SAFETY: the caller promises `bytes` readable bytes, fewer than the array holds; the load reads the array.
+    unsafe {
+        whole.as_mut_ptr().copy_from_nonoverlapping(from, bytes);
+        V::load(whole.as_ptr())
+    }
+}
+
+/// Writes the first `bytes` bytes by way of the stack, for vectors without masked stores.
+///
+/// # Safety
+/// `to` is valid for `bytes` bytes, fewer than a vector; the caller has the vector's features.
+#[inline(always)]
+pub(super) unsafe fn store_part_by_copy<V: Vector, const BYTES: usize>(vector: V, to: *mut u8, bytes: usize) {
+    let mut whole = [0_u8; BYTES];
+    // SAFETY: the store fills the array; the caller promises `bytes` writable bytes, fewer than it holds.
+    unsafe {
+        vector.store(whole.as_mut_ptr());
+        to.copy_from_nonoverlapping(whole.as_ptr(), bytes);
+    }
+}
+
+/// See [`super::CombineFn`].
+///
+/// # Safety
+/// As [`super::CombineFn`]; the caller has the vector's features.
+#[inline(always)]
+pub(super) unsafe fn combine<V: Vector>(
+    coefficients: &[Row],
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    span: Range<usize>,
+) {
+    let mut rest = (coefficients, outputs);
+    while !rest.1.is_empty() {
+        let rows = rest.1.len().min(ROWS);
+        let (coefficients, coefficients_rest) = rest.0.split_at(rows);
+        let (outputs, outputs_rest) = rest.1.split_at_mut(rows);
+        rest = (coefficients_rest, outputs_rest);
+        // The whole row is compared, used or not: one comparison of fixed length.
+        let plain = coefficients[0] == [1; SOURCE_PACKETS_MAX];
+        let span = span.clone();
+        // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's promises.
+        unsafe {
+            match (rows, plain) {
+                (1, true) => combine_rows::<V, 1, 8, true>(coefficients, inputs, outputs, span),
+                (1, false) => combine_rows::<V, 1, 8, false>(coefficients, inputs, outputs, span),
+                (2, true) => combine_rows::<V, 2, 4, true>(coefficients, inputs, outputs, span),
+                (2, false) => combine_rows::<V, 2, 4, false>(coefficients, inputs, outputs, span),
+                (3, true) => combine_rows::<V, 3, 2, true>(coefficients, inputs, outputs, span),
+                (3, false) => combine_rows::<V, 3, 2, false>(coefficients, inputs, outputs, span),
+                (_, true) => combine_rows::<V, ROWS, 2, true>(coefficients, inputs, outputs, span),
+                (_, false) => combine_rows::<V, ROWS, 2, false>(coefficients, inputs, outputs, span),
+            }
+        }
+    }
+}
+
+/// Combines into exactly `R` outputs; with `PLAIN`, the first row of coefficients is all ones.
+///
+/// # Safety
+/// As [`combine`], with `R` outputs.
+#[inline(always)]
+unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
+    coefficients: &[Row],
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    span: Range<usize>,
+) {
+    let Range { start, end } = span;
+    // SAFETY: there are `R` rows and outputs. Every tile lies within the span, which lies within all inputs and
+    // outputs; the last vector starts at or after `start` because the span is at least one vector long.
+    unsafe {
+        let rows: [&Row; R] = core::array::from_fn(|row| coefficients.get_unchecked(row));
+        let outputs: [*mut u8; R] = core::array::from_fn(|row| outputs.get_unchecked_mut(row).as_mut_ptr());
+        let mut position = start;
+        while end - position >= T * V::BYTES {
+            let sums = sum_tile::<V, R, T, PLAIN>(rows, inputs, |p| load_tile(p.add(position)));
+            store_tile(sums, outputs, position);
+            position += T * V::BYTES;
+        }
+        while end - position >= 2 * V::BYTES {
+            let sums = sum_tile::<V, R, 2, PLAIN>(rows, inputs, |p| load_tile(p.add(position)));
+            store_tile(sums, outputs, position);
+            position += 2 * V::BYTES;
+        }
+        if end - position >= V::BYTES {
+            let sums = sum_tile::<V, R, 1, PLAIN>(rows, inputs, |p| load_tile(p.add(position)));
+            store_tile(sums, outputs, position);
+            position += V::BYTES;
+        }
+        if position == end {
+            return;
+        }
+        if end - start >= V::BYTES {
+            let last = end - V::BYTES;
+            let sums = sum_tile::<V, R, 1, PLAIN>(rows, inputs, |p| load_tile(p.add(last)));
+            store_tile(sums, outputs, last);
+            return;
+        }
+        let bytes = end - start;
+        let sums = sum_tile::<V, R, 1, PLAIN>(rows, inputs, |p| [V::load_part(p.add(start), bytes)]);
+        for (output, [sum]) in outputs.into_iter().zip(sums) {
+            sum.store_part(output.add(start), bytes);
+        }
+    }
+}
+
+/// The `R` sums over one tile of `T` vectors, which `load` reads from the start of an input.
+///
+/// # Safety
+/// There is a coefficient for each input; `load` reads within every input; the caller has the features.
+#[inline(always)]
+unsafe fn sum_tile<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
+    rows: [&Row; R],
+    inputs: &[&[u8]],
+    load: impl Fn(*const u8) -> [V; T],
+) -> [[V; T]; R] {
+    // SAFETY: a coefficient for each input makes every index below valid.
+    unsafe {
+        let mut sums = [[V::zero(); T]; R];
+        for (column, input) in inputs.iter().enumerate() {
+            let tile = load(input.as_ptr());
+            for row in 0..R {
+                if PLAIN && row == 0 {
+                    for i in 0..T {
+                        sums[row][i] = sums[row][i].add(tile[i]);
+                    }
+                } else {
+                    let multiplier = V::multiplier(*rows[row].get_unchecked(column));
+                    for i in 0..T {
+                        sums[row][i] = sums[row][i].add(tile[i].multiply(multiplier));
+                    }
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// # Safety
+/// `from` is valid for `T` vectors; the caller has the vector's features.
+#[inline(always)]
+unsafe fn load_tile<V: Vector, const T: usize>(from: *const u8) -> [V; T] {
+    // SAFETY: the caller's promise.
+    core::array::from_fn(|i| unsafe { V::load(from.add(i * V::BYTES)) })
+}
+
+/// # Safety
+/// Every output has room for `T` vectors at `position`; the caller has the vector's features.
+#[inline(always)]
+unsafe fn store_tile<V: Vector, const R: usize, const T: usize>(
+    sums: [[V; T]; R],
+    outputs: [*mut u8; R],
+    position: usize,
+) {
+    for row in 0..R {
+        for i in 0..T {
+            // SAFETY: the caller's promise.
+            unsafe { sums[row][i].store(outputs[row].add(position + i * V::BYTES)) };
+        }
+    }
+}
+
+/// See [`super::AccumulateFn`].
+///
+/// # Safety
+/// As [`super::AccumulateFn`]; the caller has the vector's features.
+#[inline(always)]
+pub(super) unsafe fn accumulate<V: Vector>(coefficients: &[u8], input: &[u8], outputs: &mut [&mut [u8]]) {
+    for (coefficient, output) in coefficients.iter().zip(outputs) {
+        // SAFETY: the output is at least as long as the input, by the caller's promise.
+        unsafe {
+            if *coefficient == 1 {
+                add_product::<V>(input, output.as_mut_ptr(), |vector| vector);
+            } else {
+                let multiplier = V::multiplier(*coefficient);
+                add_product::<V>(input, output.as_mut_ptr(), |vector| vector.multiply(multiplier));
+            }
+        }
+    }
+}
+
+/// Adds `product` of the input to what stands at `output`.
+///
+/// # Safety
+/// `output` is valid for the input's length; the caller has the vector's features.
+#[inline(always)]
+unsafe fn add_product<V: Vector>(input: &[u8], output: *mut u8, product: impl Fn(V) -> V) {
+    let (length, input) = (input.len(), input.as_ptr());
+    // SAFETY: every access lies below `length`, within both.
+    unsafe {
+        let sum_at = |at: usize| V::load(output.add(at)).add(product(V::load(input.add(at))));
+        if length < V::BYTES {
+            let sum = V::load_part(output, length).add(product(V::load_part(input, length)));
+            sum.store_part(output, length);
+            return;
+        }
+        // The last vector overlaps the one before it: its sum is taken while the output is still untouched.
+        let last = length - V::BYTES;
+        let last_sum = sum_at(last);
+        let mut position = 0;
+        while position < last {
+            sum_at(position).store(output.add(position));
+            position += V::BYTES;
+        }
+        last_sum.store(output.add(last));
+    }
+}

@@ -1,0 +1,102 @@
+//! Arithmetic in GF(2^8), the field of 256 elements, with the polynomial x^8 + x^4 + x^3 + x^2 + 1.
+//!
+//! A byte is an element: bit `i` is the coefficient of x^i. Addition and subtraction are both XOR. The
+//! element 2 (the polynomial x) generates every nonzero element, so a product is a sum of logarithms. This is
+//! the field of RFC 5510, RFC 6330 and most storage codes.
+
+/// The field polynomial, bit 8 included.
+pub const POLYNOMIAL: u16 = 0x11D;
+
+/// The number of nonzero elements, which is also the order of the generator 2.
+const ORDER: usize = 255;
+
+/// `EXP[i]` is 2^i; twice the period long, so that a sum of two logarithms needs no reduction.
+static EXP: [u8; 2 * ORDER] = exponentials();
+
+/// `LOG[a]` is the logarithm of `a` to base 2; the entry of 0 has no meaning and is never read.
+static LOG: [u8; 256] = logarithms();
+
+/// The product of `a` and `b`, one bit of `b` at a time: the definition.
+#[must_use]
+pub const fn multiply_bitwise(a: u8, b: u8) -> u8 {
+    let (mut shifted, mut remaining, mut product) = (a, b, 0);
+    while remaining != 0 {
+        if remaining & 1 == 1 {
+            product ^= shifted;
+        }
+        shifted = double(shifted);
+        remaining >>= 1;
+    }
+    product
+}
+
+/// The product of `a` and `b`, by logarithms.
+#[must_use]
+pub fn multiply(a: u8, b: u8) -> u8 {
+    if a == 0 || b == 0 {
+        return 0;
+    }
+    EXP[LOG[usize::from(a)] as usize + LOG[usize::from(b)] as usize]
+}
+
+/// The element whose product with `a` is 1, or `None` for 0, which has none.
+#[must_use]
+pub fn inverse(a: u8) -> Option<u8> {
+    (a != 0).then(|| EXP[ORDER - LOG[usize::from(a)] as usize])
+}
+
+/// The element 2^`exponent`.
+#[must_use]
+pub fn exponential(exponent: u8) -> u8 {
+    EXP[usize::from(exponent)]
+}
+
+/// The logarithm of `a` to base 2, from 0 to 254, or `None` for 0, which has none.
+#[must_use]
+pub fn logarithm(a: u8) -> Option<u8> {
+    (a != 0).then(|| LOG[usize::from(a)])
+}
+
+/// The inverse by search, for tables that the compiler evaluates.
+pub(crate) const fn inverse_by_search(a: u8) -> u8 {
+    assert!(a != 0, "0 has no inverse");
+    let mut candidate = 1;
+    while multiply_bitwise(a, candidate) != 1 {
+        candidate += 1;
+    }
+    candidate
+}
+
+const fn double(a: u8) -> u8 {
+    let reduced = if a & 0x80 == 0 {
+        0
+    } else {
+        (POLYNOMIAL & 0xFF) as u8
+    };
+    (a << 1) ^ reduced
+}
+
+const fn exponentials() -> [u8; 2 * ORDER] {
+    let mut table = [0; 2 * ORDER];
+    let mut power = 1;
+    let mut i = 0;
+    while i < table.len() {
+        table[i] = power;
+        power = double(power);
+        i += 1;
+    }
+    table
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "exponents are below 255")]
+const fn logarithms() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut power = 1_u8;
+    let mut i = 0;
+    while i < ORDER {
+        table[power as usize] = i as u8;
+        power = double(power);
+        i += 1;
+    }
+    table
+}
