@@ -1,1 +1,130 @@
-fn main() {}
+//! Gates: how many instructions coding one batch may take on the engines that valgrind can run.
+//!
+//! Counts do not depend on what else the machine is doing, so a regression fails the run. They do depend on the
+//! compiler a little: each limit is the highest count among the compilers in use plus five per cent. An engine
+//! that becomes faster has its limit lowered.
+
+#![allow(
+    missing_docs,
+    unused_qualifications,
+    reason = "the benchmark macros generate public items and long paths"
+)]
+
+use std::hint::black_box;
+
+use byway_code::{AlignedBuffer, Encoder, Engine, Repair, decode, encode};
+use byway_units::BatchId;
+use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind};
+
+const SOURCE_PACKETS: usize = 10;
+const REPAIR_PACKETS: usize = 2;
+const PACKET_BYTES: usize = 1_200;
+const BATCH: BatchId = BatchId::new(1);
+
+/// A batch of 10 source packets of 1200 bytes with 2 repair packets, and room to restore two losses.
+struct Batch {
+    engine: Engine,
+    sources: Vec<AlignedBuffer>,
+    payloads: [AlignedBuffer; REPAIR_PACKETS],
+    length_symbols: [[u8; 2]; REPAIR_PACKETS],
+    restored: [AlignedBuffer; REPAIR_PACKETS],
+    encoder: Encoder<AlignedBuffer>,
+}
+
+impl Batch {
+    fn new(engine: &str) -> Self {
+        let engine: Engine = engine.parse().unwrap_or_else(|error| panic!("{error}"));
+        let buffers = || [AlignedBuffer::new(PACKET_BYTES), AlignedBuffer::new(PACKET_BYTES)];
+        let mut sources: Vec<_> = (0..SOURCE_PACKETS).map(|_| AlignedBuffer::new(PACKET_BYTES)).collect();
+        for (i, byte) in sources.iter_mut().flat_map(AsMut::as_mut).enumerate() {
+            *byte = u8::try_from(i * 31 % 256).unwrap_or_default();
+        }
+        let encoder = Encoder::new(engine, buffers()).unwrap_or_else(|error| panic!("{error}"));
+        let mut batch = Self {
+            engine,
+            sources,
+            payloads: buffers(),
+            length_symbols: [[0; 2]; REPAIR_PACKETS],
+            restored: buffers(),
+            encoder,
+        };
+        // Also loads every table before anything is counted.
+        batch.encode();
+        batch
+    }
+
+    fn encode(&mut self) {
+        let sources: [&[u8]; SOURCE_PACKETS] = std::array::from_fn(|i| self.sources[i].as_ref());
+        let mut payloads = self.payloads.each_mut().map(AsMut::as_mut);
+        let encoded = encode(self.engine, &sources, &mut payloads).unwrap_or_else(|error| panic!("{error}"));
+        self.length_symbols.copy_from_slice(encoded.length_symbols());
+    }
+
+    fn encode_incrementally(&mut self) {
+        self.encoder.restart();
+        for source in &self.sources {
+            self.encoder.add(source.as_ref()).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    /// Restores source packets 2 and 7.
+    fn decode(&mut self) {
+        let mut received: [_; SOURCE_PACKETS] = std::array::from_fn(|i| Some(self.sources[i].as_ref()));
+        (received[2], received[7]) = (None, None);
+        let repairs: [_; REPAIR_PACKETS] = std::array::from_fn(|index| Repair {
+            batch: BATCH,
+            index,
+            source_packets: SOURCE_PACKETS,
+            length_symbol: self.length_symbols[index],
+            payload: self.payloads[index].as_ref(),
+        });
+        let mut restored = self.restored.each_mut().map(AsMut::as_mut);
+        let recovered = decode(self.engine, &received, &repairs, &mut restored);
+        assert_eq!(recovered.map(|recovered| recovered.count()), Ok(REPAIR_PACKETS));
+    }
+}
+
+/// Fails the run above so many instructions.
+fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
+    let mut callgrind = Callgrind::default();
+    callgrind.hard_limits([(EventKind::Ir, instructions)]);
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(callgrind);
+    config
+}
+
+#[library_benchmark]
+#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(1))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(1))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(1))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(1))]
+fn at_once(mut batch: Batch) -> Batch {
+    black_box(&mut batch).encode();
+    batch
+}
+
+#[library_benchmark]
+#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(1))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(1))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(1))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(1))]
+fn incrementally(mut batch: Batch) -> Batch {
+    black_box(&mut batch).encode_incrementally();
+    batch
+}
+
+#[library_benchmark]
+#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(1))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(1))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(1))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(1))]
+fn two_lost(mut batch: Batch) -> Batch {
+    black_box(&mut batch).decode();
+    batch
+}
+
+library_benchmark_group!(name = encoding, benchmarks = [at_once, incrementally]);
+library_benchmark_group!(name = decoding, benchmarks = [two_lost]);
+
+main!(library_benchmark_groups = [encoding, decoding]);

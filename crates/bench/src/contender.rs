@@ -79,18 +79,15 @@ impl<C: Contender> Measured for C {
         encode_all(self, ring, 1);
         let lost = shape.losses(0);
         let sent: Vec<_> = lost.iter().map(|index| ring.packet(*index).to_vec()).collect();
-        lost.iter().for_each(|index| ring.packet(*index).fill(0xEE));
+        for index in &lost {
+            ring.packet(*index).fill(0xEE);
+        }
         for batch in ring.batches_mut(std::slice::from_ref(&lost)) {
             let mut prepared = self.prepare_decode(batch);
             self.decode(&mut prepared);
         }
         for (index, sent) in lost.iter().zip(sent) {
-            assert_eq!(
-                ring.packet(*index),
-                sent,
-                "{} restores what was lost",
-                Contender::name(self)
-            );
+            assert_eq!(ring.packet(*index), sent, "{} restores what was lost", Contender::name(self));
         }
     }
 
@@ -98,23 +95,15 @@ impl<C: Contender> Measured for C {
         let losses: Vec<_> = (0..batches).map(|batch| shape.losses(batch)).collect();
         let nanos = match shape.op {
             Op::Encode => {
-                let mut prepared: Vec<_> = ring
-                    .batches_mut(&losses)
-                    .map(|batch| self.prepare_encode(batch))
-                    .collect();
-                timed(passes, || {
-                    prepared.iter_mut().for_each(|batch| self.encode(batch))
-                })
+                let mut prepared: Vec<_> =
+                    ring.batches_mut(&losses).map(|batch| self.prepare_encode(batch)).collect();
+                timed(passes, || prepared.iter_mut().for_each(|batch| self.encode(batch)))
             }
             Op::Decode => {
                 encode_all(self, ring, batches);
-                let mut prepared: Vec<_> = ring
-                    .batches_mut(&losses)
-                    .map(|batch| self.prepare_decode(batch))
-                    .collect();
-                timed(passes, || {
-                    prepared.iter_mut().for_each(|batch| self.decode(batch))
-                })
+                let mut prepared: Vec<_> =
+                    ring.batches_mut(&losses).map(|batch| self.prepare_decode(batch)).collect();
+                timed(passes, || prepared.iter_mut().for_each(|batch| self.decode(batch)))
             }
         };
         nanos / f64::from(u32::try_from(batches).unwrap_or(u32::MAX))

@@ -19,16 +19,12 @@ pub(crate) fn all(engines: &[Engine]) -> (Vec<MakeContender>, Vec<String>) {
     }
     contenders.push(Box::new(|_| Box::new(read_loop::ReadLoop)));
     match isa_l::Library::open() {
-        Ok(library) => contenders.push(Box::new(move |shape| {
-            Box::new(isa_l::IsaL::new(library.clone(), shape))
-        })),
-        Err(error) => remarks.push(format!(
-            "isa-l is left out: {error}; Debian's package is libisal2"
-        )),
+        Ok(library) => {
+            contenders.push(Box::new(move |shape| Box::new(isa_l::IsaL::new(library.clone(), shape))));
+        }
+        Err(error) => remarks.push(format!("isa-l is left out: {error}; Debian's package is libisal2")),
     }
-    contenders.push(Box::new(|shape| {
-        Box::new(reed_solomon_erasure::Erasure::new(shape))
-    }));
+    contenders.push(Box::new(|shape| Box::new(reed_solomon_erasure::Erasure::new(shape))));
     contenders.push(Box::new(|shape| Box::new(reed_solomon_simd::Simd::new(shape))));
     (contenders, remarks)
 }

@@ -52,16 +52,13 @@ struct Options {
 fn main() -> Result<()> {
     let options = Options::parse();
     pin();
-    let engines = options
-        .engine
-        .map_or_else(|| Engine::available().collect(), |engine| vec![engine]);
+    let engines = options.engine.map_or_else(|| Engine::available().collect(), |engine| vec![engine]);
     let (contenders, remarks) = contenders::all(&engines);
-    let mut report = Report {
-        cpu: processor(),
-        rows: Vec::new(),
-    };
+    let mut report = Report { cpu: processor(), rows: Vec::new() };
     eprintln!("{}, {} rounds, one pinned thread", report.cpu, options.rounds);
-    remarks.iter().for_each(|remark| eprintln!("{remark}"));
+    for remark in &remarks {
+        eprintln!("{remark}");
+    }
     for shape in SHAPES {
         let times = measure::measure(&shape, &contenders, usize::from(options.rounds));
         report.add(&shape, &times);
@@ -73,10 +70,7 @@ fn main() -> Result<()> {
     if options.json {
         println!("{json}");
     } else {
-        println!(
-            "\nA ratio above 1: Byway is faster. Written to {}.",
-            options.output.display()
-        );
+        println!("\nA ratio above 1: Byway is faster. Written to {}.", options.output.display());
     }
     write(&options.output, &json)
 }
@@ -84,19 +78,14 @@ fn main() -> Result<()> {
 /// Stays on one core, where the system lets it.
 fn pin() {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
-    if !cores
-        .last()
-        .is_some_and(|core| core_affinity::set_for_current(*core))
-    {
+    if !cores.last().is_some_and(|core| core_affinity::set_for_current(*core)) {
         eprintln!("could not pin the thread to one core: expect more noise");
     }
 }
 
 fn processor() -> String {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = information
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let name = information.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned())
 }
 

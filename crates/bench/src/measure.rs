@@ -22,13 +22,7 @@ impl Times {
 
     /// The median over all rounds of this time divided by the other's in the same round.
     pub(crate) fn ratio_to(&self, other: &Self) -> f64 {
-        median(
-            self.nanos
-                .iter()
-                .zip(&other.nanos)
-                .map(|(mine, other)| mine / other)
-                .collect(),
-        )
+        median(self.nanos.iter().zip(&other.nanos).map(|(mine, other)| mine / other).collect())
     }
 }
 
@@ -52,11 +46,7 @@ pub(crate) fn measure(shape: &Shape, contenders: &[MakeContender], rounds: usize
     }
     let named = contenders.iter().zip(nanos);
     named
-        .map(|(contender, nanos)| Times {
-            side: contender.side(),
-            name: contender.name().to_owned(),
-            nanos,
-        })
+        .map(|(contender, nanos)| Times { side: contender.side(), name: contender.name().to_owned(), nanos })
         .collect()
 }
 
@@ -76,10 +66,7 @@ impl Turn {
             batches *= 2;
         }
         let in_ring = batches.min(ring.batches());
-        Self {
-            batches: in_ring,
-            passes: batches / in_ring,
-        }
+        Self { batches: in_ring, passes: batches / in_ring }
     }
 }
 

@@ -24,9 +24,7 @@ impl Ring {
         let mut bytes = AlignedBuffer::new(RING_BYTES);
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         for byte in bytes.as_mut() {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             *byte = state.to_be_bytes()[0];
         }
         Self {
@@ -54,16 +52,10 @@ impl Ring {
         let batch_bytes = stride * (source_packets + self.repair_packets);
         let batches = self.bytes.as_mut().chunks_exact_mut(batch_bytes).zip(losses);
         batches.map(move |(bytes, lost)| {
-            let packets = bytes
-                .chunks_exact_mut(stride)
-                .map(|packet| &mut packet[..packet_bytes]);
+            let packets = bytes.chunks_exact_mut(stride).map(|packet| &mut packet[..packet_bytes]);
             let mut sources: Vec<_> = packets.collect();
             let repairs = sources.split_off(source_packets);
-            Batch {
-                sources,
-                repairs,
-                lost,
-            }
+            Batch { sources, repairs, lost }
         })
     }
 }

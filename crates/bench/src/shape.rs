@@ -38,32 +38,18 @@ pub(crate) const SHAPES: [Shape; 7] = [
 
 impl Shape {
     const fn encode(source_packets: usize, repair_packets: usize, packet_bytes: usize) -> Self {
-        Self {
-            op: Op::Encode,
-            source_packets,
-            repair_packets,
-            lost: 0,
-            packet_bytes,
-        }
+        Self { op: Op::Encode, source_packets, repair_packets, lost: 0, packet_bytes }
     }
 
     const fn decode(source_packets: usize, repair_packets: usize, lost: usize, packet_bytes: usize) -> Self {
-        Self {
-            op: Op::Decode,
-            source_packets,
-            repair_packets,
-            lost,
-            packet_bytes,
-        }
+        Self { op: Op::Decode, source_packets, repair_packets, lost, packet_bytes }
     }
 
     /// The loss pattern of one batch: consecutive batches take turns over where the losses start.
     pub(crate) fn losses(&self, batch: usize) -> Vec<usize> {
         let first = batch % self.source_packets;
         let apart = 1 + batch / self.source_packets % (self.source_packets - 1);
-        let mut losses: Vec<_> = (0..self.lost)
-            .map(|i| (first + i * apart) % self.source_packets)
-            .collect();
+        let mut losses: Vec<_> = (0..self.lost).map(|i| (first + i * apart) % self.source_packets).collect();
         losses.sort_unstable();
         losses.dedup();
         losses
@@ -74,11 +60,9 @@ impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.op {
             Op::Encode => write!(f, "encode {}+{}", self.source_packets, self.repair_packets)?,
-            Op::Decode => write!(
-                f,
-                "decode {}+{}, {} lost",
-                self.source_packets, self.repair_packets, self.lost
-            )?,
+            Op::Decode => {
+                write!(f, "decode {}+{}, {} lost", self.source_packets, self.repair_packets, self.lost)?;
+            }
         }
         write!(f, ", {} B", self.packet_bytes)
     }

@@ -17,17 +17,11 @@ use crate::limits::{REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 /// If `row + column` is 256 or more: the field has no points left.
 #[must_use]
 pub const fn coefficient(row: usize, column: usize) -> u8 {
-    assert!(
-        row <= 255 && column <= 255 - row,
-        "row and column must add up to at most 255"
-    );
+    assert!(row <= 255 && column <= 255 - row, "row and column must add up to at most 255");
     if row == 0 {
         return 1;
     }
-    multiply_bitwise(
-        point(0) ^ column_point(column),
-        inverse_by_search(point(row) ^ column_point(column)),
-    )
+    multiply_bitwise(point(0) ^ column_point(column), inverse_by_search(point(row) ^ column_point(column)))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the caller has checked the range")]
@@ -75,4 +69,76 @@ const fn sums() -> [[u8; SOURCE_PACKETS_MAX + 1]; REPAIR_PACKETS_MAX] {
         row += 1;
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::{inverse, multiply};
+    use crate::solve::{Square, invert};
+
+    #[test]
+    fn the_first_row_is_all_ones() {
+        assert_eq!(ROWS[0], [1; SOURCE_PACKETS_MAX]);
+    }
+
+    #[test]
+    fn coefficients_are_normalised_cauchy() {
+        for row in 0..=15_u8 {
+            for column in 0..=200_u8 {
+                let sum = inverse((255 - row) ^ column).expect("rows and columns have different points");
+                let expected = multiply(255 ^ column, sum);
+                assert_eq!(coefficient(row.into(), column.into()), expected, "row {row}, column {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_of_the_first_coefficients() {
+        for (row, sums) in ROWS.iter().zip(SUMS) {
+            for (count, expected) in sums.into_iter().enumerate() {
+                assert_eq!(row[..count].iter().fold(0, |sum, coefficient| sum ^ coefficient), expected);
+            }
+        }
+    }
+
+    /// Every way to choose `count` of `0..bound`, rising.
+    fn choices(count: usize, bound: usize) -> alloc::vec::Vec<[usize; 3]> {
+        let mut choices = alloc::vec::Vec::new();
+        for a in 0..bound {
+            for b in if count > 1 { a + 1..bound } else { 0..1 } {
+                for c in if count > 2 { b + 1..bound } else { 0..1 } {
+                    choices.push([a, b, c]);
+                }
+            }
+        }
+        choices
+    }
+
+    #[test]
+    fn any_three_rows_restore_any_three_columns() {
+        let mut squares = 0;
+        for order in 1..=3 {
+            let columns = choices(order, SOURCE_PACKETS_MAX);
+            for rows in choices(order, REPAIR_PACKETS_MAX) {
+                for columns in &columns {
+                    let mut square = Square::default();
+                    for (entries, row) in square.iter_mut().zip(&rows[..order]) {
+                        for (entry, column) in entries.iter_mut().zip(&columns[..order]) {
+                            *entry = ROWS[*row][*column];
+                        }
+                    }
+                    assert!(invert(square, order).is_some(), "rows {rows:?}, columns {columns:?}");
+                    squares += 1;
+                }
+            }
+        }
+        assert_eq!(squares, 8 * 32 + 28 * 496 + 56 * 4_960);
+    }
+
+    #[test]
+    #[should_panic(expected = "at most 255")]
+    fn a_row_and_a_column_never_share_a_point() {
+        let _ = coefficient(200, 56);
+    }
 }

@@ -9,9 +9,7 @@ use crate::limits::{REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 /// `coefficients[i][j] * inputs[j]`, each input standing for itself followed by zeros.
 pub(crate) fn combine(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, outputs: &mut [&mut [u8]]) {
     if inputs.are_even() {
-        engine
-            .implementation()
-            .combine(coefficients, inputs, outputs, 0..inputs.longest());
+        engine.implementation().combine(coefficients, inputs, outputs, 0..inputs.longest());
     } else {
         combine_uneven(engine, coefficients, inputs, outputs);
     }
@@ -28,12 +26,7 @@ fn combine_uneven(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, out
         let mut going: [&[u8]; SOURCE_PACKETS_MAX] = [&[]; SOURCE_PACKETS_MAX];
         let mut rows = [[0; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
         let (mut count, mut end) = (0, inputs.longest());
-        for (column, input) in inputs
-            .packets()
-            .iter()
-            .enumerate()
-            .filter(|(_, input)| input.len() > start)
-        {
+        for (column, input) in inputs.packets().iter().enumerate().filter(|(_, input)| input.len() > start) {
             going[count] = input;
             for (row, coefficients) in rows.iter_mut().zip(coefficients) {
                 row[count] = coefficients[column];
@@ -42,9 +35,7 @@ fn combine_uneven(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, out
             end = end.min(input.len());
         }
         let rows = &rows[..coefficients.len()];
-        engine
-            .implementation()
-            .combine(rows, &Inputs::new(&going[..count]), outputs, start..end);
+        engine.implementation().combine(rows, &Inputs::new(&going[..count]), outputs, start..end);
         start = end;
     }
 }

@@ -38,9 +38,7 @@ impl Recovered {
         buffers: &'a [B],
     ) -> impl Iterator<Item = (usize, &'a [u8])> {
         let restored = self.packets[..self.count].iter();
-        restored
-            .zip(buffers)
-            .map(|(packet, buffer)| (packet.index, &buffer.as_ref()[..packet.bytes]))
+        restored.zip(buffers).map(|(packet, buffer)| (packet.index, &buffer.as_ref()[..packet.bytes]))
     }
 }
 
@@ -71,10 +69,7 @@ pub fn decode(
     }
     let payload_bytes = check_repairs(sources, repairs)?;
     if losses.count > repairs.len() {
-        return Err(DecodeError::TooManyLost {
-            lost: losses.count,
-            repairs: repairs.len(),
-        });
+        return Err(DecodeError::TooManyLost { lost: losses.count, repairs: repairs.len() });
     }
     check_buffers(buffers, losses.count, payload_bytes)?;
 
@@ -108,10 +103,7 @@ impl Losses {
         if sources.len() > SOURCE_PACKETS_MAX {
             return Err(DecodeError::TooManySourcePackets { count: sources.len() });
         }
-        let mut losses = Self {
-            count: 0,
-            indices: [0; REPAIR_PACKETS_MAX],
-        };
+        let mut losses = Self { count: 0, indices: [0; REPAIR_PACKETS_MAX] };
         for (index, _) in sources.iter().enumerate().filter(|(_, source)| source.is_none()) {
             if let Some(place) = losses.indices.get_mut(losses.count) {
                 *place = index;
@@ -129,9 +121,9 @@ impl Losses {
 /// The rows that turn what is there into what is lost: one for each lost packet, whose column `j` belongs to
 /// source packet `j` or, where that one is lost itself, to the repair packet that takes its place.
 ///
-/// Repair packet `i` is R_i = sum of c_ij·S_j. Over the lost packets alone that is an e x e system with the
-/// right-hand side R_i - sum of c_ij·S_j over the survivors. With M its inverse, lost packet l is
-/// sum of M_li·R_i + sum over survivors j of (sum of M_li·c_ij)·S_j: one combination of all that is there.
+/// Repair packet i is Rᵢ = Σ cᵢⱼ·Sⱼ. Over the lost packets alone that is an e x e system with the right-hand side
+/// Rᵢ - Σ cᵢⱼ·Sⱼ over the survivors. With M its inverse, lost packet l is Σ Mₗᵢ·Rᵢ plus, over the survivors j,
+/// Σ (Σ Mₗᵢ·cᵢⱼ)·Sⱼ: one combination of all that is there.
 fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> [Row; REPAIR_PACKETS_MAX] {
     let lost = losses.count;
     let inverse = invert(square(losses, repairs), lost)
@@ -142,15 +134,10 @@ fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> [Row; REPAI
         multipliers[i][..lost].copy_from_slice(&inverse[i][..lost]);
         of_repairs[i] = &ROWS[repair.index];
     }
-    // The sums of M_li·c_ij are themselves combinations, of rows instead of packets.
+    // The inner sums Σ Mₗᵢ·cᵢⱼ are themselves combinations, of rows instead of packets.
     let mut rows = [[0; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
     let mut outputs = rows.each_mut().map(<[u8; SOURCE_PACKETS_MAX]>::as_mut_slice);
-    combine(
-        engine,
-        &multipliers[..lost],
-        &Inputs::new(&of_repairs[..lost]),
-        &mut outputs[..lost],
-    );
+    combine(engine, &multipliers[..lost], &Inputs::new(&of_repairs[..lost]), &mut outputs[..lost]);
     for (row, inverse) in rows.iter_mut().zip(&inverse[..lost]) {
         for (column, multiplier) in losses.indices().iter().zip(inverse) {
             row[*column] = *multiplier;
@@ -168,19 +155,12 @@ fn measure(
     buffers: &[&mut [u8]],
 ) -> Result<Recovered, DecodeError> {
     let available = inputs.longest();
-    let mut recovered = Recovered {
-        count: losses.count,
-        ..Recovered::default()
-    };
+    let mut recovered = Recovered { count: losses.count, ..Recovered::default() };
     for (i, ((index, buffer), row)) in losses.indices().iter().zip(buffers).zip(rows).enumerate() {
         let bytes = decode_length(losses, repairs, row, inputs);
         let padding = buffer.get(bytes..available);
         if padding.is_none_or(|padding| padding.iter().any(|byte| *byte != 0)) {
-            return Err(DecodeError::Inconsistent {
-                index: *index,
-                bytes,
-                available,
-            });
+            return Err(DecodeError::Inconsistent { index: *index, bytes, available });
         }
         recovered.packets[i] = RecoveredPacket { index: *index, bytes };
     }
@@ -191,9 +171,7 @@ fn measure(
 ///
 /// In the length column a repair packet has its own symbol, not the length of its payload.
 fn decode_length(losses: &Losses, repairs: &[Repair<'_>], row: &Row, inputs: &Inputs<'_>) -> usize {
-    let sum = row[..inputs.packets().len()]
-        .iter()
-        .fold(0, |sum, coefficient| sum ^ coefficient);
+    let sum = row[..inputs.packets().len()].iter().fold(0, |sum, coefficient| sum ^ coefficient);
     let mut symbol = length::combine(row, sum, inputs);
     let payload = length::symbol(inputs.longest());
     for (column, repair) in losses.indices().iter().zip(repairs) {
@@ -231,16 +209,10 @@ fn check_repairs(sources: &[Option<&[u8]>], repairs: &[Repair<'_>]) -> Result<us
         check_belongs(position, repair, first, sources.len())?;
         match seen.get_mut(repair.index) {
             None => {
-                return Err(DecodeError::RepairIndexOutOfRange {
-                    position,
-                    index: repair.index,
-                });
+                return Err(DecodeError::RepairIndexOutOfRange { position, index: repair.index });
             }
             Some(true) => {
-                return Err(DecodeError::RepeatedRepair {
-                    position,
-                    index: repair.index,
-                });
+                return Err(DecodeError::RepeatedRepair { position, index: repair.index });
             }
             Some(seen) => *seen = true,
         }
@@ -248,11 +220,7 @@ fn check_repairs(sources: &[Option<&[u8]>], repairs: &[Repair<'_>]) -> Result<us
     for (index, source) in sources.iter().enumerate() {
         let bytes = source.map_or(0, <[u8]>::len);
         if bytes > payload_bytes {
-            return Err(DecodeError::SourceTooLong {
-                index,
-                bytes,
-                covered: payload_bytes,
-            });
+            return Err(DecodeError::SourceTooLong { index, bytes, covered: payload_bytes });
         }
     }
     Ok(payload_bytes)
@@ -265,43 +233,26 @@ fn check_belongs(
     expected: usize,
 ) -> Result<(), DecodeError> {
     if repair.batch != first.batch {
-        return Err(DecodeError::DifferentBatches {
-            position,
-            batch: first.batch,
-            other: repair.batch,
-        });
+        return Err(DecodeError::DifferentBatches { position, batch: first.batch, other: repair.batch });
     }
     if repair.source_packets != expected {
-        return Err(DecodeError::DifferentCover {
-            position,
-            covered: repair.source_packets,
-            expected,
-        });
+        return Err(DecodeError::DifferentCover { position, covered: repair.source_packets, expected });
     }
     if repair.payload.len() != first.payload.len() {
         let (bytes, expected) = (repair.payload.len(), first.payload.len());
-        return Err(DecodeError::DifferentLengths {
-            position,
-            bytes,
-            expected,
-        });
+        return Err(DecodeError::DifferentLengths { position, bytes, expected });
     }
     Ok(())
 }
 
 fn check_buffers(buffers: &[&mut [u8]], lost: usize, needed: usize) -> Result<(), DecodeError> {
     if buffers.len() < lost {
-        return Err(DecodeError::TooFewBuffers {
-            lost,
-            buffers: buffers.len(),
-        });
+        return Err(DecodeError::TooFewBuffers { lost, buffers: buffers.len() });
     }
     match buffers[..lost].iter().position(|buffer| buffer.len() < needed) {
-        Some(position) => Err(DecodeError::BufferTooShort {
-            position,
-            bytes: buffers[position].len(),
-            needed,
-        }),
+        Some(position) => {
+            Err(DecodeError::BufferTooShort { position, bytes: buffers[position].len(), needed })
+        }
         None => Ok(()),
     }
 }

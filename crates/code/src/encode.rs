@@ -88,10 +88,7 @@ pub fn encode(engine: Engine, sources: &[&[u8]], payloads: &mut [&mut [u8]]) -> 
         repair_packets: payloads.len(),
         ..Encoded::default()
     };
-    let symbols = encoded.length_symbols[..payloads.len()]
-        .iter_mut()
-        .zip(&ROWS)
-        .zip(&SUMS);
+    let symbols = encoded.length_symbols[..payloads.len()].iter_mut().zip(&ROWS).zip(&SUMS);
     for ((symbol, row), sums) in symbols {
         *symbol = length::combine(row, sums[sources.len()], &inputs);
     }
@@ -135,15 +132,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
     pub fn new(engine: Engine, payloads: impl IntoIterator<Item = B>) -> Result<Self, EncodeError> {
         let payloads: Vec<B> = payloads.into_iter().collect();
         check_repair_count(payloads.len())?;
-        let encoded = Encoded {
-            repair_packets: payloads.len(),
-            ..Encoded::default()
-        };
-        Ok(Self {
-            engine,
-            encoded,
-            payloads,
-        })
+        let encoded = Encoded { repair_packets: payloads.len(), ..Encoded::default() };
+        Ok(Self { engine, encoded, payloads })
     }
 
     /// Adds the next source packet and returns its index in the batch.
@@ -184,9 +174,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
                 output[reached..source.len()].fill(0);
             }
         }
-        self.engine
-            .implementation()
-            .accumulate(coefficients, source, &mut outputs[..coefficients.len()]);
+        self.engine.implementation().accumulate(coefficients, source, &mut outputs[..coefficients.len()]);
     }
 
     /// How many source packets the batch has so far, and what else is known of its repair packets.
@@ -197,20 +185,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
 
     /// The repair packets that cover what was added so far; none if nothing was.
     pub fn repairs(&self, batch: BatchId) -> impl Iterator<Item = Repair<'_>> {
-        let covered = if self.encoded.source_packets == 0 {
-            0
-        } else {
-            self.payloads.len()
-        };
+        let covered = if self.encoded.source_packets == 0 { 0 } else { self.payloads.len() };
         self.encoded.repairs(batch, &self.payloads[..covered])
     }
 
     /// Begins the next batch.
     pub fn restart(&mut self) {
-        self.encoded = Encoded {
-            repair_packets: self.payloads.len(),
-            ..Encoded::default()
-        };
+        self.encoded = Encoded { repair_packets: self.payloads.len(), ..Encoded::default() };
     }
 
     /// Gives the buffers back.
@@ -230,9 +211,7 @@ fn check_repair_count(count: usize) -> Result<(), EncodeError> {
 
 /// The longest packet that fits in the length column and in every buffer.
 fn capacity<B: AsRef<[u8]>>(payloads: &[B]) -> usize {
-    payloads.iter().fold(PACKET_BYTES_MAX, |capacity, payload| {
-        payload.as_ref().len().min(capacity)
-    })
+    payloads.iter().fold(PACKET_BYTES_MAX, |capacity, payload| payload.as_ref().len().min(capacity))
 }
 
 /// What is wrong with the first source packet that is too long.
@@ -251,15 +230,7 @@ fn misfit<B: AsRef<[u8]>>(sources: &[&[u8]], payloads: &[B]) -> EncodeError {
 fn misfit_of<B: AsRef<[u8]>>(source_index: usize, needed: usize, payloads: &[B]) -> EncodeError {
     let mut buffers = payloads.iter().map(|payload| payload.as_ref().len()).enumerate();
     match buffers.find(|(_, bytes)| needed <= PACKET_BYTES_MAX && *bytes < needed) {
-        Some((index, bytes)) => EncodeError::BufferTooShort {
-            index,
-            bytes,
-            source_index,
-            needed,
-        },
-        None => EncodeError::PacketTooLong {
-            index: source_index,
-            bytes: needed,
-        },
+        Some((index, bytes)) => EncodeError::BufferTooShort { index, bytes, source_index, needed },
+        None => EncodeError::PacketTooLong { index: source_index, bytes: needed },
     }
 }

@@ -9,15 +9,7 @@ use crate::engines::{ALL, Implementation};
 use crate::error::EngineError;
 
 /// The names of all engines, of every architecture, slowest first on each.
-pub(crate) const NAMES: [&str; 7] = [
-    "naive",
-    "table",
-    "ssse3",
-    "avx2",
-    "gfni-avx2",
-    "gfni-avx512",
-    "neon",
-];
+pub(crate) const NAMES: [&str; 7] = ["naive", "table", "ssse3", "avx2", "gfni-avx2", "gfni-avx512", "neon"];
 
 /// The arithmetic a coder runs on.
 ///
@@ -37,9 +29,7 @@ impl Engine {
 
     /// Every engine this processor can run, slowest first.
     pub fn available() -> impl Iterator<Item = Self> {
-        ALL.iter()
-            .filter(|implementation| (implementation.is_available)())
-            .map(Self)
+        ALL.iter().filter(|implementation| (implementation.is_available)()).map(Self)
     }
 
     /// This engine's name, as [`Engine::from_str`] takes it.
@@ -62,19 +52,11 @@ impl FromStr for Engine {
             if (implementation.is_available)() {
                 return Ok(Self(implementation));
             }
-            return Err(EngineError::Unavailable {
-                name: implementation.name,
-                needs: implementation.needs,
-            });
+            return Err(EngineError::Unavailable { name: implementation.name, needs: implementation.needs });
         }
         match NAMES.into_iter().find(|known| *known == name) {
-            Some(name) => Err(EngineError::Unavailable {
-                name,
-                needs: "another processor architecture",
-            }),
-            None => Err(EngineError::Unknown {
-                name: name.to_string(),
-            }),
+            Some(name) => Err(EngineError::Unavailable { name, needs: "another processor architecture" }),
+            None => Err(EngineError::Unknown { name: name.to_string() }),
         }
     }
 }

@@ -4,10 +4,8 @@
 //! [`Implementation`]; the vector engines share [`kernel`] and differ in the operations of a [`Vector`] and in
 //! the processor features they are compiled with.
 
-#![allow(
-    unsafe_code,
-    reason = "vector instructions and their loads and stores; each block has its argument"
-)]
+#![allow(unsafe_code, reason = "vector instructions and their loads and stores; each block has its argument")]
+#![allow(clippy::inline_always, reason = "the kernel has to be compiled inside a function with the features")]
 
 use core::ops::Range;
 
@@ -86,14 +84,9 @@ pub(crate) struct Inputs<'a> {
 impl<'a> Inputs<'a> {
     pub(crate) fn new(packets: &'a [&'a [u8]]) -> Self {
         let lengths = packets.iter().map(|packet| packet.len());
-        let (shortest, longest) = lengths.fold((usize::MAX, 0), |(shortest, longest), length| {
-            (length.min(shortest), length.max(longest))
-        });
-        Self {
-            packets,
-            shortest,
-            longest,
-        }
+        let (shortest, longest) = lengths
+            .fold((usize::MAX, 0), |(shortest, longest), length| (length.min(shortest), length.max(longest)));
+        Self { packets, shortest, longest }
     }
 
     pub(crate) const fn packets(&self) -> &'a [&'a [u8]] {
@@ -121,21 +114,11 @@ impl Implementation {
         outputs: &mut [&mut [u8]],
         span: Range<usize>,
     ) {
-        assert_eq!(
-            coefficients.len(),
-            outputs.len(),
-            "one row of coefficients for each output"
-        );
-        assert!(
-            inputs.packets.len() <= SOURCE_PACKETS_MAX,
-            "one coefficient for each input"
-        );
+        assert_eq!(coefficients.len(), outputs.len(), "one row of coefficients for each output");
+        assert!(inputs.packets.len() <= SOURCE_PACKETS_MAX, "one coefficient for each input");
         assert!(span.start <= span.end, "the span runs forward");
         assert!(span.end <= inputs.shortest, "the span lies within every input");
-        assert!(
-            outputs.iter().all(|output| span.end <= output.len()),
-            "the span lies within every output"
-        );
+        assert!(outputs.iter().all(|output| span.end <= output.len()), "the span lies within every output");
         // SAFETY: everything is checked above; `Engine` only hands out implementations whose `is_available` has
         // said yes on this processor.
         unsafe { (self.combine)(coefficients, inputs.packets, outputs, span) }
@@ -143,15 +126,8 @@ impl Implementation {
 
     /// Runs [`AccumulateFn`] after checking everything it asks for.
     pub(crate) fn accumulate(&self, coefficients: &[u8], input: &[u8], outputs: &mut [&mut [u8]]) {
-        assert_eq!(
-            coefficients.len(),
-            outputs.len(),
-            "one coefficient for each output"
-        );
-        assert!(
-            outputs.iter().all(|output| input.len() <= output.len()),
-            "the input fits in every output"
-        );
+        assert_eq!(coefficients.len(), outputs.len(), "one coefficient for each output");
+        assert!(outputs.iter().all(|output| input.len() <= output.len()), "the input fits in every output");
         // SAFETY: as for `combine`.
         unsafe { (self.accumulate)(coefficients, input, outputs) }
     }

@@ -68,11 +68,7 @@ pub(crate) const fn inverse_by_search(a: u8) -> u8 {
 }
 
 const fn double(a: u8) -> u8 {
-    let reduced = if a & 0x80 == 0 {
-        0
-    } else {
-        (POLYNOMIAL & 0xFF) as u8
-    };
+    let reduced = if a & 0x80 == 0 { 0 } else { (POLYNOMIAL & 0xFF) as u8 };
     (a << 1) ^ reduced
 }
 

@@ -9,10 +9,7 @@ use crate::repair::LengthSymbol;
 /// The symbol of a packet's length: big-endian.
 ///
 /// Callers have checked that the length fits.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "callers have checked lengths against PACKET_BYTES_MAX"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "callers have checked lengths against PACKET_BYTES_MAX")]
 pub(crate) const fn symbol(length: usize) -> LengthSymbol {
     debug_assert!(length <= PACKET_BYTES_MAX);
     (length as u16).to_be_bytes()
@@ -28,7 +25,7 @@ pub(crate) fn accumulate(sum: &mut LengthSymbol, coefficient: u8, addend: Length
 /// The sum over `j` of `coefficients[j]` times the length of input `j`, given the sum of the coefficients.
 ///
 /// Packets that share a batch mostly share a length too. So a common symbol t is taken out:
-/// sum of c·s = (sum of c)·t + sum of c·(s - t), whose last terms are mostly zero and skipped.
+/// Σ c·s = (Σ c)·t + Σ c·(s - t), whose last terms are mostly zero and skipped.
 pub(crate) fn combine(coefficients: &Row, sum_of_coefficients: u8, inputs: &Inputs<'_>) -> LengthSymbol {
     let longest = symbol(inputs.longest());
     let mut combined = product(sum_of_coefficients, longest);
@@ -38,11 +35,7 @@ pub(crate) fn combine(coefficients: &Row, sum_of_coefficients: u8, inputs: &Inpu
     for (coefficient, input) in coefficients.iter().zip(inputs.packets()) {
         if input.len() != inputs.longest() {
             let symbol = symbol(input.len());
-            accumulate(
-                &mut combined,
-                *coefficient,
-                [symbol[0] ^ longest[0], symbol[1] ^ longest[1]],
-            );
+            accumulate(&mut combined, *coefficient, [symbol[0] ^ longest[0], symbol[1] ^ longest[1]]);
         }
     }
     combined

@@ -52,13 +52,9 @@ mod tests {
     use crate::coefficients::coefficient;
 
     fn times(a: &Square, b: &Square, order: usize) -> Square {
-        let mut product = Square::default();
-        for row in 0..order {
-            for column in 0..order {
-                product[row][column] = (0..order).fold(0, |sum, i| sum ^ multiply(a[row][i], b[i][column]));
-            }
-        }
-        product
+        let entry =
+            |row: usize, column: usize| (0..order).fold(0, |sum, i| sum ^ multiply(a[row][i], b[i][column]));
+        core::array::from_fn(|row| core::array::from_fn(|column| entry(row, column)))
     }
 
     #[test]
@@ -72,8 +68,8 @@ mod tests {
             }
             let inverted = invert(matrix, order).expect("a Cauchy matrix has an inverse");
             let product = times(&matrix, &inverted, order);
-            for row in 0..order {
-                assert_eq!(product[row][..order], identity()[row][..order]);
+            for (row, expected) in product.iter().zip(identity()).take(order) {
+                assert_eq!(row[..order], expected[..order]);
             }
         }
     }
@@ -83,10 +79,7 @@ mod tests {
         let mut swap = Square::default();
         (swap[0][1], swap[1][0]) = (1, 1);
         let inverted = invert(swap, 2).expect("a permutation has an inverse");
-        assert_eq!(
-            (inverted[0][..2] == [0, 1], inverted[1][..2] == [1, 0]),
-            (true, true)
-        );
+        assert_eq!((inverted[0][..2] == [0, 1], inverted[1][..2] == [1, 0]), (true, true));
     }
 
     #[test]

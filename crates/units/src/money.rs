@@ -82,10 +82,7 @@ mod tests {
         assert_eq!(Money::from_cents(132).to_string(), "$1.32");
         assert_eq!(Money::from_dollars(-17).to_string(), "-$17.00");
         assert_eq!(Money::from_nanodollars(24_000).to_string(), "$0.000024");
-        assert_eq!(
-            Money::from_nanodollars(i64::MIN).to_string(),
-            "-$9223372036.854775808"
-        );
+        assert_eq!(Money::from_nanodollars(i64::MIN).to_string(), "-$9223372036.854775808");
     }
 
     #[test]

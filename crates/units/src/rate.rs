@@ -92,10 +92,7 @@ impl Rate {
     }
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the range is checked on the line before"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "the range is checked on the line before")]
 const fn narrow(wide: u128) -> Option<u64> {
     if wide > u64::MAX as u128 {
         return None;
@@ -177,10 +174,7 @@ mod tests {
     #[test]
     fn a_share_of_a_rate_rounds_to_the_nearest_bit() {
         let third = Probability::new(1.0 / 3.0).expect("a third is a probability");
-        assert_eq!(
-            Rate::from_bits_per_second(100) * third,
-            Rate::from_bits_per_second(33)
-        );
+        assert_eq!(Rate::from_bits_per_second(100) * third, Rate::from_bits_per_second(33));
         assert_eq!(Rate::MAX * Probability::ONE, Rate::MAX);
         assert_eq!(Rate::MAX * Probability::ZERO, Rate::ZERO);
     }

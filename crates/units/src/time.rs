@@ -80,10 +80,7 @@ impl Duration {
 
     /// The span in seconds, for reports and plots.
     #[must_use]
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "reports show a few digits; exact values stay integers"
-    )]
+    #[allow(clippy::cast_precision_loss, reason = "reports show a few digits; exact values stay integers")]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND as f64
     }
@@ -135,9 +132,7 @@ impl TryFrom<core::time::Duration> for Duration {
 
     fn try_from(duration: core::time::Duration) -> Result<Self, DurationError> {
         let nanos = u64::try_from(duration.as_nanos());
-        nanos.map(Self).map_err(|_| DurationError {
-            seconds: duration.as_secs(),
-        })
+        nanos.map(Self).map_err(|_| DurationError { seconds: duration.as_secs() })
     }
 }
 
@@ -271,10 +266,7 @@ mod tests {
 
     #[test]
     fn an_instant_is_shown_to_the_nanosecond() {
-        assert_eq!(
-            (Time::START + Duration::from_nanos(1_000_000_250)).to_string(),
-            "1.000000250"
-        );
+        assert_eq!((Time::START + Duration::from_nanos(1_000_000_250)).to_string(), "1.000000250");
     }
 
     #[test]
@@ -323,10 +315,7 @@ mod tests {
         assert_eq!(Duration::from_millis(2), Duration::from_micros(2_000));
         assert_eq!(Duration::from_micros(2), Duration::from_nanos(2_000));
         let span = Duration::from_nanos(1_234_567);
-        assert_eq!(
-            (span.as_millis(), span.as_micros(), span.as_nanos()),
-            (1, 1_234, 1_234_567)
-        );
+        assert_eq!((span.as_millis(), span.as_micros(), span.as_nanos()), (1, 1_234, 1_234_567));
         assert_eq!(span / 2, Duration::from_nanos(617_283));
     }
 }

@@ -14,10 +14,7 @@ pub(super) struct Byway {
 
 impl Byway {
     pub(super) fn new(engine: Engine, shape: &Shape) -> Self {
-        Self {
-            engine,
-            length_symbols: vec![[0; 2]; shape.repair_packets],
-        }
+        Self { engine, length_symbols: vec![[0; 2]; shape.repair_packets] }
     }
 }
 
@@ -73,21 +70,10 @@ impl Contender for Byway {
             length_symbol: *length_symbol,
             payload,
         });
-        Decode {
-            sources,
-            repairs: repairs.collect(),
-            buffers,
-        }
+        Decode { sources, repairs: repairs.collect(), buffers }
     }
 
-    fn decode(
-        &mut self,
-        Decode {
-            sources,
-            repairs,
-            buffers,
-        }: &mut Decode<'_>,
-    ) {
+    fn decode(&mut self, Decode { sources, repairs, buffers }: &mut Decode<'_>) {
         let recovered = decode(self.engine, sources, repairs, buffers).expect("the losses are within reach");
         assert_eq!(recovered.count(), buffers.len());
     }

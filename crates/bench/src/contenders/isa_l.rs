@@ -1,9 +1,6 @@
 //! Intel's ISA-L, as the distribution ships it, through its C interface.
 
-#![allow(
-    unsafe_code,
-    reason = "a C library, opened at run time so that building needs nothing"
-)]
+#![allow(unsafe_code, reason = "a C library, opened at run time so that building needs nothing")]
 
 use std::ffi::{c_int, c_uchar};
 use std::rc::Rc;
@@ -76,12 +73,7 @@ impl IsaL {
         // SAFETY: the matrix has (k + r) x k entries and the tables 32 bytes for each of r x k coefficients.
         unsafe {
             (library.generate_matrix)(matrix.as_mut_ptr(), int(k + r), int(k));
-            (library.init_tables)(
-                int(k),
-                int(r),
-                matrix[k * k..].as_mut_ptr(),
-                encode_tables.as_mut_ptr(),
-            );
+            (library.init_tables)(int(k), int(r), matrix[k * k..].as_mut_ptr(), encode_tables.as_mut_ptr());
         }
         let scratch = DecodeScratch {
             survivors: vec![0; k * k],
@@ -89,14 +81,7 @@ impl IsaL {
             rows: vec![0; r * k],
             tables: vec![0; TABLE_BYTES * k * r],
         };
-        Self {
-            library,
-            source_packets: k,
-            packet_bytes: shape.packet_bytes,
-            matrix,
-            encode_tables,
-            scratch,
-        }
+        Self { library, source_packets: k, packet_bytes: shape.packet_bytes, matrix, encode_tables, scratch }
     }
 }
 
@@ -123,7 +108,7 @@ impl Contender for IsaL {
         "isa-l"
     }
 
-    fn prepare_encode<'a>(&self, batch: Batch<'a>) -> Encode {
+    fn prepare_encode(&self, batch: Batch<'_>) -> Encode {
         Encode {
             sources: batch.sources.into_iter().map(<[u8]>::as_mut_ptr).collect(),
             repairs: batch.repairs.into_iter().map(<[u8]>::as_mut_ptr).collect(),
@@ -145,12 +130,8 @@ impl Contender for IsaL {
     }
 
     fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Decode<'a> {
-        let mut prepared = Decode {
-            inputs: Vec::new(),
-            input_rows: Vec::new(),
-            outputs: Vec::new(),
-            lost: batch.lost,
-        };
+        let mut prepared =
+            Decode { inputs: Vec::new(), input_rows: Vec::new(), outputs: Vec::new(), lost: batch.lost };
         for (index, packet) in batch.sources.into_iter().chain(batch.repairs).enumerate() {
             if batch.lost.contains(&index) {
                 prepared.outputs.push(packet.as_mut_ptr());
@@ -165,12 +146,7 @@ impl Contender for IsaL {
     /// As the library's own examples do: invert the matrix of k survivors, keep the rows of the lost packets.
     fn decode(&mut self, prepared: &mut Decode<'_>) {
         let (k, lost) = (self.source_packets, prepared.lost);
-        let DecodeScratch {
-            survivors,
-            inverse,
-            rows,
-            tables,
-        } = &mut self.scratch;
+        let DecodeScratch { survivors, inverse, rows, tables } = &mut self.scratch;
         for (survivor, row) in survivors.chunks_exact_mut(k).zip(&prepared.input_rows) {
             survivor.copy_from_slice(&self.matrix[row * k..][..k]);
         }

@@ -1,9 +1,6 @@
 //! The bound: a loop that reads the source packets and does nothing else.
 
-#![allow(
-    unsafe_code,
-    reason = "the loop uses the widest loads there are, as the engines do"
-)]
+#![allow(unsafe_code, reason = "the loop uses the widest loads there are, as the engines do")]
 
 use std::hint::black_box;
 
@@ -27,7 +24,9 @@ impl Contender for ReadLoop {
     }
 
     fn encode(&mut self, sources: &mut Vec<&[u8]>) {
-        sources.iter().for_each(|source| read(source));
+        for source in sources.iter() {
+            read(source);
+        }
     }
 
     fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Vec<&'a [u8]> {
@@ -88,8 +87,6 @@ fn read_avx2(packet: &[u8]) {
 fn read_words(packet: &[u8]) {
     let words = packet.chunks_exact(8);
     let rest = words.remainder().iter().fold(0, |seen, byte| seen | byte);
-    let seen = words.fold(0, |seen, word| {
-        seen | u64::from_ne_bytes(word.try_into().expect("eight bytes"))
-    });
+    let seen = words.fold(0, |seen, word| seen | u64::from_ne_bytes(word.try_into().expect("eight bytes")));
     black_box((seen, rest));
 }

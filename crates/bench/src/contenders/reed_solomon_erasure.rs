@@ -39,24 +39,16 @@ impl Contender for Erasure {
     }
 
     fn prepare_encode<'a>(&self, batch: Batch<'a>) -> Encode<'a> {
-        Encode {
-            sources: batch.sources.into_iter().map(|source| &*source).collect(),
-            repairs: batch.repairs,
-        }
+        Encode { sources: batch.sources.into_iter().map(|source| &*source).collect(), repairs: batch.repairs }
     }
 
     fn encode(&mut self, Encode { sources, repairs }: &mut Encode<'_>) {
-        self.coder
-            .encode_sep(sources, repairs)
-            .expect("the shapes are valid");
+        self.coder.encode_sep(sources, repairs).expect("the shapes are valid");
     }
 
     fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Decode<'a> {
         let packets = batch.sources.into_iter().chain(batch.repairs);
-        Decode {
-            packets: packets.map(|packet| (packet, true)).collect(),
-            lost: batch.lost,
-        }
+        Decode { packets: packets.map(|packet| (packet, true)).collect(), lost: batch.lost }
     }
 
     /// The crate keeps the inverted matrix of every pattern it has seen: its set-up is a look-up here.
@@ -64,8 +56,6 @@ impl Contender for Erasure {
         for lost in *lost {
             packets[*lost].1 = false;
         }
-        self.coder
-            .reconstruct_data(packets)
-            .expect("the losses are within reach");
+        self.coder.reconstruct_data(packets).expect("the losses are within reach");
     }
 }

@@ -36,9 +36,7 @@ impl Contender for Simd {
 
     fn encode(&mut self, batch: &mut Batch<'_>) {
         for packet in &batch.sources {
-            self.encoder
-                .add_original_shard(packet)
-                .expect("the shapes are valid");
+            self.encoder.add_original_shard(packet).expect("the shapes are valid");
         }
         let encoded = self.encoder.encode().expect("all source packets are there");
         for (repair, packet) in encoded.recovery_iter().zip(&mut batch.repairs) {
@@ -53,20 +51,14 @@ impl Contender for Simd {
     fn decode(&mut self, batch: &mut Batch<'_>) {
         let sources = batch.sources.iter().enumerate();
         for (index, packet) in sources.filter(|(index, _)| !batch.lost.contains(index)) {
-            self.decoder
-                .add_original_shard(index, packet)
-                .expect("the shapes are valid");
+            self.decoder.add_original_shard(index, packet).expect("the shapes are valid");
         }
         for (index, packet) in batch.repairs.iter().enumerate() {
-            self.decoder
-                .add_recovery_shard(index, packet)
-                .expect("the shapes are valid");
+            self.decoder.add_recovery_shard(index, packet).expect("the shapes are valid");
         }
         let decoded = self.decoder.decode().expect("the losses are within reach");
         for lost in batch.lost {
-            let restored = decoded
-                .restored_original(*lost)
-                .expect("a lost packet is restored");
+            let restored = decoded.restored_original(*lost).expect("a lost packet is restored");
             batch.sources[*lost].copy_from_slice(restored);
         }
     }

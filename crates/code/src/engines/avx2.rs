@@ -6,7 +6,6 @@ use core::arch::x86_64::{
     _mm256_xor_si256,
 };
 
-use super::kernel::{load_part_by_copy, store_part_by_copy};
 use super::tables::NIBBLES;
 use super::{Vector, vector_engine};
 
@@ -28,10 +27,7 @@ pub(super) struct Shuffles {
 }
 
 // SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
-#[allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one argument for all, given above"
-)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 impl Vector for __m256i {
     type Multiplier = Shuffles;
 
@@ -50,16 +46,6 @@ impl Vector for __m256i {
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
         unsafe { _mm256_storeu_si256(to.cast(), self) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
-        unsafe { load_part_by_copy::<Self, { Self::BYTES }>(from, bytes) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
-        unsafe { store_part_by_copy::<Self, { Self::BYTES }>(self, to, bytes) }
     }
 
     #[inline(always)]

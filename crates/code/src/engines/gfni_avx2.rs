@@ -5,7 +5,6 @@ use core::arch::x86_64::{
     _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-use super::kernel::{load_part_by_copy, store_part_by_copy};
 use super::tables::AFFINE;
 use super::{Vector, vector_engine};
 
@@ -34,10 +33,7 @@ fn has_gfni() -> bool {
 struct Bytes32(__m256i);
 
 // SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
-#[allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one argument for all, given above"
-)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 impl Vector for Bytes32 {
     type Multiplier = __m256i;
 
@@ -56,16 +52,6 @@ impl Vector for Bytes32 {
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
         unsafe { _mm256_storeu_si256(to.cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
-        unsafe { load_part_by_copy::<Self, { Self::BYTES }>(from, bytes) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
-        unsafe { store_part_by_copy::<Self, { Self::BYTES }>(self, to, bytes) }
     }
 
     #[inline(always)]

@@ -19,10 +19,7 @@ vector_engine!(
 );
 
 // SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
-#[allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one argument for all, given above"
-)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 impl Vector for __m512i {
     type Multiplier = __m512i;
 

@@ -16,6 +16,9 @@ use crate::limits::SOURCE_PACKETS_MAX;
 /// registers.
 const ROWS: usize = 4;
 
+/// Bytes in the longest vector.
+const BYTES_MAX: usize = 64;
+
 /// A vector register and what the kernel does with it.
 ///
 /// # Safety
@@ -25,7 +28,7 @@ pub(super) trait Vector: Copy {
     /// What multiplies by one coefficient.
     type Multiplier: Copy;
 
-    /// Bytes in a vector.
+    /// Bytes in a vector, at most [`BYTES_MAX`].
     const BYTES: usize;
 
     unsafe fn zero() -> Self;
@@ -33,41 +36,33 @@ pub(super) trait Vector: Copy {
     unsafe fn load(from: *const u8) -> Self;
     /// Writes [`Vector::BYTES`] bytes.
     unsafe fn store(self, to: *mut u8);
+
     /// Reads `bytes` bytes, fewer than a vector, and fills the rest with zeros.
-    unsafe fn load_part(from: *const u8, bytes: usize) -> Self;
+    #[inline(always)]
+    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
+        let mut whole = [0_u8; BYTES_MAX];
+        // SAFETY: the caller promises `bytes` readable bytes, fewer than the array holds; the load reads the
+        // array.
+        unsafe {
+            whole.as_mut_ptr().copy_from_nonoverlapping(from, bytes);
+            Self::load(whole.as_ptr())
+        }
+    }
+
     /// Writes the first `bytes` bytes, fewer than a vector.
-    unsafe fn store_part(self, to: *mut u8, bytes: usize);
+    #[inline(always)]
+    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
+        let mut whole = [0_u8; BYTES_MAX];
+        // SAFETY: the store fits in the array; the caller promises `bytes` writable bytes, fewer than it holds.
+        unsafe {
+            self.store(whole.as_mut_ptr());
+            to.copy_from_nonoverlapping(whole.as_ptr(), bytes);
+        }
+    }
+
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn multiplier(coefficient: u8) -> Self::Multiplier;
     unsafe fn multiply(self, multiplier: Self::Multiplier) -> Self;
-}
-
-/// Reads `bytes` bytes and zeros by way of the stack, for vectors without masked loads.
-///
-/// # Safety
-/// `from` is valid for `bytes` bytes, fewer than a vector; the caller has the vector's features.
-#[inline(always)]
-pub(super) unsafe fn load_part_by_copy<V: Vector, const BYTES: usize>(from: *const u8, bytes: usize) -> V {
-    let mut whole = [0_u8; BYTES];
-    // SAFETY: the caller promises `bytes` readable bytes, fewer than the array holds; the load reads the array.
-    unsafe {
-        whole.as_mut_ptr().copy_from_nonoverlapping(from, bytes);
-        V::load(whole.as_ptr())
-    }
-}
-
-/// Writes the first `bytes` bytes by way of the stack, for vectors without masked stores.
-///
-/// # Safety
-/// `to` is valid for `bytes` bytes, fewer than a vector; the caller has the vector's features.
-#[inline(always)]
-pub(super) unsafe fn store_part_by_copy<V: Vector, const BYTES: usize>(vector: V, to: *mut u8, bytes: usize) {
-    let mut whole = [0_u8; BYTES];
-    // SAFETY: the store fills the array; the caller promises `bytes` writable bytes, fewer than it holds.
-    unsafe {
-        vector.store(whole.as_mut_ptr());
-        to.copy_from_nonoverlapping(whole.as_ptr(), bytes);
-    }
 }
 
 /// See [`super::CombineFn`].
@@ -204,10 +199,10 @@ unsafe fn store_tile<V: Vector, const R: usize, const T: usize>(
     outputs: [*mut u8; R],
     position: usize,
 ) {
-    for row in 0..R {
-        for i in 0..T {
+    for (output, sums) in outputs.into_iter().zip(sums) {
+        for (i, sum) in sums.into_iter().enumerate() {
             // SAFETY: the caller's promise.
-            unsafe { sums[row][i].store(outputs[row].add(position + i * V::BYTES)) };
+            unsafe { sum.store(output.add(position + i * V::BYTES)) };
         }
     }
 }

@@ -8,20 +8,16 @@ use super::Implementation;
 use crate::coefficients::Row;
 use crate::field::multiply_bitwise;
 
-pub(super) const IMPLEMENTATION: Implementation = Implementation {
-    name: "naive",
-    needs: "nothing",
-    is_available: || true,
-    combine,
-    accumulate,
-};
+pub(super) const IMPLEMENTATION: Implementation =
+    Implementation { name: "naive", needs: "nothing", is_available: || true, combine, accumulate };
 
 fn combine(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], span: Range<usize>) {
     for (row, output) in coefficients.iter().zip(outputs) {
         for position in span.clone() {
-            output[position] = row.iter().zip(inputs).fold(0, |sum, (coefficient, input)| {
-                sum ^ multiply_bitwise(*coefficient, input[position])
-            });
+            output[position] = row
+                .iter()
+                .zip(inputs)
+                .fold(0, |sum, (coefficient, input)| sum ^ multiply_bitwise(*coefficient, input[position]));
         }
     }
 }

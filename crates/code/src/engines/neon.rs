@@ -4,7 +4,6 @@ use core::arch::aarch64::{
     uint8x16_t, vandq_u8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8, vshrq_n_u8, vst1q_u8,
 };
 
-use super::kernel::{load_part_by_copy, store_part_by_copy};
 use super::tables::NIBBLES;
 use super::{Vector, vector_engine};
 
@@ -25,10 +24,7 @@ pub(super) struct Tables {
 }
 
 // SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
-#[allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one argument for all, given above"
-)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 impl Vector for uint8x16_t {
     type Multiplier = Tables;
 
@@ -50,16 +46,6 @@ impl Vector for uint8x16_t {
     }
 
     #[inline(always)]
-    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
-        unsafe { load_part_by_copy::<Self, { Self::BYTES }>(from, bytes) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
-        unsafe { store_part_by_copy::<Self, { Self::BYTES }>(self, to, bytes) }
-    }
-
-    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         unsafe { veorq_u8(self, other) }
     }
@@ -67,12 +53,7 @@ impl Vector for uint8x16_t {
     #[inline(always)]
     unsafe fn multiplier(coefficient: u8) -> Tables {
         let nibbles = &NIBBLES[usize::from(coefficient)];
-        unsafe {
-            Tables {
-                low: vld1q_u8(nibbles.low.as_ptr()),
-                high: vld1q_u8(nibbles.high.as_ptr()),
-            }
-        }
+        unsafe { Tables { low: vld1q_u8(nibbles.low.as_ptr()), high: vld1q_u8(nibbles.high.as_ptr()) } }
     }
 
     #[inline(always)]

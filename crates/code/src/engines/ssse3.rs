@@ -5,7 +5,6 @@ use core::arch::x86_64::{
     _mm_shuffle_epi8, _mm_srli_epi64, _mm_storeu_si128, _mm_xor_si128,
 };
 
-use super::kernel::{load_part_by_copy, store_part_by_copy};
 use super::tables::NIBBLES;
 use super::{Vector, vector_engine};
 
@@ -27,10 +26,7 @@ pub(super) struct Shuffles {
 }
 
 // SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
-#[allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one argument for all, given above"
-)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 impl Vector for __m128i {
     type Multiplier = Shuffles;
 
@@ -49,16 +45,6 @@ impl Vector for __m128i {
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
         unsafe { _mm_storeu_si128(to.cast(), self) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
-        unsafe { load_part_by_copy::<Self, { Self::BYTES }>(from, bytes) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
-        unsafe { store_part_by_copy::<Self, { Self::BYTES }>(self, to, bytes) }
     }
 
     #[inline(always)]

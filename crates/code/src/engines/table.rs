@@ -6,13 +6,8 @@ use super::Implementation;
 use super::tables::NIBBLES;
 use crate::coefficients::Row;
 
-pub(super) const IMPLEMENTATION: Implementation = Implementation {
-    name: "table",
-    needs: "nothing",
-    is_available: || true,
-    combine,
-    accumulate,
-};
+pub(super) const IMPLEMENTATION: Implementation =
+    Implementation { name: "table", needs: "nothing", is_available: || true, combine, accumulate };
 
 fn combine(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], span: Range<usize>) {
     for (row, output) in coefficients.iter().zip(outputs) {

@@ -25,10 +25,7 @@ pub(super) static NIBBLES: [Nibbles; 256] = nibbles();
 
 #[allow(clippy::cast_possible_truncation, reason = "indices are below 256")]
 const fn nibbles() -> [Nibbles; 256] {
-    let mut table = [Nibbles {
-        low: [0; 16],
-        high: [0; 16],
-    }; 256];
+    let mut table = [Nibbles { low: [0; 16], high: [0; 16] }; 256];
     let mut coefficient = 0;
     while coefficient < 256 {
         let mut half = 0;

@@ -1,0 +1,35 @@
+# The short names of what one does with Byway; the work is in scripts/, which install what is missing first.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test bench gates lint clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## A damaged file comes back: losses, repair, comparison (options: ARGS="...")
+	@scripts/setup.sh build
+	@scripts/cargo.sh run --release --locked -p byway-code --example recover_file -- $(ARGS)
+
+build: ## Optimised build, in target/release
+	@scripts/setup.sh build
+	@scripts/cargo.sh build --release --locked
+
+test: ## Everything that must hold; closes with the numbers of tests passed, failed and skipped
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+bench: ## Byway's coder beside others (options: ARGS="..."), then the gates
+	@scripts/setup.sh bench
+	@scripts/cargo.sh run --release --locked -p byway-bench -- $(ARGS)
+	@$(MAKE) --no-print-directory gates
+
+gates: ## Limits on how many instructions the coder takes
+	@scripts/setup.sh bench
+	@scripts/cargo.sh bench -p byway-bench --bench instructions --locked
+
+lint: ## Format, spelling, lints, documentation, dependencies
+	@scripts/setup.sh lint
+	@scripts/lint.sh
+
+clean: ## Deletes what was built
+	@scripts/cargo.sh clean

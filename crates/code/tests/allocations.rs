@@ -1,0 +1,49 @@
+//! After start, coding allocates nothing.
+
+mod support;
+
+use byway_code::{AlignedBuffer, Encoder, decode, encode};
+use byway_units::BatchId;
+use support::engines;
+
+const BATCH: BatchId = BatchId::new(3);
+
+fn allocations(run: impl FnOnce()) -> u64 {
+    allocation_counter::measure(run).count_total
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(7)))), 1);
+}
+
+#[test]
+fn coding_allocates_nothing() {
+    for engine in engines() {
+        let packets: Vec<_> = (0..10_u8).map(|i| vec![i; 1_100 + 10 * usize::from(i)]).collect();
+        let sources: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+        let mut payloads = [AlignedBuffer::new(1_200), AlignedBuffer::new(1_200)];
+        let mut encoder = Encoder::new(engine, [AlignedBuffer::new(1_200), AlignedBuffer::new(1_200)])
+            .expect("two repair packets are few enough");
+        let mut received: Vec<_> = sources.iter().copied().map(Some).collect();
+        (received[3], received[8]) = (None, None);
+        let mut buffers = [[0; 1_200]; 2];
+        let mut restored = 0;
+        let count = allocations(|| {
+            let mut views = payloads.each_mut().map(AsMut::as_mut);
+            let at_once = encode(engine, &sources, &mut views).expect("the batch is valid");
+            for _ in 0..3 {
+                encoder.restart();
+                for source in &sources {
+                    encoder.add(source).expect("the batch is valid");
+                }
+            }
+            let mut repairs = at_once.repairs(BATCH, &payloads).zip(encoder.repairs(BATCH));
+            let (first, second) = (repairs.next().expect("two"), repairs.next().expect("two"));
+            let mut views = buffers.each_mut().map(|buffer| &mut buffer[..]);
+            let recovered = decode(engine, &received, &[first.1, second.0], &mut views);
+            restored = recovered.expect("two losses, two repair packets").count();
+        });
+        assert_eq!((count, restored), (0, 2), "{engine}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Every engine gives the bytes of the definition, at every shape, length and alignment.
+
+mod support;
+
+use byway_code::{
+    AlignedBuffer, Encoder, Engine, LengthSymbol, REPAIR_PACKETS_MAX, Repair, SOURCE_PACKETS_MAX, decode,
+    encode,
+};
+use byway_units::BatchId;
+use proptest::prelude::*;
+use rand_pcg::Pcg64Mcg;
+use support::{Placed, below, choose, engines, oracle, random};
+
+const LENGTHS: [usize; 6] = [0, 1, 63, 64, 65, 1_500];
+const BATCH: BatchId = BatchId::new(1);
+
+type Coded = Vec<(LengthSymbol, Vec<u8>)>;
+
+/// Random packets at random places, and their repair packets by definition.
+struct Batch {
+    packets: Vec<Placed>,
+    repairs: usize,
+    coded: Coded,
+    /// The repair packets of the first half of the batch.
+    coded_half: Coded,
+}
+
+impl Batch {
+    fn random(lengths: &[usize], repairs: usize, random: &mut Pcg64Mcg) -> Self {
+        let place = |length: &usize| Placed::random(*length, below(64, random), random);
+        Self::of(lengths.iter().map(place).collect(), repairs)
+    }
+
+    fn of(packets: Vec<Placed>, repairs: usize) -> Self {
+        let sources: Vec<_> = packets.iter().map(Placed::bytes).collect();
+        let coded = oracle(&sources, repairs);
+        let coded_half = oracle(&sources[..sources.len().div_ceil(2)], repairs);
+        Self { packets, repairs, coded, coded_half }
+    }
+
+    fn sources(&self) -> Vec<&[u8]> {
+        self.packets.iter().map(Placed::bytes).collect()
+    }
+
+    fn longest(&self) -> usize {
+        self.coded[0].1.len()
+    }
+
+    fn check_engines(&self, random: &mut Pcg64Mcg) {
+        for engine in engines() {
+            self.check(engine, random);
+        }
+    }
+
+    fn check(&self, engine: Engine, random: &mut Pcg64Mcg) {
+        self.check_encode(engine, random);
+        self.check_incremental(engine);
+        for lost in 1..=self.repairs.min(self.packets.len()) {
+            self.check_decode(engine, lost, random);
+        }
+    }
+
+    /// Encodes at once and checks every byte, those around the payloads included.
+    fn check_encode(&self, engine: Engine, random: &mut Pcg64Mcg) {
+        let longest = self.longest();
+        let spare = below(3, random);
+        let place = |_| Placed::random(longest + spare, below(64, random), random);
+        let mut payloads: Vec<_> = (0..self.repairs).map(place).collect();
+        let around: Vec<_> = payloads.iter().map(|payload| payload.except(longest)).collect();
+        let mut views: Vec<_> = payloads.iter_mut().map(Placed::bytes_mut).collect();
+        let encoded = encode(engine, &self.sources(), &mut views).expect("the batch is valid");
+        assert_eq!((encoded.source_packets(), encoded.payload_bytes()), (self.packets.len(), longest));
+        for (i, (length_symbol, payload)) in self.coded.iter().enumerate() {
+            assert_eq!(encoded.length_symbols()[i], *length_symbol, "{engine}: length symbol {i}");
+            assert!(payloads[i].bytes()[..longest] == *payload, "{engine}: payload {i}");
+            assert!(payloads[i].except(longest) == around[i], "{engine}: around payload {i}");
+        }
+    }
+
+    /// Encodes packet by packet, twice in the same buffers, and checks the half and the whole of the batch.
+    fn check_incremental(&self, engine: Engine) {
+        let payloads = (0..self.repairs).map(|_| AlignedBuffer::new(self.longest()));
+        let mut encoder = Encoder::new(engine, payloads).expect("the shape is valid");
+        for _ in 0..2 {
+            assert_eq!(encoder.repairs(BATCH).count(), 0, "nothing is covered yet");
+            for (i, source) in self.sources().into_iter().enumerate() {
+                assert_eq!(encoder.add(source), Ok(i));
+                if i + 1 == self.packets.len().div_ceil(2) {
+                    assert!(repairs_of(&encoder) == self.coded_half, "{engine}: half the batch");
+                }
+            }
+            assert!(repairs_of(&encoder) == self.coded, "{engine}: the whole batch");
+            encoder.restart();
+        }
+    }
+
+    /// Loses as many packets as chosen repair packets can restore, and restores them.
+    fn check_decode(&self, engine: Engine, lost: usize, random: &mut Pcg64Mcg) {
+        let sources = self.sources();
+        let mut losses = choose(lost, sources.len(), random);
+        losses.sort_unstable();
+        let mut received: Vec<_> = sources.iter().copied().map(Some).collect();
+        for index in &losses {
+            received[*index] = None;
+        }
+        let repair = |index: usize| Repair {
+            batch: BATCH,
+            index,
+            source_packets: sources.len(),
+            length_symbol: self.coded[index].0,
+            payload: &self.coded[index].1,
+        };
+        let repairs: Vec<_> = choose(lost, self.repairs, random).into_iter().map(repair).collect();
+        let place = |_| Placed::random(self.longest(), below(64, random), random);
+        let mut buffers: Vec<_> = (0..lost).map(place).collect();
+        let mut views: Vec<_> = buffers.iter_mut().map(Placed::bytes_mut).collect();
+        let recovered = decode(engine, &received, &repairs, &mut views).expect("the losses are within reach");
+        let restored: Vec<_> = recovered.packets(&views).collect();
+        let sent: Vec<_> = losses.iter().map(|index| (*index, sources[*index])).collect();
+        assert!(restored == sent, "{engine}: {lost} lost");
+    }
+}
+
+fn repairs_of(encoder: &Encoder<AlignedBuffer>) -> Coded {
+    encoder.repairs(BATCH).map(|repair| (repair.length_symbol, repair.payload.to_vec())).collect()
+}
+
+#[test]
+fn every_engine_equals_the_definition_at_every_shape() {
+    let mut random = random(1);
+    for source_packets in 1..=SOURCE_PACKETS_MAX {
+        for repair_packets in 1..=REPAIR_PACKETS_MAX {
+            let batch = Batch::random(&vec![65; source_packets], repair_packets, &mut random);
+            batch.check_engines(&mut random);
+        }
+    }
+}
+
+#[test]
+fn every_engine_equals_the_definition_at_every_length() {
+    let mut random = random(2);
+    for length in (0..=300).chain([511, 512, 513, 1_199, 1_200, 1_499, 1_500]) {
+        let batch = Batch::random(&[length; 3], 5, &mut random);
+        batch.check_engines(&mut random);
+    }
+}
+
+#[test]
+fn every_engine_equals_the_definition_at_every_alignment() {
+    let mut random = random(3);
+    for offset in 0..64 {
+        let place = |i: usize| Placed::random(200, (offset + i * 7) % 64, &mut random);
+        let batch = Batch::of((0..4).map(place).collect(), 3);
+        batch.check_engines(&mut random);
+    }
+}
+
+#[test]
+fn the_fastest_engine_is_one_of_the_available() {
+    assert!(Engine::available().any(|engine| engine == Engine::fastest()));
+}
+
+#[test]
+fn a_forced_engine_is_the_only_one_tested() {
+    let tested = engines();
+    #[allow(clippy::disallowed_methods, reason = "the variable is how a test run is held to one engine")]
+    match std::env::var("BYWAY_ENGINE") {
+        Ok(name) => assert_eq!(tested.iter().map(|engine| engine.name()).collect::<Vec<_>>(), [name]),
+        Err(_) => assert!(tested.len() >= 2, "naive and table run anywhere"),
+    }
+}
+
+fn lengths() -> impl Strategy<Value = Vec<usize>> {
+    let one = prop_oneof![3 => prop::sample::select(&LENGTHS[..]), 1 => 0_usize..1_500];
+    let mixed = prop::collection::vec(one, 1..=SOURCE_PACKETS_MAX);
+    let even = (prop::sample::select(&LENGTHS[..]), 1..=SOURCE_PACKETS_MAX);
+    prop_oneof![2 => mixed, 1 => even.prop_map(|(length, count)| vec![length; count])]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_engine_equals_the_definition_on_random_batches(
+        lengths in lengths(),
+        repairs in 1..=REPAIR_PACKETS_MAX,
+        seed: u64,
+    ) {
+        let mut random = random(seed);
+        let batch = Batch::random(&lengths, repairs, &mut random);
+        batch.check_engines(&mut random);
+    }
+}

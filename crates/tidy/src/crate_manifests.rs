@@ -1,0 +1,122 @@
+//! Every crate says what it is for, and belongs to the workspace.
+
+use std::collections::BTreeSet;
+
+use crate::{Finding, SourceFile};
+
+/// What the crates under `crates/` lack: a description, membership in the workspace, a crate doc.
+#[must_use]
+pub fn findings(files: &[SourceFile]) -> Vec<Finding> {
+    let members = members(text(files, "Cargo.toml").unwrap_or_default());
+    folders(files).into_iter().flat_map(|folder| of_crate(files, &members, &folder)).collect()
+}
+
+fn text<'a>(files: &'a [SourceFile], path: &str) -> Option<&'a str> {
+    let file = files.iter().find(|file| file.path == path);
+    file.map(|file| file.text.as_str())
+}
+
+/// The folders directly under `crates/`.
+fn folders(files: &[SourceFile]) -> BTreeSet<String> {
+    let inside = files.iter().filter_map(|file| file.path.strip_prefix("crates/"));
+    inside.filter_map(|path| path.split_once('/')).map(|(name, _)| format!("crates/{name}")).collect()
+}
+
+fn of_crate(files: &[SourceFile], members: &[String], folder: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let manifest = format!("{folder}/Cargo.toml");
+    if !text(files, &manifest).is_some_and(has_description) {
+        let remedy = "add `description = \"...\"` to its [package]";
+        findings.push(Finding::new(&manifest, 1, "the crate has no description", remedy));
+    }
+    if !members.iter().any(|member| member == folder) {
+        let problem = format!("{folder} is not a member of the workspace");
+        findings.push(Finding::new("Cargo.toml", 1, problem, "add it to `members`"));
+    }
+    findings.extend(undocumented(files, folder));
+    findings
+}
+
+fn has_description(manifest: &str) -> bool {
+    package_table(manifest)
+        .filter_map(|line| line.split_once('='))
+        .any(|(key, value)| key.trim() == "description" && !value.trim().trim_matches('"').is_empty())
+}
+
+fn package_table(manifest: &str) -> impl Iterator<Item = &str> {
+    let lines = manifest.lines().map(str::trim);
+    let inside = lines.skip_while(|line| *line != "[package]").skip(1);
+    inside.take_while(|line| !line.starts_with('['))
+}
+
+/// The quoted words of the workspace's `members = [...]`.
+fn members(manifest: &str) -> Vec<String> {
+    let (_, list) = manifest.split_once("\nmembers").unwrap_or_default();
+    let list = list.split(']').next().unwrap_or_default();
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn undocumented(files: &[SourceFile], folder: &str) -> Vec<Finding> {
+    let candidates = ["lib.rs", "main.rs"].map(|name| format!("{folder}/src/{name}"));
+    let mut roots = candidates.iter().filter_map(|path| Some((path, text(files, path)?))).peekable();
+    if roots.peek().is_none() {
+        let problem = "the crate has neither src/lib.rs nor src/main.rs";
+        let remedy = "add one that begins with `//! What it is for`";
+        return vec![Finding::new(&candidates[0], 1, problem, remedy)];
+    }
+    roots
+        .filter(|(_, text)| !text.trim_start().starts_with("//!"))
+        .map(|(path, _)| {
+            let problem = "the crate does not say what it is for";
+            Finding::new(path, 1, problem, "begin with `//! What it is for`")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &str = "[workspace]\nmembers = [\n    \"crates/a\", # first\n    \"crates/b\",\n]\n";
+    const MANIFEST: &str = "[package]\nname = \"byway-a\"\ndescription = \"A\"\n";
+
+    const NO_FINDINGS: [&str; 0] = [];
+
+    fn found(crate_files: &[(&str, &str)]) -> Vec<String> {
+        let mut files = vec![SourceFile::new("Cargo.toml", ROOT)];
+        files.extend(crate_files.iter().map(|(path, text)| SourceFile::new(*path, *text)));
+        findings(&files).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_described_member_with_a_doc_is_right() {
+        let files =
+            [("crates/a/Cargo.toml", MANIFEST), ("crates/a/src/lib.rs", "//! A.\n"), ("crates/x.md", "")];
+        assert_eq!(found(&files), NO_FINDINGS);
+    }
+
+    #[test]
+    fn a_missing_description_is_found() {
+        for manifest in ["[package]\n[other]\ndescription = \"A\"\n", "[package]\ndescription = \"\"\n", ""] {
+            let files = [("crates/a/Cargo.toml", manifest), ("crates/a/src/main.rs", "//! A.\n")];
+            let expected = "crates/a/Cargo.toml:1: the crate has no description: add `description = \"...\"` to its [package]";
+            assert_eq!(found(&files), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_crate_outside_the_workspace_is_found() {
+        let files = [("crates/c/Cargo.toml", MANIFEST), ("crates/c/src/lib.rs", "//! C.\n")];
+        let expected = "Cargo.toml:1: crates/c is not a member of the workspace: add it to `members`";
+        assert_eq!(found(&files), [expected]);
+    }
+
+    #[test]
+    fn a_missing_crate_doc_is_found() {
+        let files = [("crates/a/Cargo.toml", MANIFEST), ("crates/a/src/lib.rs", "#![no_std]\n//! A.\n")];
+        let expected =
+            "crates/a/src/lib.rs:1: the crate does not say what it is for: begin with `//! What it is for`";
+        assert_eq!(found(&files), [expected]);
+        assert_eq!(found(&files[..1]).len(), 1);
+    }
+}

@@ -1,0 +1,68 @@
+//! Which crates are pure, and what they may depend on.
+//!
+//! A pure crate touches no socket, no clock, no runtime and no randomness of the operating system; the same
+//! code runs in production, in the simulator and in a browser.
+
+/// A crate that must stay pure.
+#[derive(Clone, Copy, Debug)]
+pub struct PureCrate {
+    /// The package's name.
+    pub name: &'static str,
+    /// Its folder, from the repository's root.
+    pub folder: &'static str,
+    /// The Byway crates its manifest may name.
+    pub may_depend_on: &'static [&'static str],
+}
+
+/// All pure crates.
+pub const PURE_CRATES: &[PureCrate] = &[
+    PureCrate { name: "byway-units", folder: "crates/units", may_depend_on: &[] },
+    PureCrate { name: "byway-code", folder: "crates/code", may_depend_on: &["byway-units"] },
+];
+
+/// A crate of others that pure crates may pull in, directly or not.
+#[derive(Clone, Copy, Debug)]
+pub struct ExternalCrate {
+    /// The package's name.
+    pub name: &'static str,
+    /// Why it does no harm.
+    pub reason: &'static str,
+}
+
+/// The crates of others that pure crates may pull in.
+pub const EXTERNAL_CRATES: &[ExternalCrate] = &[
+    ExternalCrate {
+        name: "thiserror",
+        reason: "writes the error types' implementations; without its default features it needs no std",
+    },
+    ExternalCrate { name: "thiserror-impl", reason: "thiserror's macro; runs in the compiler only" },
+    ExternalCrate { name: "proc-macro2", reason: "of thiserror's macro; runs in the compiler only" },
+    ExternalCrate { name: "quote", reason: "of thiserror's macro; runs in the compiler only" },
+    ExternalCrate { name: "syn", reason: "of thiserror's macro; runs in the compiler only" },
+    ExternalCrate { name: "unicode-ident", reason: "of thiserror's macro; runs in the compiler only" },
+    ExternalCrate {
+        name: "cpufeatures",
+        reason: "asks the processor which instructions it has, without std",
+    },
+    ExternalCrate {
+        name: "libc",
+        reason: "cpufeatures declares it for processors other than x86-64, where byway-code does not use it",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pure_crates_may_depend_on_pure_crates_only() {
+        for allowed in PURE_CRATES.iter().flat_map(|pure| pure.may_depend_on) {
+            assert!(PURE_CRATES.iter().any(|pure| pure.name == *allowed), "{allowed} is not pure");
+        }
+    }
+
+    #[test]
+    fn every_external_crate_has_a_reason() {
+        assert!(EXTERNAL_CRATES.iter().all(|external| !external.reason.is_empty()));
+    }
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Runs the tests, slowest last, and closes with one line: N passed, N failed, N skipped.
+# A step that cannot run here is skipped visibly, and counted; a step that fails does not hide those after it.
+set -euo pipefail
+# shellcheck source=scripts/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+steps_failed=0
+steps_skipped=0
+
+skip() {
+  skipped "$*"
+  steps_skipped=$((steps_skipped + 1))
+}
+
+fail() {
+  printf 'FAILED: %s\n' "$1"
+  steps_failed=$((steps_failed + 1))
+}
+
+# Shows cargo's output while it keeps the results; cargo's own progress goes to the terminal untouched.
+run_tests() { # run_tests NAME COMMAND...
+  local name=$1 before after
+  shift
+  before=$(count failed)
+  if "$@" | tee -a "$results"; then return; fi
+  after=$(count failed)
+  # A failed test is counted as such; what fails beside tests (a build, a crash) is counted here.
+  [[ $after -gt $before ]] || fail "$name"
+}
+
+# The sum of the numbers before this word in cargo's lines "test result: ok. 12 passed; 0 failed; 1 ignored; ..."
+count() { awk -v word="$1;" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i == word) sum += $(i - 1) }
+  END { print sum + 0 }' "$results"; }
+
+build_for_wasm() {
+  heading "The pure crates build without an operating system (wasm32)"
+  if has_std wasm32-unknown-unknown; then
+    cargo build --locked --target wasm32-unknown-unknown -p byway-units -p byway-code || fail "wasm32"
+  else
+    skip "this Rust has no wasm32-unknown-unknown; with rustup: rustup target add wasm32-unknown-unknown"
+  fi
+}
+
+document() {
+  heading "Documentation"
+  RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked || fail "documentation"
+}
+
+test_neon() {
+  heading "The NEON engine (aarch64, emulated)"
+  local emulator linker=aarch64-linux-gnu-gcc target=aarch64-unknown-linux-gnu
+  emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64) || true
+  if [[ $(uname -m) == aarch64 ]]; then
+    echo "This processor has NEON: the tests below run on it."
+  elif ! has_std $target; then
+    skip "this Rust has no $target; with rustup: rustup target add $target"
+  elif [[ -z $emulator ]] || ! has $linker; then
+    skip "needs Debian's packages qemu-user-static, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross"
+  else
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$linker \
+      CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$emulator -L /usr/aarch64-linux-gnu" \
+      run_tests "NEON" cargo test --locked -p byway-code --test engines --target $target
+  fi
+}
+
+test_here() {
+  heading "Tests"
+  run_tests "tests" cargo test --locked --no-fail-fast
+}
+
+build_for_wasm
+document
+test_neon
+test_here
+
+failed=$(($(count failed) + steps_failed))
+printf '\n%d passed, %d failed, %d skipped\n' "$(count passed)" "$failed" $(($(count ignored) + steps_skipped))
+[[ $failed -eq 0 ]]
