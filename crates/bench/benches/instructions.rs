@@ -95,30 +95,30 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(1))]
-#[bench::table(args = ("table"), setup = Batch::new, config = at_most(1))]
-#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(1))]
-#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(1))]
+#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(2_980_000))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(120_000))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(12_700))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(5_720))]
 fn at_once(mut batch: Batch) -> Batch {
     black_box(&mut batch).encode();
     batch
 }
 
 #[library_benchmark]
-#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(1))]
-#[bench::table(args = ("table"), setup = Batch::new, config = at_most(1))]
-#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(1))]
-#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(1))]
+#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(2_780_000))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(116_000))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(21_400))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(10_500))]
 fn incrementally(mut batch: Batch) -> Batch {
     black_box(&mut batch).encode_incrementally();
     batch
 }
 
 #[library_benchmark]
-#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(1))]
-#[bench::table(args = ("table"), setup = Batch::new, config = at_most(1))]
-#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(1))]
-#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(1))]
+#[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(3_000_000))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(232_000))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(19_700))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(9_710))]
 fn two_lost(mut batch: Batch) -> Batch {
     black_box(&mut batch).decode();
     batch

@@ -1,5 +1,7 @@
 //! Restoring lost source packets.
 
+use arrayvec::ArrayVec;
+
 use crate::coefficients::{ROWS, Row};
 use crate::combine::combine;
 use crate::engine::Engine;
@@ -11,14 +13,13 @@ use crate::repair::Repair;
 use crate::solve::{Square, invert};
 
 /// The source packets that [`decode`] restored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    count: usize,
-    packets: [RecoveredPacket; REPAIR_PACKETS_MAX],
+    packets: ArrayVec<RecoveredPacket, REPAIR_PACKETS_MAX>,
 }
 
 /// A restored packet's place in the batch and its length in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RecoveredPacket {
     index: usize,
     bytes: usize,
@@ -28,7 +29,7 @@ impl Recovered {
     /// How many packets were restored.
     #[must_use]
     pub const fn count(&self) -> usize {
-        self.count
+        self.packets.len()
     }
 
     /// Each restored packet's index in the batch and its bytes, in rising order of the index, given the buffers
@@ -37,8 +38,10 @@ impl Recovered {
         &'a self,
         buffers: &'a [B],
     ) -> impl Iterator<Item = (usize, &'a [u8])> {
-        let restored = self.packets[..self.count].iter();
-        restored.zip(buffers).map(|(packet, buffer)| (packet.index, &buffer.as_ref()[..packet.bytes]))
+        self.packets
+            .iter()
+            .zip(buffers)
+            .map(|(packet, buffer)| (packet.index, &buffer.as_ref()[..packet.bytes]))
     }
 }
 
@@ -63,59 +66,47 @@ pub fn decode(
     repairs: &[Repair<'_>],
     buffers: &mut [&mut [u8]],
 ) -> Result<Recovered, DecodeError> {
-    let losses = Losses::find(sources)?;
-    if losses.count == 0 {
+    let losses = find_losses(sources, repairs.len())?;
+    if losses.is_empty() {
         return Ok(Recovered::default());
     }
     let payload_bytes = check_repairs(sources, repairs)?;
-    if losses.count > repairs.len() {
-        return Err(DecodeError::TooManyLost { lost: losses.count, repairs: repairs.len() });
-    }
-    check_buffers(buffers, losses.count, payload_bytes)?;
+    check_buffers(buffers, losses.len(), payload_bytes)?;
 
-    let repairs = &repairs[..losses.count];
+    let (repairs, buffers) = (&repairs[..losses.len()], &mut buffers[..losses.len()]);
     let rows = solve(engine, &losses, repairs);
-    let rows = &rows[..losses.count];
-    let mut inputs: [&[u8]; SOURCE_PACKETS_MAX] = [&[]; SOURCE_PACKETS_MAX];
-    for (input, source) in inputs.iter_mut().zip(sources) {
-        *input = source.unwrap_or_default();
-    }
-    for (index, repair) in losses.indices().iter().zip(repairs) {
+    let mut inputs: ArrayVec<&[u8], SOURCE_PACKETS_MAX> =
+        sources.iter().map(|source| source.unwrap_or_default()).collect();
+    for (index, repair) in losses.iter().zip(repairs) {
         inputs[*index] = repair.payload;
     }
-    let inputs = Inputs::new(&inputs[..sources.len()]);
-    combine(engine, rows, &inputs, &mut buffers[..losses.count]);
-    measure(&losses, repairs, rows, &inputs, buffers)
+    let inputs = Inputs::new(&inputs);
+    combine(engine, &rows, &inputs, buffers);
+    measure(&losses, repairs, &rows, &inputs, buffers)
 }
 
-/// Which source packets are missing.
-struct Losses {
-    count: usize,
-    /// Their indices, rising; only as many as a batch can have repaired.
-    indices: [usize; REPAIR_PACKETS_MAX],
-}
+/// The indices of the missing source packets, rising.
+type Losses = ArrayVec<usize, REPAIR_PACKETS_MAX>;
 
-impl Losses {
-    fn find(sources: &[Option<&[u8]>]) -> Result<Self, DecodeError> {
-        if sources.is_empty() {
-            return Err(DecodeError::NoSourcePackets);
-        }
-        if sources.len() > SOURCE_PACKETS_MAX {
-            return Err(DecodeError::TooManySourcePackets { count: sources.len() });
-        }
-        let mut losses = Self { count: 0, indices: [0; REPAIR_PACKETS_MAX] };
-        for (index, _) in sources.iter().enumerate().filter(|(_, source)| source.is_none()) {
-            if let Some(place) = losses.indices.get_mut(losses.count) {
-                *place = index;
-            }
-            losses.count += 1;
-        }
-        Ok(losses)
-    }
+/// The rows of coefficients that restore the missing source packets, in the order of [`Losses`].
+type Rows = ArrayVec<Row, REPAIR_PACKETS_MAX>;
 
-    fn indices(&self) -> &[usize] {
-        &self.indices[..self.count]
+fn find_losses(sources: &[Option<&[u8]>], repairs: usize) -> Result<Losses, DecodeError> {
+    if sources.is_empty() {
+        return Err(DecodeError::NoSourcePackets);
     }
+    if sources.len() > SOURCE_PACKETS_MAX {
+        return Err(DecodeError::TooManySourcePackets { count: sources.len() });
+    }
+    if repairs > REPAIR_PACKETS_MAX {
+        return Err(DecodeError::TooManyRepairPackets { count: repairs });
+    }
+    let missing = sources.iter().enumerate().filter(|(_, source)| source.is_none());
+    let lost = missing.clone().count();
+    if lost > repairs {
+        return Err(DecodeError::TooManyLost { lost, repairs });
+    }
+    Ok(missing.map(|(index, _)| index).collect())
 }
 
 /// The rows that turn what is there into what is lost: one for each lost packet, whose column `j` belongs to
@@ -124,23 +115,27 @@ impl Losses {
 /// Repair packet i is Rᵢ = Σ cᵢⱼ·Sⱼ. Over the lost packets alone that is an e x e system with the right-hand side
 /// Rᵢ - Σ cᵢⱼ·Sⱼ over the survivors. With M its inverse, lost packet l is Σ Mₗᵢ·Rᵢ plus, over the survivors j,
 /// Σ (Σ Mₗᵢ·cᵢⱼ)·Sⱼ: one combination of all that is there.
-fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> [Row; REPAIR_PACKETS_MAX] {
-    let lost = losses.count;
-    let inverse = invert(square(losses, repairs), lost)
+fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> Rows {
+    let inverse = invert(square(losses, repairs), losses.len())
         .expect("distinct rows and columns of a Cauchy matrix are always independent");
-    let mut multipliers = [[0; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
-    let mut of_repairs: [&[u8]; REPAIR_PACKETS_MAX] = [&[]; REPAIR_PACKETS_MAX];
-    for (i, repair) in repairs.iter().enumerate() {
-        multipliers[i][..lost].copy_from_slice(&inverse[i][..lost]);
-        of_repairs[i] = &ROWS[repair.index];
+    let mut multipliers = Rows::new();
+    let mut of_repairs: ArrayVec<&[u8], REPAIR_PACKETS_MAX> = ArrayVec::new();
+    for (inverse, repair) in inverse.iter().zip(repairs) {
+        let mut multiplier = [0; SOURCE_PACKETS_MAX];
+        multiplier[..REPAIR_PACKETS_MAX].copy_from_slice(inverse);
+        multipliers.push(multiplier);
+        of_repairs.push(&ROWS[repair.index]);
     }
     // The inner sums Σ Mₗᵢ·cᵢⱼ are themselves combinations, of rows instead of packets.
-    let mut rows = [[0; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
-    let mut outputs = rows.each_mut().map(<[u8; SOURCE_PACKETS_MAX]>::as_mut_slice);
-    combine(engine, &multipliers[..lost], &Inputs::new(&of_repairs[..lost]), &mut outputs[..lost]);
-    for (row, inverse) in rows.iter_mut().zip(&inverse[..lost]) {
-        for (column, multiplier) in losses.indices().iter().zip(inverse) {
-            row[*column] = *multiplier;
+    let mut rows = multipliers.clone();
+    {
+        let outputs = rows.iter_mut().map(<[u8; _]>::as_mut_slice);
+        let mut outputs: ArrayVec<_, REPAIR_PACKETS_MAX> = outputs.collect();
+        combine(engine, &multipliers, &Inputs::new(&of_repairs), &mut outputs);
+    }
+    for (row, inverse) in rows.iter_mut().zip(inverse) {
+        for (column, multiplier) in losses.iter().zip(inverse) {
+            row[*column] = multiplier;
         }
     }
     rows
@@ -155,14 +150,14 @@ fn measure(
     buffers: &[&mut [u8]],
 ) -> Result<Recovered, DecodeError> {
     let available = inputs.longest();
-    let mut recovered = Recovered { count: losses.count, ..Recovered::default() };
-    for (i, ((index, buffer), row)) in losses.indices().iter().zip(buffers).zip(rows).enumerate() {
+    let mut recovered = Recovered::default();
+    for ((index, buffer), row) in losses.iter().zip(buffers).zip(rows) {
         let bytes = decode_length(losses, repairs, row, inputs);
         let padding = buffer.get(bytes..available);
         if padding.is_none_or(|padding| padding.iter().any(|byte| *byte != 0)) {
             return Err(DecodeError::Inconsistent { index: *index, bytes, available });
         }
-        recovered.packets[i] = RecoveredPacket { index: *index, bytes };
+        recovered.packets.push(RecoveredPacket { index: *index, bytes });
     }
     Ok(recovered)
 }
@@ -174,7 +169,7 @@ fn decode_length(losses: &Losses, repairs: &[Repair<'_>], row: &Row, inputs: &In
     let sum = row[..inputs.packets().len()].iter().fold(0, |sum, coefficient| sum ^ coefficient);
     let mut symbol = length::combine(row, sum, inputs);
     let payload = length::symbol(inputs.longest());
-    for (column, repair) in losses.indices().iter().zip(repairs) {
+    for (column, repair) in losses.iter().zip(repairs) {
         let [high, low] = repair.length_symbol;
         length::accumulate(&mut symbol, row[*column], [high ^ payload[0], low ^ payload[1]]);
     }
@@ -185,7 +180,7 @@ fn decode_length(losses: &Losses, repairs: &[Repair<'_>], row: &Row, inputs: &In
 fn square(losses: &Losses, repairs: &[Repair<'_>]) -> Square {
     let mut square = Square::default();
     for (entries, repair) in square.iter_mut().zip(repairs) {
-        for (entry, column) in entries.iter_mut().zip(losses.indices()) {
+        for (entry, column) in entries.iter_mut().zip(losses.iter()) {
             *entry = ROWS[repair.index][*column];
         }
     }
@@ -194,9 +189,6 @@ fn square(losses: &Losses, repairs: &[Repair<'_>]) -> Square {
 
 /// Checks that the repair packets belong together and to these sources; returns their payload length.
 fn check_repairs(sources: &[Option<&[u8]>], repairs: &[Repair<'_>]) -> Result<usize, DecodeError> {
-    if repairs.len() > REPAIR_PACKETS_MAX {
-        return Err(DecodeError::TooManyRepairPackets { count: repairs.len() });
-    }
     let Some(first) = repairs.first() else {
         return Ok(0);
     };

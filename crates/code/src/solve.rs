@@ -6,8 +6,27 @@ use crate::limits::REPAIR_PACKETS_MAX;
 /// A square matrix of which the first `order` rows and columns count.
 pub(crate) type Square = [[u8; REPAIR_PACKETS_MAX]; REPAIR_PACKETS_MAX];
 
-/// The inverse of the `order` x `order` matrix in `matrix`, by Gauss-Jordan elimination; `None` if it has none.
-pub(crate) fn invert(mut matrix: Square, order: usize) -> Option<Square> {
+/// The inverse of the `order` x `order` matrix in `matrix`, or `None` if it has none.
+pub(crate) fn invert(matrix: Square, order: usize) -> Option<Square> {
+    match order {
+        2 => invert_pair(matrix),
+        _ => eliminate(matrix, order),
+    }
+}
+
+/// The inverse of a 2 x 2 matrix: swapped diagonal (signs do not matter here) over the determinant.
+///
+/// Batches have two repair packets as a rule, and elimination takes several times as long at this size.
+fn invert_pair([[a, b, ..], [c, d, ..], ..]: Square) -> Option<Square> {
+    let scale = inverse(multiply(a, d) ^ multiply(b, c))?;
+    let [a, b, c, d] = [a, b, c, d].map(|entry| multiply(entry, scale));
+    let mut inverted = Square::default();
+    (inverted[0][0], inverted[0][1], inverted[1][0], inverted[1][1]) = (d, b, c, a);
+    Some(inverted)
+}
+
+/// The inverse of any order, by Gauss-Jordan elimination.
+fn eliminate(mut matrix: Square, order: usize) -> Option<Square> {
     let mut inverted = identity();
     for pivot in 0..order {
         let row = (pivot..order).find(|row| matrix[*row][pivot] != 0)?;
@@ -48,6 +67,8 @@ fn add_scaled_row(matrix: &mut Square, row: usize, addend: usize, factor: u8, or
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::coefficients::coefficient;
 
@@ -75,10 +96,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_is_inverted_as_elimination_does() {
+        for entries in 0..=u16::MAX {
+            let mut pair = Square::default();
+            let [high, low] = entries.to_be_bytes();
+            (pair[0][0], pair[0][1], pair[1][0], pair[1][1]) = (high, low, low ^ 0x35, high.rotate_left(3));
+            let entries = |inverted: Square| -> Vec<u8> {
+                inverted[..2].iter().flat_map(|row| row[..2].to_vec()).collect()
+            };
+            assert_eq!(invert_pair(pair).map(entries), eliminate(pair, 2).map(entries));
+        }
+    }
+
+    #[test]
     fn rows_are_swapped_when_the_pivot_is_zero() {
         let mut swap = Square::default();
         (swap[0][1], swap[1][0]) = (1, 1);
-        let inverted = invert(swap, 2).expect("a permutation has an inverse");
+        let inverted = eliminate(swap, 2).expect("a permutation has an inverse");
         assert_eq!((inverted[0][..2] == [0, 1], inverted[1][..2] == [1, 0]), (true, true));
     }
 
@@ -86,6 +120,6 @@ mod tests {
     fn a_singular_matrix_has_no_inverse() {
         let mut singular = Square::default();
         (singular[0][0], singular[0][1], singular[1][0], singular[1][1]) = (3, 5, 3, 5);
-        assert_eq!(invert(singular, 2), None);
+        assert_eq!((invert(singular, 2), eliminate(singular, 2)), (None, None));
     }
 }

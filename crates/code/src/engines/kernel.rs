@@ -1,8 +1,8 @@
 //! The one kernel of all vector engines, generic over the vector.
 //!
 //! Outputs are made in groups of up to [`ROWS`], so that each input vector is loaded once per group, and in
-//! tiles of two vectors, so that each coefficient's multiplier serves two products. What is left at the end of
-//! a span is covered by one vector that ends exactly there and overlaps what is done already.
+//! tiles of several vectors, so that each coefficient's multiplier serves several products. What is left at the
+//! end of a span is covered by one vector that ends exactly there and overlaps what is done already.
 //!
 //! Everything here is `inline(always)`: the functions have to be compiled inside the engines' entry points,
 //! which carry the processor features.
@@ -10,11 +10,10 @@
 use core::ops::Range;
 
 use crate::coefficients::Row;
-use crate::limits::SOURCE_PACKETS_MAX;
 
 /// Outputs made in one pass over the inputs: four sums of two vectors each leave room for the operands in 16
 /// registers.
-const ROWS: usize = 4;
+pub(super) const ROWS: usize = 4;
 
 /// Bytes in the longest vector.
 const BYTES_MAX: usize = 64;
@@ -65,48 +64,13 @@ pub(super) trait Vector: Copy {
     unsafe fn multiply(self, multiplier: Self::Multiplier) -> Self;
 }
 
-/// See [`super::CombineFn`].
+/// Combines into exactly `R` outputs, in tiles of `T` vectors; with `PLAIN`, the first row of coefficients is all
+/// ones.
 ///
 /// # Safety
-/// As [`super::CombineFn`]; the caller has the vector's features.
+/// As [`super::CombineFn`], with `R` outputs; the caller has the vector's features.
 #[inline(always)]
-pub(super) unsafe fn combine<V: Vector>(
-    coefficients: &[Row],
-    inputs: &[&[u8]],
-    outputs: &mut [&mut [u8]],
-    span: Range<usize>,
-) {
-    let mut rest = (coefficients, outputs);
-    while !rest.1.is_empty() {
-        let rows = rest.1.len().min(ROWS);
-        let (coefficients, coefficients_rest) = rest.0.split_at(rows);
-        let (outputs, outputs_rest) = rest.1.split_at_mut(rows);
-        rest = (coefficients_rest, outputs_rest);
-        // The whole row is compared, used or not: one comparison of fixed length.
-        let plain = coefficients[0] == [1; SOURCE_PACKETS_MAX];
-        let span = span.clone();
-        // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's promises.
-        unsafe {
-            match (rows, plain) {
-                (1, true) => combine_rows::<V, 1, 8, true>(coefficients, inputs, outputs, span),
-                (1, false) => combine_rows::<V, 1, 8, false>(coefficients, inputs, outputs, span),
-                (2, true) => combine_rows::<V, 2, 4, true>(coefficients, inputs, outputs, span),
-                (2, false) => combine_rows::<V, 2, 4, false>(coefficients, inputs, outputs, span),
-                (3, true) => combine_rows::<V, 3, 2, true>(coefficients, inputs, outputs, span),
-                (3, false) => combine_rows::<V, 3, 2, false>(coefficients, inputs, outputs, span),
-                (_, true) => combine_rows::<V, ROWS, 2, true>(coefficients, inputs, outputs, span),
-                (_, false) => combine_rows::<V, ROWS, 2, false>(coefficients, inputs, outputs, span),
-            }
-        }
-    }
-}
-
-/// Combines into exactly `R` outputs; with `PLAIN`, the first row of coefficients is all ones.
-///
-/// # Safety
-/// As [`combine`], with `R` outputs.
-#[inline(always)]
-unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
+pub(super) unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
     coefficients: &[Row],
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
