@@ -133,15 +133,6 @@ impl Implementation {
     }
 }
 
-/// Whether a row of coefficients is all ones, so that adding replaces multiplying.
-///
-/// The whole row is compared, used or not: one comparison of fixed length.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-#[inline]
-fn is_plain(row: &Row) -> bool {
-    *row == [1; SOURCE_PACKETS_MAX]
-}
-
 /// Defines an engine that runs the shared kernel on one vector type, compiled with the named features.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector_engine {
@@ -163,42 +154,8 @@ macro_rules! vector_engine {
             outputs: &mut [&mut [u8]],
             span: core::ops::Range<usize>,
         ) {
-            let mut rest = (coefficients, outputs);
-            while !rest.1.is_empty() {
-                let count = rest.1.len().min(super::kernel::ROWS);
-                let (rows, rows_rest) = rest.0.split_at(count);
-                let (outputs, outputs_rest) = rest.1.split_at_mut(count);
-                rest = (rows_rest, outputs_rest);
-                let span = span.clone();
-                // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's promises.
-                unsafe {
-                    match (count, super::is_plain(&rows[0])) {
-                        (1, true) => combine_rows::<1, 8, true>(rows, inputs, outputs, span),
-                        (1, false) => combine_rows::<1, 8, false>(rows, inputs, outputs, span),
-                        (2, true) => combine_rows::<2, 4, true>(rows, inputs, outputs, span),
-                        (2, false) => combine_rows::<2, 4, false>(rows, inputs, outputs, span),
-                        (3, true) => combine_rows::<3, 2, true>(rows, inputs, outputs, span),
-                        (3, false) => combine_rows::<3, 2, false>(rows, inputs, outputs, span),
-                        (_, true) => combine_rows::<4, 2, true>(rows, inputs, outputs, span),
-                        (_, false) => combine_rows::<4, 2, false>(rows, inputs, outputs, span),
-                    }
-                }
-            }
-        }
-
-        /// A function of its own for each number of rows, so that a call only prepares what it uses.
-        ///
-        /// # Safety
-        /// As [`super::kernel::combine_rows`].
-        #[target_feature(enable = $features)]
-        unsafe fn combine_rows<const R: usize, const T: usize, const PLAIN: bool>(
-            rows: &[$crate::coefficients::Row],
-            inputs: &[&[u8]],
-            outputs: &mut [&mut [u8]],
-            span: core::ops::Range<usize>,
-        ) {
             // SAFETY: the caller's promises are the kernel's; this function has the vector's features.
-            unsafe { super::kernel::combine_rows::<$vector, R, T, PLAIN>(rows, inputs, outputs, span) }
+            unsafe { super::kernel::combine::<$vector>(coefficients, inputs, outputs, span) }
         }
 
         /// # Safety

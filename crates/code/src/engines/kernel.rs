@@ -10,10 +10,11 @@
 use core::ops::Range;
 
 use crate::coefficients::Row;
+use crate::limits::SOURCE_PACKETS_MAX;
 
 /// Outputs made in one pass over the inputs: four sums of two vectors each leave room for the operands in 16
 /// registers.
-pub(super) const ROWS: usize = 4;
+const ROWS: usize = 4;
 
 /// Bytes in the longest vector.
 const BYTES_MAX: usize = 64;
@@ -64,13 +65,49 @@ pub(super) trait Vector: Copy {
     unsafe fn multiply(self, multiplier: Self::Multiplier) -> Self;
 }
 
+/// See [`super::CombineFn`].
+///
+/// # Safety
+/// As [`super::CombineFn`]; the caller has the vector's features.
+#[inline(always)]
+pub(super) unsafe fn combine<V: Vector>(
+    coefficients: &[Row],
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    span: Range<usize>,
+) {
+    let mut rest = (coefficients, outputs);
+    while !rest.1.is_empty() {
+        let count = rest.1.len().min(ROWS);
+        let (rows, rows_rest) = rest.0.split_at(count);
+        let (outputs, outputs_rest) = rest.1.split_at_mut(count);
+        rest = (rows_rest, outputs_rest);
+        // The whole row is compared, used or not: one comparison of fixed length.
+        let plain = rows[0] == [1; SOURCE_PACKETS_MAX];
+        let span = span.clone();
+        // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's promises.
+        unsafe {
+            match (count, plain) {
+                (1, true) => combine_rows::<V, 1, 8, true>(rows, inputs, outputs, span),
+                (1, false) => combine_rows::<V, 1, 8, false>(rows, inputs, outputs, span),
+                (2, true) => combine_rows::<V, 2, 4, true>(rows, inputs, outputs, span),
+                (2, false) => combine_rows::<V, 2, 4, false>(rows, inputs, outputs, span),
+                (3, true) => combine_rows::<V, 3, 2, true>(rows, inputs, outputs, span),
+                (3, false) => combine_rows::<V, 3, 2, false>(rows, inputs, outputs, span),
+                (_, true) => combine_rows::<V, ROWS, 2, true>(rows, inputs, outputs, span),
+                (_, false) => combine_rows::<V, ROWS, 2, false>(rows, inputs, outputs, span),
+            }
+        }
+    }
+}
+
 /// Combines into exactly `R` outputs, in tiles of `T` vectors; with `PLAIN`, the first row of coefficients is all
 /// ones.
 ///
 /// # Safety
 /// As [`super::CombineFn`], with `R` outputs; the caller has the vector's features.
 #[inline(always)]
-pub(super) unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
+unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
     coefficients: &[Row],
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
