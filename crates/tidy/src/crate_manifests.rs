@@ -1,10 +1,10 @@
-//! Every crate says what it is for, and belongs to the workspace.
+//! Every crate says what it is for, belongs to the workspace, and takes its lints from there.
 
 use std::collections::BTreeSet;
 
 use crate::{Finding, SourceFile};
 
-/// What the crates under `crates/` lack: a description, membership in the workspace, a crate doc.
+/// What the crates under `crates/` lack: a description, membership in the workspace, its lints, a crate doc.
 #[must_use]
 pub fn findings(files: &[SourceFile]) -> Vec<Finding> {
     let members = members(text(files, "Cargo.toml").unwrap_or_default());
@@ -29,6 +29,10 @@ fn of_crate(files: &[SourceFile], members: &[String], folder: &str) -> Vec<Findi
         let remedy = "add `description = \"...\"` to its [package]";
         findings.push(Finding::new(&manifest, 1, "the crate has no description", remedy));
     }
+    if !text(files, &manifest).is_some_and(has_workspace_lints) {
+        let remedy = "add `workspace = true` under [lints]";
+        findings.push(Finding::new(&manifest, 1, "the crate escapes the workspace's lints", remedy));
+    }
     if !members.iter().any(|member| member == folder) {
         let problem = format!("{folder} is not a member of the workspace");
         findings.push(Finding::new("Cargo.toml", 1, problem, "add it to `members`"));
@@ -38,14 +42,19 @@ fn of_crate(files: &[SourceFile], members: &[String], folder: &str) -> Vec<Findi
 }
 
 fn has_description(manifest: &str) -> bool {
-    package_table(manifest)
+    table(manifest, "[package]")
         .filter_map(|line| line.split_once('='))
         .any(|(key, value)| key.trim() == "description" && !value.trim().trim_matches('"').is_empty())
 }
 
-fn package_table(manifest: &str) -> impl Iterator<Item = &str> {
+fn has_workspace_lints(manifest: &str) -> bool {
+    table(manifest, "[lints]").any(|line| line.replace(' ', "") == "workspace=true")
+}
+
+/// The lines of the table under `header`.
+fn table<'a>(manifest: &'a str, header: &'a str) -> impl Iterator<Item = &'a str> {
     let lines = manifest.lines().map(str::trim);
-    let inside = lines.skip_while(|line| *line != "[package]").skip(1);
+    let inside = lines.skip_while(move |line| *line != header).skip(1);
     inside.take_while(|line| !line.starts_with('['))
 }
 
@@ -78,7 +87,10 @@ mod tests {
     use super::*;
 
     const ROOT: &str = "[workspace]\nmembers = [\n    \"crates/a\", # first\n    \"crates/b\",\n]\n";
-    const MANIFEST: &str = "[package]\nname = \"byway-a\"\ndescription = \"A\"\n";
+    const MANIFEST: &str =
+        "[package]\nname = \"byway-a\"\ndescription = \"A\"\n\n[lints]\nworkspace = true\n";
+
+    const LINTS: &str = "\n[lints]\nworkspace = true\n";
 
     const NO_FINDINGS: [&str; 0] = [];
 
@@ -98,10 +110,19 @@ mod tests {
     #[test]
     fn a_missing_description_is_found() {
         for manifest in ["[package]\n[other]\ndescription = \"A\"\n", "[package]\ndescription = \"\"\n", ""] {
-            let files = [("crates/a/Cargo.toml", manifest), ("crates/a/src/main.rs", "//! A.\n")];
+            let manifest = format!("{manifest}{LINTS}");
+            let files = [("crates/a/Cargo.toml", manifest.as_str()), ("crates/a/src/main.rs", "//! A.\n")];
             let expected = "crates/a/Cargo.toml:1: the crate has no description: add `description = \"...\"` to its [package]";
             assert_eq!(found(&files), [expected]);
         }
+    }
+
+    #[test]
+    fn a_crate_with_lints_of_its_own_is_found() {
+        let manifest = "[package]\ndescription = \"A\"\n[lints.rust]\nunsafe_code = \"allow\"\n";
+        let files = [("crates/a/Cargo.toml", manifest), ("crates/a/src/main.rs", "//! A.\n")];
+        let expected = "crates/a/Cargo.toml:1: the crate escapes the workspace's lints: add `workspace = true` under [lints]";
+        assert_eq!(found(&files), [expected]);
     }
 
     #[test]

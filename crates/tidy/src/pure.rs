@@ -32,6 +32,10 @@ pub struct ExternalCrate {
 /// The crates of others that pure crates may pull in.
 pub const EXTERNAL_CRATES: &[ExternalCrate] = &[
     ExternalCrate {
+        name: "arrayvec",
+        reason: "vectors of bounded length without allocation; without its default features it needs no std",
+    },
+    ExternalCrate {
         name: "thiserror",
         reason: "writes the error types' implementations; without its default features it needs no std",
     },

@@ -13,6 +13,14 @@
 //! assert_eq!(link * Duration::from_millis(250), Bytes::new(3_125_000));
 //! ```
 //!
+//! What does not belong together does not compile:
+//!
+//! ```compile_fail,E0308
+//! use byway_units::{Bytes, Duration};
+//!
+//! let nonsense = Duration::from_millis(15) + Bytes::new(1_500);
+//! ```
+//!
 //! # Overflow
 //! Operators panic when a result does not fit, in every build profile: a quantity out of range is a broken
 //! invariant of ours. Where the operands come from outside (a peer, a configuration file), use the
