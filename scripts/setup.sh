@@ -188,10 +188,16 @@ ensure_deny() {
 ensure_typos() {
   local version=1.52.0
   if typos --version >/dev/null 2>&1; then return; fi
-  say "installing typos $version in target/tools: checks the spelling"
-  if python3 -m venv --clear "$typos_folder" >/dev/null 2>&1 &&
-    "$typos_folder/bin/pip" install --quiet --disable-pip-version-check "typos==$version"; then return; fi
+  if python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    say "installing typos $version in target/tools: checks the spelling"
+    if typos_wheel "$version"; then return; fi
+  fi
   cargo_install typos-cli "$version" "checks the spelling; takes minutes"
+}
+
+typos_wheel() {
+  python3 -m venv --clear "$typos_folder" &&
+    "$typos_folder/bin/pip" install --quiet --disable-pip-version-check "typos==$1"
 }
 
 # ------------------------------------------------------------------------------------------------------------

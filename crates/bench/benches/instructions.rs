@@ -56,8 +56,8 @@ impl Batch {
 
     fn encode(&mut self) {
         let sources: [&[u8]; SOURCE_PACKETS] = std::array::from_fn(|i| self.sources[i].as_ref());
-        let mut payloads = self.payloads.each_mut().map(AsMut::as_mut);
-        let encoded = encode(self.engine, &sources, &mut payloads).unwrap_or_else(|error| panic!("{error}"));
+        let encoded =
+            encode(self.engine, &sources, &mut self.payloads).unwrap_or_else(|error| panic!("{error}"));
         self.length_symbols.copy_from_slice(encoded.length_symbols());
     }
 
@@ -79,8 +79,7 @@ impl Batch {
             length_symbol: self.length_symbols[index],
             payload: self.payloads[index].as_ref(),
         });
-        let mut restored = self.restored.each_mut().map(AsMut::as_mut);
-        let recovered = decode(self.engine, &received, &repairs, &mut restored);
+        let recovered = decode(self.engine, &received, &repairs, &mut self.restored);
         assert_eq!(recovered.map(|recovered| recovered.count()), Ok(REPAIR_PACKETS));
     }
 }

@@ -132,8 +132,7 @@ impl<'a> Sent<'a> {
     fn new(engine: Engine, batch: BatchId, sources: &'a [&'a [u8]], repair_packets: usize) -> Result<Self> {
         let longest = sources.iter().map(|source| source.len()).max().unwrap_or(0);
         let mut payloads = vec![vec![0; longest]; repair_packets];
-        let mut views: Vec<_> = payloads.iter_mut().map(Vec::as_mut_slice).collect();
-        let encoded = encode(engine, sources, &mut views)?;
+        let encoded = encode(engine, sources, &mut payloads)?;
         Ok(Self { engine, batch, sources, payloads, encoded })
     }
 
@@ -154,9 +153,8 @@ impl<'a> Sent<'a> {
         outcome.lost_repair_packets += self.payloads.len() - repairs.len();
 
         let mut buffers = vec![vec![0; self.encoded.payload_bytes()]; lost];
-        let mut views: Vec<_> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
         let mut whole = received.clone();
-        let recovered = decode(self.engine, &received, &repairs, &mut views);
+        let recovered = decode(self.engine, &received, &repairs, &mut buffers);
         match &recovered {
             Ok(recovered) => {
                 outcome.restored_packets += recovered.count();

@@ -1,11 +1,12 @@
 //! The coding coefficients: a normalised Cauchy matrix.
 //!
 //! Row `i` has the point `255 - i`, column `j` the point `j`, and the Cauchy coefficient is the inverse of
-//! their sum. Each column is then divided by its first entry, which makes the first row all ones: the first
-//! repair packet is a plain XOR. Scaling columns keeps every square submatrix invertible, so any `e` rows
-//! restore any `e` columns (`algorithm.md` has the argument).
+//! their sum, as in J. Blömer et al., "An XOR-Based Erasure-Resilient Coding Scheme", ICSI TR-95-048, 1995. Each
+//! column is then divided by its first entry, which makes the first row all ones: the first repair packet is a
+//! plain XOR. Scaling columns keeps every square submatrix invertible, so any `e` rows restore any `e` columns
+//! (`algorithm.md` has the argument).
 
-use crate::field::{inverse_by_search, multiply_bitwise};
+use crate::field::{inverse, multiply};
 use crate::limits::{REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 
 /// The coefficient with which source packet `column` enters repair packet `row`, both counted from 0.
@@ -21,7 +22,10 @@ pub const fn coefficient(row: usize, column: usize) -> u8 {
     if row == 0 {
         return 1;
     }
-    multiply_bitwise(point(0) ^ column_point(column), inverse_by_search(point(row) ^ column_point(column)))
+    match inverse(point(row) ^ column_point(column)) {
+        Some(inverse) => multiply(point(0) ^ column_point(column), inverse),
+        None => panic!("a row and a column never share a point"),
+    }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the caller has checked the range")]
@@ -74,7 +78,6 @@ const fn sums() -> [[u8; SOURCE_PACKETS_MAX + 1]; REPAIR_PACKETS_MAX] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::{inverse, multiply};
     use crate::solve::{Square, invert};
 
     #[test]

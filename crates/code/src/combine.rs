@@ -8,23 +8,22 @@ use crate::limits::{REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 /// Sets the beginning of `outputs[i]`, as long as the longest input, to the sum over `j` of
 /// `coefficients[i][j] * inputs[j]`, each input standing for itself followed by zeros.
 pub(crate) fn combine(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, outputs: &mut [&mut [u8]]) {
-    if inputs.are_even() {
+    if inputs.have_one_length() {
         engine.implementation().combine(coefficients, inputs, outputs, 0..inputs.longest());
     } else {
-        combine_uneven(engine, coefficients, inputs, outputs);
+        combine_by_spans(engine, coefficients, inputs, outputs);
     }
 }
 
 /// Cuts the length into spans at whose every byte the same inputs are still going, and combines those.
 ///
 /// Bytes past the end of an input are never read, so no packet has to be padded.
-#[cold]
-#[inline(never)]
-fn combine_uneven(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, outputs: &mut [&mut [u8]]) {
+fn combine_by_spans(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, outputs: &mut [&mut [u8]]) {
     let mut start = 0;
     while start < inputs.longest() {
         let mut going: [&[u8]; SOURCE_PACKETS_MAX] = [&[]; SOURCE_PACKETS_MAX];
-        let mut rows = [[0; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
+        // What is not used stays 1, so that a row of ones stays one.
+        let mut rows = [[1; SOURCE_PACKETS_MAX]; REPAIR_PACKETS_MAX];
         let (mut count, mut end) = (0, inputs.longest());
         for (column, input) in inputs.packets().iter().enumerate().filter(|(_, input)| input.len() > start) {
             going[count] = input;

@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 
 use crate::coefficients::{ROWS, Row};
 use crate::combine::combine;
+use crate::encode::views;
 use crate::engine::Engine;
 use crate::engines::Inputs;
 use crate::error::DecodeError;
@@ -34,6 +35,9 @@ impl Recovered {
 
     /// Each restored packet's index in the batch and its bytes, in rising order of the index, given the buffers
     /// that [`decode`] wrote.
+    ///
+    /// # Panics
+    /// If a buffer is shorter than its packet: it is not one that [`decode`] has filled.
     pub fn packets<'a, B: AsRef<[u8]>>(
         &'a self,
         buffers: &'a [B],
@@ -60,11 +64,11 @@ impl Recovered {
 /// the repair packets do not belong together or to these sources; if a buffer is too short; if a restored
 /// packet is impossible. After [`DecodeError::Inconsistent`] the buffers hold nothing of use; after any other
 /// error they are untouched.
-pub fn decode(
+pub fn decode<B: AsRef<[u8]> + AsMut<[u8]>>(
     engine: Engine,
     sources: &[Option<&[u8]>],
     repairs: &[Repair<'_>],
-    buffers: &mut [&mut [u8]],
+    buffers: &mut [B],
 ) -> Result<Recovered, DecodeError> {
     let losses = find_losses(sources, repairs.len())?;
     if losses.is_empty() {
@@ -81,8 +85,8 @@ pub fn decode(
         inputs[*index] = repair.payload;
     }
     let inputs = Inputs::new(&inputs);
-    combine(engine, &rows, &inputs, buffers);
-    measure(&losses, repairs, &rows, &inputs, buffers)
+    combine(engine, &rows, &inputs, &mut views(buffers));
+    find_lengths(&losses, repairs, &rows, &inputs, buffers)
 }
 
 /// The indices of the missing source packets, rising.
@@ -128,11 +132,7 @@ fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> Rows {
     }
     // The inner sums Σ Mₗᵢ·cᵢⱼ are themselves combinations, of rows instead of packets.
     let mut rows = multipliers.clone();
-    {
-        let outputs = rows.iter_mut().map(<[u8; _]>::as_mut_slice);
-        let mut outputs: ArrayVec<_, REPAIR_PACKETS_MAX> = outputs.collect();
-        combine(engine, &multipliers, &Inputs::new(&of_repairs), &mut outputs);
-    }
+    combine(engine, &multipliers, &Inputs::new(&of_repairs), &mut views(&mut rows));
     for (row, inverse) in rows.iter_mut().zip(inverse) {
         for (column, multiplier) in losses.iter().zip(inverse) {
             row[*column] = multiplier;
@@ -142,18 +142,18 @@ fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> Rows {
 }
 
 /// Decodes the lengths and checks that every byte past a packet's end is zero, as encoding left it.
-fn measure(
+fn find_lengths<B: AsRef<[u8]>>(
     losses: &Losses,
     repairs: &[Repair<'_>],
     rows: &[Row],
     inputs: &Inputs<'_>,
-    buffers: &[&mut [u8]],
+    buffers: &[B],
 ) -> Result<Recovered, DecodeError> {
     let available = inputs.longest();
     let mut recovered = Recovered::default();
     for ((index, buffer), row) in losses.iter().zip(buffers).zip(rows) {
         let bytes = decode_length(losses, repairs, row, inputs);
-        let padding = buffer.get(bytes..available);
+        let padding = buffer.as_ref().get(bytes..available);
         if padding.is_none_or(|padding| padding.iter().any(|byte| *byte != 0)) {
             return Err(DecodeError::Inconsistent { index: *index, bytes, available });
         }
@@ -237,13 +237,13 @@ fn check_belongs(
     Ok(())
 }
 
-fn check_buffers(buffers: &[&mut [u8]], lost: usize, needed: usize) -> Result<(), DecodeError> {
+fn check_buffers<B: AsRef<[u8]>>(buffers: &[B], lost: usize, needed: usize) -> Result<(), DecodeError> {
     if buffers.len() < lost {
         return Err(DecodeError::TooFewBuffers { lost, buffers: buffers.len() });
     }
-    match buffers[..lost].iter().position(|buffer| buffer.len() < needed) {
+    match buffers[..lost].iter().position(|buffer| buffer.as_ref().len() < needed) {
         Some(position) => {
-            Err(DecodeError::BufferTooShort { position, bytes: buffers[position].len(), needed })
+            Err(DecodeError::BufferTooShort { position, bytes: buffers[position].as_ref().len(), needed })
         }
         None => Ok(()),
     }

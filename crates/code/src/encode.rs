@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use byway_units::BatchId;
 
 use crate::coefficients::{ROWS, SUMS};
@@ -41,7 +42,10 @@ impl Encoded {
         &self.length_symbols[..self.repair_packets]
     }
 
-    /// The batch's repair packets, given the buffers that hold their payloads, in order of their index.
+    /// The batch's repair packets, in order of their index, given the buffers that hold their payloads.
+    ///
+    /// # Panics
+    /// If a buffer is shorter than [`Encoded::payload_bytes`]: it is not one that [`encode`] has filled.
     pub fn repairs<'a, B: AsRef<[u8]>>(
         &'a self,
         batch: BatchId,
@@ -68,7 +72,11 @@ impl Encoded {
 /// # Errors
 /// If there are no source packets or no payloads, or too many of either; if a source packet is longer than
 /// [`PACKET_BYTES_MAX`] or than a payload buffer. Nothing is written then.
-pub fn encode(engine: Engine, sources: &[&[u8]], payloads: &mut [&mut [u8]]) -> Result<Encoded, EncodeError> {
+pub fn encode<B: AsRef<[u8]> + AsMut<[u8]>>(
+    engine: Engine,
+    sources: &[&[u8]],
+    payloads: &mut [B],
+) -> Result<Encoded, EncodeError> {
     if sources.is_empty() {
         return Err(EncodeError::NoSourcePackets);
     }
@@ -80,7 +88,7 @@ pub fn encode(engine: Engine, sources: &[&[u8]], payloads: &mut [&mut [u8]]) -> 
     if inputs.longest() > capacity(payloads) {
         return Err(misfit(sources, payloads));
     }
-    combine(engine, &ROWS[..payloads.len()], &inputs, payloads);
+    combine(engine, &ROWS[..payloads.len()], &inputs, &mut views(payloads));
 
     let mut encoded = Encoded {
         source_packets: sources.len(),
@@ -167,14 +175,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
     /// Adds to the coded bytes, after clearing those that this packet is the first to reach.
     fn add_payload(&mut self, coefficients: &[u8], source: &[u8]) {
         let reached = self.encoded.payload_bytes;
-        let mut outputs: [&mut [u8]; REPAIR_PACKETS_MAX] = Default::default();
-        for (output, payload) in outputs.iter_mut().zip(&mut self.payloads) {
-            *output = payload.as_mut();
-            if source.len() > reached {
+        let mut outputs = views(&mut self.payloads);
+        if source.len() > reached {
+            for output in &mut outputs {
                 output[reached..source.len()].fill(0);
             }
         }
-        self.engine.implementation().accumulate(coefficients, source, &mut outputs[..coefficients.len()]);
+        self.engine.implementation().accumulate(coefficients, source, &mut outputs);
     }
 
     /// How many source packets the batch has so far, and what else is known of its repair packets.
@@ -207,6 +214,11 @@ fn check_repair_count(count: usize) -> Result<(), EncodeError> {
         1..=REPAIR_PACKETS_MAX => Ok(()),
         _ => Err(EncodeError::TooManyRepairPackets { count }),
     }
+}
+
+/// The bytes of each buffer, of which there are at most [`REPAIR_PACKETS_MAX`].
+pub(crate) fn views<B: AsMut<[u8]>>(buffers: &mut [B]) -> ArrayVec<&mut [u8], REPAIR_PACKETS_MAX> {
+    buffers.iter_mut().map(AsMut::as_mut).collect()
 }
 
 /// The longest packet that fits in the length column and in every buffer.

@@ -55,7 +55,7 @@ impl FromStr for Engine {
             return Err(EngineError::Unavailable { name: implementation.name, needs: implementation.needs });
         }
         match NAMES.into_iter().find(|known| *known == name) {
-            Some(name) => Err(EngineError::Unavailable { name, needs: "another processor architecture" }),
+            Some(name) => Err(EngineError::Foreign { name }),
             None => Err(EngineError::Unknown { name: name.to_string() }),
         }
     }
@@ -69,7 +69,7 @@ impl fmt::Debug for Engine {
 
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.pad(self.name())
     }
 }
 
@@ -80,3 +80,48 @@ impl PartialEq for Engine {
 }
 
 impl Eq for Engine {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// What the standard library's own detection says, in order of speed.
+    #[cfg(target_arch = "x86_64")]
+    fn expected() -> Vec<&'static str> {
+        use std::is_x86_feature_detected as has;
+        let gfni = has!("gfni");
+        let avx512 = has!("avx512f") && has!("avx512bw");
+        let engines = [
+            ("naive", true),
+            ("table", true),
+            ("ssse3", has!("ssse3")),
+            ("avx2", has!("avx2")),
+            ("gfni-avx2", has!("avx2") && gfni),
+            ("gfni-avx512", avx512 && gfni),
+        ];
+        engines.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn expected() -> Vec<&'static str> {
+        Vec::from(["naive", "table", "neon"])
+    }
+
+    #[test]
+    fn every_engine_the_processor_has_is_offered_and_the_last_is_the_fastest() {
+        let available: Vec<_> = Engine::available().map(Engine::name).collect();
+        assert_eq!(available, expected());
+        assert_eq!(Some(&Engine::fastest().name()), expected().last());
+    }
+
+    #[test]
+    fn every_engine_is_known_by_its_name() {
+        for implementation in ALL {
+            assert!(NAMES.contains(&implementation.name), "{}", implementation.name);
+        }
+    }
+}

@@ -99,7 +99,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Whether all packets have one length.
-    pub(crate) const fn are_even(&self) -> bool {
+    pub(crate) const fn have_one_length(&self) -> bool {
         self.shortest == self.longest
     }
 }

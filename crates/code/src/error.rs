@@ -196,6 +196,14 @@ pub enum EngineError {
         /// The name that was asked for.
         name: String,
     },
+    /// The engine is for another processor architecture.
+    #[error(
+        "engine {name} is for another processor architecture: leave the choice to Byway, or take naive or table"
+    )]
+    Foreign {
+        /// The engine.
+        name: &'static str,
+    },
     /// The engine exists and this processor cannot run it.
     #[error(
         "engine {name} needs {needs}, which this processor does not have: leave the choice to Byway, or take naive or table"

@@ -32,17 +32,20 @@ pub const fn multiply_bitwise(a: u8, b: u8) -> u8 {
 
 /// The product of `a` and `b`, by logarithms.
 #[must_use]
-pub fn multiply(a: u8, b: u8) -> u8 {
+pub const fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
     }
-    EXP[LOG[usize::from(a)] as usize + LOG[usize::from(b)] as usize]
+    EXP[LOG[a as usize] as usize + LOG[b as usize] as usize]
 }
 
 /// The element whose product with `a` is 1, or `None` for 0, which has none.
 #[must_use]
-pub fn inverse(a: u8) -> Option<u8> {
-    (a != 0).then(|| EXP[ORDER - LOG[usize::from(a)] as usize])
+pub const fn inverse(a: u8) -> Option<u8> {
+    match a {
+        0 => None,
+        _ => Some(EXP[ORDER - LOG[a as usize] as usize]),
+    }
 }
 
 /// The element 2^`exponent`.
@@ -55,16 +58,6 @@ pub fn exponential(exponent: u8) -> u8 {
 #[must_use]
 pub fn logarithm(a: u8) -> Option<u8> {
     (a != 0).then(|| LOG[usize::from(a)])
-}
-
-/// The inverse by search, for tables that the compiler evaluates.
-pub(crate) const fn inverse_by_search(a: u8) -> u8 {
-    assert!(a != 0, "0 has no inverse");
-    let mut candidate = 1;
-    while multiply_bitwise(a, candidate) != 1 {
-        candidate += 1;
-    }
-    candidate
 }
 
 const fn double(a: u8) -> u8 {

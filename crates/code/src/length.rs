@@ -29,7 +29,7 @@ pub(crate) fn accumulate(sum: &mut LengthSymbol, coefficient: u8, addend: Length
 pub(crate) fn combine(coefficients: &Row, sum_of_coefficients: u8, inputs: &Inputs<'_>) -> LengthSymbol {
     let longest = symbol(inputs.longest());
     let mut combined = product(sum_of_coefficients, longest);
-    if inputs.are_even() {
+    if inputs.have_one_length() {
         return combined;
     }
     for (coefficient, input) in coefficients.iter().zip(inputs.packets()) {

@@ -2,7 +2,7 @@
 //!
 //! A *batch* of up to [`SOURCE_PACKETS_MAX`] source packets is given up to [`REPAIR_PACKETS_MAX`] repair
 //! packets. Whatever is lost, any `k` of the `k + r` packets bring all `k` source packets back: the code is
-//! systematic and maximum distance separable (RFC 8406). Source packets may differ in length; their lengths
+//! systematic and maximum distance separable. Source packets may differ in length; their lengths
 //! are coded beside them.
 //!
 //! ```
@@ -13,14 +13,12 @@
 //! let sources: [&[u8]; 3] = [b"a path", b"goes dark", b"for seconds"];
 //!
 //! let mut payloads = [[0; 11]; 2];
-//! let [first, second] = &mut payloads;
-//! let encoded = encode(engine, &sources, &mut [first, second])?;
+//! let encoded = encode(engine, &sources, &mut payloads)?;
 //! let repairs: Vec<_> = encoded.repairs(BatchId::new(7), &payloads).collect();
 //!
 //! let mut buffers = [[0; 11]; 2];
-//! let [first, second] = &mut buffers;
 //! let received = [None, Some(sources[1]), None];
-//! let recovered = decode(engine, &received, &repairs, &mut [first, second])?;
+//! let recovered = decode(engine, &received, &repairs, &mut buffers)?;
 //!
 //! let packets: Vec<_> = recovered.packets(&buffers).collect();
 //! assert_eq!(packets, [(0, sources[0]), (2, sources[2])]);

@@ -7,11 +7,11 @@ use byway_code::{
 use byway_units::BatchId;
 
 const SOURCES: [&[u8]; 3] = [b"first", b"second", b"third"];
+const NO_BUFFERS: [[u8; 0]; 0] = [];
 
 fn try_encode(sources: &[&[u8]], payload_bytes: &[usize]) -> Result<(), EncodeError> {
     let mut payloads: Vec<_> = payload_bytes.iter().map(|bytes| vec![0xAA; *bytes]).collect();
-    let mut views: Vec<_> = payloads.iter_mut().map(Vec::as_mut_slice).collect();
-    let encoded = encode(Engine::fastest(), sources, &mut views);
+    let encoded = encode(Engine::fastest(), sources, &mut payloads);
     if encoded.is_err() {
         assert!(payloads.iter().flatten().all(|byte| *byte == 0xAA), "nothing is written on an error");
     }
@@ -86,8 +86,7 @@ fn an_encoder_refuses_a_packet_too_many_and_goes_on_after_a_restart() {
 
 /// The first two repair packets of `SOURCES`, in batch 1.
 fn repairs(payloads: &mut [[u8; 6]; 2]) -> [Repair<'_>; 2] {
-    let mut views = payloads.each_mut().map(|payload| &mut payload[..]);
-    let encoded = encode(Engine::fastest(), &SOURCES, &mut views).expect("the batch is valid");
+    let encoded = encode(Engine::fastest(), &SOURCES, payloads).expect("the batch is valid");
     let symbols = [encoded.length_symbols()[0], encoded.length_symbols()[1]];
     [0, 1].map(|index| Repair {
         batch: BatchId::new(1),
@@ -101,8 +100,7 @@ fn repairs(payloads: &mut [[u8; 6]; 2]) -> [Repair<'_>; 2] {
 /// Decodes with the first and the last source packet lost.
 fn try_decode(repairs: &[Repair<'_>]) -> Result<usize, DecodeError> {
     let mut buffers = [[0xAA; 6]; 2];
-    let mut views = buffers.each_mut().map(|buffer| &mut buffer[..]);
-    let recovered = decode(Engine::fastest(), &[None, Some(SOURCES[1]), None], repairs, &mut views);
+    let recovered = decode(Engine::fastest(), &[None, Some(SOURCES[1]), None], repairs, &mut buffers);
     if !matches!(recovered, Ok(_) | Err(DecodeError::Inconsistent { .. })) {
         assert_eq!(buffers, [[0xAA; 6]; 2], "nothing is written on an error");
     }
@@ -167,16 +165,16 @@ fn lengths_that_cannot_be_are_refused() {
         length_symbol: [0, 0],
         payload,
     };
-    let too_long = decode(Engine::fastest(), &[None, Some(b"")], &[repair(&long)], &mut []);
+    let too_long = decode(Engine::fastest(), &[None, Some(b"")], &[repair(&long)], &mut NO_BUFFERS);
     assert_eq!(too_long, Err(DecodeError::RepairTooLong { bytes: 65_536 }));
-    let longer = decode(Engine::fastest(), &[None, Some(b"longer")], &[repair(b"short")], &mut []);
+    let longer = decode(Engine::fastest(), &[None, Some(b"longer")], &[repair(b"short")], &mut NO_BUFFERS);
     assert_eq!(longer, Err(DecodeError::SourceTooLong { index: 1, bytes: 6, covered: 5 }));
 }
 
 #[test]
 fn source_packets_have_bounds_when_decoding() {
-    assert_eq!(decode(Engine::fastest(), &[], &[], &mut []), Err(DecodeError::NoSourcePackets));
-    let too_many = decode(Engine::fastest(), &[None; SOURCE_PACKETS_MAX + 1], &[], &mut []);
+    assert_eq!(decode(Engine::fastest(), &[], &[], &mut NO_BUFFERS), Err(DecodeError::NoSourcePackets));
+    let too_many = decode(Engine::fastest(), &[None; SOURCE_PACKETS_MAX + 1], &[], &mut NO_BUFFERS);
     assert_eq!(too_many, Err(DecodeError::TooManySourcePackets { count: 33 }));
 }
 
@@ -189,23 +187,35 @@ fn buffers_have_to_be_there_and_long_enough() {
     let few = decode(Engine::fastest(), &received, &repairs, &mut [&mut buffer]);
     assert_eq!(few, Err(DecodeError::TooFewBuffers { lost: 2, buffers: 1 }));
     let mut short = [0; 5];
-    let short = decode(Engine::fastest(), &received, &repairs, &mut [&mut buffer, &mut short]);
+    let short = decode(Engine::fastest(), &received, &repairs, &mut [&mut buffer[..], &mut short]);
     assert_eq!(short, Err(DecodeError::BufferTooShort { position: 1, bytes: 5, needed: 6 }));
 }
 
 #[test]
-fn a_packet_of_another_batch_is_found_out_by_its_length_or_padding() {
+fn a_damaged_length_or_padding_is_refused() {
     let mut payloads = [[0; 6]; 2];
     let [first, second] = repairs(&mut payloads);
     let damaged = Repair { length_symbol: [0x40, second.length_symbol[1]], ..second };
     let error = try_decode(&[first, damaged]).expect_err("the length is impossible");
     assert!(matches!(error, DecodeError::Inconsistent { index: 0, available: 6, .. }), "{error}");
 
-    let mut padding = *b"first!";
-    padding[5] ^= first.payload[5] ^ second.payload[5];
-    let damaged = Repair { payload: &padding, ..first };
+    let mut last_byte_damaged = payloads[0];
+    last_byte_damaged[5] ^= 1;
+    let [first, second] = repairs(&mut payloads);
+    let damaged = Repair { payload: &last_byte_damaged, ..first };
     let error = try_decode(&[damaged, second]).expect_err("the padding is not zero");
     assert!(matches!(error, DecodeError::Inconsistent { .. }), "{error}");
+}
+
+#[test]
+fn a_foreign_packet_of_the_same_length_is_not_found_out() {
+    let mut payloads = [[0; 6]; 2];
+    let repairs = repairs(&mut payloads);
+    let mut buffers = [[0; 6]; 2];
+    let received = [None, Some(&b"forged"[..]), None];
+    let recovered = decode(Engine::fastest(), &received, &repairs, &mut buffers).expect("it looks right");
+    let wrong = recovered.packets(&buffers).all(|(index, packet)| packet != SOURCES[index]);
+    assert!(wrong, "telling truth from lies is for the receiver's tag");
 }
 
 #[test]
@@ -218,7 +228,9 @@ fn engines_are_known_by_name_or_refused_with_the_reason() {
     let text =
         "there is no engine \"mmx\": choose one of naive, table, ssse3, avx2, gfni-avx2, gfni-avx512, neon";
     assert_eq!(error.to_string(), text);
-    let foreign = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };
-    let needs = "another processor architecture";
-    assert_eq!(foreign.parse::<Engine>(), Err(EngineError::Unavailable { name: foreign, needs }));
+    let name = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };
+    let error = name.parse::<Engine>().expect_err("the engine is for another architecture");
+    assert_eq!(error, EngineError::Foreign { name });
+    let remedy = "is for another processor architecture: leave the choice to Byway, or take naive or table";
+    assert_eq!(error.to_string(), format!("engine {name} {remedy}"));
 }

@@ -65,8 +65,7 @@ fn batches_encode_to_the_published_bytes() {
         let sources: Vec<_> = batch.sources.iter().map(Vec::as_slice).collect();
         let mut payloads: Vec<_> =
             batch.repairs.iter().map(|(_, payload)| vec![0xAA; payload.len()]).collect();
-        let mut views: Vec<_> = payloads.iter_mut().map(Vec::as_mut_slice).collect();
-        let encoded = encode(engine, &sources, &mut views).expect("vectors are valid");
+        let encoded = encode(engine, &sources, &mut payloads).expect("vectors are valid");
         let symbols = encoded.length_symbols().iter().copied();
         let repairs: Vec<_> = symbols.zip(payloads).collect();
         assert_eq!(repairs, batch.repairs, "{engine}: {}", batch.name);
@@ -90,8 +89,7 @@ fn published_repair_packets_restore_the_published_packets() {
         });
         let repairs: Vec<_> = repairs.collect();
         let mut buffers = vec![vec![0xAA; batch.repairs[0].1.len()]; lost];
-        let mut views: Vec<_> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
-        let recovered = decode(engine, &received, &repairs, &mut views).expect("vectors are decodable");
+        let recovered = decode(engine, &received, &repairs, &mut buffers).expect("vectors are decodable");
         let restored: Vec<_> = recovered.packets(&buffers).map(|(_, packet)| packet).collect();
         assert_eq!(restored, sources[..lost], "{engine}: {}", batch.name);
     }

@@ -32,9 +32,10 @@ fn has_gfni() -> bool {
 #[derive(Clone, Copy)]
 struct Bytes32(__m256i);
 
-// SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
+// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the features, and
+// valid pointers for what is accessed.
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
-impl Vector for Bytes32 {
+unsafe impl Vector for Bytes32 {
     type Multiplier = __m256i;
 
     const BYTES: usize = 32;

@@ -18,9 +18,10 @@ vector_engine!(
     available: features::get
 );
 
-// SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
+// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the features, and
+// valid pointers for what is accessed.
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
-impl Vector for __m512i {
+unsafe impl Vector for __m512i {
     type Multiplier = __m512i;
 
     const BYTES: usize = 64;

@@ -22,9 +22,11 @@ const BYTES_MAX: usize = 64;
 /// A vector register and what the kernel does with it.
 ///
 /// # Safety
-/// Every method may only be called, and will only be inlined correctly, inside a function that has the
-/// vector's processor features; pointers must be valid for the bytes read or written, at any alignment.
-pub(super) trait Vector: Copy {
+/// An implementor's [`Vector::BYTES`] is the length that its loads and stores touch, at most [`BYTES_MAX`].
+///
+/// Every method may only be called inside a function that has the vector's processor features; pointers must be
+/// valid for the bytes read or written, at any alignment.
+pub(super) unsafe trait Vector: Copy {
     /// What multiplies by one coefficient.
     type Multiplier: Copy;
 
@@ -76,6 +78,7 @@ pub(super) unsafe fn combine<V: Vector>(
     outputs: &mut [&mut [u8]],
     span: Range<usize>,
 ) {
+    const { assert!(V::BYTES <= BYTES_MAX, "a part of a vector fits in the array it passes through") };
     let mut rest = (coefficients, outputs);
     while !rest.1.is_empty() {
         let count = rest.1.len().min(ROWS);
@@ -88,16 +91,25 @@ pub(super) unsafe fn combine<V: Vector>(
         // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's promises.
         unsafe {
             match (count, plain) {
-                (1, true) => combine_rows::<V, 1, 8, true>(rows, inputs, outputs, span),
-                (1, false) => combine_rows::<V, 1, 8, false>(rows, inputs, outputs, span),
-                (2, true) => combine_rows::<V, 2, 4, true>(rows, inputs, outputs, span),
-                (2, false) => combine_rows::<V, 2, 4, false>(rows, inputs, outputs, span),
-                (3, true) => combine_rows::<V, 3, 2, true>(rows, inputs, outputs, span),
-                (3, false) => combine_rows::<V, 3, 2, false>(rows, inputs, outputs, span),
-                (_, true) => combine_rows::<V, ROWS, 2, true>(rows, inputs, outputs, span),
-                (_, false) => combine_rows::<V, ROWS, 2, false>(rows, inputs, outputs, span),
+                (1, true) => combine_rows::<V, 1, { tile(1) }, true>(rows, inputs, outputs, span),
+                (1, false) => combine_rows::<V, 1, { tile(1) }, false>(rows, inputs, outputs, span),
+                (2, true) => combine_rows::<V, 2, { tile(2) }, true>(rows, inputs, outputs, span),
+                (2, false) => combine_rows::<V, 2, { tile(2) }, false>(rows, inputs, outputs, span),
+                (3, true) => combine_rows::<V, 3, { tile(3) }, true>(rows, inputs, outputs, span),
+                (3, false) => combine_rows::<V, 3, { tile(3) }, false>(rows, inputs, outputs, span),
+                (_, true) => combine_rows::<V, ROWS, { tile(ROWS) }, true>(rows, inputs, outputs, span),
+                (_, false) => combine_rows::<V, ROWS, { tile(ROWS) }, false>(rows, inputs, outputs, span),
             }
         }
+    }
+}
+
+/// Vectors in a tile for so many outputs: eight sums, as many as stay in registers beside what they need.
+const fn tile(rows: usize) -> usize {
+    match rows {
+        1 => 8,
+        2 => 4,
+        _ => 2,
     }
 }
 
@@ -114,11 +126,11 @@ unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: b
     span: Range<usize>,
 ) {
     let Range { start, end } = span;
-    // SAFETY: there are `R` rows and outputs. Every tile lies within the span, which lies within all inputs and
+    let rows: &[Row; R] = coefficients.try_into().expect("the caller has as many rows as it names");
+    let outputs: [*mut u8; R] = core::array::from_fn(|row| outputs[row].as_mut_ptr());
+    // SAFETY: every tile lies within the span, which lies within all inputs and
     // outputs; the last vector starts at or after `start` because the span is at least one vector long.
     unsafe {
-        let rows: [&Row; R] = core::array::from_fn(|row| coefficients.get_unchecked(row));
-        let outputs: [*mut u8; R] = core::array::from_fn(|row| outputs.get_unchecked_mut(row).as_mut_ptr());
         let mut position = start;
         while end - position >= T * V::BYTES {
             let sums = sum_tile::<V, R, T, PLAIN>(rows, inputs, |p| load_tile(p.add(position)));
@@ -158,7 +170,7 @@ unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: b
 /// There is a coefficient for each input; `load` reads within every input; the caller has the features.
 #[inline(always)]
 unsafe fn sum_tile<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
-    rows: [&Row; R],
+    rows: &[Row; R],
     inputs: &[&[u8]],
     load: impl Fn(*const u8) -> [V; T],
 ) -> [[V; T]; R] {

@@ -23,9 +23,10 @@ pub(super) struct Tables {
     high: uint8x16_t,
 }
 
-// SAFETY of every block: the trait's contract gives the features, and valid pointers for what is accessed.
+// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the features, and
+// valid pointers for what is accessed.
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
-impl Vector for uint8x16_t {
+unsafe impl Vector for uint8x16_t {
     type Multiplier = Tables;
 
     const BYTES: usize = 16;

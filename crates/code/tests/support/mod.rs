@@ -10,14 +10,20 @@ use rand_pcg::rand_core::Rng;
 /// The engines under test: all that this processor has, or the one that `BYWAY_ENGINE` names.
 pub(crate) fn engines() -> Vec<Engine> {
     #[allow(clippy::disallowed_methods, reason = "the variable is how a test run is held to one engine")]
-    let forced = std::env::var("BYWAY_ENGINE");
+    let forced = std::env::var("BYWAY_ENGINE").ok();
+    engines_from(forced.as_deref())
+}
+
+/// All engines, or the one that is forced.
+pub(crate) fn engines_from(forced: Option<&str>) -> Vec<Engine> {
     match forced {
-        Ok(name) => vec![name.parse().unwrap_or_else(|error| panic!("BYWAY_ENGINE: {error}"))],
-        Err(_) => Engine::available().collect(),
+        Some(name) => vec![name.parse().unwrap_or_else(|error| panic!("BYWAY_ENGINE: {error}"))],
+        None => Engine::available().collect(),
     }
 }
 
 /// A packet that starts at a chosen distance from a cache-line boundary.
+#[derive(Debug)]
 pub(crate) struct Placed {
     bytes: Vec<u8>,
     start: usize,
@@ -33,17 +39,21 @@ impl Placed {
         Self { bytes, start, length }
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..][..self.length]
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..][..self.length]
-    }
-
     /// Everything in memory but the packet's first `length` bytes.
     pub(crate) fn except(&self, length: usize) -> Vec<u8> {
         [&self.bytes[..self.start], &self.bytes[self.start + length..]].concat()
+    }
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.start..][..self.length]
+    }
+}
+
+impl AsMut<[u8]> for Placed {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..][..self.length]
     }
 }
 
