@@ -1,5 +1,7 @@
 //! What every coder in the comparison has to do.
 
+use std::time::Instant;
+
 use crate::ring::Ring;
 use crate::shape::{Op, Shape};
 
@@ -21,12 +23,13 @@ pub(crate) struct Batch<'a> {
 
 /// A coder under measurement.
 ///
-/// Neither its set-up for a shape nor the arrays of slices or pointers that its calls take are timed; its set-up
-/// for a loss pattern is.
+/// Neither its set-up for a shape nor the filling of the arrays that its calls take is timed; its set-up for a
+/// loss pattern is. The arrays of all batches lie one behind the other, so that fetching them costs all contenders
+/// alike.
 pub(crate) trait Contender {
-    /// What encoding one batch takes.
+    /// What encoding batches takes.
     type Encode<'a>;
-    /// What decoding one batch takes.
+    /// What decoding batches takes.
     type Decode<'a>;
 
     const SIDE: Side;
@@ -36,14 +39,14 @@ pub(crate) trait Contender {
 
     fn name(&self) -> &str;
 
-    fn prepare_encode<'a>(&self, batch: Batch<'a>) -> Self::Encode<'a>;
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Self::Encode<'a>;
 
-    /// Makes the repair packets of a batch from its source packets.
+    /// Makes the repair packets of all batches from their source packets.
     fn encode(&mut self, prepared: &mut Self::Encode<'_>);
 
-    fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Self::Decode<'a>;
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Self::Decode<'a>;
 
-    /// Restores the lost source packets of a batch, in place, from the others and the repair packets.
+    /// Restores the lost source packets of all batches, in place, from the others and the repair packets.
     fn decode(&mut self, prepared: &mut Self::Decode<'_>);
 }
 
@@ -73,19 +76,18 @@ impl<C: Contender> Measured for C {
     }
 
     fn verify(&mut self, shape: &Shape, ring: &mut Ring) {
-        if shape.op == Op::Encode || !C::RESTORES {
+        if !C::RESTORES {
             return;
         }
         encode_all(self, ring, 1);
-        let lost = shape.losses(0);
+        let lost: Vec<_> = (0..shape.repair_packets).collect();
         let sent: Vec<_> = lost.iter().map(|index| ring.packet(*index).to_vec()).collect();
         for index in &lost {
             ring.packet(*index).fill(0xEE);
         }
-        for batch in ring.batches_mut(std::slice::from_ref(&lost)) {
-            let mut prepared = self.prepare_decode(batch);
-            self.decode(&mut prepared);
-        }
+        let mut prepared = self.prepare_decode(ring.batches_mut(std::slice::from_ref(&lost)));
+        self.decode(&mut prepared);
+        drop(prepared);
         for (index, sent) in lost.iter().zip(sent) {
             assert_eq!(ring.packet(*index), sent, "{} restores what was lost", Contender::name(self));
         }
@@ -95,15 +97,13 @@ impl<C: Contender> Measured for C {
         let losses: Vec<_> = (0..batches).map(|batch| shape.losses(batch)).collect();
         let nanos = match shape.op {
             Op::Encode => {
-                let mut prepared: Vec<_> =
-                    ring.batches_mut(&losses).map(|batch| self.prepare_encode(batch)).collect();
-                timed(passes, || prepared.iter_mut().for_each(|batch| self.encode(batch)))
+                let mut prepared = self.prepare_encode(ring.batches_mut(&losses));
+                timed(passes, || self.encode(&mut prepared))
             }
             Op::Decode => {
                 encode_all(self, ring, batches);
-                let mut prepared: Vec<_> =
-                    ring.batches_mut(&losses).map(|batch| self.prepare_decode(batch)).collect();
-                timed(passes, || prepared.iter_mut().for_each(|batch| self.decode(batch)))
+                let mut prepared = self.prepare_decode(ring.batches_mut(&losses));
+                timed(passes, || self.decode(&mut prepared))
             }
         };
         nanos / f64::from(u32::try_from(batches).unwrap_or(u32::MAX))
@@ -112,15 +112,14 @@ impl<C: Contender> Measured for C {
 
 /// Gives each batch repair packets of the contender's own making.
 fn encode_all<C: Contender>(contender: &mut C, ring: &mut Ring, batches: usize) {
-    for batch in ring.batches_mut(&vec![Vec::new(); batches]) {
-        let mut prepared = contender.prepare_encode(batch);
-        contender.encode(&mut prepared);
-    }
+    let nothing_lost = vec![Vec::new(); batches];
+    let mut prepared = contender.prepare_encode(ring.batches_mut(&nothing_lost));
+    contender.encode(&mut prepared);
 }
 
 /// The mean time of one pass in nanoseconds.
 fn timed(passes: usize, mut pass: impl FnMut()) -> f64 {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     (0..passes).for_each(|_| pass());
     start.elapsed().as_secs_f64() * 1e9 / f64::from(u32::try_from(passes).unwrap_or(u32::MAX))
 }

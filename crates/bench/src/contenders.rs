@@ -10,16 +10,17 @@ use byway_code::Engine;
 
 use crate::contender::MakeContender;
 
-/// All contenders this machine has: Byway's engines, then the peers; and a remark for each that is missing.
+/// All contenders this machine has: Byway's engines, then the peers; and remarks on what is measured.
 pub(crate) fn all(engines: &[Engine]) -> (Vec<MakeContender>, Vec<String>) {
     let mut contenders: Vec<MakeContender> = Vec::new();
     let mut remarks = Vec::new();
     for engine in engines.iter().copied() {
         contenders.push(Box::new(move |shape| Box::new(byway::Byway::new(engine, shape))));
     }
-    contenders.push(Box::new(|_| Box::new(read_loop::ReadLoop)));
+    contenders.push(Box::new(|shape| Box::new(read_loop::ReadLoop::new(shape))));
     match isa_l::Library::open() {
         Ok(library) => {
+            remarks.extend(isa_l::Library::file().map(|file| format!("isa-l is {file}")));
             contenders.push(Box::new(move |shape| Box::new(isa_l::IsaL::new(library.clone(), shape))));
         }
         Err(error) => remarks.push(format!("isa-l is left out: {error}; Debian's package is libisal2")),

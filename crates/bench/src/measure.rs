@@ -26,8 +26,8 @@ impl Times {
     }
 }
 
-/// Times all contenders on one shape: in each round every contender has one turn, and each round begins with
-/// another.
+/// Times all contenders on one shape: in each round every contender has one turn, in an order shuffled anew, so
+/// that nobody always follows the same neighbour.
 pub(crate) fn measure(shape: &Shape, contenders: &[MakeContender], rounds: usize) -> Vec<Times> {
     let mut ring = Ring::new(shape);
     let mut contenders: Vec<_> = contenders.iter().map(|make| make(shape)).collect();
@@ -37,9 +37,11 @@ pub(crate) fn measure(shape: &Shape, contenders: &[MakeContender], rounds: usize
         turns.push(Turn::fitting(contender.as_mut(), shape, &mut ring));
     }
     let mut nanos = vec![Vec::with_capacity(rounds); contenders.len()];
-    for round in 0..rounds {
-        for offset in 0..contenders.len() {
-            let i = (round + offset) % contenders.len();
+    let mut order: Vec<_> = (0..contenders.len()).collect();
+    let mut shuffle = Shuffle(0x2545_F491_4F6C_DD1D);
+    for _ in 0..rounds {
+        shuffle.shuffle(&mut order);
+        for i in order.iter().copied() {
             let Turn { batches, passes } = turns[i];
             nanos[i].push(contenders[i].time(shape, &mut ring, batches, passes));
         }
@@ -67,6 +69,18 @@ impl Turn {
         }
         let in_ring = batches.min(ring.batches());
         Self { batches: in_ring, passes: batches / in_ring }
+    }
+}
+
+/// A small generator of random orders, the same in every run.
+struct Shuffle(u64);
+
+impl Shuffle {
+    fn shuffle(&mut self, order: &mut [usize]) {
+        for i in (1..order.len()).rev() {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            order.swap(i, usize::try_from(self.0 >> 33).unwrap_or(0) % (i + 1));
+        }
     }
 }
 

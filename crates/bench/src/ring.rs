@@ -47,15 +47,16 @@ impl Ring {
     }
 
     /// As many batches from the start of the ring as there are loss patterns.
-    pub(crate) fn batches_mut<'a>(&'a mut self, losses: &'a [Vec<usize>]) -> impl Iterator<Item = Batch<'a>> {
+    pub(crate) fn batches_mut<'a>(&'a mut self, losses: &'a [Vec<usize>]) -> Vec<Batch<'a>> {
         let (packet_bytes, stride, source_packets) = (self.packet_bytes, self.stride, self.source_packets);
         let batch_bytes = stride * (source_packets + self.repair_packets);
         let batches = self.bytes.as_mut().chunks_exact_mut(batch_bytes).zip(losses);
-        batches.map(move |(bytes, lost)| {
+        let batches = batches.map(move |(bytes, lost)| {
             let packets = bytes.chunks_exact_mut(stride).map(|packet| &mut packet[..packet_bytes]);
             let mut sources: Vec<_> = packets.collect();
             let repairs = sources.split_off(source_packets);
             Batch { sources, repairs, lost }
-        })
+        });
+        batches.collect()
     }
 }

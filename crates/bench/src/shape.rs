@@ -25,7 +25,7 @@ pub(crate) struct Shape {
     pub(crate) packet_bytes: usize,
 }
 
-/// The shapes of recovery: in-stream blocks, then batches across 6, 10 and 20 flows.
+/// The shapes of recovery: batches within one flow, then across 6, 10 and 20 flows.
 pub(crate) const SHAPES: [Shape; 7] = [
     Shape::encode(5, 1, 512),
     Shape::encode(6, 2, 1_200),
@@ -52,6 +52,7 @@ impl Shape {
         let mut losses: Vec<_> = (0..self.lost).map(|i| (first + i * apart) % self.source_packets).collect();
         losses.sort_unstable();
         losses.dedup();
+        assert_eq!(losses.len(), self.lost, "losses are distinct");
         losses
     }
 }

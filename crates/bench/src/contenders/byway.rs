@@ -8,13 +8,14 @@ use crate::shape::Shape;
 
 pub(super) struct Byway {
     engine: Engine,
+    shape: Shape,
     /// All packets of a shape have one length, so all batches have the same length symbols.
     length_symbols: Vec<[u8; 2]>,
 }
 
 impl Byway {
     pub(super) fn new(engine: Engine, shape: &Shape) -> Self {
-        Self { engine, length_symbols: vec![[0; 2]; shape.repair_packets] }
+        Self { engine, shape: *shape, length_symbols: vec![[0; 2]; shape.repair_packets] }
     }
 }
 
@@ -39,42 +40,54 @@ impl Contender for Byway {
         self.engine.name()
     }
 
-    fn prepare_encode<'a>(&self, batch: Batch<'a>) -> Encode<'a> {
-        Encode {
-            sources: batch.sources.into_iter().map(|source| &*source).collect(),
-            payloads: batch.repairs,
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Encode<'a> {
+        let mut prepared = Encode { sources: Vec::new(), payloads: Vec::new() };
+        for batch in batches {
+            prepared.sources.extend(batch.sources.into_iter().map(|source| &*source));
+            prepared.payloads.extend(batch.repairs);
         }
+        prepared
     }
 
     fn encode(&mut self, Encode { sources, payloads }: &mut Encode<'_>) {
-        let encoded = encode(self.engine, sources, payloads).expect("the shapes are valid");
-        self.length_symbols.copy_from_slice(encoded.length_symbols());
+        let sources = sources.chunks_exact(self.shape.source_packets);
+        for (sources, payloads) in sources.zip(payloads.chunks_exact_mut(self.shape.repair_packets)) {
+            let encoded = encode(self.engine, sources, payloads).expect("the shapes are valid");
+            self.length_symbols.copy_from_slice(encoded.length_symbols());
+        }
     }
 
-    fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Decode<'a> {
-        let source_packets = batch.sources.len();
-        let (mut sources, mut buffers) = (Vec::new(), Vec::new());
-        for (index, packet) in batch.sources.into_iter().enumerate() {
-            if batch.lost.contains(&index) {
-                sources.push(None);
-                buffers.push(packet);
-            } else {
-                sources.push(Some(&*packet));
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Decode<'a> {
+        let mut prepared = Decode { sources: Vec::new(), repairs: Vec::new(), buffers: Vec::new() };
+        for batch in batches {
+            for (index, packet) in batch.sources.into_iter().enumerate() {
+                if batch.lost.contains(&index) {
+                    prepared.sources.push(None);
+                    prepared.buffers.push(packet);
+                } else {
+                    prepared.sources.push(Some(packet));
+                }
             }
+            let repairs = batch.repairs.into_iter().zip(&self.length_symbols).enumerate();
+            prepared.repairs.extend(repairs.map(|(index, (payload, length_symbol))| Repair {
+                batch: BatchId::new(1),
+                index,
+                source_packets: self.shape.source_packets,
+                length_symbol: *length_symbol,
+                payload,
+            }));
         }
-        let repairs = batch.repairs.into_iter().zip(&self.length_symbols).enumerate();
-        let repairs = repairs.map(|(index, (payload, length_symbol))| Repair {
-            batch: BatchId::new(1),
-            index,
-            source_packets,
-            length_symbol: *length_symbol,
-            payload,
-        });
-        Decode { sources, repairs: repairs.collect(), buffers }
+        prepared
     }
 
     fn decode(&mut self, Decode { sources, repairs, buffers }: &mut Decode<'_>) {
-        let recovered = decode(self.engine, sources, repairs, buffers).expect("the losses are within reach");
-        assert_eq!(recovered.count(), buffers.len());
+        let repairs = repairs.chunks_exact(self.shape.repair_packets);
+        let lost = buffers.len() / repairs.len();
+        let batches = sources.chunks_exact(self.shape.source_packets).zip(repairs);
+        for ((sources, repairs), buffers) in batches.zip(buffers.chunks_exact_mut(lost)) {
+            let recovered =
+                decode(self.engine, sources, repairs, buffers).expect("the losses are within reach");
+            assert_eq!(recovered.count(), lost);
+        }
     }
 }

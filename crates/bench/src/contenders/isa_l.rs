@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "a C library, opened at run time so that building needs nothing")]
 
 use std::ffi::{c_int, c_uchar};
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use libloading::{Error, Library as Shared};
@@ -31,6 +32,15 @@ pub(super) struct Library {
 }
 
 impl Library {
+    /// The file the library was loaded from, which carries its version.
+    pub(super) fn file() -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let path = maps
+            .lines()
+            .find_map(|line| line.split_whitespace().last().filter(|path| path.contains("libisal")))?;
+        path.rsplit('/').next().map(str::to_owned)
+    }
+
     pub(super) fn open() -> Result<Self, Error> {
         // SAFETY: the library's initialisers only look at the processor; the signatures are those of its header
         // erasure_code.h, and the library outlives the functions.
@@ -50,6 +60,7 @@ impl Library {
 pub(super) struct IsaL {
     library: Library,
     source_packets: usize,
+    repair_packets: usize,
     packet_bytes: usize,
     /// The generator: an identity for the source packets over the rows of the repair packets.
     matrix: Vec<u8>,
@@ -81,73 +92,28 @@ impl IsaL {
             rows: vec![0; r * k],
             tables: vec![0; TABLE_BYTES * k * r],
         };
-        Self { library, source_packets: k, packet_bytes: shape.packet_bytes, matrix, encode_tables, scratch }
-    }
-}
-
-pub(super) struct Encode {
-    sources: Vec<*mut u8>,
-    repairs: Vec<*mut u8>,
-}
-
-pub(super) struct Decode<'a> {
-    /// As many survivors as there are source packets, and their rows in the generator.
-    inputs: Vec<*mut u8>,
-    input_rows: Vec<usize>,
-    outputs: Vec<*mut u8>,
-    lost: &'a [usize],
-}
-
-impl Contender for IsaL {
-    type Encode<'a> = Encode;
-    type Decode<'a> = Decode<'a>;
-
-    const SIDE: Side = Side::Peer;
-
-    fn name(&self) -> &'static str {
-        "isa-l"
-    }
-
-    fn prepare_encode(&self, batch: Batch<'_>) -> Encode {
-        Encode {
-            sources: batch.sources.into_iter().map(<[u8]>::as_mut_ptr).collect(),
-            repairs: batch.repairs.into_iter().map(<[u8]>::as_mut_ptr).collect(),
+        Self {
+            library,
+            source_packets: k,
+            repair_packets: r,
+            packet_bytes: shape.packet_bytes,
+            matrix,
+            encode_tables,
+            scratch,
         }
-    }
-
-    fn encode(&mut self, prepared: &mut Encode) {
-        // SAFETY: k inputs and r outputs of `packet_bytes` bytes each, and the tables made for them.
-        unsafe {
-            (self.library.encode_data)(
-                int(self.packet_bytes),
-                int(self.source_packets),
-                int(prepared.repairs.len()),
-                self.encode_tables.as_mut_ptr(),
-                prepared.sources.as_mut_ptr(),
-                prepared.repairs.as_mut_ptr(),
-            );
-        }
-    }
-
-    fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Decode<'a> {
-        let mut prepared =
-            Decode { inputs: Vec::new(), input_rows: Vec::new(), outputs: Vec::new(), lost: batch.lost };
-        for (index, packet) in batch.sources.into_iter().chain(batch.repairs).enumerate() {
-            if batch.lost.contains(&index) {
-                prepared.outputs.push(packet.as_mut_ptr());
-            } else if prepared.inputs.len() < self.source_packets {
-                prepared.inputs.push(packet.as_mut_ptr());
-                prepared.input_rows.push(index);
-            }
-        }
-        prepared
     }
 
     /// As the library's own examples do: invert the matrix of k survivors, keep the rows of the lost packets.
-    fn decode(&mut self, prepared: &mut Decode<'_>) {
-        let (k, lost) = (self.source_packets, prepared.lost);
+    fn decode_batch(
+        &mut self,
+        inputs: &mut [*mut u8],
+        input_rows: &[usize],
+        outputs: &mut [*mut u8],
+        lost: &[usize],
+    ) {
+        let k = self.source_packets;
         let DecodeScratch { survivors, inverse, rows, tables } = &mut self.scratch;
-        for (survivor, row) in survivors.chunks_exact_mut(k).zip(&prepared.input_rows) {
+        for (survivor, row) in survivors.chunks_exact_mut(k).zip(input_rows) {
             survivor.copy_from_slice(&self.matrix[row * k..][..k]);
         }
         // SAFETY: the matrices are k x k, the tables have room for the lost rows, and there are k inputs and as
@@ -164,9 +130,93 @@ impl Contender for IsaL {
                 int(k),
                 int(lost.len()),
                 tables.as_mut_ptr(),
-                prepared.inputs.as_mut_ptr(),
-                prepared.outputs.as_mut_ptr(),
+                inputs.as_mut_ptr(),
+                outputs.as_mut_ptr(),
             );
+        }
+    }
+}
+
+/// Pointers to the packets of all batches, one batch behind the other; they stay borrowed from the ring.
+pub(super) struct Encode<'a> {
+    sources: Vec<*mut u8>,
+    repairs: Vec<*mut u8>,
+    ring: PhantomData<&'a mut [u8]>,
+}
+
+/// As [`Encode`]: for each batch as many survivors as there are source packets, with their rows in the generator,
+/// and its losses.
+pub(super) struct Decode<'a> {
+    inputs: Vec<*mut u8>,
+    input_rows: Vec<usize>,
+    outputs: Vec<*mut u8>,
+    lost: Vec<&'a [usize]>,
+    ring: PhantomData<&'a mut [u8]>,
+}
+
+impl Contender for IsaL {
+    type Encode<'a> = Encode<'a>;
+    type Decode<'a> = Decode<'a>;
+
+    const SIDE: Side = Side::Peer;
+
+    fn name(&self) -> &'static str {
+        "isa-l"
+    }
+
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Encode<'a> {
+        let mut prepared = Encode { sources: Vec::new(), repairs: Vec::new(), ring: PhantomData };
+        for batch in batches {
+            prepared.sources.extend(batch.sources.into_iter().map(<[u8]>::as_mut_ptr));
+            prepared.repairs.extend(batch.repairs.into_iter().map(<[u8]>::as_mut_ptr));
+        }
+        prepared
+    }
+
+    fn encode(&mut self, Encode { sources, repairs, .. }: &mut Encode<'_>) {
+        let (k, r) = (self.source_packets, self.repair_packets);
+        for (sources, repairs) in sources.chunks_exact_mut(k).zip(repairs.chunks_exact_mut(r)) {
+            // SAFETY: k inputs and r outputs of `packet_bytes` bytes each, and the tables made for them.
+            unsafe {
+                (self.library.encode_data)(
+                    int(self.packet_bytes),
+                    int(k),
+                    int(r),
+                    self.encode_tables.as_mut_ptr(),
+                    sources.as_mut_ptr(),
+                    repairs.as_mut_ptr(),
+                );
+            }
+        }
+    }
+
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Decode<'a> {
+        let mut prepared = Decode {
+            inputs: Vec::new(),
+            input_rows: Vec::new(),
+            outputs: Vec::new(),
+            lost: Vec::new(),
+            ring: PhantomData,
+        };
+        for batch in batches {
+            let packets = batch.sources.into_iter().chain(batch.repairs).enumerate();
+            let (lost, there): (Vec<_>, Vec<_>) = packets.partition(|(index, _)| batch.lost.contains(index));
+            prepared.outputs.extend(lost.into_iter().map(|(_, packet)| packet.as_mut_ptr()));
+            for (index, packet) in there.into_iter().take(self.source_packets) {
+                prepared.inputs.push(packet.as_mut_ptr());
+                prepared.input_rows.push(index);
+            }
+            prepared.lost.push(batch.lost);
+        }
+        prepared
+    }
+
+    fn decode(&mut self, Decode { inputs, input_rows, outputs, lost, .. }: &mut Decode<'_>) {
+        let k = self.source_packets;
+        let inputs = inputs.chunks_exact_mut(k).zip(input_rows.chunks_exact(k));
+        let outputs = outputs.chunks_exact_mut(lost[0].len()).zip(lost);
+        for ((inputs, rows), (outputs, lost)) in inputs.zip(outputs) {
+            self.decode_batch(inputs, rows, outputs, lost);
         }
     }
 }

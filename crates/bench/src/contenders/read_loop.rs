@@ -1,12 +1,21 @@
-//! The bound: a loop that reads the source packets and does nothing else.
+//! A bare loop that reads the source packets and does nothing else: what any coder has to do at least.
 
 #![allow(unsafe_code, reason = "the loop uses the widest loads there are, as the engines do")]
 
 use std::hint::black_box;
 
 use crate::contender::{Batch, Contender, Side};
+use crate::shape::Shape;
 
-pub(super) struct ReadLoop;
+pub(super) struct ReadLoop {
+    source_packets: usize,
+}
+
+impl ReadLoop {
+    pub(super) fn new(shape: &Shape) -> Self {
+        Self { source_packets: shape.source_packets }
+    }
+}
 
 impl Contender for ReadLoop {
     type Encode<'a> = Vec<&'a [u8]>;
@@ -19,18 +28,16 @@ impl Contender for ReadLoop {
         "read-loop"
     }
 
-    fn prepare_encode<'a>(&self, batch: Batch<'a>) -> Vec<&'a [u8]> {
-        batch.sources.into_iter().map(|source| &*source).collect()
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Vec<&'a [u8]> {
+        batches.into_iter().flat_map(|batch| batch.sources).map(|source| &*source).collect()
     }
 
     fn encode(&mut self, sources: &mut Vec<&[u8]>) {
-        for source in sources.iter() {
-            read(source);
-        }
+        sources.chunks_exact(self.source_packets).for_each(read);
     }
 
-    fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Vec<&'a [u8]> {
-        self.prepare_encode(batch)
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Vec<&'a [u8]> {
+        self.prepare_encode(batches)
     }
 
     fn decode(&mut self, sources: &mut Vec<&[u8]>) {
@@ -38,55 +45,74 @@ impl Contender for ReadLoop {
     }
 }
 
+/// Reads every byte of a batch's source packets.
 #[cfg(target_arch = "x86_64")]
-fn read(packet: &[u8]) {
-    if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has the feature.
-        unsafe { read_avx512(packet) }
+fn read(batch: &[&[u8]]) {
+    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+        // SAFETY: the processor has the features.
+        unsafe { read_avx512(batch) }
     } else if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has the feature.
-        unsafe { read_avx2(packet) }
+        unsafe { read_avx2(batch) }
     } else {
-        read_words(packet);
+        read_words(batch);
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn read(packet: &[u8]) {
-    read_words(packet);
+fn read(batch: &[&[u8]]) {
+    read_words(batch);
 }
 
+/// Four independent results, so that no load waits for the one before it.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn read_avx512(packet: &[u8]) {
-    use std::arch::x86_64::{_mm512_loadu_si512, _mm512_or_si512, _mm512_setzero_si512};
-    let mut seen = _mm512_setzero_si512();
-    let vectors = packet.chunks_exact(64);
-    read_words(vectors.remainder());
-    for vector in vectors {
-        // SAFETY: the chunk has the vector's 64 bytes.
-        seen = _mm512_or_si512(seen, unsafe { _mm512_loadu_si512(vector.as_ptr().cast()) });
+#[target_feature(enable = "avx512f,avx512bw")]
+fn read_avx512(batch: &[&[u8]]) {
+    use std::arch::x86_64::{
+        _mm512_loadu_si512, _mm512_maskz_loadu_epi8, _mm512_or_si512, _mm512_setzero_si512,
+    };
+    let mut seen = [_mm512_setzero_si512(); 4];
+    for packet in batch {
+        let (tiles, rest) = packet.as_chunks::<256>();
+        for tile in tiles {
+            for (i, seen) in seen.iter_mut().enumerate() {
+                // SAFETY: the tile has four vectors of 64 bytes.
+                *seen =
+                    _mm512_or_si512(*seen, unsafe { _mm512_loadu_si512(tile.as_ptr().add(64 * i).cast()) });
+            }
+        }
+        for (vector, seen) in rest.chunks(64).zip(&mut seen) {
+            let mask = u64::MAX >> (64 - vector.len());
+            // SAFETY: the mask selects the bytes that are there.
+            *seen = _mm512_or_si512(*seen, unsafe { _mm512_maskz_loadu_epi8(mask, vector.as_ptr().cast()) });
+        }
     }
     black_box(seen);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn read_avx2(packet: &[u8]) {
+fn read_avx2(batch: &[&[u8]]) {
     use std::arch::x86_64::{_mm256_loadu_si256, _mm256_or_si256, _mm256_setzero_si256};
-    let mut seen = _mm256_setzero_si256();
-    let vectors = packet.chunks_exact(32);
-    read_words(vectors.remainder());
-    for vector in vectors {
-        // SAFETY: the chunk has the vector's 32 bytes.
-        seen = _mm256_or_si256(seen, unsafe { _mm256_loadu_si256(vector.as_ptr().cast()) });
+    let mut seen = [_mm256_setzero_si256(); 4];
+    for packet in batch {
+        let (tiles, rest) = packet.as_chunks::<128>();
+        for tile in tiles {
+            for (i, seen) in seen.iter_mut().enumerate() {
+                // SAFETY: the tile has four vectors of 32 bytes.
+                *seen =
+                    _mm256_or_si256(*seen, unsafe { _mm256_loadu_si256(tile.as_ptr().add(32 * i).cast()) });
+            }
+        }
+        read_words(&[rest]);
     }
     black_box(seen);
 }
 
-fn read_words(packet: &[u8]) {
-    let words = packet.chunks_exact(8);
-    let rest = words.remainder().iter().fold(0, |seen, byte| seen | byte);
-    let seen = words.fold(0, |seen, word| seen | u64::from_ne_bytes(word.try_into().expect("eight bytes")));
-    black_box((seen, rest));
+fn read_words(batch: &[&[u8]]) {
+    for packet in batch {
+        let (words, rest) = packet.as_chunks::<8>();
+        let rest = rest.iter().fold(0, |seen, byte| seen | byte);
+        black_box((words.iter().fold(0, |seen, word| seen | u64::from_ne_bytes(*word)), rest));
+    }
 }

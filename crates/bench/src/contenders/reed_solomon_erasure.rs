@@ -25,7 +25,7 @@ pub(super) struct Encode<'a> {
 pub(super) struct Decode<'a> {
     /// Every packet, and whether it is there.
     packets: Vec<(&'a mut [u8], bool)>,
-    lost: &'a [usize],
+    lost: Vec<&'a [usize]>,
 }
 
 impl Contender for Erasure {
@@ -38,24 +38,40 @@ impl Contender for Erasure {
         "reed-solomon-erasure"
     }
 
-    fn prepare_encode<'a>(&self, batch: Batch<'a>) -> Encode<'a> {
-        Encode { sources: batch.sources.into_iter().map(|source| &*source).collect(), repairs: batch.repairs }
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Encode<'a> {
+        let mut prepared = Encode { sources: Vec::new(), repairs: Vec::new() };
+        for batch in batches {
+            prepared.sources.extend(batch.sources.into_iter().map(|source| &*source));
+            prepared.repairs.extend(batch.repairs);
+        }
+        prepared
     }
 
     fn encode(&mut self, Encode { sources, repairs }: &mut Encode<'_>) {
-        self.coder.encode_sep(sources, repairs).expect("the shapes are valid");
+        let sources = sources.chunks_exact(self.coder.data_shard_count());
+        for (sources, repairs) in sources.zip(repairs.chunks_exact_mut(self.coder.parity_shard_count())) {
+            self.coder.encode_sep(sources, repairs).expect("the shapes are valid");
+        }
     }
 
-    fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Decode<'a> {
-        let packets = batch.sources.into_iter().chain(batch.repairs);
-        Decode { packets: packets.map(|packet| (packet, true)).collect(), lost: batch.lost }
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Decode<'a> {
+        let mut prepared = Decode { packets: Vec::new(), lost: Vec::new() };
+        for batch in batches {
+            let packets = batch.sources.into_iter().chain(batch.repairs);
+            prepared.packets.extend(packets.map(|packet| (packet, true)));
+            prepared.lost.push(batch.lost);
+        }
+        prepared
     }
 
     /// The crate keeps the inverted matrix of every pattern it has seen: its set-up is a look-up here.
     fn decode(&mut self, Decode { packets, lost }: &mut Decode<'_>) {
-        for lost in *lost {
-            packets[*lost].1 = false;
+        let batches = packets.chunks_exact_mut(self.coder.total_shard_count());
+        for (packets, lost) in batches.zip(lost) {
+            for lost in *lost {
+                packets[*lost].1 = false;
+            }
+            self.coder.reconstruct_data(packets).expect("the losses are within reach");
         }
-        self.coder.reconstruct_data(packets).expect("the losses are within reach");
     }
 }

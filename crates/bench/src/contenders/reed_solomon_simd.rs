@@ -21,8 +21,8 @@ impl Simd {
 }
 
 impl Contender for Simd {
-    type Encode<'a> = Batch<'a>;
-    type Decode<'a> = Batch<'a>;
+    type Encode<'a> = Vec<Batch<'a>>;
+    type Decode<'a> = Vec<Batch<'a>>;
 
     const SIDE: Side = Side::Peer;
 
@@ -30,36 +30,41 @@ impl Contender for Simd {
         "reed-solomon-simd"
     }
 
-    fn prepare_encode<'a>(&self, batch: Batch<'a>) -> Batch<'a> {
-        batch
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Vec<Batch<'a>> {
+        batches
     }
 
-    fn encode(&mut self, batch: &mut Batch<'_>) {
-        for packet in &batch.sources {
-            self.encoder.add_original_shard(packet).expect("the shapes are valid");
-        }
-        let encoded = self.encoder.encode().expect("all source packets are there");
-        for (repair, packet) in encoded.recovery_iter().zip(&mut batch.repairs) {
-            packet.copy_from_slice(repair);
+    /// The crate copies packets in and keeps the repair packets in its own memory: copying them out is part of it.
+    fn encode(&mut self, batches: &mut Vec<Batch<'_>>) {
+        for batch in batches {
+            for packet in &batch.sources {
+                self.encoder.add_original_shard(packet).expect("the shapes are valid");
+            }
+            let encoded = self.encoder.encode().expect("all source packets are there");
+            for (repair, packet) in encoded.recovery_iter().zip(&mut batch.repairs) {
+                packet.copy_from_slice(repair);
+            }
         }
     }
 
-    fn prepare_decode<'a>(&self, batch: Batch<'a>) -> Batch<'a> {
-        batch
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Vec<Batch<'a>> {
+        batches
     }
 
-    fn decode(&mut self, batch: &mut Batch<'_>) {
-        let sources = batch.sources.iter().enumerate();
-        for (index, packet) in sources.filter(|(index, _)| !batch.lost.contains(index)) {
-            self.decoder.add_original_shard(index, packet).expect("the shapes are valid");
-        }
-        for (index, packet) in batch.repairs.iter().enumerate() {
-            self.decoder.add_recovery_shard(index, packet).expect("the shapes are valid");
-        }
-        let decoded = self.decoder.decode().expect("the losses are within reach");
-        for lost in batch.lost {
-            let restored = decoded.restored_original(*lost).expect("a lost packet is restored");
-            batch.sources[*lost].copy_from_slice(restored);
+    fn decode(&mut self, batches: &mut Vec<Batch<'_>>) {
+        for batch in batches {
+            let sources = batch.sources.iter().enumerate();
+            for (index, packet) in sources.filter(|(index, _)| !batch.lost.contains(index)) {
+                self.decoder.add_original_shard(index, packet).expect("the shapes are valid");
+            }
+            for (index, packet) in batch.repairs.iter().enumerate() {
+                self.decoder.add_recovery_shard(index, packet).expect("the shapes are valid");
+            }
+            let decoded = self.decoder.decode().expect("the losses are within reach");
+            for lost in batch.lost {
+                let restored = decoded.restored_original(*lost).expect("a lost packet is restored");
+                batch.sources[*lost].copy_from_slice(restored);
+            }
         }
     }
 }
