@@ -19,15 +19,27 @@ pub(crate) struct Report {
 /// One of Byway's engines against one peer on one shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
-    op: Op,
-    k: usize,
+    pub(crate) op: Op,
+    pub(crate) k: usize,
     r: usize,
     lost: usize,
-    bytes: usize,
-    engine: String,
+    pub(crate) bytes: usize,
+    pub(crate) engine: String,
     peer: String,
     /// The peer's time divided by Byway's: above 1, Byway is faster.
-    ratio: f64,
+    pub(crate) ratio: f64,
+}
+
+impl Row {
+    /// Whether this row is about that peer.
+    pub(crate) fn is(&self, peer: &str) -> bool {
+        self.peer == peer
+    }
+
+    /// Whether this row is about a coder in Rust.
+    pub(crate) fn is_rust(&self) -> bool {
+        self.peer.starts_with("reed-solomon-")
+    }
 }
 
 impl Report {
@@ -63,7 +75,9 @@ pub(crate) fn table(shape: &Shape, times: &[Times]) -> String {
     for engine in of_side(times, Side::Byway) {
         let _ = write!(table, "\n  {:<26}{:>9.0}", engine.name, engine.median());
         for peer in &peers {
-            let _ = write!(table, "{:>21.2}x", peer.ratio_to(engine));
+            let ratio = peer.ratio_to(engine);
+            let decimals = if ratio < 0.1 { 4 } else { 2 };
+            let _ = write!(table, "{ratio:>21.decimals$}x");
         }
     }
     table

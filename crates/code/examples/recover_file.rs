@@ -81,14 +81,15 @@ fn main() -> Result<ExitCode> {
     ensure!(!original.is_empty(), "{} is empty: there is nothing to cut up", path.display());
 
     let (outcome, restored) = run(&options, &path, &original)?;
-    if let Some(output) = &options.output {
-        #[allow(clippy::disallowed_methods, reason = "the demonstration is about a file")]
-        fs::write(output, restored).with_context(|| format!("writing {}", output.display()))?;
-    }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&outcome)?);
     } else {
         print(&options, &outcome);
+    }
+    if let Some(output) = &options.output {
+        ensure!(outcome.identical, "the file could not be restored; {} is not written", output.display());
+        #[allow(clippy::disallowed_methods, reason = "the demonstration is about a file")]
+        fs::write(output, restored).with_context(|| format!("writing {}", output.display()))?;
     }
     let repaired = outcome.restored_packets > 0 || outcome.lost_source_packets == 0;
     Ok(if outcome.identical && repaired { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -136,7 +137,7 @@ impl<'a> Sent<'a> {
         Ok(Self { engine, batch, sources, payloads, encoded })
     }
 
-    /// Drops the packets that `losses` names, source packets first, and returns the batch's bytes as the receiver
+    /// Loses the packets that `losses` names, source packets first, and returns the batch's bytes as the receiver
     /// has them in the end.
     fn lose_and_restore(&self, losses: &[usize], outcome: &mut Outcome) -> Vec<u8> {
         let count = self.sources.len();
@@ -193,7 +194,7 @@ fn choose(count: usize, bound: usize, random: &mut Pcg64Mcg) -> Vec<usize> {
     let count = count.min(bound);
     for i in 0..count {
         let offset = random.next_u64() % (bound - i) as u64;
-        numbers.swap(i, i + usize::try_from(offset).unwrap_or(0));
+        numbers.swap(i, i + usize::try_from(offset).expect("below a usize"));
     }
     numbers.truncate(count);
     numbers

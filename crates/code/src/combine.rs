@@ -7,6 +7,7 @@ use crate::limits::{REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 
 /// Sets the beginning of `outputs[i]`, as long as the longest input, to the sum over `j` of
 /// `coefficients[i][j] * inputs[j]`, each input standing for itself followed by zeros.
+#[inline]
 pub(crate) fn combine(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, outputs: &mut [&mut [u8]]) {
     if inputs.have_one_length() {
         engine.implementation().combine(coefficients, inputs, outputs, 0..inputs.longest());
@@ -18,6 +19,9 @@ pub(crate) fn combine(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>,
 /// Cuts the length into spans at whose every byte the same inputs are still going, and combines those.
 ///
 /// Bytes past the end of an input are never read, so no packet has to be padded.
+///
+/// A function of its own, so that packets of one length do not pay for the arrays that it needs.
+#[inline(never)]
 fn combine_by_spans(engine: Engine, coefficients: &[Row], inputs: &Inputs<'_>, outputs: &mut [&mut [u8]]) {
     let mut start = 0;
     while start < inputs.longest() {

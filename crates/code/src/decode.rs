@@ -4,9 +4,9 @@ use arrayvec::ArrayVec;
 
 use crate::coefficients::{ROWS, Row};
 use crate::combine::combine;
-use crate::encode::views;
+use crate::encode::with_views;
 use crate::engine::Engine;
-use crate::engines::Inputs;
+use crate::engines::{Inputs, prefetch};
 use crate::error::DecodeError;
 use crate::length;
 use crate::limits::{PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
@@ -74,6 +74,8 @@ pub fn decode<B: AsRef<[u8]> + AsMut<[u8]>>(
     if losses.is_empty() {
         return Ok(Recovered::default());
     }
+    let payloads = repairs.iter().map(|repair| repair.payload);
+    sources.iter().copied().flatten().chain(payloads).for_each(prefetch);
     let payload_bytes = check_repairs(sources, repairs)?;
     check_buffers(buffers, losses.len(), payload_bytes)?;
 
@@ -85,7 +87,7 @@ pub fn decode<B: AsRef<[u8]> + AsMut<[u8]>>(
         inputs[*index] = repair.payload;
     }
     let inputs = Inputs::new(&inputs);
-    combine(engine, &rows, &inputs, &mut views(buffers));
+    with_views(buffers, |buffers| combine(engine, &rows, &inputs, buffers));
     find_lengths(&losses, repairs, &rows, &inputs, buffers)
 }
 
@@ -132,7 +134,7 @@ fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> Rows {
     }
     // The inner sums Σ Mₗᵢ·cᵢⱼ are themselves combinations, of rows instead of packets.
     let mut rows = multipliers.clone();
-    combine(engine, &multipliers, &Inputs::new(&of_repairs), &mut views(&mut rows));
+    with_views(&mut rows, |rows| combine(engine, &multipliers, &Inputs::new(&of_repairs), rows));
     for (row, inverse) in rows.iter_mut().zip(inverse) {
         for (column, multiplier) in losses.iter().zip(inverse) {
             row[*column] = multiplier;

@@ -2,13 +2,12 @@
 
 use alloc::vec::Vec;
 
-use arrayvec::ArrayVec;
 use byway_units::BatchId;
 
 use crate::coefficients::{ROWS, SUMS};
 use crate::combine::combine;
 use crate::engine::Engine;
-use crate::engines::Inputs;
+use crate::engines::{Inputs, prefetch};
 use crate::error::EncodeError;
 use crate::length;
 use crate::limits::{PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
@@ -84,11 +83,13 @@ pub fn encode<B: AsRef<[u8]> + AsMut<[u8]>>(
         return Err(EncodeError::TooManySourcePackets { count: sources.len() });
     }
     check_repair_count(payloads.len())?;
+    sources.iter().copied().for_each(prefetch);
     let inputs = Inputs::new(sources);
     if inputs.longest() > capacity(payloads) {
         return Err(misfit(sources, payloads));
     }
-    combine(engine, &ROWS[..payloads.len()], &inputs, &mut views(payloads));
+    let rows = &ROWS[..payloads.len()];
+    with_views(payloads, |payloads| combine(engine, rows, &inputs, payloads));
 
     let mut encoded = Encoded {
         source_packets: sources.len(),
@@ -175,13 +176,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
     /// Adds to the coded bytes, after clearing those that this packet is the first to reach.
     fn add_payload(&mut self, coefficients: &[u8], source: &[u8]) {
         let reached = self.encoded.payload_bytes;
-        let mut outputs = views(&mut self.payloads);
-        if source.len() > reached {
-            for output in &mut outputs {
-                output[reached..source.len()].fill(0);
+        let engine = self.engine.implementation();
+        with_views(&mut self.payloads, |payloads| {
+            if source.len() > reached {
+                for payload in payloads.iter_mut() {
+                    payload[reached..source.len()].fill(0);
+                }
             }
-        }
-        self.engine.implementation().accumulate(coefficients, source, &mut outputs);
+            engine.accumulate(coefficients, source, payloads);
+        });
     }
 
     /// How many source packets the batch has so far, and what else is known of its repair packets.
@@ -216,9 +219,24 @@ fn check_repair_count(count: usize) -> Result<(), EncodeError> {
     }
 }
 
-/// The bytes of each buffer, of which there are at most [`REPAIR_PACKETS_MAX`].
-pub(crate) fn views<B: AsMut<[u8]>>(buffers: &mut [B]) -> ArrayVec<&mut [u8], REPAIR_PACKETS_MAX> {
-    buffers.iter_mut().map(AsMut::as_mut).collect()
+/// Runs `code` on the bytes of each buffer, of which there are at most [`REPAIR_PACKETS_MAX`].
+///
+/// The array stays where it is made: moving it right after it is written stalls the processor longer than coding
+/// a small packet takes. One or two buffers, the rule, get an array that is no longer than they need.
+#[inline]
+pub(crate) fn with_views<B: AsMut<[u8]>>(buffers: &mut [B], code: impl FnOnce(&mut [&mut [u8]])) {
+    match buffers {
+        [one] => code(&mut [one.as_mut()]),
+        [one, two] => code(&mut [one.as_mut(), two.as_mut()]),
+        _ => {
+            let mut views: [&mut [u8]; REPAIR_PACKETS_MAX] = Default::default();
+            let count = buffers.len();
+            for (view, buffer) in views.iter_mut().zip(buffers) {
+                *view = buffer.as_mut();
+            }
+            code(&mut views[..count]);
+        }
+    }
 }
 
 /// The longest packet that fits in the length column and in every buffer.

@@ -26,19 +26,21 @@ pub(crate) fn accumulate(sum: &mut LengthSymbol, coefficient: u8, addend: Length
 ///
 /// Packets that share a batch mostly share a length too. So a common symbol t is taken out:
 /// Σ c·s = (Σ c)·t + Σ c·(s - t), whose last terms are mostly zero and skipped.
+#[inline]
 pub(crate) fn combine(coefficients: &Row, sum_of_coefficients: u8, inputs: &Inputs<'_>) -> LengthSymbol {
-    let longest = symbol(inputs.longest());
-    let mut combined = product(sum_of_coefficients, longest);
-    if inputs.have_one_length() {
-        return combined;
-    }
+    let common = product(sum_of_coefficients, symbol(inputs.longest()));
+    if inputs.have_one_length() { common } else { add_differences(common, coefficients, inputs) }
+}
+
+fn add_differences(mut sum: LengthSymbol, coefficients: &Row, inputs: &Inputs<'_>) -> LengthSymbol {
+    let [high, low] = symbol(inputs.longest());
     for (coefficient, input) in coefficients.iter().zip(inputs.packets()) {
         if input.len() != inputs.longest() {
             let symbol = symbol(input.len());
-            accumulate(&mut combined, *coefficient, [symbol[0] ^ longest[0], symbol[1] ^ longest[1]]);
+            accumulate(&mut sum, *coefficient, [symbol[0] ^ high, symbol[1] ^ low]);
         }
     }
-    combined
+    sum
 }
 
 fn product(coefficient: u8, symbol: LengthSymbol) -> LengthSymbol {

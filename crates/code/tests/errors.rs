@@ -7,7 +7,10 @@ use byway_code::{
 use byway_units::BatchId;
 
 const SOURCES: [&[u8]; 3] = [b"first", b"second", b"third"];
-const NO_BUFFERS: [[u8; 0]; 0] = [];
+
+fn no_buffers() -> [[u8; 0]; 0] {
+    []
+}
 
 fn try_encode(sources: &[&[u8]], payload_bytes: &[usize]) -> Result<(), EncodeError> {
     let mut payloads: Vec<_> = payload_bytes.iter().map(|bytes| vec![0xAA; *bytes]).collect();
@@ -165,16 +168,16 @@ fn lengths_that_cannot_be_are_refused() {
         length_symbol: [0, 0],
         payload,
     };
-    let too_long = decode(Engine::fastest(), &[None, Some(b"")], &[repair(&long)], &mut NO_BUFFERS);
+    let too_long = decode(Engine::fastest(), &[None, Some(b"")], &[repair(&long)], &mut no_buffers());
     assert_eq!(too_long, Err(DecodeError::RepairTooLong { bytes: 65_536 }));
-    let longer = decode(Engine::fastest(), &[None, Some(b"longer")], &[repair(b"short")], &mut NO_BUFFERS);
+    let longer = decode(Engine::fastest(), &[None, Some(b"longer")], &[repair(b"short")], &mut no_buffers());
     assert_eq!(longer, Err(DecodeError::SourceTooLong { index: 1, bytes: 6, covered: 5 }));
 }
 
 #[test]
 fn source_packets_have_bounds_when_decoding() {
-    assert_eq!(decode(Engine::fastest(), &[], &[], &mut NO_BUFFERS), Err(DecodeError::NoSourcePackets));
-    let too_many = decode(Engine::fastest(), &[None; SOURCE_PACKETS_MAX + 1], &[], &mut NO_BUFFERS);
+    assert_eq!(decode(Engine::fastest(), &[], &[], &mut no_buffers()), Err(DecodeError::NoSourcePackets));
+    let too_many = decode(Engine::fastest(), &[None; SOURCE_PACKETS_MAX + 1], &[], &mut no_buffers());
     assert_eq!(too_many, Err(DecodeError::TooManySourcePackets { count: 33 }));
 }
 

@@ -1,4 +1,4 @@
-//! The published test vectors, which were made by another implementation.
+//! The published test vectors, made by the implementation in `docs/block-code-vectors.py`.
 
 mod support;
 

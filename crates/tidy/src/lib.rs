@@ -12,6 +12,8 @@
 //!
 //! Start with [`Repository`] and [`Finding`], then any check.
 
+#![allow(clippy::disallowed_methods, reason = "the checks read the repository and ask Cargo about it")]
+
 pub mod crate_graph;
 pub mod crate_manifests;
 pub mod file_length;

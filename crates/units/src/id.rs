@@ -43,7 +43,7 @@ identifier! {
     FlowId(u16), "flow"
 }
 identifier! {
-    /// A batch: the source packets that one set of repair packets covers (RFC 8406), within one encoder.
+    /// A batch: the source packets that one set of repair packets covers, within one encoder.
     BatchId(u32), "batch"
 }
 

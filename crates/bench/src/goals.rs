@@ -1,0 +1,82 @@
+//! What the coder is meant to reach, and whether it does on this machine.
+
+use std::fmt;
+
+use crate::report::{Report, Row};
+use crate::shape::Op;
+
+/// A bound on the ratios of one engine.
+struct Goal {
+    what: &'static str,
+    /// Asked of this engine only: its absence is no failure.
+    engine: &'static str,
+    concerns: fn(&Row) -> bool,
+    /// The least ratio, peer's time over Byway's.
+    least: f64,
+}
+
+/// The bounds, for processors with GFNI and for those that have shuffles only.
+const GOALS: [Goal; 5] = [
+    Goal {
+        what: "encoding 10+2 at 1200 B takes at most 1.35 times a loop that only reads",
+        engine: "gfni-avx512",
+        concerns: |row| row.op == Op::Encode && row.is("read-loop") && (row.k, row.bytes) == (10, 1_200),
+        least: 1.0 / 1.35,
+    },
+    Goal {
+        what: "encoding, over ISA-L",
+        engine: "gfni-avx512",
+        concerns: |row| row.op == Op::Encode && row.is("isa-l"),
+        least: 1.2,
+    },
+    Goal {
+        what: "encoding, over the best peer in Rust",
+        engine: "gfni-avx512",
+        concerns: |row| row.op == Op::Encode && row.is_rust(),
+        least: 2.0,
+    },
+    Goal {
+        what: "decoding with set-up, over the best peer",
+        engine: "gfni-avx512",
+        concerns: |row| row.op == Op::Decode && (row.is("isa-l") || row.is_rust()),
+        least: 1.8,
+    },
+    Goal {
+        what: "encoding with shuffles, over ISA-L",
+        engine: "avx2",
+        concerns: |row| row.op == Op::Encode && row.is("isa-l"),
+        least: 0.7,
+    },
+];
+
+/// How one goal fares: its worst ratio among all rows that it concerns.
+pub(crate) struct Verdict {
+    what: &'static str,
+    engine: &'static str,
+    worst: f64,
+    least: f64,
+}
+
+impl Verdict {
+    pub(crate) fn is_met(&self) -> bool {
+        self.worst >= self.least
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.is_met() { "met" } else { "MISSED" };
+        let Self { what, engine, worst, least } = self;
+        write!(f, "{verdict:<7} {worst:>5.2}x of {least:.2}x  {what} ({engine})")
+    }
+}
+
+/// The verdict on every goal that this run has rows for.
+pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
+    let judge = |goal: &Goal| {
+        let rows = report.rows.iter().filter(|row| row.engine == goal.engine && (goal.concerns)(row));
+        let worst = rows.map(|row| row.ratio).min_by(f64::total_cmp)?;
+        Some(Verdict { what: goal.what, engine: goal.engine, worst, least: goal.least })
+    };
+    GOALS.iter().filter_map(judge).collect()
+}
