@@ -47,13 +47,14 @@ pub(crate) static ALL: &[Implementation] = &[
     neon::IMPLEMENTATION,
 ];
 
-/// One engine: its name, whether this processor can run it, and its two operations.
+/// One engine: its name, whether this processor can run it, and its operations.
 pub(crate) struct Implementation {
     pub(crate) name: &'static str,
     /// What the processor must have, for error messages.
     pub(crate) needs: &'static str,
     pub(crate) is_available: fn() -> bool,
     combine: CombineFn,
+    sum: SumFn,
     accumulate: AccumulateFn,
 }
 
@@ -65,6 +66,15 @@ pub(crate) struct Implementation {
 /// `span.start <= span.end`.
 type CombineFn =
     unsafe fn(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], span: Range<usize>);
+
+/// `output[span] = sum over j of inputs[j][span]`: what [`CombineFn`] does with one output and coefficients of 1.
+///
+/// A batch within one flow has one repair packet as a rule, the plain sum, and so little to do that finding out
+/// takes longer than doing it.
+///
+/// # Safety
+/// As [`CombineFn`].
+type SumFn = unsafe fn(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>);
 
 /// `outputs[i][..input.len()] += coefficients[i] * input`.
 ///
@@ -138,8 +148,15 @@ impl Implementation {
         assert!(span.start <= span.end, "the span runs forward");
         assert!(span.end <= inputs.shortest, "the span lies within every input");
         assert!(outputs.iter().all(|output| span.end <= output.len()), "the span lies within every output");
-        // SAFETY: everything is checked above; `Engine` only hands out implementations whose `is_available` has
-        // said yes on this processor.
+        // SAFETY of both calls: everything is checked above; `Engine` only hands out implementations whose
+        // `is_available` has said yes on this processor.
+        if let ([[1, ..]], [output]) = (coefficients, &mut *outputs)
+            && coefficients[0] == [1; SOURCE_PACKETS_MAX]
+        {
+            // SAFETY: see above.
+            return unsafe { (self.sum)(inputs.packets, output, span) };
+        }
+        // SAFETY: see above.
         unsafe { (self.combine)(coefficients, inputs.packets, outputs, span) }
     }
 
@@ -161,6 +178,7 @@ macro_rules! vector_engine {
             needs: $needs,
             is_available: $available,
             combine,
+            sum,
             accumulate,
         };
 
@@ -175,6 +193,14 @@ macro_rules! vector_engine {
         ) {
             // SAFETY: the caller's promises are the kernel's; this function has the vector's features.
             unsafe { super::kernel::combine::<$vector>(coefficients, inputs, outputs, span) }
+        }
+
+        /// # Safety
+        /// As [`super::SumFn`].
+        #[target_feature(enable = $features)]
+        unsafe fn sum(inputs: &[&[u8]], output: &mut [u8], span: core::ops::Range<usize>) {
+            // SAFETY: the caller's promises are the kernel's; this function has the vector's features.
+            unsafe { super::kernel::sum::<$vector>(inputs, output, span) }
         }
 
         /// # Safety

@@ -91,8 +91,7 @@ pub(super) unsafe fn combine<V: Vector>(
         // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's promises.
         unsafe {
             match (count, plain) {
-                (1, true) => combine_rows::<V, 1, { tile(1) }, true>(rows, inputs, outputs, span),
-                (1, false) => combine_rows::<V, 1, { tile(1) }, false>(rows, inputs, outputs, span),
+                (1, _) => combine_rows::<V, 1, { tile(1) }, false>(rows, inputs, outputs, span),
                 (2, true) => combine_rows::<V, 2, { tile(2) }, true>(rows, inputs, outputs, span),
                 (2, false) => combine_rows::<V, 2, { tile(2) }, false>(rows, inputs, outputs, span),
                 (3, true) => combine_rows::<V, 3, { tile(3) }, true>(rows, inputs, outputs, span),
@@ -101,6 +100,18 @@ pub(super) unsafe fn combine<V: Vector>(
                 (_, false) => combine_rows::<V, ROWS, { tile(ROWS) }, false>(rows, inputs, outputs, span),
             }
         }
+    }
+}
+
+/// See [`super::SumFn`].
+///
+/// # Safety
+/// As [`super::SumFn`]; the caller has the vector's features.
+#[inline(always)]
+pub(super) unsafe fn sum<V: Vector>(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>) {
+    // SAFETY: one row and one output; plain rows are never looked at.
+    unsafe {
+        combine_rows::<V, 1, { tile(1) }, true>(&[[1; SOURCE_PACKETS_MAX]], inputs, &mut [output], span);
     }
 }
 

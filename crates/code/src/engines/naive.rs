@@ -9,7 +9,7 @@ use crate::coefficients::Row;
 use crate::field::multiply_bitwise;
 
 pub(super) const IMPLEMENTATION: Implementation =
-    Implementation { name: "naive", needs: "nothing", is_available: || true, combine, accumulate };
+    Implementation { name: "naive", needs: "nothing", is_available: || true, combine, sum, accumulate };
 
 fn combine(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], span: Range<usize>) {
     for (row, output) in coefficients.iter().zip(outputs) {
@@ -19,6 +19,12 @@ fn combine(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], sp
                 .zip(inputs)
                 .fold(0, |sum, (coefficient, input)| sum ^ multiply_bitwise(*coefficient, input[position]));
         }
+    }
+}
+
+fn sum(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>) {
+    for position in span {
+        output[position] = inputs.iter().fold(0, |sum, input| sum ^ input[position]);
     }
 }
 

@@ -7,7 +7,7 @@ use super::tables::NIBBLES;
 use crate::coefficients::Row;
 
 pub(super) const IMPLEMENTATION: Implementation =
-    Implementation { name: "table", needs: "nothing", is_available: || true, combine, accumulate };
+    Implementation { name: "table", needs: "nothing", is_available: || true, combine, sum, accumulate };
 
 fn combine(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], span: Range<usize>) {
     for (row, output) in coefficients.iter().zip(outputs) {
@@ -16,6 +16,14 @@ fn combine(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], sp
         for (coefficient, input) in row.iter().zip(inputs) {
             add_product(*coefficient, &input[span.clone()], output);
         }
+    }
+}
+
+fn sum(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>) {
+    let output = &mut output[span.clone()];
+    output.fill(0);
+    for input in inputs {
+        add_product(1, &input[span.clone()], output);
     }
 }
 
