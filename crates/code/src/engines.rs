@@ -10,7 +10,7 @@
 use core::ops::Range;
 
 use crate::coefficients::Row;
-use crate::limits::{ALIGNMENT, SOURCE_PACKETS_MAX};
+use crate::limits::SOURCE_PACKETS_MAX;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -94,7 +94,7 @@ pub(crate) fn prefetch(packet: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..LINES {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let address = packet.as_ptr().wrapping_add(line * ALIGNMENT);
+        let address = packet.as_ptr().wrapping_add(line * crate::ALIGNMENT);
         // SAFETY: every processor of this architecture has the instruction, and it never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
