@@ -24,8 +24,7 @@ bench: ## Byway's coder beside others (options: ARGS="..."), then the gates
 	@$(MAKE) --no-print-directory gates
 
 gates: ## Limits on how many instructions the coder takes
-	@scripts/setup.sh bench
-	@scripts/cargo.sh bench -p byway-bench --bench instructions --locked
+	@scripts/gates.sh
 
 lint: ## Format, spelling, lints, documentation, dependencies
 	@scripts/setup.sh lint

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What the other scripts share: the project's folder, the Rust they use and the words they print. Sourced, not run.
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+CDPATH="" cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
 # The C kernels of a coder in the comparison are compiled for this very processor, as Byway's engines are chosen
 # for it; whatever builds byway-bench has to agree on it, or everything is built again.

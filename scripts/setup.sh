@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing on Debian or Ubuntu for one purpose: scripts/setup.sh build|test|bench|lint.
+# Installs what is missing on Debian or Ubuntu for one purpose: scripts/setup.sh build|test|bench|gates|lint.
 # Each item is announced with its reason; nothing is done, and no rights are needed, when everything is there.
 set -euo pipefail
 # shellcheck source=scripts/environment.sh
@@ -20,8 +20,8 @@ fail() { # fail REASON
   {
     printf 'error: %s\n' "$1"
     printf '  missing: %s\n' "${missing[@]}"
-    echo "Install what is missing and try again. On Debian or Ubuntu, as root:"
-    [[ ${#packages[@]} -eq 0 ]] || echo "  apt-get install ${packages[*]}"
+    echo "Install what is missing and try again."
+    [[ ${#packages[@]} -eq 0 ]] || echo "  On Debian or Ubuntu, as root: apt-get install ${packages[*]}"
     [[ ${missing[*]} != *Rust* ]] ||
       echo "  Rust: rustup (https://rustup.rs), or Debian's packages rustc-web and cargo-web"
   } >&2
@@ -82,7 +82,6 @@ rust_from_rustup() {
 }
 
 rust_from_apt() {
-  missing=("Rust $rust_needed or newer: compiles Byway")
   require_apt
   refresh_lists
   if ! has rustup && [[ -n $(offered rustup) ]]; then
@@ -94,7 +93,9 @@ rust_from_apt() {
 }
 
 ensure_rust() {
-  use_rust || rust_from_rustup || rust_from_apt
+  if use_rust; then return; fi
+  missing=("Rust $rust_needed or newer: compiles Byway")
+  rust_from_rustup || rust_from_apt
   missing=()
 }
 
@@ -114,8 +115,7 @@ cargo_install() { # cargo_install CRATE VERSION WHY
 # --- what each purpose needs -------------------------------------------------------------------------------
 
 check_linker() {
-  # crt1.o stands for the C library's development files.
-  if ! has cc || [[ $(cc -print-file-name=crt1.o) != /* ]]; then
+  if ! has cc || ! echo 'int main(void) { return 0; }' | cc -x c - -o /dev/null 2>/dev/null; then
     need "a C compiler" "links what rustc compiles" gcc libc6-dev
   fi
 }
@@ -217,9 +217,13 @@ setup_test() {
 }
 
 setup_bench() {
-  check_valgrind
   setup_build
   ensure_isa_l
+}
+
+setup_gates() {
+  check_valgrind
+  setup_build
   ensure_instruction_counter
 }
 
@@ -232,6 +236,6 @@ setup_lint() {
 }
 
 case ${1:-} in
-  build | test | bench | lint) "setup_$1" ;;
-  *) echo "usage: scripts/setup.sh build|test|bench|lint" >&2 && exit 2 ;;
+  build | test | bench | gates | lint) "setup_$1" ;;
+  *) echo "usage: scripts/setup.sh build|test|bench|gates|lint" >&2 && exit 2 ;;
 esac

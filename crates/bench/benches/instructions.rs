@@ -1,8 +1,9 @@
 //! Gates: how many instructions coding one batch may take on the engines that valgrind can run.
 //!
-//! Counts do not depend on what else the machine is doing, so a regression fails the run. They do depend on the
-//! compiler a little: each limit is the highest count among the compilers in use plus five per cent. An engine
-//! that becomes faster has its limit lowered.
+//! Valgrind knows neither AVX-512 nor GFNI on 32 bytes: those engines have goals in the comparison instead. Counts
+//! do not depend on what else the machine is doing, so a regression fails the run. They do depend on the compiler a
+//! little: each limit is the higher count of Rust 1.89 and 1.95 plus five per cent. An engine that becomes faster has
+//! its limit lowered.
 
 #![allow(
     missing_docs,
@@ -71,6 +72,13 @@ impl Batch {
         self.length_symbols.copy_from_slice(encoded.length_symbols());
     }
 
+    /// The plain sum alone.
+    fn encode_one(&mut self) {
+        let sources: [&[u8]; SOURCE_PACKETS] = std::array::from_fn(|i| self.sources[i].as_ref());
+        let encoded = encode(self.engine, &sources, &mut self.payloads[..1]);
+        assert_eq!(encoded.map(|encoded| encoded.length_symbols().len()), Ok(1));
+    }
+
     fn encode_incrementally(&mut self) {
         self.encoder.restart();
         for source in &self.sources {
@@ -106,17 +114,26 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[library_benchmark]
 #[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(2_980_000))]
 #[bench::table(args = ("table"), setup = Batch::new, config = at_most(120_000))]
-#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(12_600))]
-#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(5_690))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(12_700))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(5_760))]
 fn at_once(mut batch: Batch) -> Batch {
     black_box(&mut batch).encode();
     batch
 }
 
 #[library_benchmark]
-#[bench::table(args = ("table"), setup = Batch::uneven, config = at_most(125_000))]
-#[bench::ssse3(args = ("ssse3"), setup = Batch::uneven, config = at_most(20_500))]
-#[bench::avx2(args = ("avx2"), setup = Batch::uneven, config = at_most(13_800))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(5_450))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(3_130))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(1_610))]
+fn one_repair_packet(mut batch: Batch) -> Batch {
+    black_box(&mut batch).encode_one();
+    batch
+}
+
+#[library_benchmark]
+#[bench::table(args = ("table"), setup = Batch::uneven, config = at_most(126_000))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::uneven, config = at_most(21_000))]
+#[bench::avx2(args = ("avx2"), setup = Batch::uneven, config = at_most(14_200))]
 fn at_once_with_ten_lengths(mut batch: Batch) -> Batch {
     black_box(&mut batch).encode();
     batch
@@ -124,9 +141,9 @@ fn at_once_with_ten_lengths(mut batch: Batch) -> Batch {
 
 #[library_benchmark]
 #[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(2_780_000))]
-#[bench::table(args = ("table"), setup = Batch::new, config = at_most(116_000))]
-#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(21_400))]
-#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(10_500))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(115_000))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(21_100))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(10_200))]
 fn incrementally(mut batch: Batch) -> Batch {
     black_box(&mut batch).encode_incrementally();
     batch
@@ -136,13 +153,16 @@ fn incrementally(mut batch: Batch) -> Batch {
 #[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(3_000_000))]
 #[bench::table(args = ("table"), setup = Batch::new, config = at_most(232_000))]
 #[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(19_600))]
-#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(9_670))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(9_690))]
 fn two_lost(mut batch: Batch) -> Batch {
     black_box(&mut batch).decode();
     batch
 }
 
-library_benchmark_group!(name = encoding, benchmarks = [at_once, at_once_with_ten_lengths, incrementally]);
+library_benchmark_group!(
+    name = encoding,
+    benchmarks = [at_once, one_repair_packet, at_once_with_ten_lengths, incrementally]
+);
 library_benchmark_group!(name = decoding, benchmarks = [two_lost]);
 
 main!(library_benchmark_groups = [encoding, decoding]);

@@ -8,7 +8,7 @@ use crate::shape::Op;
 /// A bound on the ratios of one engine.
 struct Goal {
     what: &'static str,
-    /// Asked of this engine only: its absence is no failure.
+    /// Asked of this engine only.
     engine: &'static str,
     concerns: fn(&Row) -> bool,
     /// The least ratio, peer's time over Byway's.
@@ -49,34 +49,40 @@ const GOALS: [Goal; 5] = [
     },
 ];
 
-/// How one goal fares: its worst ratio among all rows that it concerns.
+/// How one goal fares.
 pub(crate) struct Verdict {
     what: &'static str,
     engine: &'static str,
-    worst: f64,
+    /// The worst ratio among all rows that it concerns; none without the engine or the peer.
+    worst: Option<f64>,
     least: f64,
 }
 
 impl Verdict {
     pub(crate) fn is_met(&self) -> bool {
-        self.worst >= self.least
+        self.worst.is_some_and(|worst| worst >= self.least)
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.is_met() { "met" } else { "MISSED" };
         let Self { what, engine, worst, least } = self;
-        write!(f, "{verdict:<7} {worst:>5.2}x of {least:.2}x  {what} ({engine})")
+        match worst {
+            None => write!(f, "not measured         {what} ({engine})"),
+            Some(worst) => {
+                let verdict = if self.is_met() { "met" } else { "MISSED" };
+                write!(f, "{verdict:<7} {worst:>5.2}x of {least:.2}x {what} ({engine})")
+            }
+        }
     }
 }
 
-/// The verdict on every goal that this run has rows for.
+/// The verdict on every goal.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let judge = |goal: &Goal| {
         let rows = report.rows.iter().filter(|row| row.engine == goal.engine && (goal.concerns)(row));
-        let worst = rows.map(|row| row.ratio).min_by(f64::total_cmp)?;
-        Some(Verdict { what: goal.what, engine: goal.engine, worst, least: goal.least })
+        let worst = rows.map(|row| row.ratio).min_by(f64::total_cmp);
+        Verdict { what: goal.what, engine: goal.engine, worst, least: goal.least }
     };
-    GOALS.iter().filter_map(judge).collect()
+    GOALS.iter().map(judge).collect()
 }

@@ -69,7 +69,7 @@ pub enum DecodeError {
     },
     /// More packets lost than repair packets there are.
     #[error(
-        "{lost} source packets are lost and {repairs} repair packets arrived: one is needed for each loss"
+        "more is lost than can be restored: source packets lost: {lost}, repair packets arrived: {repairs}"
     )]
     TooManyLost {
         /// Source packets that are missing.

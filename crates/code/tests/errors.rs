@@ -117,7 +117,7 @@ fn too_many_losses_say_how_many() {
     assert_eq!(try_decode(&[first, second]), Ok(2));
     let error = try_decode(&[second]).expect_err("one repair packet cannot restore two");
     assert_eq!(error, DecodeError::TooManyLost { lost: 2, repairs: 1 });
-    let text = "2 source packets are lost and 1 repair packets arrived: one is needed for each loss";
+    let text = "more is lost than can be restored: source packets lost: 2, repair packets arrived: 1";
     assert_eq!(error.to_string(), text);
     assert_eq!(try_decode(&[]), Err(DecodeError::TooManyLost { lost: 2, repairs: 0 }));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::pure::{IMPURE_CRATES, PURE_CRATES};
 use crate::{Finding, SourceFile};
 
 /// What the crates under `crates/` lack: a description, membership in the workspace, its lints, a crate doc.
@@ -33,12 +34,21 @@ fn of_crate(files: &[SourceFile], members: &[String], folder: &str) -> Vec<Findi
         let remedy = "add `workspace = true` under [lints]";
         findings.push(Finding::new(&manifest, 1, "the crate escapes the workspace's lints", remedy));
     }
+    if !is_judged(folder) {
+        let problem = format!("{folder} is neither on the list of pure crates nor on that of impure ones");
+        findings.push(Finding::new("crates/tidy/src/pure.rs", 1, problem, "add it to one of them"));
+    }
     if !members.iter().any(|member| member == folder) {
         let problem = format!("{folder} is not a member of the workspace");
         findings.push(Finding::new("Cargo.toml", 1, problem, "add it to `members`"));
     }
     findings.extend(undocumented(files, folder));
     findings
+}
+
+fn is_judged(folder: &str) -> bool {
+    let pure = PURE_CRATES.iter().map(|pure| pure.folder);
+    pure.chain(IMPURE_CRATES.iter().map(|impure| impure.folder)).any(|listed| listed == folder)
 }
 
 fn has_description(manifest: &str) -> bool {
@@ -86,7 +96,7 @@ fn undocumented(files: &[SourceFile], folder: &str) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    const ROOT: &str = "[workspace]\nmembers = [\n    \"crates/a\", # first\n    \"crates/b\",\n]\n";
+    const ROOT: &str = "[workspace]\nmembers = [\n    \"crates/code\", # first\n    \"crates/units\",\n]\n";
     const MANIFEST: &str =
         "[package]\nname = \"byway-a\"\ndescription = \"A\"\n\n[lints]\nworkspace = true\n";
 
@@ -102,8 +112,11 @@ mod tests {
 
     #[test]
     fn a_described_member_with_a_doc_is_right() {
-        let files =
-            [("crates/a/Cargo.toml", MANIFEST), ("crates/a/src/lib.rs", "//! A.\n"), ("crates/x.md", "")];
+        let files = [
+            ("crates/code/Cargo.toml", MANIFEST),
+            ("crates/code/src/lib.rs", "//! A.\n"),
+            ("crates/x.md", ""),
+        ];
         assert_eq!(found(&files), NO_FINDINGS);
     }
 
@@ -111,8 +124,9 @@ mod tests {
     fn a_missing_description_is_found() {
         for manifest in ["[package]\n[other]\ndescription = \"A\"\n", "[package]\ndescription = \"\"\n", ""] {
             let manifest = format!("{manifest}{LINTS}");
-            let files = [("crates/a/Cargo.toml", manifest.as_str()), ("crates/a/src/main.rs", "//! A.\n")];
-            let expected = "crates/a/Cargo.toml:1: the crate has no description: add `description = \"...\"` to its [package]";
+            let files =
+                [("crates/code/Cargo.toml", manifest.as_str()), ("crates/code/src/main.rs", "//! A.\n")];
+            let expected = "crates/code/Cargo.toml:1: the crate has no description: add `description = \"...\"` to its [package]";
             assert_eq!(found(&files), [expected]);
         }
     }
@@ -120,23 +134,33 @@ mod tests {
     #[test]
     fn a_crate_with_lints_of_its_own_is_found() {
         let manifest = "[package]\ndescription = \"A\"\n[lints.rust]\nunsafe_code = \"allow\"\n";
-        let files = [("crates/a/Cargo.toml", manifest), ("crates/a/src/main.rs", "//! A.\n")];
-        let expected = "crates/a/Cargo.toml:1: the crate escapes the workspace's lints: add `workspace = true` under [lints]";
+        let files = [("crates/code/Cargo.toml", manifest), ("crates/code/src/main.rs", "//! A.\n")];
+        let expected = "crates/code/Cargo.toml:1: the crate escapes the workspace's lints: add `workspace = true` under [lints]";
         assert_eq!(found(&files), [expected]);
     }
 
     #[test]
     fn a_crate_outside_the_workspace_is_found() {
-        let files = [("crates/c/Cargo.toml", MANIFEST), ("crates/c/src/lib.rs", "//! C.\n")];
-        let expected = "Cargo.toml:1: crates/c is not a member of the workspace: add it to `members`";
+        let files = [("crates/tidy/Cargo.toml", MANIFEST), ("crates/tidy/src/lib.rs", "//! C.\n")];
+        let expected = "Cargo.toml:1: crates/tidy is not a member of the workspace: add it to `members`";
         assert_eq!(found(&files), [expected]);
     }
 
     #[test]
+    fn a_crate_on_neither_list_is_found() {
+        let files = [("crates/new/Cargo.toml", MANIFEST), ("crates/new/src/lib.rs", "//! New.\n")];
+        let found = found(&files);
+        assert!(
+            found.iter().any(|finding| finding.contains("neither on the list of pure crates")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
     fn a_missing_crate_doc_is_found() {
-        let files = [("crates/a/Cargo.toml", MANIFEST), ("crates/a/src/lib.rs", "#![no_std]\n//! A.\n")];
-        let expected =
-            "crates/a/src/lib.rs:1: the crate does not say what it is for: begin with `//! What it is for`";
+        let files =
+            [("crates/code/Cargo.toml", MANIFEST), ("crates/code/src/lib.rs", "#![no_std]\n//! A.\n")];
+        let expected = "crates/code/src/lib.rs:1: the crate does not say what it is for: begin with `//! What it is for`";
         assert_eq!(found(&files), [expected]);
         assert_eq!(found(&files[..1]).len(), 1);
     }

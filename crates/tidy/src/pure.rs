@@ -20,6 +20,21 @@ pub const PURE_CRATES: &[PureCrate] = &[
     PureCrate { name: "byway-code", folder: "crates/code", may_depend_on: &["byway-units"] },
 ];
 
+/// A crate that need not be pure.
+#[derive(Clone, Copy, Debug)]
+pub struct ImpureCrate {
+    /// Its folder, from the repository's root.
+    pub folder: &'static str,
+    /// What it does that pure crates may not.
+    pub reason: &'static str,
+}
+
+/// All crates that need not be pure.
+pub const IMPURE_CRATES: &[ImpureCrate] = &[
+    ImpureCrate { folder: "crates/bench", reason: "reads the clock, and calls other projects' coders" },
+    ImpureCrate { folder: "crates/tidy", reason: "reads the repository" },
+];
+
 /// A crate of others that pure crates may pull in, directly or not.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalCrate {
@@ -63,6 +78,11 @@ mod tests {
         for allowed in PURE_CRATES.iter().flat_map(|pure| pure.may_depend_on) {
             assert!(PURE_CRATES.iter().any(|pure| pure.name == *allowed), "{allowed} is not pure");
         }
+    }
+
+    #[test]
+    fn every_impure_crate_has_a_reason() {
+        assert!(IMPURE_CRATES.iter().all(|impure| !impure.reason.is_empty()));
     }
 
     #[test]
