@@ -30,6 +30,7 @@ pub mod unsafe_code;
 
 mod attributes;
 mod finding;
+mod listing;
 mod markdown;
 mod repository;
 

@@ -5,11 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::listing;
+
 /// Extensions of the files that some check reads; of all others only the path is known.
 const READ_EXTENSIONS: [&str; 8] = ["rs", "ts", "svelte", "c", "py", "sh", "md", "toml"];
-
-/// Folders that tools fill: nobody writes or reviews what is in them.
-const GENERATED_FOLDERS: [&str; 2] = ["target", "node_modules"];
 
 /// A text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub struct Repository {
 impl Repository {
     /// Reads the repository this crate belongs to.
     ///
-    /// Generated folders and hidden ones other than `.ci` are left out.
+    /// What Git ignores is left out.
     ///
     /// # Errors
     /// If a folder or a file cannot be read or a file is not UTF-8; the error names it.
@@ -56,13 +55,14 @@ impl Repository {
     }
 
     fn read_from(root: &Path) -> io::Result<Self> {
-        let mut paths = BTreeSet::from([String::new()]);
-        walk(root, "", &mut paths)?;
-        let files = paths
-            .iter()
-            .filter(|path| READ_EXTENSIONS.contains(&extension(path)) && root.join(path).is_file())
-            .map(|path| read(root, path))
-            .collect::<io::Result<_>>()?;
+        let listing = listing::files(root)?;
+        let read_by_checks = |path: &&String| READ_EXTENSIONS.contains(&extension(path));
+        let files = listing.iter().filter(read_by_checks).map(|path| read(root, path));
+        let files = files.collect::<io::Result<_>>()?;
+        let folders =
+            listing.iter().flat_map(|path| path.match_indices('/').map(|(end, _)| path[..end].to_owned()));
+        let mut paths: BTreeSet<_> = folders.chain([String::new()]).collect();
+        paths.extend(listing);
         Ok(Self { root: root.to_owned(), files, paths })
     }
 
@@ -87,39 +87,9 @@ fn named(path: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// Adds everything below `folder`; symbolic links are not followed, so that the walk ends.
-fn walk(root: &Path, folder: &str, paths: &mut BTreeSet<String>) -> io::Result<()> {
-    let entries = fs::read_dir(root.join(folder)).map_err(|error| named(folder, &error))?;
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let is_folder = entry.file_type()?.is_dir();
-        if is_folder && is_left_out(&name) {
-            continue;
-        }
-        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-        if is_folder {
-            walk(root, &path, paths)?;
-        }
-        paths.insert(path);
-    }
-    Ok(())
-}
-
-fn is_left_out(folder_name: &str) -> bool {
-    let is_hidden = folder_name.starts_with('.') && folder_name != ".ci";
-    is_hidden || GENERATED_FOLDERS.contains(&folder_name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn generated_and_hidden_folders_are_left_out() {
-        assert!(is_left_out("target") && is_left_out("node_modules") && is_left_out(".git"));
-        assert!(!is_left_out(".ci") && !is_left_out("docs"));
-    }
 
     #[test]
     fn the_repository_holds_this_file() {

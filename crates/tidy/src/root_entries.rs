@@ -1,12 +1,10 @@
 //! The root holds what a visitor looks for, and nothing else.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::Command;
 
-use crate::Finding;
+use crate::{Finding, listing};
 
 const FILES: [&str; 14] = [
     "README.md",
@@ -33,45 +31,15 @@ const FOLDERS: [&str; 8] =
 
 /// What the root holds and Git does not ignore, folders with a slash behind.
 ///
-/// Without Git or outside a repository (a source archive), everything counts but Git's and Cargo's own folders.
-///
 /// # Errors
 /// If the root cannot be read.
 pub fn entries(root: &Path) -> io::Result<BTreeSet<String>> {
-    known_to_git(root).map_or_else(|| present(root), Ok)
-}
-
-fn known_to_git(root: &Path) -> Option<BTreeSet<String>> {
-    // Without this, Git answers for any repository that happens to surround the root.
-    if !root.join(".git").exists() {
-        return None;
-    }
-    let output = Command::new("git")
-        .current_dir(root)
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-    let listing = String::from_utf8_lossy(&output.stdout);
-    let names = listing.split_terminator('\0').map(first_part);
-    // A file that is deleted but still in the index is gone all the same.
-    Some(names.filter(|name| root.join(name).symlink_metadata().is_ok()).collect())
+    Ok(listing::files(root)?.iter().map(|path| first_part(path)).collect())
 }
 
 /// `docs/` of `docs/relay.md`; `Makefile` of `Makefile`.
 fn first_part(path: &str) -> String {
     path.split_inclusive('/').next().unwrap_or_default().to_owned()
-}
-
-fn present(root: &Path) -> io::Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(root)? {
-        let entry = entry?;
-        let slash = if entry.file_type()?.is_dir() { "/" } else { "" };
-        names.insert(entry.file_name().to_string_lossy().into_owned() + slash);
-    }
-    names.retain(|name| !["target/", ".git/"].contains(&name.as_str()));
-    Ok(names)
 }
 
 /// The entries that do not belong in the root.
