@@ -103,7 +103,6 @@ pub(crate) fn prefetch(packet: &[u8]) {
 }
 
 /// Packets to be combined, with the bounds of their lengths.
-#[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     packets: &'a [&'a [u8]],
     shortest: usize,
@@ -150,8 +149,8 @@ impl Implementation {
         assert!(outputs.iter().all(|output| span.end <= output.len()), "the span lies within every output");
         // SAFETY of both calls: everything is checked above; `Engine` only hands out implementations whose
         // `is_available` has said yes on this processor.
-        if let ([[1, ..]], [output]) = (coefficients, &mut *outputs)
-            && coefficients[0] == [1; SOURCE_PACKETS_MAX]
+        if let ([row], [output]) = (coefficients, &mut *outputs)
+            && *row == [1; SOURCE_PACKETS_MAX]
         {
             // SAFETY: see above.
             return unsafe { (self.sum)(inputs.packets, output, span) };

@@ -109,7 +109,7 @@ pub(super) unsafe fn combine<V: Vector>(
 /// As [`super::SumFn`]; the caller has the vector's features.
 #[inline(always)]
 pub(super) unsafe fn sum<V: Vector>(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>) {
-    // SAFETY: one row and one output; plain rows are never looked at.
+    // SAFETY: one row and one output; the rest are the caller's promises.
     unsafe {
         combine_rows::<V, 1, { tile(1) }, true>(&[[1; SOURCE_PACKETS_MAX]], inputs, &mut [output], span);
     }
@@ -139,8 +139,8 @@ unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: b
     let Range { start, end } = span;
     let rows: &[Row; R] = coefficients.try_into().expect("the caller has as many rows as it names");
     let outputs: [*mut u8; R] = core::array::from_fn(|row| outputs[row].as_mut_ptr());
-    // SAFETY: every tile lies within the span, which lies within all inputs and
-    // outputs; the last vector starts at or after `start` because the span is at least one vector long.
+    // SAFETY: every tile lies within the span, which lies within all inputs and outputs; the last vector starts at or
+    // after `start` because the span is at least one vector long.
     unsafe {
         let mut position = start;
         while end - position >= T * V::BYTES {
