@@ -38,8 +38,8 @@ count() { awk -v word="$1;" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i 
 build_for_wasm() {
   heading "The pure crates build without an operating system (wasm32)"
   if has_std wasm32-unknown-unknown; then
-    RUSTFLAGS="-D warnings" cargo build --locked --target wasm32-unknown-unknown -p byway-units -p byway-code ||
-      fail "wasm32"
+    RUSTFLAGS="-D warnings" cargo build --locked --target wasm32-unknown-unknown \
+      -p byway-units -p byway-code -p byway-wire -p byway-proto -p byway-sim || fail "wasm32"
   else
     skip "this Rust has no wasm32-unknown-unknown; with rustup: rustup target add wasm32-unknown-unknown"
   fi

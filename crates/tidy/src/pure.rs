@@ -18,6 +18,17 @@ pub struct PureCrate {
 pub const PURE_CRATES: &[PureCrate] = &[
     PureCrate { name: "byway-units", folder: "crates/units", may_depend_on: &[] },
     PureCrate { name: "byway-code", folder: "crates/code", may_depend_on: &["byway-units"] },
+    PureCrate { name: "byway-wire", folder: "crates/wire", may_depend_on: &["byway-units"] },
+    PureCrate {
+        name: "byway-proto",
+        folder: "crates/proto",
+        may_depend_on: &["byway-code", "byway-units", "byway-wire"],
+    },
+    PureCrate {
+        name: "byway-sim",
+        folder: "crates/sim",
+        may_depend_on: &["byway-code", "byway-proto", "byway-units", "byway-wire"],
+    },
 ];
 
 /// A crate that need not be pure.
@@ -31,6 +42,7 @@ pub struct ImpureCrate {
 
 /// All crates that need not be pure.
 pub const IMPURE_CRATES: &[ImpureCrate] = &[
+    ImpureCrate { folder: "crates/aws-lc", reason: "calls a library written in C" },
     ImpureCrate { folder: "crates/bench", reason: "reads the clock, and calls other projects' coders" },
     ImpureCrate { folder: "crates/tidy", reason: "reads the repository" },
 ];

@@ -1,0 +1,1 @@
+//! Packet encryption by AWS-LC.

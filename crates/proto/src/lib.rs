@@ -1,0 +1,4 @@
+//! Byway's agent and relay as state machines.
+#![no_std]
+
+extern crate alloc;

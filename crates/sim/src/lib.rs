@@ -1,0 +1,4 @@
+//! A deterministic world in virtual time.
+#![no_std]
+
+extern crate alloc;
