@@ -1,0 +1,188 @@
+//! Coded bytes: what repair packets are computed over, and what every copy of a source packet has in common.
+
+use byway_units::FlowId;
+
+use crate::error::ParseError;
+use crate::ids::Epoch;
+use crate::limits::TAG_BYTES;
+use crate::plaintext::Plaintext;
+
+/// Which part of the application's datagram a source packet holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Piece {
+    /// All of it.
+    Whole,
+    /// The first of two pieces, the larger one.
+    First,
+    /// The second of two pieces, under the next sequence number.
+    Second,
+}
+
+/// The flags of a source packet: two bits of the epoch, and the piece.
+///
+/// Bits without a meaning are kept: they are part of what is authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// The flags of a packet sealed in `epoch`.
+    #[inline]
+    #[must_use]
+    pub const fn new(epoch: Epoch, piece: Piece) -> Self {
+        let piece = match piece {
+            Piece::Whole => 0,
+            Piece::First => 1,
+            Piece::Second => 2,
+        };
+        Self(epoch.low_bits() | piece << 2)
+    }
+
+    /// The flags in this byte; `None` for a piece that there is not.
+    #[inline]
+    pub(crate) const fn from_wire(byte: u8) -> Option<Self> {
+        if byte >> 2 & 0b11 == 3 { None } else { Some(Self(byte)) }
+    }
+
+    /// The byte on the wire.
+    #[inline]
+    #[must_use]
+    pub const fn to_wire(self) -> u8 {
+        self.0
+    }
+
+    /// The [low bits](Epoch::low_bits) of the epoch's number: 0 to 3.
+    #[inline]
+    #[must_use]
+    pub const fn epoch_low_bits(self) -> u8 {
+        self.0 & 0b11
+    }
+
+    /// Which part of the datagram the packet holds.
+    #[inline]
+    #[must_use]
+    pub const fn piece(self) -> Piece {
+        match self.0 >> 2 & 0b11 {
+            0 => Piece::Whole,
+            1 => Piece::First,
+            _ => Piece::Second,
+        }
+    }
+}
+
+/// A source packet without what flow and sequence number say: `flags ‖ ciphertext ‖ tag`.
+///
+/// Whether it came directly, in an envelope or out of a repair, it is opened the same way.
+#[derive(Clone, Copy, Debug)]
+pub struct CodedBytes<B> {
+    flags: Flags,
+    bytes: B,
+}
+
+/// Bytes of the flags.
+pub(crate) const FLAGS_BYTES: usize = 1;
+
+/// Coded bytes beyond the application's datagram: flags, `sent`, marks and tag. None are shorter.
+pub const CODED_OVERHEAD: usize = FLAGS_BYTES + Plaintext::HEAD_BYTES + TAG_BYTES;
+
+impl<B: AsRef<[u8]>> CodedBytes<B> {
+    /// Checks length and flags.
+    ///
+    /// # Errors
+    /// If there are fewer than [`CODED_OVERHEAD`] bytes, or the flags name a piece that there is not.
+    #[inline]
+    pub fn parse(bytes: B) -> Result<Self, ParseError> {
+        const THING: &str = "coded bytes";
+        let (left, needed) = (bytes.as_ref().len(), CODED_OVERHEAD);
+        if left < needed {
+            return Err(ParseError::TooShort { thing: THING, field: "all", needed, left });
+        }
+        let byte = bytes.as_ref()[0];
+        let flags = Flags::from_wire(byte).ok_or_else(|| illegal_flags(THING, byte))?;
+        Ok(Self { flags, bytes })
+    }
+
+    /// Coded bytes that have been checked as part of a packet.
+    #[inline]
+    pub(crate) const fn checked(flags: Flags, bytes: B) -> Self {
+        Self { flags, bytes }
+    }
+
+    /// The flags.
+    #[inline]
+    #[must_use]
+    pub const fn flags(&self) -> Flags {
+        self.flags
+    }
+
+    /// All of them, for the coder and for envelopes.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+impl<'a> CodedBytes<&'a mut [u8]> {
+    /// Ciphertext and tag, for opening in place.
+    #[inline]
+    #[must_use]
+    pub fn into_sealed(self) -> Sealed<'a> {
+        Sealed::checked(&mut self.bytes[FLAGS_BYTES..])
+    }
+}
+
+/// The error for flags that name no piece.
+#[cold]
+pub(crate) fn illegal_flags(thing: &'static str, byte: u8) -> ParseError {
+    ParseError::Illegal {
+        thing,
+        field: "piece in flags",
+        found: u64::from(byte >> 2 & 3),
+        allowed: "0, 1, 2",
+    }
+}
+
+/// Bytes of a source packet's associated data.
+pub const ASSOCIATED_BYTES: usize = 7;
+
+/// The associated data of a source packet: `flow ‖ sequence number (low 32 bits) ‖ flags`.
+#[inline]
+#[must_use]
+pub const fn associated_data(flow: FlowId, sequence_low: u32, flags: Flags) -> [u8; ASSOCIATED_BYTES] {
+    let ([f0, f1], [s0, s1, s2, s3]) = (flow.number().to_be_bytes(), sequence_low.to_be_bytes());
+    [f0, f1, s0, s1, s2, s3, flags.0]
+}
+
+/// Ciphertext and the tag behind it.
+#[derive(Debug)]
+pub struct Sealed<'a> {
+    bytes: &'a mut [u8],
+}
+
+impl<'a> Sealed<'a> {
+    /// `bytes` have room for a tag.
+    #[inline]
+    pub(crate) fn checked(bytes: &'a mut [u8]) -> Self {
+        debug_assert!(bytes.len() >= TAG_BYTES);
+        Self { bytes }
+    }
+
+    /// Ciphertext and tag in one piece, for libraries that take them so.
+    #[inline]
+    #[must_use]
+    pub fn joined(self) -> &'a mut [u8] {
+        self.bytes
+    }
+
+    /// Ciphertext and tag.
+    #[inline]
+    #[must_use]
+    pub fn split(self) -> (&'a mut [u8], &'a [u8; TAG_BYTES]) {
+        let (ciphertext, tag) = split_tag_mut(self.bytes);
+        (ciphertext, tag)
+    }
+}
+
+#[inline]
+fn split_tag_mut(bytes: &mut [u8]) -> (&mut [u8], &mut [u8; TAG_BYTES]) {
+    bytes.split_last_chunk_mut().expect("sealed bytes end in a tag")
+}

@@ -1,0 +1,106 @@
+//! Credentials: what the network says of a node's key. Whether the signature is right is not for this module to say.
+
+use byway_units::{AgentId, RelayId};
+
+use crate::error::ParseError;
+use crate::grant::SIGNATURE_BYTES;
+use crate::ids::agent_number;
+use crate::reader::Reader;
+use crate::writer::Output;
+
+const THING: &str = "credential";
+const VERSION: u8 = 1;
+const CONTEXT: &[u8; 16] = b"byway credential";
+const AGENT: u8 = 1;
+const RELAY: u8 = 2;
+
+/// A member of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Member {
+    /// An agent.
+    Agent(AgentId),
+    /// A relay.
+    Relay(RelayId),
+}
+
+/// The network key says whose a public key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// Whose key it is.
+    pub member: Member,
+    /// When the credential ends, in seconds of Unix time.
+    pub not_after_unix_seconds: u64,
+    /// The member's long-term public key.
+    pub key: [u8; 32],
+    /// The network key's signature over [`Credential::signed_bytes`].
+    pub signature: [u8; SIGNATURE_BYTES],
+}
+
+impl Credential {
+    /// Bytes of a credential.
+    pub const BYTES: usize = FIELDS_BYTES + SIGNATURE_BYTES;
+
+    /// Bytes of [`Credential::signed_bytes`].
+    pub const SIGNED_BYTES: usize = CONTEXT.len() + FIELDS_BYTES;
+
+    /// Reads a credential. What is read gives the same bytes again, so that the signature can be checked over them.
+    ///
+    /// # Errors
+    /// If there are not exactly [`Credential::BYTES`], or a field is illegal.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        if bytes.len() > Self::BYTES {
+            return Err(ParseError::TooLong { thing: THING, bytes: bytes.len(), allowed: Self::BYTES });
+        }
+        let mut reader = Reader::new(THING, bytes);
+        reader.version(VERSION)?;
+        Ok(Self {
+            member: parse_member(&mut reader)?,
+            not_after_unix_seconds: reader.u64("not after")?,
+            key: *reader.array("key")?,
+            signature: *reader.array("signature")?,
+        })
+    }
+
+    /// The credential's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let (fields, signature) = bytes.split_at_mut(FIELDS_BYTES);
+        self.emit_fields(&mut Output::new(fields));
+        signature.copy_from_slice(&self.signature);
+        bytes
+    }
+
+    /// What the signature is over: `"byway credential"` and all fields before it.
+    #[must_use]
+    pub fn signed_bytes(&self) -> [u8; Self::SIGNED_BYTES] {
+        let mut bytes = [0; Self::SIGNED_BYTES];
+        let mut output = Output::new(&mut bytes);
+        output.bytes(CONTEXT);
+        self.emit_fields(&mut output);
+        bytes
+    }
+
+    fn emit_fields(&self, output: &mut Output<'_>) {
+        let (role, number) = match self.member {
+            Member::Agent(agent) => (AGENT, agent_number(agent)),
+            Member::Relay(relay) => (RELAY, relay.number()),
+        };
+        output.u8(VERSION);
+        output.u8(role);
+        output.u32(number);
+        output.u64(self.not_after_unix_seconds);
+        output.bytes(&self.key);
+    }
+}
+
+/// Bytes of the fields before the signature.
+const FIELDS_BYTES: usize = 46;
+
+fn parse_member(reader: &mut Reader<'_>) -> Result<Member, ParseError> {
+    match reader.u8("role")? {
+        AGENT => reader.agent("number").map(Member::Agent),
+        RELAY => reader.u32("number").map(RelayId::new).map(Member::Relay),
+        role => Err(reader.illegal("role", role, "1, 2")),
+    }
+}

@@ -1,0 +1,165 @@
+//! Grants: what the controller allows a flow. Whether the signature is right is not for this module to say.
+
+use byway_units::{AgentId, FlowId, RelayId};
+
+use crate::error::ParseError;
+use crate::ids::{CodingGroupId, Receiver, Shard, TenantId, agent_number};
+use crate::quantities::KilobitsPerSecond;
+use crate::reader::Reader;
+use crate::service::Services;
+use crate::writer::Output;
+
+const THING: &str = "grant";
+const VERSION: u8 = 1;
+const CONTEXT: &[u8; 11] = b"byway grant";
+
+/// Bytes of an Ed25519 signature (RFC 8032 section 5.1.6).
+pub const SIGNATURE_BYTES: usize = 64;
+
+/// A relay's part in a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantedRelay {
+    /// The relay.
+    pub relay: RelayId,
+    /// The shard of it that serves the flow.
+    pub shard: Shard,
+}
+
+/// The controller allows flows to use two relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The services that are allowed.
+    pub services: Services,
+    /// Whether the tenant agrees to be coded with others.
+    pub sharing: bool,
+    /// Where the sender's copies go.
+    pub ingress: GrantedRelay,
+    /// Where receivers ask for repairs.
+    pub egress: GrantedRelay,
+    /// The first flow that is allowed.
+    pub first_flow: FlowId,
+    /// The last flow that is allowed.
+    pub last_flow: FlowId,
+    /// Who sends the flows.
+    pub sender: AgentId,
+    /// Whom they are for.
+    pub receiver: Receiver,
+    /// Flows of one coding group may share batches.
+    pub coding_group: CodingGroupId,
+    /// Who pays.
+    pub tenant: TenantId,
+    /// The most that all flows of the grant send together.
+    pub rate: KilobitsPerSecond,
+    /// When the grant ends, in seconds of Unix time.
+    pub not_after_unix_seconds: u64,
+    /// The sender's long-term public key.
+    pub sender_key: [u8; 32],
+    /// The receiver's long-term public key; for a group, zeros, or the key of the receiver whose grant this is.
+    pub receiver_key: [u8; 32],
+    /// The controller's signature over [`Grant::signed_bytes`].
+    pub signature: [u8; SIGNATURE_BYTES],
+}
+
+impl Grant {
+    /// Bytes of a grant.
+    pub const BYTES: usize = FIELDS_BYTES + SIGNATURE_BYTES;
+
+    /// Bytes of [`Grant::signed_bytes`].
+    pub const SIGNED_BYTES: usize = CONTEXT.len() + FIELDS_BYTES;
+
+    /// Reads a grant. What is read gives the same bytes again, so that the signature can be checked over them.
+    ///
+    /// # Errors
+    /// If there are not exactly [`Grant::BYTES`], or a field is illegal.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        if bytes.len() > Self::BYTES {
+            return Err(ParseError::TooLong { thing: THING, bytes: bytes.len(), allowed: Self::BYTES });
+        }
+        let mut reader = Reader::new(THING, bytes);
+        reader.version(VERSION)?;
+        let services = Services::from_bits(reader.u8("services")?);
+        let sharing = parse_sharing(&mut reader)?;
+        let shards = [reader.u8("ingress shard")?, reader.u8("egress shard")?].map(Shard::new);
+        let (first_flow, last_flow) = parse_flows(&mut reader)?;
+        let sender = reader.agent("sender")?;
+        let receiver = reader.receiver()?;
+        let relays = [reader.u32("ingress relay")?, reader.u32("egress relay")?].map(RelayId::new);
+        Ok(Self {
+            services,
+            sharing,
+            ingress: GrantedRelay { relay: relays[0], shard: shards[0] },
+            egress: GrantedRelay { relay: relays[1], shard: shards[1] },
+            first_flow,
+            last_flow,
+            sender,
+            receiver,
+            coding_group: CodingGroupId::new(reader.u32("coding group")?),
+            tenant: TenantId::new(reader.u32("tenant")?),
+            rate: KilobitsPerSecond::new(reader.u32("rate")?),
+            not_after_unix_seconds: reader.u64("not after")?,
+            sender_key: *reader.array("sender's key")?,
+            receiver_key: *reader.array("receiver's key")?,
+            signature: *reader.array("signature")?,
+        })
+    }
+
+    /// The grant's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let (fields, signature) = bytes.split_at_mut(FIELDS_BYTES);
+        self.emit_fields(&mut Output::new(fields));
+        signature.copy_from_slice(&self.signature);
+        bytes
+    }
+
+    /// What the signature is over: `"byway grant"` and all fields before it.
+    #[must_use]
+    pub fn signed_bytes(&self) -> [u8; Self::SIGNED_BYTES] {
+        let mut bytes = [0; Self::SIGNED_BYTES];
+        let mut output = Output::new(&mut bytes);
+        output.bytes(CONTEXT);
+        self.emit_fields(&mut output);
+        bytes
+    }
+
+    fn emit_fields(&self, output: &mut Output<'_>) {
+        output.u8(VERSION);
+        output.u8(self.services.bits());
+        output.u8(self.sharing.into());
+        output.u8(self.ingress.shard.number());
+        output.u8(self.egress.shard.number());
+        output.u16(self.first_flow.number());
+        output.u16(self.last_flow.number());
+        output.u32(agent_number(self.sender));
+        output.u32(self.receiver.to_wire());
+        output.u32(self.ingress.relay.number());
+        output.u32(self.egress.relay.number());
+        output.u32(self.coding_group.number());
+        output.u32(self.tenant.number());
+        output.u32(self.rate.count());
+        output.u64(self.not_after_unix_seconds);
+        output.bytes(&self.sender_key);
+        output.bytes(&self.receiver_key);
+    }
+}
+
+/// Bytes of the fields before the signature.
+const FIELDS_BYTES: usize = 109;
+
+fn parse_sharing(reader: &mut Reader<'_>) -> Result<bool, ParseError> {
+    match reader.u8("sharing")? {
+        0 => Ok(false),
+        1 => Ok(true),
+        sharing => Err(reader.illegal("sharing", sharing, "0, 1")),
+    }
+}
+
+fn parse_flows(reader: &mut Reader<'_>) -> Result<(FlowId, FlowId), ParseError> {
+    let first = FlowId::new(reader.u16("first flow")?);
+    let last = FlowId::new(reader.u16("last flow")?);
+    if last < first {
+        return Err(reader.illegal("last flow", last.number(), "the first flow or a higher one"));
+    }
+    Ok((first, last))
+}

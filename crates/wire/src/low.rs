@@ -1,0 +1,130 @@
+//! Numbers of 64 bits of which packets carry the low 32.
+
+use core::fmt;
+
+macro_rules! counted {
+    ($(#[$doc:meta])+ $name:ident, $word:literal) => {
+        $(#[$doc])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// The first one.
+            pub const FIRST: Self = Self(0);
+
+            /// The one with this number.
+            #[inline]
+            #[must_use]
+            pub const fn new(number: u64) -> Self {
+                Self(number)
+            }
+
+            /// The whole number.
+            #[inline]
+            #[must_use]
+            pub const fn number(self) -> u64 {
+                self.0
+            }
+
+            /// The low 32 bits, which packets carry.
+            #[inline]
+            #[must_use]
+            #[allow(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
+            pub const fn low(self) -> u32 {
+                self.0 as u32
+            }
+
+            /// The one that follows.
+            ///
+            /// # Panics
+            /// After 2^64 of them, which no flow or session lives to see.
+            #[inline]
+            #[must_use]
+            pub const fn next(self) -> Self {
+                match self.0.checked_add(1) {
+                    Some(number) => Self(number),
+                    None => panic!(concat!("the last ", $word, " is used up")),
+                }
+            }
+
+            /// The one with these low 32 bits that is nearest to `reference`; the lower of two equally near.
+            #[inline]
+            #[must_use]
+            pub const fn nearest(low: u32, reference: Self) -> Self {
+                Self(nearest(low, reference.0))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($word, " {}"), self.0)
+            }
+        }
+    };
+}
+
+counted! {
+    /// The number of a source packet within its flow. Starts at 0, grows by one, survives rekeying.
+    SequenceNumber, "sequence number"
+}
+counted! {
+    /// The number of a message packet or envelope within its session's epoch. Starts at 0, never repeats.
+    Counter, "counter"
+}
+
+/// The number with the low 32 bits `low` that is nearest to `reference`.
+#[inline]
+const fn nearest(low: u32, reference: u64) -> u64 {
+    const PERIOD: u64 = 1 << 32;
+    #[allow(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
+    let ahead = low.wrapping_sub(reference as u32).cast_signed() as i64;
+    match reference.checked_add_signed(ahead) {
+        Some(number) => number,
+        // Past an end of the range, the nearest that exists is one period inwards.
+        None if ahead < 0 => reference.wrapping_add_signed(ahead).wrapping_add(PERIOD),
+        None => reference.wrapping_add_signed(ahead).wrapping_sub(PERIOD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all numbers with these low bits around the reference, the nearest; of two, the lower.
+    fn nearest_by_search(low: u32, reference: u64) -> u64 {
+        let periods =
+            (reference >> 32).saturating_sub(1)..=(reference >> 32).saturating_add(1).min(0xFFFF_FFFF);
+        let candidates = periods.map(|period| period << 32 | u64::from(low));
+        candidates.min_by_key(|candidate| candidate.abs_diff(reference)).expect("there are some")
+    }
+
+    #[test]
+    fn the_nearest_number_is_found_at_every_edge() {
+        let edges = [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFE, 0xFFFF_FFFF];
+        let highs = [0, 1, 2, 0x7FFF_FFFF, 0xFFFF_FFFE, 0xFFFF_FFFF];
+        for (high, base) in highs.into_iter().flat_map(|high| edges.map(|base| (high, base))) {
+            let reference = high << 32 | base;
+            for low in edges {
+                let low = u32::try_from(low).expect("edges have 32 bits");
+                let found = SequenceNumber::nearest(low, SequenceNumber::new(reference));
+                assert_eq!(found.number(), nearest_by_search(low, reference), "{low:#x} near {reference:#x}");
+                assert_eq!(found.low(), low);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_just_behind_and_ahead_are_recovered() {
+        let reference = 5 << 32;
+        for number in [reference - 0x8000_0000, reference - 1, reference, reference + 0x7FFF_FFFF] {
+            let number = Counter::new(number);
+            assert_eq!(Counter::nearest(number.low(), Counter::new(reference)), number);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "used up")]
+    fn the_last_counter_has_no_successor() {
+        let _ = Counter::new(u64::MAX).next();
+    }
+}

@@ -1,0 +1,87 @@
+//! Aliases: what stands for flows between two relays.
+
+use crate::codes::Code;
+use crate::error::{Full, ParseError};
+use crate::ids::{Alias, FlowKey};
+use crate::list::{List, Record};
+use crate::quantities::KilobitsPerSecond;
+use crate::reader::Reader;
+use crate::service::Service;
+use crate::writer::Writer;
+
+const BYTES: usize = 17;
+
+/// One flow and what stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AliasAnnouncement {
+    /// What stands for the flow from now on.
+    pub alias: Alias,
+    /// The flow.
+    pub flow_key: FlowKey,
+    /// What relays do for it.
+    pub service: Service,
+    /// What it sends at most.
+    pub rate: KilobitsPerSecond,
+}
+
+impl Record<BYTES> for AliasAnnouncement {
+    fn parse(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(Aliases::NAME, bytes);
+        Ok(Self {
+            alias: reader.alias()?,
+            flow_key: reader.flow_key()?,
+            service: reader.code("service")?,
+            rate: KilobitsPerSecond::new(reader.u32("rate")?),
+        })
+    }
+
+    fn to_bytes(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let (alias, rest) = bytes.split_at_mut(2);
+        let (flow_key, rest) = rest.split_at_mut(FlowKey::BYTES);
+        let (service, rate) = rest.split_at_mut(1);
+        alias.copy_from_slice(&self.alias.number().to_be_bytes());
+        flow_key.copy_from_slice(&self.flow_key.to_bytes());
+        service.copy_from_slice(&[self.service.code()]);
+        rate.copy_from_slice(&self.rate.count().to_be_bytes());
+        bytes
+    }
+}
+
+/// Flows and what stands for them.
+pub type AliasAnnouncements<'a> = List<'a, AliasAnnouncement, BYTES>;
+
+/// The ingress relay tells the egress relay what stands for flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aliases<'a> {
+    /// The flows.
+    pub flows: AliasAnnouncements<'a>,
+}
+
+impl<'a> Aliases<'a> {
+    /// The message's type.
+    pub const TYPE: u8 = 3;
+
+    const NAME: &'static str = "aliases";
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// If a field is cut off or illegal.
+    pub fn parse(body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(Self::NAME, body);
+        let count = reader.u8("count")?;
+        Ok(Self { flows: List::parse(&mut reader, "flows", count.into())? })
+    }
+
+    /// Appends the message.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+        writer.append(Self::TYPE, |output| {
+            output.count(self.flows.len());
+            output.bytes(self.flows.as_bytes());
+        })
+    }
+}

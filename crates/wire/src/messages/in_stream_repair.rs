@@ -1,0 +1,149 @@
+//! In-stream repair: a repair packet for packets of one flow.
+
+use crate::error::{Full, ParseError};
+use crate::ids::Alias;
+use crate::limits::SOURCE_PACKETS_MAX;
+use crate::reader::Reader;
+use crate::repair::{LengthSymbol, Place};
+use crate::writer::{MESSAGE_HEADER_BYTES, Output, Writer, emit_in_front};
+
+/// Which packets from the first on a repair packet covers; the first is among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mask(u32);
+
+impl Mask {
+    /// The packets at the offsets whose bits are set; `None` unless the lowest is.
+    #[must_use]
+    pub const fn new(bits: u32) -> Option<Self> {
+        if bits & 1 == 1 { Some(Self(bits)) } else { None }
+    }
+
+    /// The first `count` packets, without a gap; `None` unless 1 to [`SOURCE_PACKETS_MAX`].
+    #[must_use]
+    pub const fn of_first(count: u8) -> Option<Self> {
+        if count == 0 || count > SOURCE_PACKETS_MAX {
+            return None;
+        }
+        Some(Self(u32::MAX >> (SOURCE_PACKETS_MAX - count)))
+    }
+
+    /// The bits; bit 0 is the lowest.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// How many packets are covered: 1 to [`SOURCE_PACKETS_MAX`].
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// The offsets of the covered packets from the first, rising.
+    pub fn offsets(self) -> impl Iterator<Item = u32> {
+        (0..u32::BITS).filter(move |offset| self.0 >> offset & 1 == 1)
+    }
+}
+
+/// All of an in-stream repair but its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InStreamHead {
+    /// What stands for the flow.
+    pub alias: Alias,
+    /// The low 32 bits of the first covered packet's sequence number.
+    pub first_low: u32,
+    /// Which packets are covered.
+    pub mask: Mask,
+    /// Which repair packet of the block this is.
+    pub place: Place,
+    /// The coded lengths of the covered packets.
+    pub length_symbol: LengthSymbol,
+}
+
+impl InStreamHead {
+    /// Bytes in front of the payload, type and length included.
+    pub const BYTES: usize = MESSAGE_HEADER_BYTES + 13;
+
+    /// Writes type, length and head at the end of `front`, which ends where the payload begins; returns where the
+    /// message begins in `front`.
+    ///
+    /// # Errors
+    /// If there is no room in front of the payload, or the payload is too long for any packet. Nothing is written
+    /// then.
+    pub fn emit_in_front(&self, front: &mut [u8], payload_bytes: usize) -> Result<usize, Full> {
+        let message_type = InStreamRepair::TYPE;
+        emit_in_front(front, message_type, Self::BYTES, payload_bytes, |output| self.emit(output))
+    }
+
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let alias = reader.alias()?;
+        let first_low = reader.u32("first")?;
+        let bits = reader.u32("mask")?;
+        let mask = Mask::new(bits).ok_or_else(|| reader.illegal("mask", bits, "one with bit 0 set"))?;
+        let place = Place::parse(reader)?;
+        let length_symbol = *reader.array("length symbol")?;
+        Ok(Self { alias, first_low, mask, place, length_symbol })
+    }
+
+    fn emit(&self, output: &mut Output<'_>) {
+        output.u16(self.alias.number());
+        output.u32(self.first_low);
+        output.u32(self.mask.bits());
+        output.u8(self.place.to_byte());
+        output.bytes(&self.length_symbol);
+    }
+}
+
+/// A repair packet for packets of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InStreamRepair<'a> {
+    /// What it covers, and which of the block's repair packets it is.
+    pub head: InStreamHead,
+    /// The coded bytes' sum.
+    pub payload: &'a [u8],
+}
+
+impl<'a> InStreamRepair<'a> {
+    /// The message's type.
+    pub const TYPE: u8 = 16;
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// If a field is cut off or illegal.
+    pub fn parse(body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new("in-stream repair", body);
+        let head = InStreamHead::parse(&mut reader)?;
+        Ok(Self { head, payload: reader.rest() })
+    }
+
+    /// Appends the message, and copies its payload: where that matters, [`InStreamHead::emit_in_front`] does not.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+        writer.append(Self::TYPE, |output| {
+            self.head.emit(output);
+            output.bytes(self.payload);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_covers_its_first_packet() {
+        assert_eq!(Mask::new(0b110), None);
+        let mask = Mask::new(0b1001_0001).expect("bit 0 is set");
+        assert!(mask.count() == 3 && mask.offsets().eq([0, 4, 7]));
+    }
+
+    #[test]
+    fn a_mask_without_gaps_is_made_of_a_count() {
+        let bits = |count| Mask::of_first(count).map(Mask::bits);
+        assert_eq!([bits(0), bits(1), bits(5)], [None, Some(1), Some(0b1_1111)]);
+        assert_eq!([bits(32), bits(33)], [Some(u32::MAX), None]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The kinds of packets, and telling them apart.
+//!
+//! Each kind has a view, which checks a datagram once and shows its parts, and a header that can only hold legal
+//! values, for reading and for writing.
+
+mod cookie;
+mod envelope;
+mod initiation;
+mod message;
+mod response;
+mod source;
+
+pub use cookie::{COOKIE_PACKET_BYTES, Cookie, CookieHeader, CookieParts};
+pub use envelope::{ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole};
+pub use initiation::{INITIATION_OVERHEAD, Initiation, InitiationHeader, InitiationParts, Purpose, Suite};
+pub use message::{MESSAGE_OVERHEAD, MessageHeader, MessagePacket};
+pub use response::{RESPONSE_OVERHEAD, Response, ResponseHeader, ResponseParts};
+pub use source::{SOURCE_OVERHEAD, SourceHeader, SourcePacket};
+
+use crate::codes::{Code, codes};
+use crate::error::ParseError;
+use crate::limits::DATAGRAM_BYTES_MAX;
+
+codes! {
+    /// What a packet is: its first byte.
+    pub enum Kind {
+        /// The first packet of a handshake.
+        Initiation = 4,
+        /// The answer to an initiation.
+        Response = 5,
+        /// The answer of a busy or doubtful responder.
+        Cookie = 6,
+        /// Application data on the direct path.
+        Source = 7,
+        /// A row of messages.
+        Message = 8,
+        /// Coded bytes on their way through relays.
+        Envelope = 9,
+    }
+}
+
+impl Kind {
+    /// The first byte of packets that mean nothing and are sent all the same, with 8 to 32 random bytes, so that
+    /// nobody relies on there being none.
+    pub const GREASE: u8 = 15;
+
+    /// The kind that a first byte names.
+    #[inline]
+    #[must_use]
+    pub fn from_first_byte(byte: u8) -> Option<Self> {
+        Self::from_code(byte)
+    }
+
+    /// The first byte of packets of this kind.
+    #[inline]
+    #[must_use]
+    pub const fn first_byte(self) -> u8 {
+        self as u8
+    }
+}
+
+/// A datagram whose kind, length and unprotected fields are right. Whether it is authentic is not known yet.
+#[derive(Debug)]
+pub enum Packet<'a> {
+    /// The first packet of a handshake.
+    Initiation(Initiation<&'a mut [u8]>),
+    /// The answer to an initiation.
+    Response(Response<&'a mut [u8]>),
+    /// The answer of a busy or doubtful responder.
+    Cookie(Cookie<&'a mut [u8]>),
+    /// Application data on the direct path.
+    Source(SourcePacket<&'a mut [u8]>),
+    /// A row of messages.
+    Message(MessagePacket<&'a mut [u8]>),
+    /// Coded bytes on their way through relays.
+    Envelope(Envelope<&'a mut [u8]>),
+}
+
+impl<'a> Packet<'a> {
+    /// Tells what `datagram` is, without copying it; its parts can be decrypted where they lie.
+    ///
+    /// # Errors
+    /// If its kind is unknown, its length impossible, or a field of its header illegal.
+    #[inline]
+    pub fn parse(datagram: &'a mut [u8]) -> Result<Self, ParseError> {
+        if datagram.len() > DATAGRAM_BYTES_MAX {
+            return Err(too_long("datagram", datagram, DATAGRAM_BYTES_MAX));
+        }
+        let Some(&first_byte) = datagram.first() else {
+            return Err(too_short("datagram", "kind", 1, datagram));
+        };
+        match first_byte {
+            4 => Initiation::parse(datagram).map(Self::Initiation),
+            5 => Response::parse(datagram).map(Self::Response),
+            6 => Cookie::parse(datagram).map(Self::Cookie),
+            7 => SourcePacket::parse(datagram).map(Self::Source),
+            8 => MessagePacket::parse(datagram).map(Self::Message),
+            9 => Envelope::parse(datagram).map(Self::Envelope),
+            kind => Err(ParseError::UnknownKind { kind }),
+        }
+    }
+
+    /// What the packet is.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Initiation(_) => Kind::Initiation,
+            Self::Response(_) => Kind::Response,
+            Self::Cookie(_) => Kind::Cookie,
+            Self::Source(_) => Kind::Source,
+            Self::Message(_) => Kind::Message,
+            Self::Envelope(_) => Kind::Envelope,
+        }
+    }
+}
+
+/// The header of a packet of this kind, which has at least `bytes_min` bytes.
+#[inline]
+fn checked_header<'a, const N: usize>(
+    thing: &'static str,
+    kind: Kind,
+    bytes_min: usize,
+    bytes: &'a [u8],
+) -> Result<&'a [u8; N], ParseError> {
+    match bytes.first_chunk() {
+        Some(header) if bytes.len() >= bytes_min => {
+            if bytes[0] == kind.first_byte() {
+                Ok(header)
+            } else {
+                Err(foreign(thing, kind, bytes[0]))
+            }
+        }
+        _ => Err(too_short(thing, "all", bytes_min.max(N), bytes)),
+    }
+}
+
+#[cold]
+fn foreign(thing: &'static str, kind: Kind, first_byte: u8) -> ParseError {
+    let allowed = match kind {
+        Kind::Initiation => "4",
+        Kind::Response => "5",
+        Kind::Cookie => "6",
+        Kind::Source => "7",
+        Kind::Message => "8",
+        Kind::Envelope => "9",
+    };
+    ParseError::Illegal { thing, field: "kind", found: first_byte.into(), allowed }
+}
+
+#[cold]
+fn too_short(thing: &'static str, field: &'static str, needed: usize, bytes: &[u8]) -> ParseError {
+    ParseError::TooShort { thing, field, needed, left: bytes.len() }
+}
+
+#[cold]
+fn too_long(thing: &'static str, bytes: &[u8], allowed: usize) -> ParseError {
+    ParseError::TooLong { thing, bytes: bytes.len(), allowed }
+}
+
+#[cold]
+fn illegal(
+    thing: &'static str,
+    field: &'static str,
+    found: impl Into<u64>,
+    allowed: &'static str,
+) -> ParseError {
+    ParseError::Illegal { thing, field, found: found.into(), allowed }
+}
+
+/// The `N` bytes from `start` on, in a packet whose length has been checked.
+#[inline]
+fn part<const N: usize>(bytes: &[u8], start: usize) -> &[u8; N] {
+    bytes[start..].first_chunk().expect("the length of the packet has been checked")
+}
+
+/// The last `N` bytes and what stands before them, in a packet whose length has been checked.
+#[inline]
+fn split_end<const N: usize>(bytes: &[u8]) -> (&[u8], &[u8; N]) {
+    bytes.split_last_chunk().expect("the length of the packet has been checked")
+}
+
+/// As [`split_end`], for decrypting in place.
+#[inline]
+fn split_end_mut<const N: usize>(bytes: &mut [u8]) -> (&mut [u8], &mut [u8; N]) {
+    bytes.split_last_chunk_mut().expect("the length of the packet has been checked")
+}
+
+/// The first `N` bytes and what follows them, in a packet whose length has been checked.
+#[inline]
+fn split_start_mut<const N: usize>(bytes: &mut [u8]) -> (&mut [u8; N], &mut [u8]) {
+    bytes.split_first_chunk_mut().expect("the length of the packet has been checked")
+}
