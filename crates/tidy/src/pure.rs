@@ -56,6 +56,16 @@ pub struct ExternalCrate {
     pub reason: &'static str,
 }
 
+// Why the crates of others that sealing needs do no harm.
+const CIPHER: &str =
+    "of the ciphers: functions over bytes; without default features they ask nobody for randomness";
+const HASH: &str = "of the hashes: functions over bytes";
+const CURVE: &str = "of key agreement and signatures: functions over bytes, with secrets that are passed in";
+const NOISE: &str =
+    "the handshake's state machine; without default features it has neither ciphers nor randomness";
+const TOOL: &str =
+    "of ciphers, hashes and curves: sizes, choices by target, comparison in constant time, wiping";
+
 /// The crates of others that pure crates may pull in.
 pub const EXTERNAL_CRATES: &[ExternalCrate] = &[
     ExternalCrate {
@@ -77,8 +87,41 @@ pub const EXTERNAL_CRATES: &[ExternalCrate] = &[
     },
     ExternalCrate {
         name: "libc",
-        reason: "cpufeatures declares it for processors other than x86-64, where byway-code does not use it",
+        reason: "cpufeatures asks with it on ARM, where the operating system knows what the processor has",
     },
+    ExternalCrate { name: "aead", reason: CIPHER },
+    ExternalCrate { name: "aes", reason: CIPHER },
+    ExternalCrate { name: "aes-gcm", reason: CIPHER },
+    ExternalCrate { name: "chacha20", reason: CIPHER },
+    ExternalCrate { name: "chacha20poly1305", reason: CIPHER },
+    ExternalCrate { name: "cipher", reason: CIPHER },
+    ExternalCrate { name: "ctr", reason: CIPHER },
+    ExternalCrate { name: "ghash", reason: CIPHER },
+    ExternalCrate { name: "inout", reason: CIPHER },
+    ExternalCrate { name: "poly1305", reason: CIPHER },
+    ExternalCrate { name: "polyval", reason: CIPHER },
+    ExternalCrate { name: "universal-hash", reason: CIPHER },
+    ExternalCrate { name: "blake2", reason: HASH },
+    ExternalCrate { name: "block-buffer", reason: HASH },
+    ExternalCrate { name: "crypto-common", reason: HASH },
+    ExternalCrate { name: "digest", reason: HASH },
+    ExternalCrate { name: "sha2", reason: HASH },
+    ExternalCrate { name: "siphasher", reason: HASH },
+    ExternalCrate { name: "curve25519-dalek", reason: CURVE },
+    ExternalCrate { name: "curve25519-dalek-derive", reason: CURVE },
+    ExternalCrate { name: "ed25519", reason: CURVE },
+    ExternalCrate { name: "ed25519-dalek", reason: CURVE },
+    ExternalCrate { name: "fiat-crypto", reason: CURVE },
+    ExternalCrate { name: "signature", reason: CURVE },
+    ExternalCrate { name: "snow", reason: NOISE },
+    ExternalCrate { name: "cfg-if", reason: TOOL },
+    ExternalCrate { name: "cmov", reason: TOOL },
+    ExternalCrate { name: "cpubits", reason: TOOL },
+    ExternalCrate { name: "ctutils", reason: TOOL },
+    ExternalCrate { name: "hybrid-array", reason: TOOL },
+    ExternalCrate { name: "subtle", reason: TOOL },
+    ExternalCrate { name: "typenum", reason: TOOL },
+    ExternalCrate { name: "zeroize", reason: TOOL },
 ];
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod quantities;
 mod ranges;
 mod reader;
 mod repair;
+pub mod seal;
 mod service;
 mod writer;
 

@@ -1,0 +1,148 @@
+//! Authenticated encryption of packets, behind a trait.
+
+use alloc::boxed::Box;
+
+use byway_units::FlowId;
+use thiserror::Error;
+
+/// The bytes of a packet key, in either suite.
+pub const KEY_BYTES: usize = 32;
+
+/// The bytes of an authentication tag, in either suite.
+pub const TAG_BYTES: usize = 16;
+
+/// The ciphers of a session; its initiator chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Suite {
+    /// AES-256-GCM (NIST SP 800-38D): the faster one on processors that have instructions for it.
+    Aes256Gcm,
+    /// ChaCha20-Poly1305 (RFC 8439): the faster one on all others.
+    ChaCha20Poly1305,
+}
+
+impl Suite {
+    /// All suites.
+    pub const ALL: [Self; 2] = [Self::Aes256Gcm, Self::ChaCha20Poly1305];
+
+    /// The suite with this number on the wire.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Aes256Gcm),
+            2 => Some(Self::ChaCha20Poly1305),
+            _ => None,
+        }
+    }
+
+    /// The number of this suite on the wire.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Aes256Gcm => 1,
+            Self::ChaCha20Poly1305 => 2,
+        }
+    }
+}
+
+/// What is never used twice with one key.
+///
+/// The first two bytes keep source packets apart from what is counted: 0 for the former, 1 for the latter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Nonce([u8; 12]);
+
+impl Nonce {
+    /// For keys that seal only once.
+    pub(super) const ZERO: Self = Self([0; 12]);
+
+    /// The nonce of the source packet with this 64-bit sequence number: `0[2] ‖ flow[2] ‖ number[8]`.
+    #[must_use]
+    pub const fn of_source_packet(flow: FlowId, number: u64) -> Self {
+        Self::new([0, 0], flow.number().to_be_bytes(), number.to_be_bytes())
+    }
+
+    /// The nonce of a message packet or an envelope: `1[2] ‖ 0[2] ‖ counter[8]`.
+    #[must_use]
+    pub const fn of_counter(counter: u64) -> Self {
+        Self::new([0, 1], [0, 0], counter.to_be_bytes())
+    }
+
+    /// The nonce of message `number` under one key of a Noise handshake, as Noise section 12 has it.
+    pub(super) const fn of_noise(suite: Suite, number: u64) -> Self {
+        let number = match suite {
+            Suite::Aes256Gcm => number.to_be_bytes(),
+            Suite::ChaCha20Poly1305 => number.to_le_bytes(),
+        };
+        Self::new([0, 0], [0, 0], number)
+    }
+
+    const fn new(a: [u8; 2], b: [u8; 2], n: [u8; 8]) -> Self {
+        Self([a[0], a[1], b[0], b[1], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]])
+    }
+
+    /// The nonce as the ciphers take it.
+    #[must_use]
+    pub const fn bytes(&self) -> &[u8; 12] {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(super) const fn from_bytes(bytes: [u8; 12]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// A tag that does not belong to key, nonce, associated data and ciphertext.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the packet's tag is wrong: it is damaged, forged, or of another epoch; drop it and count it")]
+pub struct Forged;
+
+/// An implementation of the ciphers. All implementations give the same bytes.
+pub trait Provider {
+    /// Prepares `key` for use; it is wiped when the result is dropped.
+    fn key(&self, suite: Suite, key: &[u8; KEY_BYTES]) -> Box<dyn PacketKey>;
+}
+
+/// A key that seals and opens packets in place.
+pub trait PacketKey: Send + Sync {
+    /// Replaces the plaintext in `in_out` by its ciphertext, and gives the tag over it and `aad`.
+    ///
+    /// The caller never uses a nonce twice.
+    fn seal(&self, nonce: &Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES];
+
+    /// Replaces the ciphertext in `in_out` by its plaintext.
+    ///
+    /// # Errors
+    /// If the tag is not right. What `in_out` then holds is garbage, to be looked at by nobody.
+    fn open(&self, nonce: &Nonce, aad: &[u8], in_out: &mut [u8], tag: &[u8; TAG_BYTES])
+    -> Result<(), Forged>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_have_the_numbers_of_the_wire() {
+        for suite in Suite::ALL {
+            assert_eq!(Suite::from_number(suite.number()), Some(suite));
+        }
+        assert_eq!(Suite::Aes256Gcm.number(), 1);
+        assert_eq!(Suite::ChaCha20Poly1305.number(), 2);
+        assert_eq!(Suite::from_number(0), None);
+        assert_eq!(Suite::from_number(3), None);
+    }
+
+    #[test]
+    fn nonces_of_source_packets_and_of_counters_never_meet() {
+        let source = Nonce::of_source_packet(FlowId::new(0x0102), 0x0304_0506_0708_090A);
+        assert_eq!(source.bytes(), &[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let counter = Nonce::of_counter(0x0304_0506_0708_090A);
+        assert_eq!(counter.bytes(), &[0, 1, 0, 0, 3, 4, 5, 6, 7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn nonces_of_noise_follow_the_suite() {
+        assert_eq!(Nonce::of_noise(Suite::Aes256Gcm, 1).bytes()[11], 1);
+        assert_eq!(Nonce::of_noise(Suite::ChaCha20Poly1305, 1).bytes()[4], 1);
+    }
+}

@@ -1,0 +1,363 @@
+//! The Noise handshake `IKpsk2`, with Byway's primitives put under snow's state machine.
+//!
+//! That is where the rules are kept that Noise leaves open: ephemeral secrets come from the caller's seed, and
+//! a key agreement that ends in zeros is refused.
+
+use alloc::boxed::Box;
+
+use blake2::Blake2s256;
+use blake2::digest::{FixedOutput, Update};
+use curve25519_dalek::montgomery::MontgomeryPoint;
+use curve25519_dalek::traits::IsIdentity;
+use snow::error::Error;
+use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
+use snow::resolvers::CryptoResolver;
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, HandshakeState};
+use zeroize::Zeroizing;
+
+use super::aead::{KEY_BYTES, Nonce, Provider, Suite, TAG_BYTES};
+use super::portable::Portable;
+use super::split_keys::SplitKeys;
+use super::static_key::{PreSharedKey, PublicKey, StaticSecret};
+
+/// Where `IKpsk2` mixes the pre-shared key in: at the end of message 2, when the responder knows the initiator.
+const PSK_PLACE: u8 = 2;
+
+/// The initiator's side, about to write message 1.
+pub(super) fn initiator(
+    suite: Suite,
+    prologue: &[u8],
+    secret: &StaticSecret,
+    responder: &PublicKey,
+    psk: &PreSharedKey,
+    seed: &[u8; KEY_BYTES],
+) -> Box<HandshakeState> {
+    let pair = secret.pair();
+    let built = builder(suite, prologue, &pair, seed)
+        .remote_public_key(responder.bytes())
+        .and_then(|builder| builder.psk(PSK_PLACE, psk.bytes()))
+        .and_then(Builder::build_initiator);
+    Box::new(built.expect("an initiator has all that IKpsk2 asks of it"))
+}
+
+/// The responder's side, about to read message 1.
+pub(super) fn responder(
+    suite: Suite,
+    prologue: &[u8],
+    secret: &StaticSecret,
+    seed: &[u8; KEY_BYTES],
+) -> Box<HandshakeState> {
+    let pair = secret.pair();
+    let built = builder(suite, prologue, &pair, seed).build_responder();
+    Box::new(built.expect("a responder has all that IKpsk2 asks of it"))
+}
+
+/// Gives the responder the key that it shares with this initiator.
+pub(super) fn set_psk(state: &mut HandshakeState, psk: &PreSharedKey) {
+    state.set_psk(PSK_PLACE.into(), psk.bytes()).expect("IKpsk2 has this place");
+}
+
+/// The packet keys of a finished handshake.
+pub(super) fn split(state: &mut HandshakeState) -> SplitKeys {
+    debug_assert!(state.is_handshake_finished());
+    let (initiators, responders) = state.dangerously_get_raw_split();
+    let (initiators, responders) = (Zeroizing::new(initiators), Zeroizing::new(responders));
+    if state.is_initiator() {
+        SplitKeys::new(*initiators, *responders)
+    } else {
+        SplitKeys::new(*responders, *initiators)
+    }
+}
+
+fn builder<'a>(
+    suite: Suite,
+    prologue: &'a [u8],
+    pair: &'a [u8; 2 * KEY_BYTES],
+    seed: &[u8; KEY_BYTES],
+) -> Builder<'a> {
+    let primitives = Primitives { suite, seed: Zeroizing::new(*seed) };
+    Builder::with_resolver(parameters(suite), Box::new(primitives))
+        .local_private_key(pair)
+        .and_then(|builder| builder.prologue(prologue))
+        .expect("key and prologue are set once")
+}
+
+fn parameters(suite: Suite) -> NoiseParams {
+    let name = match suite {
+        Suite::Aes256Gcm => "Noise_IKpsk2_25519_AESGCM_BLAKE2s",
+        Suite::ChaCha20Poly1305 => "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s",
+    };
+    name.parse().expect("snow knows these names")
+}
+
+struct Primitives {
+    suite: Suite,
+    seed: Zeroizing<[u8; KEY_BYTES]>,
+}
+
+impl CryptoResolver for Primitives {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Seed(Some(self.seed.clone()))))
+    }
+
+    fn resolve_dh(&self, _: &DHChoice) -> Option<Box<dyn Dh>> {
+        Some(Box::<X25519>::default())
+    }
+
+    fn resolve_hash(&self, _: &HashChoice) -> Option<Box<dyn Hash>> {
+        Some(Box::<Blake2s>::default())
+    }
+
+    fn resolve_cipher(&self, _: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        Some(Box::new(HandshakeCipher { suite: self.suite, key: Zeroizing::default() }))
+    }
+}
+
+/// The ephemeral secret of one handshake, given once.
+struct Seed(Option<Zeroizing<[u8; KEY_BYTES]>>);
+
+impl Random for Seed {
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        let seed = self.0.take().filter(|seed| seed.len() == bytes.len()).ok_or(Error::Rng)?;
+        bytes.copy_from_slice(seed.as_ref());
+        Ok(())
+    }
+}
+
+/// X25519 (RFC 7748), which refuses public keys that contribute nothing.
+#[derive(Default)]
+struct X25519 {
+    secret: Zeroizing<[u8; KEY_BYTES]>,
+    public: [u8; KEY_BYTES],
+}
+
+impl Dh for X25519 {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+
+    fn pub_len(&self) -> usize {
+        KEY_BYTES
+    }
+
+    fn priv_len(&self) -> usize {
+        KEY_BYTES
+    }
+
+    /// Takes `secret ‖ public key`: the latter is known, and computing it takes a quarter of a key agreement.
+    fn set(&mut self, pair: &[u8]) {
+        let (secret, public) = pair.split_at(KEY_BYTES);
+        self.secret.copy_from_slice(secret);
+        self.public.copy_from_slice(public);
+    }
+
+    fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
+        random.try_fill_bytes(self.secret.as_mut())?;
+        self.public = MontgomeryPoint::mul_base_clamped(*self.secret).to_bytes();
+        Ok(())
+    }
+
+    fn pubkey(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn privkey(&self) -> &[u8] {
+        self.secret.as_ref()
+    }
+
+    fn dh(&self, public: &[u8], shared: &mut [u8]) -> Result<(), Error> {
+        let public = public.first_chunk().ok_or(Error::Dh)?;
+        let point = MontgomeryPoint(*public).mul_clamped(*self.secret);
+        if point.is_identity() {
+            return Err(Error::Dh);
+        }
+        shared[..KEY_BYTES].copy_from_slice(point.as_bytes());
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Blake2s(Blake2s256);
+
+impl Hash for Blake2s {
+    fn name(&self) -> &'static str {
+        "BLAKE2s"
+    }
+
+    fn block_len(&self) -> usize {
+        64
+    }
+
+    fn hash_len(&self) -> usize {
+        32
+    }
+
+    fn reset(&mut self) {
+        self.0 = Blake2s256::default();
+    }
+
+    fn input(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn result(&mut self, hash: &mut [u8]) {
+        let hasher = core::mem::take(&mut self.0);
+        hash[..32].copy_from_slice(&hasher.finalize_fixed());
+    }
+}
+
+/// The suite's AEAD as Noise uses it: key by key, with a counted nonce.
+struct HandshakeCipher {
+    suite: Suite,
+    key: Zeroizing<[u8; KEY_BYTES]>,
+}
+
+impl Cipher for HandshakeCipher {
+    fn name(&self) -> &'static str {
+        match self.suite {
+            Suite::Aes256Gcm => "AESGCM",
+            Suite::ChaCha20Poly1305 => "ChaChaPoly",
+        }
+    }
+
+    fn set(&mut self, key: &[u8; KEY_BYTES]) {
+        self.key.copy_from_slice(key);
+    }
+
+    fn encrypt(&self, number: u64, aad: &[u8], plaintext: &[u8], out: &mut [u8]) -> usize {
+        let (in_out, rest) = out.split_at_mut(plaintext.len());
+        in_out.copy_from_slice(plaintext);
+        let key = Portable.key(self.suite, &self.key);
+        rest[..TAG_BYTES].copy_from_slice(&key.seal(&Nonce::of_noise(self.suite, number), aad, in_out));
+        plaintext.len() + TAG_BYTES
+    }
+
+    fn decrypt(&self, number: u64, aad: &[u8], sealed: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        let (ciphertext, tag) = sealed.split_last_chunk().ok_or(Error::Decrypt)?;
+        let in_out = out.get_mut(..ciphertext.len()).ok_or(Error::Decrypt)?;
+        in_out.copy_from_slice(ciphertext);
+        let key = Portable.key(self.suite, &self.key);
+        let opened = key.open(&Nonce::of_noise(self.suite, number), aad, in_out, tag);
+        opened.map(|()| ciphertext.len()).map_err(|_| Error::Decrypt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::super::hex::vector;
+    use super::*;
+
+    /// From the vectors of cacophony, an implementation of Noise in Haskell.
+    struct Known {
+        suite: Suite,
+        messages: [&'static str; 2],
+        hash: &'static str,
+        /// What each side sends first under its split key, with nonce zero.
+        sealed: [&'static str; 2],
+    }
+
+    const PROLOGUE: &str = "4a6f686e2047616c74";
+    const PSK: &str = "54686973206973206d7920417573747269616e20706572737065637469766521";
+    const SECRETS: [&str; 2] = [
+        "e61ef9919cde45dd5f82166404bd08e38bceb5dfdfded0a34c8df7ed542214d1",
+        "4a3acbfdb163dec651dfa3194dece676d437029c62a408b4c5ea9114246e4893",
+    ];
+    const EPHEMERALS: [&str; 2] = [
+        "893e28b9dc6ca8d611ab664754b8ceb7bac5117349a4439a6b0569da977c464a",
+        "bbdb4cdbd309f1a1f2e1456967fe288cadd6f712d65dc7b7793d5e63da6b375b",
+    ];
+    const PAYLOADS: [&str; 2] = ["4c756477696720766f6e204d69736573", "4d757272617920526f746862617264"];
+    const PLAINTEXTS: [&str; 2] = ["462e20412e20486179656b", "4361726c204d656e676572"];
+
+    const KNOWN: [Known; 2] = [
+        Known {
+            suite: Suite::Aes256Gcm,
+            messages: [
+                "ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c7944f70d65fedfd7ad294f4c8f5c1324c7c9\
+                 0e54cd8af05652112a27b261e11ce99d9d517c4a1e0753038edb26066b4087b4c230aafa22b0552550b723eb69374a67\
+                 4d306a84e1852e30af2e2dbefeb4fd2f",
+                "95ebc60d2b1fa672c1f46a8aa265ef51bfe38e7ccb39ec5be34069f1448088434190dae84b6887641a5f81e03d83f7be\
+                 91fa1134c18dde966e18fc404b97a8",
+            ],
+            hash: "60f2139120264f109f2bd525a8d94877d7896d64394c34a7abedbc114154a6d5",
+            sealed: [
+                "061b631b380a639a0801920ddf205e2dbf6606c3328683c6af50fc",
+                "c4b5ecd181f80279f2cc41217d490ed56459e3e3fb5e758e522d0d",
+            ],
+        },
+        Known {
+            suite: Suite::ChaCha20Poly1305,
+            messages: [
+                "ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c7944001e21de9f98ddd8e2ad57527207feb5\
+                 6253c9c94a9e496782ecfcb2a75fbcaf1b52948cc48daefe660c62119ab5000980c84831215f2441eba616548e832985\
+                 464cf17e51ee93109008399a21f7e13f",
+                "95ebc60d2b1fa672c1f46a8aa265ef51bfe38e7ccb39ec5be34069f144808843cb765f2caef0751b8f007572dab03222\
+                 17755c0632f365717edbf34d33e87a",
+            ],
+            hash: "f5191b875290abcd41347ac3622d9679688a7e980229cb937ef748336cfde0e5",
+            sealed: [
+                "8153ca9833bc3c1b91a7e66e5f4d4f5b59bf9e64c2f20d15f0bba7",
+                "07af0c9c86e1b4e80f36b04ff7688d51141af3debd0332f0a705ef",
+            ],
+        },
+    ];
+
+    fn key(hex: &str) -> [u8; KEY_BYTES] {
+        vector(hex).try_into().expect("keys have 32 bytes")
+    }
+
+    /// Both sides, before the first message.
+    fn sides(suite: Suite) -> (Box<HandshakeState>, Box<HandshakeState>) {
+        let [secret, remote] = SECRETS.map(|secret| StaticSecret::from_bytes(key(secret)));
+        let psk = PreSharedKey::from_bytes(key(PSK));
+        let prologue = vector(PROLOGUE);
+        let initiator = initiator(suite, &prologue, &secret, &remote.public_key(), &psk, &key(EPHEMERALS[0]));
+        let mut responder = responder(suite, &prologue, &remote, &key(EPHEMERALS[1]));
+        set_psk(&mut responder, &psk);
+        (initiator, responder)
+    }
+
+    fn pass(from: &mut HandshakeState, to: &mut HandshakeState, payload: &[u8]) -> Vec<u8> {
+        let mut message = vec![0; 200];
+        let bytes = from.write_message(payload, &mut message).expect("it is its turn");
+        message.truncate(bytes);
+        let mut received = vec![0; payload.len()];
+        assert_eq!(to.read_message(&message, &mut received), Ok(payload.len()));
+        assert_eq!(received, payload);
+        message
+    }
+
+    #[test]
+    fn both_messages_and_both_keys_are_the_published_ones() {
+        for known in KNOWN {
+            let (mut initiator, mut responder) = sides(known.suite);
+            let first = pass(&mut initiator, &mut responder, &vector(PAYLOADS[0]));
+            assert_eq!(first, vector(known.messages[0]));
+            let second = pass(&mut responder, &mut initiator, &vector(PAYLOADS[1]));
+            assert_eq!(second, vector(known.messages[1]));
+            assert_eq!(initiator.get_handshake_hash(), vector(known.hash));
+            let (forth, back) = (split(&mut initiator), split(&mut responder));
+            assert_eq!((forth.send(), forth.receive()), (back.receive(), back.send()));
+            for (sender, (plaintext, sealed)) in [forth, back].iter().zip(PLAINTEXTS.iter().zip(known.sealed))
+            {
+                let mut bytes = vector(plaintext);
+                let tag = Portable.key(known.suite, sender.send()).seal(&Nonce::ZERO, &[], &mut bytes);
+                bytes.extend(tag);
+                assert_eq!(bytes, vector(sealed));
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_is_given_once() {
+        let mut seed = Seed(Some(Zeroizing::new([7; KEY_BYTES])));
+        let mut bytes = [0; KEY_BYTES];
+        assert_eq!(seed.try_fill_bytes(&mut bytes), Ok(()));
+        assert_eq!(bytes, [7; KEY_BYTES]);
+        assert_eq!(seed.try_fill_bytes(&mut bytes), Err(Error::Rng));
+    }
+}

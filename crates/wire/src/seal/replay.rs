@@ -1,0 +1,241 @@
+//! What has been seen is not taken again.
+
+use alloc::boxed::Box;
+
+use thiserror::Error;
+
+use super::limits::REPLAY_WINDOW;
+
+/// Numbers are remembered in words of this many bits.
+const WORD_BITS: u64 = 64;
+
+/// Words that cover the window.
+const WORDS: usize = (REPLAY_WINDOW / WORD_BITS) as usize;
+
+/// A word of numbers of which all have been seen.
+const ALL_SEEN: u64 = u64::MAX;
+
+// Two words are at hand; the ring is for more.
+const _: () = assert!(WORDS >= 2 && REPLAY_WINDOW.is_multiple_of(WORD_BITS));
+
+type Bitmap = [u64; WORDS];
+
+/// Why a number is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// It has been taken before.
+    #[error("packet {number} has been received before: drop it and count it as a duplicate")]
+    Replayed {
+        /// The packet's number.
+        number: u64,
+    },
+    /// Too far behind to tell.
+    #[error(
+        "packet {number} is {REPLAY_WINDOW} or more behind packet {highest}: drop it and count it as late"
+    )]
+    TooOld {
+        /// The packet's number.
+        number: u64,
+        /// The highest number taken.
+        highest: u64,
+    },
+}
+
+/// The numbers that have been taken, from 0 on, within [`REPLAY_WINDOW`] of the highest.
+///
+/// While nothing is missing for longer than 64 numbers it lives in 32 bytes; with the first gap that lasts it
+/// takes one bitmap of 1 KiB from the heap.
+///
+/// Numbers lie in words of 64. The highest number's word and the one before it are at hand; the window's older
+/// words are in a ring, or nowhere as long as all their numbers have been seen.
+#[derive(Clone, Debug)]
+pub struct ReplayWindow {
+    highest: u64,
+    current: u64,
+    previous: u64,
+    older: Option<Box<Bitmap>>,
+}
+
+impl ReplayWindow {
+    /// Nothing has been taken yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        // Before number 0 there is nothing that could still come.
+        Self { highest: 0, current: 0, previous: ALL_SEEN, older: None }
+    }
+
+    /// The highest number taken, from which the next ones are completed; 0 before the first.
+    #[must_use]
+    pub const fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// Whether `number` would be taken: to be asked before a packet is opened.
+    ///
+    /// # Errors
+    /// If it has been taken, or is too old to tell.
+    #[inline]
+    pub fn would_accept(&self, number: u64) -> Result<(), Refused> {
+        let Some(behind) = self.highest.checked_sub(number) else {
+            return Ok(());
+        };
+        if behind >= REPLAY_WINDOW {
+            return Err(Refused::TooOld { number, highest: self.highest });
+        }
+        if self.word(number / WORD_BITS) & bit(number) == 0 {
+            Ok(())
+        } else {
+            Err(Refused::Replayed { number })
+        }
+    }
+
+    /// Takes `number`: to be called once the packet is known to be true.
+    ///
+    /// # Errors
+    /// If it has been taken, or is too old to tell.
+    #[inline]
+    pub fn accept(&mut self, number: u64) -> Result<(), Refused> {
+        self.would_accept(number)?;
+        if number > self.highest {
+            self.advance(number);
+        }
+        *self.word_mut(number / WORD_BITS) |= bit(number);
+        Ok(())
+    }
+
+    /// Words from the highest number's back to word `index`.
+    const fn words_back(&self, index: u64) -> u64 {
+        self.highest / WORD_BITS - index
+    }
+
+    fn word(&self, index: u64) -> u64 {
+        match self.words_back(index) {
+            0 => self.current,
+            1 => self.previous,
+            _ => self.older.as_ref().map_or(ALL_SEEN, |older| older[slot(index)]),
+        }
+    }
+
+    fn word_mut(&mut self, index: u64) -> &mut u64 {
+        match self.words_back(index) {
+            0 => &mut self.current,
+            1 => &mut self.previous,
+            _ => &mut self.older.get_or_insert_with(all_seen)[slot(index)],
+        }
+    }
+
+    /// Makes `number` the highest.
+    #[inline]
+    fn advance(&mut self, number: u64) {
+        let from = self.highest / WORD_BITS;
+        let to = number / WORD_BITS;
+        self.highest = number;
+        if from != to {
+            self.move_words(from, to);
+        }
+    }
+
+    /// Moves the words at hand on, one by one, and what leaves them to the ring.
+    fn move_words(&mut self, from: u64, to: u64) {
+        // After as many moves as there are words, nothing from before is left.
+        let first = from.max(to.saturating_sub(WORDS as u64 + 2));
+        for index in first..to {
+            self.retire_previous(slot(index.wrapping_sub(1)));
+            self.previous = self.current;
+            self.current = 0;
+        }
+    }
+
+    fn retire_previous(&mut self, slot: usize) {
+        if self.older.is_some() || self.previous != ALL_SEEN {
+            self.older.get_or_insert_with(all_seen)[slot] = self.previous;
+        }
+    }
+}
+
+impl Default for ReplayWindow {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn all_seen() -> Box<Bitmap> {
+    Box::new([ALL_SEEN; WORDS])
+}
+
+const fn bit(number: u64) -> u64 {
+    1 << (number % WORD_BITS)
+}
+
+/// Where the ring keeps word `index`.
+#[allow(clippy::cast_possible_truncation, reason = "the remainder is less than the ring's length")]
+const fn slot(index: u64) -> usize {
+    (index % WORDS as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept_all(window: &mut ReplayWindow, numbers: impl IntoIterator<Item = u64>) {
+        for number in numbers {
+            assert_eq!(window.accept(number), Ok(()), "{number}");
+        }
+    }
+
+    #[test]
+    fn numbers_in_order_take_no_memory() {
+        let mut window = ReplayWindow::new();
+        accept_all(&mut window, 0..3 * REPLAY_WINDOW);
+        assert!(window.older.is_none());
+        assert_eq!(window.accept(5), Err(Refused::TooOld { number: 5, highest: 3 * REPLAY_WINDOW - 1 }));
+        let number = 3 * REPLAY_WINDOW - 1_000;
+        assert_eq!(window.accept(number), Err(Refused::Replayed { number }));
+    }
+
+    #[test]
+    fn swapped_neighbours_take_no_memory() {
+        let mut window = ReplayWindow::new();
+        let swapped = (0..REPLAY_WINDOW).map(|number| number ^ 1);
+        accept_all(&mut window, swapped);
+        let far_apart = (REPLAY_WINDOW..2 * REPLAY_WINDOW).map(|number| number ^ 0x3F);
+        accept_all(&mut window, far_apart);
+        assert!(window.older.is_none());
+    }
+
+    #[test]
+    fn a_gap_that_lasts_takes_one_bitmap() {
+        let mut window = ReplayWindow::new();
+        accept_all(&mut window, (0..1_000).filter(|number| *number != 10));
+        assert!(window.older.is_some());
+        assert_eq!(window.accept(10), Ok(()));
+        assert_eq!(window.accept(10), Err(Refused::Replayed { number: 10 }));
+        assert_eq!(size_of::<ReplayWindow>(), 32);
+        assert_eq!(size_of::<Bitmap>(), 1_024);
+    }
+
+    #[test]
+    fn the_window_ends_where_the_wire_says() {
+        let mut window = ReplayWindow::new();
+        accept_all(&mut window, [REPLAY_WINDOW]);
+        assert_eq!(window.accept(0), Err(Refused::TooOld { number: 0, highest: REPLAY_WINDOW }));
+        accept_all(&mut window, [1]);
+    }
+
+    #[test]
+    fn the_largest_numbers_are_taken_too() {
+        let mut window = ReplayWindow::new();
+        accept_all(&mut window, [u64::MAX, u64::MAX - 100, u64::MAX - 8_191]);
+        assert_eq!(window.accept(u64::MAX), Err(Refused::Replayed { number: u64::MAX }));
+        assert_eq!(window.highest(), u64::MAX);
+    }
+
+    #[test]
+    fn asking_changes_nothing() {
+        let mut window = ReplayWindow::new();
+        assert_eq!(window.would_accept(7), Ok(()));
+        assert_eq!(window.would_accept(7), Ok(()));
+        accept_all(&mut window, [7]);
+        assert_eq!(window.would_accept(7), Err(Refused::Replayed { number: 7 }));
+    }
+}

@@ -1,0 +1,70 @@
+//! What a handshake ends in: a key for each direction.
+
+use core::fmt;
+
+use zeroize::{Zeroize, Zeroizing};
+
+use super::aead::{KEY_BYTES, Provider, Suite};
+use super::blake2s;
+use super::digest::DigestKey;
+use super::epoch_keys::EpochKeys;
+
+/// The packet keys of one epoch, seen from one side. Wiped when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SplitKeys {
+    send: [u8; KEY_BYTES],
+    receive: [u8; KEY_BYTES],
+}
+
+impl SplitKeys {
+    pub(super) const fn new(send: [u8; KEY_BYTES], receive: [u8; KEY_BYTES]) -> Self {
+        Self { send, receive }
+    }
+
+    /// The key of what this side sends.
+    #[must_use]
+    pub const fn send(&self) -> &[u8; KEY_BYTES] {
+        &self.send
+    }
+
+    /// The key of what this side receives.
+    #[must_use]
+    pub const fn receive(&self) -> &[u8; KEY_BYTES] {
+        &self.receive
+    }
+
+    /// Both keys, ready to seal and to open.
+    #[must_use]
+    pub fn epoch_keys(&self, provider: &dyn Provider, suite: Suite) -> EpochKeys {
+        EpochKeys::new(provider.key(suite, &self.send), provider.key(suite, &self.receive))
+    }
+
+    /// The key of the digests that this side sends.
+    #[must_use]
+    pub fn send_digests(&self) -> DigestKey {
+        digest_key(&self.send)
+    }
+
+    /// The key of the digests that this side receives.
+    #[must_use]
+    pub fn receive_digests(&self) -> DigestKey {
+        digest_key(&self.receive)
+    }
+}
+
+fn digest_key(packet_key: &[u8; KEY_BYTES]) -> DigestKey {
+    DigestKey::from_derived(&Zeroizing::new(blake2s::keyed_hash(packet_key, &[b"byway digest"])))
+}
+
+impl fmt::Debug for SplitKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SplitKeys(..)")
+    }
+}
+
+impl Drop for SplitKeys {
+    fn drop(&mut self) {
+        self.send.zeroize();
+        self.receive.zeroize();
+    }
+}
