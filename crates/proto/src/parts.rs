@@ -1,0 +1,12 @@
+//! What the state machines of agent and relay are composed of.
+//!
+//! Each part does one thing, knows none of the others' business, and touches neither clock nor socket: time is
+//! an argument, and where a part wants to be called again it says when. All are bounded by [`limits`], and
+//! allocate while they grow to the size that their traffic needs, then no more.
+//!
+//! | part | what it answers |
+//! |---|---|
+//! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
+
+pub mod limits;
+pub mod placement;
