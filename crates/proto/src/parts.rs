@@ -6,7 +6,11 @@
 //!
 //! | part | what it answers |
 //! |---|---|
+//! | [`timers`] | which of many deadlines is next |
+//! | [`sequence_ring`] | what is known of a recent sequence number |
 //! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
 
 pub mod limits;
 pub mod placement;
+pub mod sequence_ring;
+pub mod timers;

@@ -16,3 +16,6 @@ pub const PLACEMENT_QUEUES_MAX: usize = 64;
 
 /// Most flows of one placement: its table has 8 bytes for each, so 8 MiB at most.
 pub const PLACEMENT_FLOWS_MAX: usize = 1 << 20;
+
+/// Most timers of one table: four for each of a million flows, 100 MB.
+pub const TIMERS_MAX: usize = 1 << 22;
