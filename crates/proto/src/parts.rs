@@ -7,10 +7,12 @@
 //! | part | what it answers |
 //! |---|---|
 //! | [`timers`] | which of many deadlines is next |
+//! | [`packet_log`] | where are the bytes of a packet that passed a moment ago |
 //! | [`sequence_ring`] | what is known of a recent sequence number |
 //! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
 
 pub mod limits;
+pub mod packet_log;
 pub mod placement;
 pub mod sequence_ring;
 pub mod timers;

@@ -19,3 +19,9 @@ pub const PLACEMENT_FLOWS_MAX: usize = 1 << 20;
 
 /// Most timers of one table: four for each of a million flows, 100 MB.
 pub const TIMERS_MAX: usize = 1 << 22;
+
+/// The first block of a packet log: five packets of full size, or 40 of voice.
+pub const LOG_BLOCK_BYTES_MIN: usize = 8 << 10;
+
+/// The largest block of a packet log: no packet makes anybody allocate more, and the longest datagram fits.
+pub const LOG_BLOCK_BYTES_MAX: usize = 64 << 10;
