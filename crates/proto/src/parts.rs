@@ -1,0 +1,26 @@
+//! What the state machines of agent and relay are composed of.
+//!
+//! Each part does one thing, knows none of the others' business, and touches neither clock nor socket: time is
+//! an argument, and where a part wants to be called again it says when. All are bounded by [`limits`], and
+//! allocate while they grow to the size that their traffic needs, then no more.
+//!
+//! | part | what it answers |
+//! |---|---|
+//! | [`timers`] | which of many deadlines is next |
+//! | [`packet_log`] | where are the bytes of a packet that passed a moment ago |
+//! | [`sequence_ring`] | what is known of a recent sequence number |
+//! | [`token_bucket`] | may this be sent within a rate and a burst |
+//! | [`pacer`] | when may the next packet of a background flow leave |
+//! | [`queue_delay`] | do packets queue on this path |
+//! | [`breaker`] | does this path still deliver |
+//! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
+
+pub mod breaker;
+pub mod limits;
+pub mod pacer;
+pub mod packet_log;
+pub mod placement;
+pub mod queue_delay;
+pub mod sequence_ring;
+pub mod timers;
+pub mod token_bucket;

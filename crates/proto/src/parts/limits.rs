@@ -1,0 +1,27 @@
+//! Every limit of the parts, with its reason.
+
+use byway_code::{REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
+
+/// Most source packets in one batch: what the coder and the wire format can name.
+pub const BATCH_PACKETS_MAX: usize = SOURCE_PACKETS_MAX;
+
+/// Most repair packets of one batch: what the coder makes.
+pub const BATCH_REPAIRS_MAX: usize = REPAIR_PACKETS_MAX;
+
+/// Most queues of one placement: one bit each in a flow's word.
+///
+/// A burst longer than this closes its own oldest queues. Key frames of 40 packets fit; with 32 queues they
+/// close one batch in eight early.
+pub const PLACEMENT_QUEUES_MAX: usize = 64;
+
+/// Most flows of one placement: its table has 8 bytes for each, so 8 MiB at most.
+pub const PLACEMENT_FLOWS_MAX: usize = 1 << 20;
+
+/// Most timers of one table: four for each of a million flows, 100 MB.
+pub const TIMERS_MAX: usize = 1 << 22;
+
+/// The first block of a packet log: five packets of full size, or 40 of voice.
+pub const LOG_BLOCK_BYTES_MIN: usize = 8 << 10;
+
+/// The largest block of a packet log: no packet makes anybody allocate more, and the longest datagram fits.
+pub const LOG_BLOCK_BYTES_MAX: usize = 64 << 10;

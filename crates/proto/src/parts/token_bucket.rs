@@ -1,0 +1,252 @@
+//! A rate and a burst.
+
+use core::marker::PhantomData;
+
+use byway_units::{Bytes, Duration, Rate, Time};
+
+/// A number of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Packets(u64);
+
+impl Packets {
+    /// `count` packets.
+    #[must_use]
+    pub const fn new(count: u64) -> Self {
+        Self(count)
+    }
+
+    /// How many packets this is.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a bucket counts.
+pub trait Amount: Copy {
+    /// How many tokens this is.
+    fn tokens(self) -> u64;
+    /// As much as so many tokens pay for, rounded down.
+    fn from_tokens(tokens: u64) -> Self;
+}
+
+impl Amount for Bytes {
+    /// One token is one bit.
+    fn tokens(self) -> u64 {
+        self.count().saturating_mul(8)
+    }
+
+    fn from_tokens(tokens: u64) -> Self {
+        Self::new(tokens / 8)
+    }
+}
+
+impl Amount for Packets {
+    /// One token is one packet.
+    fn tokens(self) -> u64 {
+        self.0
+    }
+
+    fn from_tokens(tokens: u64) -> Self {
+        Self(tokens)
+    }
+}
+
+/// Tokens that come at a rate, up to a burst: over any span, no more is taken than the burst and what came in it.
+///
+/// The level is kept in billionths of a token, of which a whole number comes each nanosecond: nothing is
+/// rounded, so the long-term rate is exact whatever the calls.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucket<A> {
+    tokens_per_second: u64,
+    burst: u64,
+    /// In billionths of a token.
+    level: u128,
+    updated: Time,
+    of: PhantomData<A>,
+}
+
+const PARTS: u128 = 1_000_000_000;
+
+impl TokenBucket<Bytes> {
+    /// A full bucket of bytes.
+    #[must_use]
+    pub fn of_bytes(rate: Rate, burst: Bytes, now: Time) -> Self {
+        Self::new(rate.bits_per_second(), burst, now)
+    }
+
+    /// Goes on at another rate and with another burst; what is there stays, within the burst.
+    pub fn set(&mut self, rate: Rate, burst: Bytes, now: Time) {
+        self.change(rate.bits_per_second(), burst, now);
+    }
+}
+
+impl TokenBucket<Packets> {
+    /// A full bucket of packets.
+    #[must_use]
+    pub fn of_packets(per_second: u64, burst: Packets, now: Time) -> Self {
+        Self::new(per_second, burst, now)
+    }
+}
+
+impl<A: Amount> TokenBucket<A> {
+    fn new(tokens_per_second: u64, burst: A, now: Time) -> Self {
+        let burst = burst.tokens();
+        Self { tokens_per_second, burst, level: u128::from(burst) * PARTS, updated: now, of: PhantomData }
+    }
+
+    fn change(&mut self, tokens_per_second: u64, burst: A, now: Time) {
+        self.level = self.level_at(now);
+        self.updated = self.updated.max(now);
+        self.tokens_per_second = tokens_per_second;
+        self.burst = burst.tokens();
+        self.level = self.level.min(u128::from(self.burst) * PARTS);
+    }
+
+    /// Takes `amount` if it is there, else nothing; whether it was there.
+    pub fn take(&mut self, amount: A, now: Time) -> bool {
+        self.level = self.level_at(now);
+        self.updated = self.updated.max(now);
+        let left = self.level.checked_sub(u128::from(amount.tokens()) * PARTS);
+        self.level = left.unwrap_or(self.level);
+        left.is_some()
+    }
+
+    /// How much could be taken.
+    #[must_use]
+    pub fn available(&self, now: Time) -> A {
+        A::from_tokens(narrow(self.level_at(now) / PARTS))
+    }
+
+    /// When `amount` can be taken, if nothing else is; `Time::MAX` if never, as it is more than the burst.
+    #[must_use]
+    pub fn when(&self, amount: A, now: Time) -> Time {
+        let missing = (u128::from(amount.tokens()) * PARTS).saturating_sub(self.level_at(now));
+        if missing == 0 {
+            return now;
+        }
+        if amount.tokens() > self.burst || self.tokens_per_second == 0 {
+            return Time::MAX;
+        }
+        let wait = missing.div_ceil(u128::from(self.tokens_per_second));
+        self.updated.max(now).saturating_add(Duration::from_nanos(narrow(wait)))
+    }
+
+    fn level_at(&self, now: Time) -> u128 {
+        let elapsed = now.saturating_since(self.updated).as_nanos();
+        let income = u128::from(self.tokens_per_second) * u128::from(elapsed);
+        self.level.saturating_add(income).min(u128::from(self.burst) * PARTS)
+    }
+}
+
+fn narrow(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::START + Duration::from_millis(millis)
+    }
+
+    fn bucket() -> TokenBucket<Bytes> {
+        TokenBucket::of_bytes(Rate::from_kilobits_per_second(8), Bytes::new(100), at(0))
+    }
+
+    #[test]
+    fn a_burst_can_be_taken_at_once_and_then_comes_at_the_rate() {
+        let mut bucket = bucket();
+        assert!(bucket.take(Bytes::new(100), at(0)));
+        assert!(!bucket.take(Bytes::new(1), at(0)));
+        assert_eq!(bucket.available(at(7)), Bytes::new(7));
+        assert_eq!(bucket.when(Bytes::new(20), at(7)), at(20));
+        assert!(bucket.take(Bytes::new(20), at(20)));
+        assert_eq!(bucket.available(at(10_000)), Bytes::new(100));
+    }
+
+    #[test]
+    fn what_is_there_can_be_taken_now_and_more_than_the_burst_never() {
+        let bucket = bucket();
+        assert_eq!(bucket.when(Bytes::new(100), at(5)), at(5));
+        assert_eq!(bucket.when(Bytes::new(101), at(5)), Time::MAX);
+        let closed = TokenBucket::of_packets(0, Packets::new(1), at(0));
+        assert_eq!(closed.when(Packets::new(1), at(3)), at(3));
+        let mut empty = closed;
+        assert!(empty.take(Packets::new(1), at(3)));
+        assert_eq!(empty.when(Packets::new(1), at(3)), Time::MAX);
+    }
+
+    #[test]
+    fn a_rate_that_divides_nothing_does_not_drift() {
+        // A third of a packet each nanosecond, nearly, taken in odd steps over a minute.
+        let mut bucket = TokenBucket::of_packets(333_333_333, Packets::new(2_000), at(0));
+        let (mut now, mut taken) = (at(0), 0_u64);
+        while now < at(60_000) {
+            taken += drain(&mut bucket, now);
+            now += Duration::from_nanos(2_999);
+        }
+        // All that came but for what is under way in the last step.
+        let came = 333_333_333 * 60 + 2_000;
+        assert!((came - 1_000..=came).contains(&taken), "{taken} of {came}");
+    }
+
+    fn drain(bucket: &mut TokenBucket<Packets>, now: Time) -> u64 {
+        let all = bucket.available(now);
+        assert!(bucket.take(all, now));
+        all.count()
+    }
+
+    #[test]
+    fn another_rate_counts_from_now_on() {
+        let mut bucket = bucket();
+        assert!(bucket.take(Bytes::new(100), at(0)));
+        bucket.set(Rate::from_kilobits_per_second(80), Bytes::new(50), at(10));
+        assert_eq!(bucket.available(at(10)), Bytes::new(10));
+        assert_eq!(bucket.available(at(12)), Bytes::new(30));
+        assert_eq!(bucket.available(at(100)), Bytes::new(50));
+    }
+
+    #[test]
+    fn time_that_runs_backwards_brings_nothing() {
+        let mut bucket = bucket();
+        assert!(bucket.take(Bytes::new(100), at(50)));
+        assert_eq!(bucket.available(at(10)), Bytes::ZERO);
+        assert!(!bucket.take(Bytes::new(1), at(10)));
+        assert_eq!(bucket.available(at(51)), Bytes::new(1));
+    }
+
+    proptest! {
+        /// The naive bucket counts up each nanosecond, in billionths.
+        #[test]
+        fn a_bucket_does_as_one_that_is_filled_each_nanosecond(
+            per_second in 1_u64..3_000_000_000,
+            burst in 1_u64..20,
+            steps in proptest::collection::vec((0_u64..40, 0_u64..12), 1..40),
+        ) {
+            let mut bucket = TokenBucket::of_packets(per_second, Packets::new(burst), Time::START);
+            let (mut now, mut level) = (Time::START, burst * 1_000_000_000);
+            for (gap, amount) in steps {
+                for _ in 0..gap {
+                    level = (level + per_second).min(burst * 1_000_000_000);
+                }
+                now += Duration::from_nanos(gap);
+                prop_assert_eq!(bucket.available(now).count(), level / 1_000_000_000);
+                let when = bucket.when(Packets::new(amount), now);
+                prop_assert_eq!(when <= now, level >= amount * 1_000_000_000);
+                if amount <= burst {
+                    let (mut then, mut just_before) = (bucket, bucket);
+                    prop_assert!(then.take(Packets::new(amount), when));
+                    let before = when.saturating_sub(Duration::from_nanos(1));
+                    prop_assert!(when == now || !just_before.take(Packets::new(amount), before));
+                }
+                let is_there = level >= amount * 1_000_000_000;
+                prop_assert_eq!(bucket.take(Packets::new(amount), now), is_there);
+                level -= if is_there { amount * 1_000_000_000 } else { 0 };
+            }
+        }
+    }
+}
