@@ -47,7 +47,7 @@ impl Drop for DigestKey {
 mod tests {
     use super::*;
 
-    /// Aumasson and Bernstein, "SipHash: a fast short-input PRF", appendix A: 15 bytes under this key.
+    /// Appendix A of the paper on `SipHash`: 15 bytes under this key.
     #[test]
     fn the_digest_begins_the_hash_of_the_paper() {
         let mut derived = [0xFF; 32];

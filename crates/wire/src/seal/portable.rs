@@ -70,8 +70,7 @@ mod tests {
 
     const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-    /// Test cases 13, 14 and 16 of McGrew and Viega, "The Galois/Counter Mode of Operation", and section 2.8.2
-    /// of RFC 8439.
+    /// Test cases 13, 14 and 16 of "The Galois/Counter Mode of Operation", and section 2.8.2 of RFC 8439.
     const KNOWN: [Known; 4] = [
         Known {
             suite: Suite::Aes256Gcm,

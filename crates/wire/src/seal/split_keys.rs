@@ -10,7 +10,7 @@ use super::digest::DigestKey;
 use super::epoch_keys::EpochKeys;
 
 /// The packet keys of one epoch, seen from one side. Wiped when dropped.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct SplitKeys {
     send: [u8; KEY_BYTES],
     receive: [u8; KEY_BYTES],
