@@ -14,16 +14,23 @@ impl<S: Scenario> World<S> {
     /// It is `time` now.
     ///
     /// # Panics
-    /// If time stands still.
+    /// If it was later before.
     pub(crate) fn advance(&mut self, time: Time) {
+        assert!(time >= self.now, "time goes back from {} to {time}", self.now);
         if time > self.now {
             (self.now, self.instant_events) = (time, 0);
         }
+    }
+
+    /// # Panics
+    /// If time stands still.
+    pub(crate) fn count_event(&mut self) {
         self.instant_events += 1;
         assert!(
             self.instant_events <= INSTANT_EVENTS_MAX,
-            "time stands still at {time}, after {INSTANT_EVENTS_MAX} events: a deadline that does not move on, \
-             or hosts that answer each other without delay"
+            "time stands still at {}, after {INSTANT_EVENTS_MAX} events: a deadline that does not move on, or \
+             hosts that answer each other without delay",
+            self.now
         );
     }
 
@@ -118,7 +125,7 @@ impl<S: Scenario> World<S> {
     pub(crate) fn tell_drained(&mut self, scenario: &mut S) {
         while let Some(id) = self.drained.pop_front() {
             self.nodes[id.index()].is_drained = false;
-            self.advance(self.now);
+            self.count_event();
             scenario.drained(id, self);
         }
     }

@@ -11,13 +11,15 @@ use crate::world::{Scenario, World};
 impl<S: Scenario> World<S> {
     /// Crashes a node: its host takes no input any more, and what arrives is lost, until it is restarted. What
     /// it has sent stays under way.
-    pub fn stop(&mut self, node: NodeId) {
-        self.nodes[node.index()].condition = Condition::Stopped;
-        let held = mem::take(&mut self.nodes[node.index()].held);
-        for packet in held {
-            self.network.lose(packet, LossReason::Stopped, self.now);
+    pub fn stop(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        if node.condition != Condition::Stopped {
+            node.condition = Condition::Stopped;
+            self.network.log.node(self.now, id, NodeChange::Stopped);
+            for packet in node.held.drain(..) {
+                self.network.lose(packet, LossReason::Stopped, self.now);
+            }
         }
-        self.network.log.node(self.now, node, NodeChange::Stopped);
     }
 
     /// Makes a running node hang: its host takes no input until it is resumed. A stopped one stays stopped.

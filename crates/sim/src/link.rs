@@ -39,7 +39,7 @@ pub use self::recorded::{Recorded, RecordedError};
 /// A packet first passes the bottleneck, if there is one. On the wire behind it, it may be lost to an outage,
 /// to its length or to one of the loss processes, in this order; if it is not, it may be duplicated, and each
 /// copy may be corrupted and arrives after the delay, with a jitter and a reordering of its own. What is lost
-/// on the wire has taken its time at the bottleneck.
+/// on the wire has taken its time at the bottleneck; all of it is decided, and logged, when the packet is offered.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
     /// The rate and the queue before it; `None`: as fast as packets come.

@@ -5,7 +5,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::{Index, IndexMut};
 
 use byway_units::{Bytes, Time};
@@ -333,12 +333,31 @@ impl<O: Observer> Log<O> {
         let to = record.to.map_or(u64::MAX, |to| u64::from(to.number()));
         let words =
             [record.time.as_nanos(), record.packet, u64::from(record.from.number()), to, record.step.code()];
-        self.digest = words.iter().fold(self.digest, |digest, word| mix(digest ^ word).wrapping_add(1));
-        // Afterwards, the payload follows from the steps.
+        self.digest = chain(self.digest, &words);
+        // Afterwards, all this follows from the steps.
         if matches!(record.step, Step::Sent | Step::Unroutable) {
-            self.digest =
-                mix(self.digest ^ XxHash3_64::oneshot(record.payload)) ^ u64::from(record.ecn.bits());
+            let (source, destination) = (address_digest(record.source), address_digest(record.destination));
+            let words =
+                [source, destination, u64::from(record.ecn.bits()), XxHash3_64::oneshot(record.payload)];
+            self.digest = chain(self.digest, &words);
         }
         self.observer.packet(record);
     }
+}
+
+/// One digest of all that went into `digest`, and then of these words.
+fn chain(digest: u64, words: &[u64]) -> u64 {
+    // Without the one, zeros would leave a digest of zero as it is.
+    words.iter().fold(digest, |digest, word| mix(digest ^ word).wrapping_add(1))
+}
+
+fn address_digest(address: SocketAddr) -> u64 {
+    let mut bytes = [0; 18];
+    let (ip, port) = bytes.split_at_mut(16);
+    match address.ip() {
+        IpAddr::V4(address) => ip[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => ip.copy_from_slice(&address.octets()),
+    }
+    port.copy_from_slice(&address.port().to_be_bytes());
+    XxHash3_64::oneshot(&bytes)
 }

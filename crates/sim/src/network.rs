@@ -115,6 +115,10 @@ impl<O: Observer> Network<O> {
         self.by_ends.iter().map(|(&(from, to), &link)| (from, to, self.log.counters(link)))
     }
 
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.pool.len()
+    }
+
     /// Compares the counters of each link with the packets that are really under way.
     pub(crate) fn check_conservation(&self) -> Result<(), ConservationError> {
         let mut under_way = alloc::vec![0; self.edges.len()];
@@ -243,4 +247,43 @@ fn record<'a>(time: Time, header: &Header, edge: &Edge, payload: &'a [u8], step:
     let &Header { number: packet, source, destination, ecn, .. } = header;
     let (from, to) = (edge.from, Some(edge.to));
     Record { time, packet, from, to, source, destination, ecn, payload, step }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use byway_units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_packet_that_is_forgotten_or_made_up_is_found() {
+        let (one, other) = (NodeId::from_index(0), NodeId::from_index(1));
+        let address = SocketAddr::from(([192, 0, 2, 1], 7));
+        let transmit = Transmit { source: None, destination: address, ecn: Ecn::NotEct, payload: b"one" };
+        let mut queue = EventQueue::default();
+        let mut network = Network::new(Seed::new(1), ());
+        network.assign(address, other);
+        network.connect(one, other, Link { delay: Duration::from_nanos(1), ..Link::default() });
+        network.send(one, Some(address), transmit, Time::START, &mut queue);
+        assert_eq!((network.check_conservation(), network.in_flight()), (Ok(()), 1));
+
+        let Some((_, Event::Arrival(packet))) = queue.pop() else { panic!("the packet is under way") };
+        network.release_packet(packet);
+        let error = network.check_conservation().expect_err("it is gone");
+        assert_eq!(
+            error.to_string(),
+            "from node 0 to node 1, 1 packets were sent and 0 duplicated, but 0 were delivered, 0 lost and 0 are \
+             under way"
+        );
+
+        let header = network.pool.get(packet).header;
+        network.pool.insert(header, b"one");
+        assert_eq!(network.check_conservation(), Ok(()));
+        network.pool.insert(header, b"another");
+        assert!(network.check_conservation().is_err());
+    }
 }

@@ -84,6 +84,11 @@ impl Pool {
         self.free.push(index);
     }
 
+    /// How many packets are under way.
+    pub(crate) const fn len(&self) -> usize {
+        self.packets.len() - self.free.len()
+    }
+
     /// The packets under way, in no particular order.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = &Packet> {
         self.packets.iter().filter(|packet| packet.is_under_way)
@@ -111,11 +116,11 @@ mod tests {
         let first = pool.insert(header(), b"a long payload");
         let buffer = pool.get(first).payload.as_ptr();
         pool.release(first);
-        assert_eq!(pool.under_way().count(), 0);
+        assert_eq!((pool.under_way().count(), pool.len()), (0, 0));
         let second = pool.insert(header(), b"short");
         assert_eq!(pool.get(second).payload, b"short");
         assert_eq!(pool.get(second).payload.as_ptr(), buffer);
-        assert_eq!(pool.under_way().count(), 1);
+        assert_eq!((pool.under_way().count(), pool.len()), (1, 1));
     }
 
     #[test]

@@ -174,6 +174,7 @@ impl<S: Scenario> World<S> {
             return false;
         };
         self.advance(time);
+        self.count_event();
         match event {
             Event::Arrival(packet) => self.arrive(packet),
             Event::Wake(node) => self.ring(node),
@@ -199,6 +200,12 @@ impl<S: Scenario> World<S> {
     #[must_use]
     pub const fn unroutable(&self) -> u64 {
         self.network.log.unroutable()
+    }
+
+    /// How many packets are under way, those that are kept for hung hosts included.
+    #[must_use]
+    pub const fn in_flight(&self) -> usize {
+        self.network.in_flight()
     }
 
     /// How often the host of a node was woken because its deadline had come, restarts included.

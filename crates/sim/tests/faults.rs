@@ -84,6 +84,19 @@ fn a_hung_host_gets_what_was_kept_for_it_in_order() {
 }
 
 #[test]
+fn a_host_that_hung_through_its_deadline_is_woken_when_it_resumes() {
+    let (mut world, _, other) = talking();
+    run(&mut world, millis(500));
+    world.input(other, |host, _now| host.deadline = Some(millis(510)));
+    world.hang(other, Hang::Lose);
+    run(&mut world, millis(600));
+    assert!(world.host(other).woken.is_empty());
+    world.resume(other);
+    finish(&mut world);
+    assert_eq!(world.host(other).woken, [millis(600)]);
+}
+
+#[test]
 fn a_hung_host_may_lose_what_comes() {
     let (mut world, one, other) = talking();
     world.at(millis(30), move |world| world.hang(other, Hang::Lose));
@@ -102,8 +115,10 @@ fn what_is_kept_for_a_hung_host_is_bounded() {
         world.input(one, |host, _now| host.orders.push_back(Order::new(address(2), b"more")));
     }
     run(&mut world, millis(600));
+    assert_eq!(world.in_flight(), HELD_PACKETS_MAX);
     world.resume(other);
     finish(&mut world);
+    assert_eq!(world.in_flight(), 0);
     assert_eq!(world.host(other).received.len(), 100 + HELD_PACKETS_MAX);
     assert_eq!(lost(&world, one, other, LossReason::Hung), 3);
 }
