@@ -1,0 +1,132 @@
+//! What the world does when something happens: it hands inputs to hosts, and drains them.
+
+use byway_units::Time;
+
+use crate::host::{Datagram, Host};
+use crate::limits::{DRAINED_DATAGRAMS_MAX, HELD_PACKETS_MAX, INSTANT_EVENTS_MAX};
+use crate::log::LossReason;
+use crate::node::{Condition, Hang, NodeId};
+use crate::pool::PacketIndex;
+use crate::queue::Event;
+use crate::world::{Scenario, World};
+
+impl<S: Scenario> World<S> {
+    /// It is `time` now.
+    ///
+    /// # Panics
+    /// If it was later before.
+    pub(crate) fn advance(&mut self, time: Time) {
+        assert!(time >= self.now, "time goes back from {} to {time}", self.now);
+        if time > self.now {
+            (self.now, self.instant_events) = (time, 0);
+        }
+    }
+
+    /// # Panics
+    /// If time stands still.
+    pub(crate) fn count_event(&mut self) {
+        self.instant_events += 1;
+        assert!(
+            self.instant_events <= INSTANT_EVENTS_MAX,
+            "time stands still at {}, after {INSTANT_EVENTS_MAX} events: a deadline that does not move on, or \
+             hosts that answer each other without delay",
+            self.now
+        );
+    }
+
+    pub(crate) fn arrive(&mut self, packet: PacketIndex) {
+        let target = self.network.target(packet);
+        if !self.network.is_current(packet) {
+            return self.network.lose(packet, LossReason::AddressMoved, self.now);
+        }
+        let node = &mut self.nodes[target.index()];
+        match node.condition {
+            Condition::Running => self.deliver(packet, target),
+            Condition::Hung(Hang::Keep) if node.held.len() < HELD_PACKETS_MAX => node.held.push_back(packet),
+            Condition::Hung(_) => self.network.lose(packet, LossReason::Hung, self.now),
+            Condition::Stopped => self.network.lose(packet, LossReason::Stopped, self.now),
+        }
+    }
+
+    fn deliver(&mut self, index: PacketIndex, target: NodeId) {
+        let packet = self.network.deliver(index, self.now);
+        let datagram = Datagram {
+            source: packet.header.source,
+            destination: packet.header.destination,
+            ecn: packet.header.ecn,
+            payload: &mut packet.payload,
+        };
+        self.nodes[target.index()].host.receive(datagram, self.now);
+        self.network.release_packet(index);
+        self.drain(target);
+    }
+
+    /// An alarm of the node came up; its deadline may have moved since.
+    pub(crate) fn ring(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        node.alarms.ring();
+        if !node.is_running() {
+            return;
+        }
+        if node.host.deadline().is_some_and(|deadline| deadline <= self.now) {
+            node.wake_ups += 1;
+            node.host.wake(self.now);
+            self.drain(id);
+        } else {
+            self.set_alarm(id);
+        }
+    }
+
+    pub(crate) fn drain_if_running(&mut self, node: NodeId) {
+        if self.nodes[node.index()].is_running() {
+            self.drain(node);
+        }
+    }
+
+    /// Sends all that the host has to send, and notes its deadline.
+    ///
+    /// # Panics
+    /// If the host never stops sending.
+    pub(crate) fn drain(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        let address = node.addresses.first().copied();
+        let mut datagrams = 0;
+        while let Some(transmit) = node.host.transmit(self.now) {
+            datagrams += 1;
+            assert!(
+                datagrams <= DRAINED_DATAGRAMS_MAX,
+                "{id} sent {datagrams} datagrams in answer to one input"
+            );
+            self.network.send(id, address, transmit, self.now, &mut self.queue);
+        }
+        self.set_alarm(id);
+        self.mark_drained(id);
+    }
+
+    fn set_alarm(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        if let Some(deadline) = node.host.deadline() {
+            let time = deadline.max(self.now);
+            if node.alarms.set(time) {
+                self.queue.push(time, Event::Wake(id));
+            }
+        }
+    }
+
+    fn mark_drained(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        if !node.is_drained {
+            node.is_drained = true;
+            self.drained.push_back(id);
+        }
+    }
+
+    /// Tells the scenario which nodes were drained, until its answers drain no further ones.
+    pub(crate) fn tell_drained(&mut self, scenario: &mut S) {
+        while let Some(id) = self.drained.pop_front() {
+            self.nodes[id.index()].is_drained = false;
+            self.count_event();
+            scenario.drained(id, self);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the world asks of a state machine, and the datagrams that pass between them.
+
+use core::fmt;
+use core::net::SocketAddr;
+
+use byway_units::{Bytes, Time};
+
+/// A sans-I/O state machine that lives in the world.
+///
+/// One input, then drain: after every [`receive`](Self::receive), [`wake`](Self::wake) or input by the
+/// application (see [`World::input`](crate::World::input)), the world calls [`transmit`](Self::transmit) until
+/// it is empty, and then reads [`deadline`](Self::deadline). No input comes in between.
+pub trait Host {
+    /// Input: a datagram arrived. Its payload may be overwritten, for instance to decrypt it in place.
+    fn receive(&mut self, datagram: Datagram<'_>, now: Time);
+
+    /// Input: the deadline has come.
+    fn wake(&mut self, now: Time);
+
+    /// Output: the next datagram to send, or `None` when there is no other.
+    fn transmit(&mut self, now: Time) -> Option<Transmit<'_>>;
+
+    /// State: when to be woken at the latest; `None` for never. A deadline in the past is due at once.
+    fn deadline(&self) -> Option<Time>;
+}
+
+/// A datagram as it arrives.
+#[derive(Debug)]
+pub struct Datagram<'a> {
+    /// Where it says it comes from.
+    pub source: SocketAddr,
+    /// Which address of the host it was sent to.
+    pub destination: SocketAddr,
+    /// The ECN field of its IP header.
+    pub ecn: Ecn,
+    /// What it carries.
+    pub payload: &'a mut [u8],
+}
+
+/// A datagram to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit<'a> {
+    /// The address to send from. `None`: the first address that the node has at this moment. `Some`: this one,
+    /// be it one of the node's others or somebody else's, for no router on the way forbids it.
+    pub source: Option<SocketAddr>,
+    /// The address to send to.
+    pub destination: SocketAddr,
+    /// The ECN field of its IP header.
+    pub ecn: Ecn,
+    /// What it carries, at most [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.
+    pub payload: &'a [u8],
+}
+
+/// The two ECN bits of an IP header (RFC 3168, section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ecn {
+    /// Not-ECT, `00`: the transport does not understand ECN.
+    #[default]
+    NotEct = 0b00,
+    /// ECT(1), `01`: ECN-capable; in RFC 9331 also the mark of low latency.
+    Ect1 = 0b01,
+    /// ECT(0), `10`: ECN-capable.
+    Ect0 = 0b10,
+    /// CE, `11`: congestion experienced.
+    Ce = 0b11,
+}
+
+impl Ecn {
+    /// The codepoint in the two lowest bits of `bits`; the others are ignored.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 0b11 {
+            0b00 => Self::NotEct,
+            0b01 => Self::Ect1,
+            0b10 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+
+    /// The two bits as in the header.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Ecn {
+    /// Writes the two bits: `10`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02b}", self.bits())
+    }
+}
+
+/// The length of the IP packet that carries this payload: with 20 (IPv4) or 40 (IPv6) bytes of IP header and
+/// 8 bytes of UDP header.
+#[must_use]
+pub fn ip_bytes(payload: &[u8], destination: SocketAddr) -> Bytes {
+    let headers: u64 = if destination.is_ipv4() { 20 + 8 } else { 40 + 8 };
+    Bytes::from(payload.len()) + Bytes::new(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn ecn_bits_are_those_of_the_header() {
+        for bits in 0..4 {
+            assert_eq!(Ecn::from_bits(bits).bits(), bits);
+            assert_eq!(Ecn::from_bits(bits | 0b1111_1100).bits(), bits);
+        }
+        assert_eq!((Ecn::default(), Ecn::Ect0.to_string()), (Ecn::NotEct, "10".to_string()));
+    }
+
+    #[test]
+    fn headers_count_as_the_address_family_has_them() {
+        let of = |address: &str| ip_bytes(&[0; 100], address.parse().expect("an address")).count();
+        assert_eq!((of("192.0.2.1:1"), of("[2001:db8::1]:1")), (128, 148));
+    }
+}

@@ -1,0 +1,148 @@
+//! Losses as they were once measured.
+
+use alloc::vec::Vec;
+
+use byway_units::Duration;
+use thiserror::Error;
+
+use crate::limits::RECORDED_SLOTS_MAX;
+use crate::link::Offer;
+
+/// A trace of losses over time, in slots of equal length; after its end it begins again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    slot: Duration,
+    /// One bit a slot, 64 in a word, the lowest first.
+    words: Vec<u64>,
+    slots: usize,
+}
+
+/// Why a trace cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RecordedError {
+    /// A trace without slots.
+    #[error("the loss trace has no slots: give a 0 (received) or a 1 (lost) for each")]
+    Empty,
+    /// A trace with too many slots.
+    #[error("the loss trace has more than {RECORDED_SLOTS_MAX} slots: use a part of it")]
+    TooLong,
+    /// Slots without length.
+    #[error("the slots of the loss trace last 0 s: give the interval at which it was recorded")]
+    NoSlotLength,
+    /// Something else than zeros, ones and white space.
+    #[error(
+        "the loss trace has {character:?} at byte {position}: only 0 (received) and 1 (lost) may stand there"
+    )]
+    UnknownCharacter {
+        /// Where it stands, in bytes from the start.
+        position: usize,
+        /// What stands there.
+        character: char,
+    },
+}
+
+impl Recorded {
+    /// The trace in which slot `n`, from `n·slot` to `(n + 1)·slot`, loses its packets if the `n`-th of `losses`
+    /// is true.
+    ///
+    /// # Errors
+    /// If there are no slots or too many, or they have no length.
+    pub fn new(slot: Duration, losses: impl IntoIterator<Item = bool>) -> Result<Self, RecordedError> {
+        let mut trace = Self { slot, words: Vec::new(), slots: 0 };
+        for is_lost in losses {
+            trace.push(is_lost)?;
+        }
+        trace.checked()
+    }
+
+    /// Reads a trace of the characters `0` (received) and `1` (lost), with any white space between them.
+    ///
+    /// # Errors
+    /// If the text holds anything else, no slots or too many, or if slots have no length.
+    pub fn parse(slot: Duration, text: &str) -> Result<Self, RecordedError> {
+        let mut trace = Self { slot, words: Vec::new(), slots: 0 };
+        for (position, character) in text.char_indices() {
+            match character {
+                '0' => trace.push(false)?,
+                '1' => trace.push(true)?,
+                _ if character.is_whitespace() => {}
+                _ => return Err(RecordedError::UnknownCharacter { position, character }),
+            }
+        }
+        trace.checked()
+    }
+
+    fn push(&mut self, is_lost: bool) -> Result<(), RecordedError> {
+        if self.slots == RECORDED_SLOTS_MAX {
+            return Err(RecordedError::TooLong);
+        }
+        let bit = self.slots % 64;
+        if bit == 0 {
+            self.words.push(0);
+        }
+        self.words[self.slots / 64] |= u64::from(is_lost) << bit;
+        self.slots += 1;
+        Ok(())
+    }
+
+    fn checked(self) -> Result<Self, RecordedError> {
+        match (self.slots, self.slot.is_zero()) {
+            (0, _) => Err(RecordedError::Empty),
+            (_, true) => Err(RecordedError::NoSlotLength),
+            _ => Ok(self),
+        }
+    }
+
+    pub(crate) fn loses(&self, offer: &Offer) -> bool {
+        let slot = offer.time.as_nanos() / self.slot.as_nanos() % self.slots as u64;
+        let slot = usize::try_from(slot).expect("a slot of the trace");
+        self.words[slot / 64] >> (slot % 64) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use byway_units::Time;
+
+    use super::*;
+
+    const SLOT: Duration = Duration::from_nanos(10);
+
+    fn loses(trace: &Recorded, nanos: u64) -> bool {
+        trace.loses(&Offer::alone(Time::from_nanos(nanos), 0))
+    }
+
+    #[test]
+    fn a_slot_loses_all_that_is_sent_in_it_and_the_trace_begins_again() {
+        let trace = Recorded::parse(SLOT, "01 0\n1").expect("a trace");
+        let lost: Vec<_> = (0..80).filter(|&nanos| loses(&trace, nanos)).collect();
+        let expected: Vec<_> = (10..20).chain(30..40).chain(50..60).chain(70..80).collect();
+        assert_eq!(lost, expected);
+    }
+
+    #[test]
+    fn long_traces_are_read_back_slot_by_slot() {
+        let is_lost = |slot: u64| slot % 3 == 1 || slot % 7 == 2;
+        let trace = Recorded::new(SLOT, (0..1_000).map(is_lost)).expect("a trace");
+        for slot in 0..1_000 {
+            assert_eq!(loses(&trace, slot * 10), is_lost(slot), "slot {slot}");
+        }
+    }
+
+    #[test]
+    fn bad_traces_are_errors() {
+        assert_eq!(Recorded::parse(SLOT, " \n"), Err(RecordedError::Empty));
+        assert_eq!(Recorded::parse(Duration::ZERO, "0"), Err(RecordedError::NoSlotLength));
+        let too_many = core::iter::repeat_n(false, RECORDED_SLOTS_MAX + 1);
+        assert_eq!(Recorded::new(SLOT, too_many), Err(RecordedError::TooLong));
+        let error = Recorded::parse(SLOT, "01x").expect_err("a letter");
+        assert_eq!(
+            error.to_string(),
+            "the loss trace has 'x' at byte 2: only 0 (received) and 1 (lost) may stand there"
+        );
+    }
+}

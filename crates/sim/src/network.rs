@@ -1,0 +1,289 @@
+//! Addresses, links and the packets on them: everything between hosts.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use byway_units::Time;
+use thiserror::Error;
+
+use crate::host::{Ecn, Transmit, ip_bytes};
+use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::link::{Fate, Link, LinkState, Passage};
+use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};
+use crate::node::NodeId;
+use crate::pool::{Header, Packet, PacketIndex, Pool};
+use crate::queue::{Event, EventQueue};
+use crate::random::Seed;
+
+/// A link's place in the [`Network`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkIndex(u32);
+
+impl LinkIndex {
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(u32::try_from(index).expect("a world has fewer links than fit in memory"))
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A link whose counters do not add up: the world has lost track of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "from {from} to {to}, {sent} packets were sent and {duplicated} duplicated, but {delivered} were delivered, \
+     {lost} lost and {in_flight} are under way"
+)]
+pub struct ConservationError {
+    /// Where the link begins.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// Packets offered to the link.
+    pub sent: u64,
+    /// Copies that it added.
+    pub duplicated: u64,
+    /// Copies that arrived.
+    pub delivered: u64,
+    /// Copies that did not.
+    pub lost: u64,
+    /// Copies that are still under way.
+    pub in_flight: u64,
+}
+
+/// A link and its ends.
+#[derive(Debug)]
+struct Edge {
+    from: NodeId,
+    to: NodeId,
+    state: LinkState,
+}
+
+/// Everything between hosts.
+#[derive(Debug)]
+pub(crate) struct Network<O> {
+    seed: Seed,
+    routes: BTreeMap<SocketAddr, NodeId>,
+    by_ends: BTreeMap<(NodeId, NodeId), LinkIndex>,
+    edges: Vec<Edge>,
+    pool: Pool,
+    packets: u64,
+    pub(crate) log: Log<O>,
+}
+
+impl<O: Observer> Network<O> {
+    pub(crate) fn new(seed: Seed, observer: O) -> Self {
+        Self {
+            seed: seed.named("link"),
+            routes: BTreeMap::new(),
+            by_ends: BTreeMap::new(),
+            edges: Vec::new(),
+            pool: Pool::default(),
+            packets: 0,
+            log: Log::new(observer),
+        }
+    }
+
+    pub(crate) fn connect(&mut self, from: NodeId, to: NodeId, link: Link) {
+        if let Some(index) = self.by_ends.get(&(from, to)) {
+            return self.edges[index.index()].state.change(link);
+        }
+        // The seed depends on the ends, not on the order in which links are made.
+        let seed = self.seed.numbered(u64::from(from.number())).numbered(u64::from(to.number()));
+        self.by_ends.insert((from, to), LinkIndex::from_index(self.edges.len()));
+        self.edges.push(Edge { from, to, state: LinkState::new(link, seed) });
+        self.log.add_link();
+    }
+
+    pub(crate) fn assign(&mut self, address: SocketAddr, node: NodeId) {
+        self.routes.insert(address, node);
+    }
+
+    /// Nobody has the address from now on; whose it was before.
+    pub(crate) fn release(&mut self, address: SocketAddr) -> Option<NodeId> {
+        self.routes.remove(&address)
+    }
+
+    pub(crate) fn counters(&self, from: NodeId, to: NodeId) -> Option<&LinkCounters> {
+        self.by_ends.get(&(from, to)).map(|&link| self.log.counters(link))
+    }
+
+    /// All links by their ends, in order.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (NodeId, NodeId, &LinkCounters)> {
+        self.by_ends.iter().map(|(&(from, to), &link)| (from, to, self.log.counters(link)))
+    }
+
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Compares the counters of each link with the packets that are really under way.
+    pub(crate) fn check_conservation(&self) -> Result<(), ConservationError> {
+        let mut under_way = alloc::vec![0; self.edges.len()];
+        for packet in self.pool.under_way() {
+            under_way[packet.header.link.index()] += 1;
+        }
+        for (&(from, to), &link) in &self.by_ends {
+            let &LinkCounters { sent, duplicated, delivered, lost, .. } = self.log.counters(link);
+            let (lost, in_flight) = (lost.total(), under_way[link.index()]);
+            if sent + duplicated != delivered + lost + in_flight {
+                return Err(ConservationError { from, to, sent, duplicated, delivered, lost, in_flight });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a datagram of the node, whose first address is `address`.
+    pub(crate) fn send(
+        &mut self,
+        from: NodeId,
+        address: Option<SocketAddr>,
+        transmit: Transmit<'_>,
+        now: Time,
+        queue: &mut EventQueue,
+    ) {
+        let Transmit { source, destination, ecn, payload } = transmit;
+        assert!(
+            payload.len() <= DATAGRAM_BYTES_MAX,
+            "{from} sent a datagram of {} bytes, UDP carries {DATAGRAM_BYTES_MAX}",
+            payload.len()
+        );
+        let number = self.packets;
+        self.packets += 1;
+        // Who has no address sends from none.
+        let source = source.or(address).unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+        let Some(link) = self.route(from, destination) else {
+            let step = Step::Unroutable;
+            let to = None;
+            let record =
+                Record { time: now, packet: number, from, to, source, destination, ecn, payload, step };
+            return self.log.unroutable_packet(&record);
+        };
+        self.offer(Header { number, link, source, destination, ecn }, payload, now, queue);
+    }
+
+    fn route(&self, from: NodeId, destination: SocketAddr) -> Option<LinkIndex> {
+        let to = *self.routes.get(&destination)?;
+        self.by_ends.get(&(from, to)).copied()
+    }
+
+    fn offer(&mut self, mut header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
+        self.note(now, header, payload, Step::Sent);
+        let link = &mut self.edges[header.link.index()].state;
+        if link.bleaches_ecn() {
+            header.ecn = Ecn::NotEct;
+        }
+        match link.offer(now, ip_bytes(payload, header.destination), payload.len()) {
+            Fate::Lost(reason) => self.note(now, header, payload, Step::Lost(reason)),
+            Fate::Carried { original, duplicate } => {
+                self.launch(header, payload, original, now, queue);
+                if let Some(duplicate) = duplicate {
+                    self.note(now, header, payload, Step::Duplicated);
+                    self.launch(header, payload, duplicate, now, queue);
+                }
+            }
+        }
+    }
+
+    fn launch(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        passage: Passage,
+        now: Time,
+        queue: &mut EventQueue,
+    ) {
+        let index = self.pool.insert(header, payload);
+        if let Some(bit) = passage.flipped_bit {
+            self.pool.get_mut(index).flip(bit);
+            self.note(now, header, payload, Step::Corrupted { bit });
+        }
+        queue.push(passage.arrival, Event::Arrival(index));
+    }
+
+    /// To which node the packet goes.
+    pub(crate) fn target(&self, index: PacketIndex) -> NodeId {
+        self.edges[self.pool.get(index).header.link.index()].to
+    }
+
+    /// Whether the node still has the address that the packet was sent to.
+    pub(crate) fn is_current(&self, index: PacketIndex) -> bool {
+        let destination = &self.pool.get(index).header.destination;
+        self.routes.get(destination) == Some(&self.target(index))
+    }
+
+    /// The packet is lost at the end of its link.
+    pub(crate) fn lose(&mut self, index: PacketIndex, reason: LossReason, now: Time) {
+        self.note_packet(now, index, Step::Lost(reason));
+        self.pool.release(index);
+    }
+
+    /// The packet, to be handed to its host; [`Network::release_packet`] ends it.
+    pub(crate) fn deliver(&mut self, index: PacketIndex, now: Time) -> &mut Packet {
+        self.note_packet(now, index, Step::Delivered);
+        self.pool.get_mut(index)
+    }
+
+    pub(crate) fn release_packet(&mut self, index: PacketIndex) {
+        self.pool.release(index);
+    }
+
+    fn note_packet(&mut self, now: Time, index: PacketIndex, step: Step) {
+        let Self { pool, log, edges, .. } = self;
+        let Packet { header, payload, .. } = pool.get(index);
+        let edge = &edges[header.link.index()];
+        log.packet(header.link, &record(now, header, edge, payload, step));
+    }
+
+    fn note(&mut self, now: Time, header: Header, payload: &[u8], step: Step) {
+        let edge = &self.edges[header.link.index()];
+        self.log.packet(header.link, &record(now, &header, edge, payload, step));
+    }
+}
+
+fn record<'a>(time: Time, header: &Header, edge: &Edge, payload: &'a [u8], step: Step) -> Record<'a> {
+    let &Header { number: packet, source, destination, ecn, .. } = header;
+    let (from, to) = (edge.from, Some(edge.to));
+    Record { time, packet, from, to, source, destination, ecn, payload, step }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use byway_units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_packet_that_is_forgotten_or_made_up_is_found() {
+        let (one, other) = (NodeId::from_index(0), NodeId::from_index(1));
+        let address = SocketAddr::from(([192, 0, 2, 1], 7));
+        let transmit = Transmit { source: None, destination: address, ecn: Ecn::NotEct, payload: b"one" };
+        let mut queue = EventQueue::default();
+        let mut network = Network::new(Seed::new(1), ());
+        network.assign(address, other);
+        network.connect(one, other, Link { delay: Duration::from_nanos(1), ..Link::default() });
+        network.send(one, Some(address), transmit, Time::START, &mut queue);
+        assert_eq!((network.check_conservation(), network.in_flight()), (Ok(()), 1));
+
+        let Some((_, Event::Arrival(packet))) = queue.pop() else { panic!("the packet is under way") };
+        network.release_packet(packet);
+        let error = network.check_conservation().expect_err("it is gone");
+        assert_eq!(
+            error.to_string(),
+            "from node 0 to node 1, 1 packets were sent and 0 duplicated, but 0 were delivered, 0 lost and 0 are \
+             under way"
+        );
+
+        let header = network.pool.get(packet).header;
+        network.pool.insert(header, b"one");
+        assert_eq!(network.check_conservation(), Ok(()));
+        network.pool.insert(header, b"another");
+        assert!(network.check_conservation().is_err());
+    }
+}
