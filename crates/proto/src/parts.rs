@@ -11,12 +11,14 @@
 //! | [`sequence_ring`] | what is known of a recent sequence number |
 //! | [`token_bucket`] | may this be sent within a rate and a burst |
 //! | [`pacer`] | when may the next packet of a background flow leave |
+//! | [`loss_timer`] | how long to wait for the next packet before asking for it |
 //! | [`queue_delay`] | do packets queue on this path |
 //! | [`breaker`] | does this path still deliver |
 //! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
 
 pub mod breaker;
 pub mod limits;
+pub mod loss_timer;
 pub mod pacer;
 pub mod packet_log;
 pub mod placement;

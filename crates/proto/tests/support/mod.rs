@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of this module")]
 
+pub(crate) mod loss_timer;
 pub(crate) mod placement;
 
 use rand_pcg::Pcg64Mcg;
