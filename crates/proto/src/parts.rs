@@ -12,17 +12,21 @@
 //! | [`token_bucket`] | may this be sent within a rate and a burst |
 //! | [`pacer`] | when may the next packet of a background flow leave |
 //! | [`loss_timer`] | how long to wait for the next packet before asking for it |
+//! | [`gap_tracker`] | which packets of a flow are missing, and when to ask for them |
+//! | [`resequencer`] | how long to hold back what follows a gap |
 //! | [`queue_delay`] | do packets queue on this path |
 //! | [`breaker`] | does this path still deliver |
 //! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
 
 pub mod breaker;
+pub mod gap_tracker;
 pub mod limits;
 pub mod loss_timer;
 pub mod pacer;
 pub mod packet_log;
 pub mod placement;
 pub mod queue_delay;
+pub mod resequencer;
 pub mod sequence_ring;
 pub mod timers;
 pub mod token_bucket;

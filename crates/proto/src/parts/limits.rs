@@ -25,3 +25,27 @@ pub const LOG_BLOCK_BYTES_MIN: usize = 8 << 10;
 
 /// The largest block of a packet log: no packet makes anybody allocate more, and the longest datagram fits.
 pub const LOG_BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// Within so many numbers below the highest, 8,192, a flow's duplicates are told apart: as in the replay window
+/// of sessions.
+pub const NUMBER_WINDOW: u64 = NUMBER_WINDOW_WORDS as u64 * 64;
+
+/// The window as words of one bit for each number.
+pub const NUMBER_WINDOW_WORDS: usize = 128;
+
+/// Most numbers of a flow that are held to be missing: ten seconds of a hundred packets each, longer than any
+/// repair is of use.
+pub const MISSING_MAX: usize = 1_024;
+
+/// Most ranges in one request, as the wire format has it.
+pub const ASK_RANGES_MAX: usize = 32;
+
+// What is missing lies within the window.
+const _: () = assert!(NUMBER_WINDOW == 8_192 && MISSING_MAX as u64 <= NUMBER_WINDOW);
+
+/// Most packets of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 5,000 packets
+/// a second.
+pub const HELD_PACKETS_MAX: usize = 256;
+
+/// Most ranges that are given up ahead of the gap in front: more gaps than that time out.
+pub const HELD_SKIPS_MAX: usize = 32;

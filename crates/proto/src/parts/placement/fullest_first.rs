@@ -12,7 +12,7 @@ use super::{Choice, Packet, Queue, Queues, Strategy};
 /// - A packet that is alone after half of its time gets company before any fuller queue does, while repair
 ///   packets are affordable: else packets of long bursts end alone.
 /// - Packets of like size share a batch, because each repair packet is as long as the longest: those that
-///   differ by more than a factor of [`SIZE_RATIO`] do only when one would end alone or no queue is free.
+///   differ by more than a factor of two do only when one would end alone or no queue is free.
 /// - A queue without correlated flows goes before any queue with some.
 /// - A queue closes at half of its time if it pays for itself, while repair packets are affordable: that takes
 ///   a third off the mean wait and costs next to nothing.

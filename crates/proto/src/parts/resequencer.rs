@@ -1,0 +1,337 @@
+//! How long to hold back what follows a gap.
+
+use alloc::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use byway_units::{Bytes, Duration, Time};
+
+use super::gap_tracker::NumberRange;
+use super::limits::{HELD_PACKETS_MAX, HELD_SKIPS_MAX};
+
+/// What becomes of a packet that was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed<T> {
+    /// It is the next one: deliver it, then what [`Resequencer::pop`] gives.
+    InOrder(T),
+    /// It waits for those before it.
+    Held,
+    /// Later ones were released before: deliver it out of order, or not at all.
+    Late(T),
+}
+
+/// Puts the packets of a flow in order, at the price of a bounded wait.
+///
+/// What follows a gap is held back until the gap is filled or given up, but no packet for longer than the time
+/// set, and not more packets or bytes than set. It holds `T`, which stands for a packet. After each change, call
+/// [`pop`](Self::pop) until there is nothing; [`deadline`](Self::deadline) says when to call it next.
+#[derive(Clone, Debug)]
+pub struct Resequencer<T> {
+    hold: Duration,
+    bytes_max: Bytes,
+    /// The number to release next; `None` before the first packet.
+    next: Option<u64>,
+    /// Whatever is held below this is released, gap or not.
+    overdue_below: u64,
+    /// By number.
+    held: VecDeque<Held<T>>,
+    bytes: Bytes,
+    /// Nothing is overdue before.
+    soonest: Time,
+    /// Numbers beyond the next that nobody waits for any more.
+    skips: ArrayVec<NumberRange, HELD_SKIPS_MAX>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held<T> {
+    number: u64,
+    until: Time,
+    bytes: u16,
+    packet: T,
+}
+
+impl<T: Copy> Resequencer<T> {
+    /// Nothing held; packets will be for at most `hold`, and at most `bytes_max` of them.
+    #[must_use]
+    pub const fn new(hold: Duration, bytes_max: Bytes) -> Self {
+        Self {
+            hold,
+            bytes_max,
+            next: None,
+            overdue_below: 0,
+            held: VecDeque::new(),
+            bytes: Bytes::ZERO,
+            soonest: Time::MAX,
+            skips: ArrayVec::new_const(),
+        }
+    }
+
+    /// Packets that arrive from now on are held for at most so long.
+    pub const fn set_hold(&mut self, hold: Duration) {
+        self.hold = hold;
+    }
+
+    /// A packet arrived, for the first time.
+    ///
+    /// # Panics
+    /// If what earlier calls released was not popped.
+    pub fn push(&mut self, number: u64, bytes: u16, packet: T, now: Time) -> Pushed<T> {
+        let next = self.next.unwrap_or(number);
+        if number < next {
+            return Pushed::Late(packet);
+        }
+        if number == next {
+            self.next = Some(number + 1);
+            return Pushed::InOrder(packet);
+        }
+        assert!(self.held.len() <= HELD_PACKETS_MAX, "what is released has to be popped");
+        let until = now.saturating_add(self.hold);
+        let index = self.held.partition_point(|held| held.number < number);
+        self.held.insert(index, Held { number, until, bytes, packet });
+        self.bytes += Bytes::new(bytes.into());
+        self.soonest = self.soonest.min(until);
+        self.make_room();
+        Pushed::Held
+    }
+
+    /// These numbers will not come: nobody waits for them. Those of them that are held are released in turn.
+    pub fn give_up(&mut self, range: NumberRange) {
+        let is_ahead = self.next.is_some_and(|next| range.end() > next);
+        // Where there is no room to remember, the time of what follows will be over.
+        if is_ahead && !self.skips.is_full() {
+            self.skips.push(range);
+        }
+    }
+
+    /// A packet whose turn it is, with its number.
+    pub fn pop(&mut self, now: Time) -> Option<(u64, T)> {
+        if self.soonest <= now {
+            self.note_overdue(now);
+        }
+        self.skip();
+        let front = self.held.front()?;
+        if Some(front.number) > self.next && front.number >= self.overdue_below {
+            return None;
+        }
+        let held = self.held.pop_front()?;
+        self.bytes -= Bytes::new(held.bytes.into());
+        self.next = self.next.max(Some(held.number + 1));
+        Some((held.number, held.packet))
+    }
+
+    /// When to call [`pop`](Self::pop) again, if nothing else happens.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        (!self.held.is_empty()).then_some(self.soonest)
+    }
+
+    /// How many packets are held.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// How many bytes are held.
+    #[must_use]
+    pub const fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    /// Lets the lowest go until the others are few enough.
+    fn make_room(&mut self) {
+        let (mut packets, mut bytes) = (self.held.len(), self.bytes);
+        for held in &self.held {
+            if packets <= HELD_PACKETS_MAX && bytes <= self.bytes_max {
+                break;
+            }
+            packets -= 1;
+            bytes -= Bytes::new(held.bytes.into());
+            self.overdue_below = self.overdue_below.max(held.number + 1);
+        }
+    }
+
+    /// What precedes an overdue packet has to go before it.
+    fn note_overdue(&mut self, now: Time) {
+        self.soonest = Time::MAX;
+        for held in &self.held {
+            if held.until <= now {
+                self.overdue_below = self.overdue_below.max(held.number + 1);
+            } else {
+                self.soonest = self.soonest.min(held.until);
+            }
+        }
+    }
+
+    /// Moves past the numbers that will not come.
+    fn skip(&mut self) {
+        let Some(next) = &mut self.next else {
+            return;
+        };
+        while let Some(range) = self.skips.iter().find(|range| range.first <= *next && *next < range.end()) {
+            *next = range.end();
+        }
+        let next = *next;
+        self.skips.retain(|range| range.end() > next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOLD: Duration = Duration::from_millis(25);
+
+    fn at(millis: u64) -> Time {
+        Time::START + Duration::from_millis(millis)
+    }
+
+    fn resequencer() -> Resequencer<u64> {
+        Resequencer::new(HOLD, Bytes::new(100_000))
+    }
+
+    /// Pushes packets of 100 bytes that stand for their own numbers; what is delivered in order.
+    fn push(resequencer: &mut Resequencer<u64>, numbers: &[u64], now: Time) -> Vec<u64> {
+        let mut delivered = Vec::new();
+        for number in numbers {
+            if let Pushed::InOrder(packet) = resequencer.push(*number, 100, *number, now) {
+                delivered.push(packet);
+            }
+            delivered.extend(pop(resequencer, now));
+        }
+        delivered
+    }
+
+    fn pop(resequencer: &mut Resequencer<u64>, now: Time) -> Vec<u64> {
+        core::iter::from_fn(|| resequencer.pop(now)).map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn in_order_nothing_is_held_or_allocated() {
+        let mut resequencer = resequencer();
+        assert_eq!(push(&mut resequencer, &[5, 6, 7], at(0)), [5, 6, 7]);
+        assert_eq!((resequencer.held.capacity(), resequencer.deadline()), (0, None));
+    }
+
+    #[test]
+    fn what_follows_a_gap_waits_until_it_is_filled() {
+        let mut resequencer = resequencer();
+        assert_eq!(push(&mut resequencer, &[0, 2, 4, 3], at(0)), [0]);
+        assert_eq!((resequencer.held(), resequencer.bytes()), (3, Bytes::new(300)));
+        assert_eq!(push(&mut resequencer, &[1], at(24)), [1, 2, 3, 4]);
+        assert_eq!((resequencer.held(), resequencer.bytes()), (0, Bytes::ZERO));
+    }
+
+    #[test]
+    fn no_packet_is_held_for_longer_than_the_time_set() {
+        let mut resequencer = resequencer();
+        push(&mut resequencer, &[0, 5], at(0));
+        push(&mut resequencer, &[3], at(10));
+        assert_eq!(resequencer.deadline(), Some(at(25)));
+        assert_eq!(pop(&mut resequencer, at(24)), []);
+        assert_eq!(pop(&mut resequencer, at(25)), [3, 5], "3 goes before 5");
+        assert_eq!(resequencer.push(4, 100, 4, at(26)), Pushed::Late(4));
+    }
+
+    #[test]
+    fn a_gap_that_is_given_up_is_not_waited_for() {
+        let mut resequencer = resequencer();
+        push(&mut resequencer, &[0, 3, 6], at(0));
+        resequencer.give_up(NumberRange { first: 4, length: 2 });
+        assert_eq!(pop(&mut resequencer, at(1)), []);
+        resequencer.give_up(NumberRange { first: 1, length: 2 });
+        assert_eq!(pop(&mut resequencer, at(1)), [3, 6]);
+        assert!(resequencer.skips.is_empty());
+    }
+
+    #[test]
+    fn the_lowest_go_when_too_many_packets_are_held() {
+        let mut resequencer = resequencer();
+        let numbers: Vec<_> = (2..2 + HELD_PACKETS_MAX as u64 / 2).map(|number| 2 * number).collect();
+        push(&mut resequencer, &[0], at(0));
+        assert_eq!(push(&mut resequencer, &numbers, at(0)), []);
+        let rest: Vec<_> = (5_000..5_000 + HELD_PACKETS_MAX as u64 / 2).map(|number| 2 * number).collect();
+        assert_eq!(push(&mut resequencer, &rest, at(0)), []);
+        assert_eq!(push(&mut resequencer, &[100_000], at(0)), [4]);
+        assert_eq!(resequencer.held(), HELD_PACKETS_MAX);
+    }
+
+    #[test]
+    fn the_lowest_go_when_too_many_bytes_are_held() {
+        let mut resequencer = Resequencer::new(HOLD, Bytes::new(250));
+        assert_eq!(push(&mut resequencer, &[0, 2, 4], at(0)), [0]);
+        assert_eq!(push(&mut resequencer, &[6], at(0)), [2]);
+        assert_eq!(resequencer.bytes(), Bytes::new(200));
+    }
+
+    /// The naive way: look at everything again and again.
+    struct Naive {
+        next: u64,
+        held: Vec<(u64, Time)>,
+        given_up: Vec<u64>,
+    }
+
+    impl Naive {
+        fn release(&mut self, now: Time) -> Vec<u64> {
+            let mut released = Vec::new();
+            loop {
+                while self.given_up.contains(&self.next) {
+                    self.next += 1;
+                }
+                self.held.sort_unstable();
+                let Some((number, _)) = self.held.first().copied() else {
+                    return released;
+                };
+                let is_overdue = self.held.iter().any(|(_, until)| *until <= now);
+                if number > self.next && !is_overdue {
+                    return released;
+                }
+                released.push(number);
+                self.held.remove(0);
+                self.next = self.next.max(number + 1);
+            }
+        }
+
+        fn push(&mut self, number: u64, now: Time) -> Vec<u64> {
+            if number >= self.next {
+                self.held.push((number, now + HOLD));
+            }
+            self.release(now)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn packets_are_released_as_when_everything_is_looked_at_each_time(
+            steps in proptest::collection::vec((0_u8..10, 0_u64..12, 0_u64..8), 0..200),
+        ) {
+            let mut resequencer = resequencer();
+            push(&mut resequencer, &[0], at(0));
+            let mut naive = Naive { next: 1, held: vec![], given_up: vec![] };
+            let (mut now, mut highest, mut seen) = (at(0), 0, vec![0]);
+            for (kind, by, millis) in steps {
+                now += Duration::from_millis(millis);
+                prop_assert_eq!(pop(&mut resequencer, now), naive.release(now));
+                let number = if kind < 4 { highest + 1 } else { (highest + by).saturating_sub(4) };
+                if kind == 9 {
+                    resequencer.give_up(NumberRange { first: number, length: 2 });
+                    naive.given_up.extend((number..number + 2).filter(|number| *number >= naive.next));
+                    prop_assert_eq!(pop(&mut resequencer, now), naive.release(now));
+                } else if !seen.contains(&number) {
+                    seen.push(number);
+                    highest = highest.max(number);
+                    let expected = naive.push(number, now);
+                    prop_assert_eq!(push(&mut resequencer, &[number], now), expected);
+                }
+                let soonest = naive.held.iter().map(|(_, until)| *until).min();
+                prop_assert!(soonest.is_none_or(|soonest| resequencer.deadline() <= Some(soonest)));
+                prop_assert_eq!(resequencer.held(), naive.held.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Once they have grown to what the traffic needs, the parts allocate nothing.
+
+mod support;
+
+use byway_proto::parts::gap_tracker::{GapTracker, Patience};
+use byway_proto::parts::loss_timer::{LossTimer, TwoState};
+use byway_proto::parts::packet_log::PacketLog;
+use byway_proto::parts::placement::{
+    CodingClass, FullestFirst, Packet, PlacedFlow, Placement, Settings, Spending,
+};
+use byway_proto::parts::resequencer::{Pushed, Resequencer};
+use byway_proto::parts::sequence_ring::SequenceRing;
+use byway_proto::parts::timers::{TimerKey, Timers};
+use byway_units::{Bytes, Duration, Time};
+use support::{below, random};
+
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Counts the allocations of a second round of steps, after a first one.
+fn after_warm_up(mut step: impl FnMut(u64)) -> u64 {
+    (0..50_000).for_each(&mut step);
+    allocation_counter::measure(|| (50_000..100_000).for_each(&mut step)).count_total
+}
+
+fn at(step: u64) -> Time {
+    Time::START + Duration::from_micros(100) * step
+}
+
+#[test]
+fn the_counter_counts() {
+    let mut kept = Vec::new();
+    assert!(after_warm_up(|step| kept.push(step)) > 0);
+}
+
+#[test]
+fn timers_allocate_nothing() {
+    let (mut timers, mut random, mut fired) = (Timers::new(), random(1), 0);
+    let allocations = after_warm_up(|step| {
+        let key = u32::try_from(below(1_000, &mut random)).expect("below 1,000");
+        timers.arm(TimerKey::new(key), at(step + below(500, &mut random)));
+        fired += core::iter::from_fn(|| timers.expire(at(step))).count();
+    });
+    assert_eq!((allocations, fired > 10_000), (0, true));
+}
+
+#[test]
+fn the_packet_log_and_its_index_allocate_nothing() {
+    let mut log = PacketLog::new(Bytes::new(1 << 20), Duration::from_millis(200));
+    let (mut ring, mut random, mut found) = (SequenceRing::new(4_096), random(1), 0);
+    let packet = [7; 1_400];
+    let allocations = after_warm_up(|step| {
+        let bytes = usize::try_from(below(1_400, &mut random)).expect("below 1,400");
+        let handle = log.push(&packet[..bytes], at(step)).expect("it is short");
+        ring.insert(step, handle);
+        let earlier = ring.get(step.saturating_sub(below(1_000, &mut random)));
+        found += earlier.and_then(|handle| log.get(handle, at(step))).map_or(0, |_| 1);
+    });
+    assert_eq!((allocations, found > 50_000), (0, true));
+}
+
+#[test]
+fn the_account_of_a_flow_with_losses_allocates_nothing() {
+    let patience = Patience { packets: 3, time: Duration::from_millis(5), asks_max: 2 };
+    let mut tracker = GapTracker::new(patience);
+    let mut resequencer = Resequencer::new(Duration::from_millis(25), Bytes::new(1 << 20));
+    let mut timer = TwoState::new(AGAIN);
+    let (mut random, mut asked, mut delivered) = (random(1), 0, 0);
+    let allocations = after_warm_up(|step| {
+        if below(10, &mut random) > 0 {
+            timer.arrival(tracker.arrived(step, at(step)).is_new(), at(step));
+            delivered +=
+                u64::from(matches!(resequencer.push(step, 1_000, step, at(step)), Pushed::InOrder(_)));
+        }
+        asked += tracker.due(AGAIN, at(step)).len();
+        while tracker.give_up(at(step).saturating_sub(Duration::from_millis(100))).is_some() {}
+        while resequencer.pop(at(step)).is_some() {
+            delivered += 1;
+        }
+    });
+    assert_eq!((allocations, asked > 5_000, delivered > 80_000), (0, true, true));
+}
+
+#[test]
+fn placement_allocates_nothing() {
+    let spending = Spending::Budget { percent: 120, reserve: Bytes::new(38_400) };
+    let settings = Settings { batch_packets: 8, batch_repairs: 2, queues: 64, spending };
+    let mut placement = Placement::new(settings, FullestFirst);
+    let (mut random, mut batches) = (random(1), 0);
+    let allocations = after_warm_up(|step| {
+        batches += core::iter::from_fn(|| placement.expire(at(step))).count();
+        let slot = u32::try_from(below(40, &mut random)).expect("below 40");
+        let flow = PlacedFlow { slot, class: CodingClass::SHARED, correlation: slot / 10 };
+        let decision = placement.place(&Packet { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
+        batches += usize::from(decision.closed_after.is_some());
+    });
+    assert_eq!((allocations, batches > 10_000), (0, true));
+}
