@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn a_tree_that_cannot_be_had_is_a_finding() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let finding = tree(root, &SUBJECT).expect_err("the test's crate does not exist");
+        let absent = PureCrate { name: "byway-absent", ..SUBJECT };
+        let finding = tree(root, &absent).expect_err("the test's crate does not exist");
         assert!(finding.problem.starts_with("cargo tree fails: ") && finding.remedy.contains("cargo fetch"));
     }
 }
