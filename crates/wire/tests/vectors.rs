@@ -10,42 +10,11 @@ use byway_wire::{
 };
 use support::describe::{self, Lines};
 use support::emitted;
-
-const VECTORS: &str = include_str!("../../../docs/wire-vectors.txt");
-
-/// One vector: what it is, its bytes, and what they say.
-#[derive(Debug)]
-struct Vector {
-    directive: &'static str,
-    name: &'static str,
-    bytes: Vec<u8>,
-    fields: Vec<&'static str>,
-}
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits = hex.trim_start_matches('-').as_bytes().chunks(2);
-    digits
-        .map(|pair| {
-            let pair = str::from_utf8(pair).expect("vectors are ASCII");
-            u8::from_str_radix(pair, 16).expect("vectors are hexadecimal")
-        })
-        .collect()
-}
+use support::vectors::{Vector, all, bytes};
 
 /// All vectors that begin with `directive`.
 fn vectors(directive: &str) -> Vec<Vector> {
-    let mut vectors: Vec<Vector> = Vec::new();
-    let lines = VECTORS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    for line in lines {
-        match (line.split_once(' '), vectors.last_mut()) {
-            (Some(("field", field)), Some(vector)) => vector.fields.push(field),
-            (Some((directive, rest)), _) if directive != "field" => {
-                let (name, hex) = rest.split_once(' ').expect("a vector has a name and bytes");
-                vectors.push(Vector { directive, name, bytes: bytes(hex), fields: Vec::new() });
-            }
-            _ => panic!("not a vector: {line}"),
-        }
-    }
+    let mut vectors = all();
     vectors.retain(|vector| vector.directive == directive);
     assert!(!vectors.is_empty(), "there are no vectors {directive}");
     vectors

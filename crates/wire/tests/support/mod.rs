@@ -4,6 +4,7 @@
 
 pub(crate) mod describe;
 pub(crate) mod strategies;
+pub(crate) mod vectors;
 
 use byway_wire::{Message, Writer};
 
