@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::pure::{IMPURE_CRATES, PURE_CRATES};
 use crate::{Finding, SourceFile};
 
-/// What the crates under `crates/` lack: a description, membership in the workspace, its lints, a crate doc.
+/// What the workspace's crates lack: a description, membership in the workspace, its lints, a crate doc.
 #[must_use]
 pub fn findings(files: &[SourceFile]) -> Vec<Finding> {
     let members = members(text(files, "Cargo.toml").unwrap_or_default());
@@ -17,10 +17,16 @@ fn text<'a>(files: &'a [SourceFile], path: &str) -> Option<&'a str> {
     file.map(|file| file.text.as_str())
 }
 
-/// The folders directly under `crates/`.
+/// The workspace's crate outside `crates/`: it lies with the fuzzers, whose own workspace needs a nightly compiler.
+const FUZZ_TARGETS: &str = "fuzz/targets";
+
+/// The folders directly under `crates/`, and [`FUZZ_TARGETS`].
 fn folders(files: &[SourceFile]) -> BTreeSet<String> {
     let inside = files.iter().filter_map(|file| file.path.strip_prefix("crates/"));
-    inside.filter_map(|path| path.split_once('/')).map(|(name, _)| format!("crates/{name}")).collect()
+    let under_crates =
+        inside.filter_map(|path| path.split_once('/')).map(|(name, _)| format!("crates/{name}"));
+    let fuzz_targets = files.iter().filter(|file| file.path.starts_with(FUZZ_TARGETS));
+    under_crates.chain(fuzz_targets.map(|_| FUZZ_TARGETS.to_owned())).collect()
 }
 
 fn of_crate(files: &[SourceFile], members: &[String], folder: &str) -> Vec<Finding> {
@@ -144,6 +150,14 @@ mod tests {
         let files = [("crates/tidy/Cargo.toml", MANIFEST), ("crates/tidy/src/lib.rs", "//! C.\n")];
         let expected = "Cargo.toml:1: crates/tidy is not a member of the workspace: add it to `members`";
         assert_eq!(found(&files), [expected]);
+    }
+
+    #[test]
+    fn the_fuzz_targets_are_a_crate_like_others() {
+        let files = [("fuzz/targets/Cargo.toml", MANIFEST), ("fuzz/targets/src/lib.rs", "//! C.\n")];
+        let expected = "Cargo.toml:1: fuzz/targets is not a member of the workspace: add it to `members`";
+        assert_eq!(found(&files), [expected]);
+        assert_eq!(found(&[("fuzz/Cargo.toml", ""), ("fuzz/fuzz_targets/a.rs", "")]), NO_FINDINGS);
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub const IMPURE_CRATES: &[ImpureCrate] = &[
     ImpureCrate { folder: "crates/aws-lc", reason: "calls a library written in C" },
     ImpureCrate { folder: "crates/bench", reason: "reads the clock, and calls other projects' coders" },
     ImpureCrate { folder: "crates/tidy", reason: "reads the repository" },
+    ImpureCrate { folder: "fuzz/targets", reason: "runs the fuzz targets' corpora" },
 ];
 
 /// A crate of others that pure crates may pull in, directly or not.

@@ -114,6 +114,13 @@ impl<B: AsRef<[u8]>> CodedBytes<B> {
         self.flags
     }
 
+    /// All of them, for good.
+    #[inline]
+    #[must_use]
+    pub fn into_bytes(self) -> B {
+        self.bytes
+    }
+
     /// All of them, for the coder and for envelopes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {

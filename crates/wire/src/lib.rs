@@ -1,4 +1,74 @@
-//! Byway's packets: bytes to messages and back.
+//! Byway's packets: what agents and relays say to each other, byte by byte.
+//!
+//! The format is described in `docs/wire.md`; this crate reads and writes it. A datagram is told apart, checked once
+//! and left where it is: views show its parts, so that they can be decrypted in place. A message is a small value
+//! that can only hold what is legal; lists and payloads stay in the packet. Nothing is allocated, and no bytes from
+//! outside panic.
+//!
+//! ```
+//! use byway_wire::messages::{Nack, Probe};
+//! use byway_wire::packets::{MESSAGE_OVERHEAD, MessageHeader};
+//! use byway_wire::{
+//!     Alias, Counter, Message, Messages, Microseconds, Packet, RangeSet, SequenceNumber, SessionIndex, Timestamp,
+//!     Writer,
+//! };
+//!
+//! // A receiver misses three packets.
+//! let mut missing = RangeSet::new();
+//! for number in [7, 8, 12] {
+//!     assert!(missing.insert(SequenceNumber::new(number)));
+//! }
+//! let nack = Nack {
+//!     alias: Alias::new(3).expect("3 is not 0"),
+//!     open_from_low: None,
+//!     noticed_by_timer: false,
+//!     answers_confirm: false,
+//!     patience: Microseconds::new(40_000),
+//!     ranges: missing.ranges(),
+//! };
+//!
+//! // It puts a NACK and a probe into one packet: header, messages, and room for the tag.
+//! let mut datagram = [0; 200];
+//! let (header, rest) = datagram.split_first_chunk_mut().expect("the buffer is long enough");
+//! MessageHeader { receiver: SessionIndex::new(0x2A), counter_low: Counter::FIRST.low() }.emit(header);
+//! let mut writer = Writer::new(rest);
+//! nack.emit(&mut writer)?;
+//! Probe { number: 1, sent: Timestamp::new(5) }.emit(&mut writer)?;
+//! let length = writer.length() + MESSAGE_OVERHEAD;
+//!
+//! // The relay tells what it is, and reads it. (Here, nothing was sealed.)
+//! let Packet::Message(packet) = Packet::parse(&mut datagram[..length])? else {
+//!     panic!("it is a message packet");
+//! };
+//! assert_eq!(packet.header().receiver, SessionIndex::new(0x2A));
+//! let (_associated_data, sealed) = packet.into_parts();
+//! let (plaintext, _tag) = sealed.split();
+//! let mut messages = Messages::new(plaintext);
+//! assert_eq!(messages.next(), Some(Ok(Message::Nack(nack))));
+//! assert!(matches!(messages.next(), Some(Ok(Message::Probe(Probe { number: 1, .. })))));
+//! assert_eq!(messages.next(), None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to start
+//! - [`Packet`] tells datagrams apart. The views it gives, one per kind, and their headers are in [`packets`].
+//! - [`Messages`] reads the plaintext of a packet, message by message; [`Message`] is any of them, and [`messages`]
+//!   has each by itself.
+//! - [`Writer`] takes messages until a packet is full. A repair's head goes in front of a payload that lies in its
+//!   place already: [`InStreamHead::emit_in_front`](messages::InStreamHead::emit_in_front).
+//!
+//! # The rest
+//! - [`CodedBytes`] and [`Plaintext`]: the outside and the inside of a sealed source packet, whichever way it came.
+//! - [`InitiationPayload`], [`ResponsePayload`], [`Capabilities`]: what handshakes carry.
+//! - [`Grant`] and [`Credential`]: their fields, and the bytes that are signed.
+//! - [`RangeSet`] gathers sequence numbers for a message; [`Ranges`] is what the receiver sees.
+//! - [`SequenceNumber`] and [`Counter`] come back from the 32 bits that packets carry; other identifiers and
+//!   quantities of the wire: [`FlowKey`], [`Alias`], [`SessionIndex`], [`Epoch`], [`Microseconds`], [`Timestamp`].
+//! - [`limits`]: every limit, with its reason.
+//!
+//! # What this crate leaves to others
+//! When to say what (the state machines), addresses and sockets (the drivers), what repair packets are made of (the
+//! coder).
 #![no_std]
 
 extern crate alloc;

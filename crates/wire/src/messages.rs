@@ -53,6 +53,12 @@ use crate::error::{Full, ParseError};
 use crate::reader::Reader;
 use crate::writer::{MESSAGE_HEADER_BYTES, Writer};
 
+impl<'a> From<Unknown<'a>> for Message<'a> {
+    fn from(unknown: Unknown<'a>) -> Self {
+        Self::Unknown(unknown)
+    }
+}
+
 macro_rules! messages {
     ($($(#[$doc:meta])+ $name:ident($message:ty),)+) => {
         /// Any message.

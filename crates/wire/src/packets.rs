@@ -89,14 +89,14 @@ impl<'a> Packet<'a> {
         let Some(&first_byte) = datagram.first() else {
             return Err(too_short("datagram", "kind", 1, datagram));
         };
-        match first_byte {
-            4 => Initiation::parse(datagram).map(Self::Initiation),
-            5 => Response::parse(datagram).map(Self::Response),
-            6 => Cookie::parse(datagram).map(Self::Cookie),
-            7 => SourcePacket::parse(datagram).map(Self::Source),
-            8 => MessagePacket::parse(datagram).map(Self::Message),
-            9 => Envelope::parse(datagram).map(Self::Envelope),
-            kind => Err(ParseError::UnknownKind { kind }),
+        match Kind::from_first_byte(first_byte) {
+            Some(Kind::Initiation) => Initiation::parse(datagram).map(Self::Initiation),
+            Some(Kind::Response) => Response::parse(datagram).map(Self::Response),
+            Some(Kind::Cookie) => Cookie::parse(datagram).map(Self::Cookie),
+            Some(Kind::Source) => SourcePacket::parse(datagram).map(Self::Source),
+            Some(Kind::Message) => MessagePacket::parse(datagram).map(Self::Message),
+            Some(Kind::Envelope) => Envelope::parse(datagram).map(Self::Envelope),
+            None => Err(ParseError::UnknownKind { kind: first_byte }),
         }
     }
 

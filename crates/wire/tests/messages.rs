@@ -1,0 +1,317 @@
+//! Messages come back as they were sent, fit or are refused whole, and never take the reader down.
+
+mod support;
+
+use byway_units::BatchId;
+use byway_wire::messages::{
+    ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesKnown, Candidates, Close, CloseReason, Confirm,
+    CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, Entry,
+    InStreamHead, InStreamRepair, Lost, Nack, PathChallenge, PathResponse, Probe, ProbeReply, Refusal,
+    Register, Registered, Relayed, RepairCounters, Report, Unknown, Unregister,
+};
+use byway_wire::{Full, List, Message, Messages, Writer};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use support::emitted;
+use support::strategies::*;
+
+/// The message comes back, fits exactly, and is refused where a byte is missing.
+#[track_caller]
+fn check<'a>(message: impl Into<Message<'a>>) {
+    let message = message.into();
+    let bytes = emitted(&[message]);
+    assert_eq!(bytes[0], message.message_type());
+    let read: Vec<_> = Messages::new(&bytes).collect();
+    assert_eq!(read, [Ok(message)]);
+    fits_exactly(&message, &bytes);
+    any_length_is_survived(&message, &bytes);
+}
+
+#[track_caller]
+fn fits_exactly(message: &Message<'_>, bytes: &[u8]) {
+    let mut buffer = vec![0xAA; bytes.len()];
+    let mut writer = Writer::new(&mut buffer);
+    assert_eq!(message.emit(&mut writer), Ok(()));
+    assert_eq!((writer.room(), writer.written()), (0, bytes));
+
+    let mut buffer = vec![0xAA; bytes.len() + 5 - 1];
+    let mut writer = Writer::new(&mut buffer);
+    let first = Unknown::new(255, &[7, 8]).expect("the type is unknown");
+    first.emit(&mut writer).expect("it fits");
+    let full = Full { message_type: message.message_type(), needed: bytes.len(), room: bytes.len() - 1 };
+    assert_eq!(message.emit(&mut writer), Err(full));
+    assert_eq!(writer.written(), [255, 0, 2, 7, 8]);
+}
+
+/// A body that is cut anywhere is read or refused, and the message behind it is read.
+fn any_length_is_survived(message: &Message<'_>, bytes: &[u8]) {
+    let behind = Message::from(Close { reason: CloseReason::Leaving });
+    for length in 3..bytes.len() {
+        let mut cut = bytes[..length].to_vec();
+        let body_bytes = u16::try_from(length - 3).expect("tests have short messages");
+        cut[1..3].copy_from_slice(&body_bytes.to_be_bytes());
+        cut.extend(emitted(&[behind]));
+        let read: Vec<_> = Messages::new(&cut).collect();
+        assert_eq!(read.len(), 2);
+        assert_ne!(read[0], Ok(*message), "{length} of {} bytes say as much", bytes.len());
+        assert_eq!(read[1], Ok(behind));
+    }
+}
+
+proptest! {
+    #[test]
+    fn register_survives(
+        flow_key in flow_key(), role in flow_role(), service in service(), in_stream in shape(),
+        batch in shape(), options in options(), rate in rate(), budget in micros(), consent in consent(),
+        grant in payload(),
+    ) {
+        check(Register {
+            flow_key, role, service, in_stream, batch, options, rate, budget, consent, grant: &grant,
+        });
+    }
+
+    #[test]
+    fn registered_survives(
+        flow_key in flow_key(), role in flow_role(),
+        outcome in prop_oneof![alias().prop_map(Ok), select(Refusal::ALL).prop_map(Err)],
+    ) {
+        check(Registered { flow_key, role, outcome });
+    }
+
+    #[test]
+    fn aliases_survive(flows in vec(announcement(), 0..20)) {
+        let mut scratch = [[0; 17]; 20];
+        check(Aliases { flows: List::collect(&mut flows.iter().copied(), &mut scratch) });
+    }
+
+    #[test]
+    fn aliases_known_survive(aliases in vec(knowledge(), 0..=255)) {
+        let mut scratch = [[0; 3]; 255];
+        check(AliasesKnown { aliases: List::collect(&mut aliases.iter().copied(), &mut scratch) });
+    }
+
+    #[test]
+    fn unregister_survives(flow_key in flow_key(), role in flow_role()) {
+        check(Unregister { flow_key, role });
+    }
+
+    #[test]
+    fn in_stream_repair_survives(
+        alias in alias(), first_low in any::<u32>(), mask in mask(), place in place(),
+        length_symbol in length_symbol(), payload in payload(),
+    ) {
+        let head = InStreamHead { alias, first_low, mask, place, length_symbol };
+        let repair = InStreamRepair { head, payload: &payload };
+        // A payload that is cut is a shorter payload.
+        let bytes = emitted(&[repair.into()]);
+        prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(repair.into())]);
+        fits_exactly(&repair.into(), &bytes);
+        in_front(&payload, &bytes, |front| head.emit_in_front(front, payload.len()));
+        prop_assert_eq!(InStreamHead::BYTES + payload.len(), bytes.len());
+    }
+
+    #[test]
+    fn cross_stream_repair_survives(
+        batch in any::<u32>(), place in place(), length_symbol in length_symbol(), covered in covered(),
+        with_digests in any::<bool>(), payload in payload(),
+    ) {
+        let (entries, digests): (Vec<Entry>, Vec<_>) = covered.into_iter().unzip();
+        let mut scratch = [[0; 6]; 32];
+        let listed = List::collect(&mut entries.iter().copied(), &mut scratch);
+        let cover = Cover::new(listed, with_digests.then_some(digests.as_slice())).expect("1 to 32 packets");
+        let head = CrossStreamHead { batch: BatchId::new(batch), place, length_symbol, cover };
+        let repair = CrossStreamRepair { head, payload: &payload };
+        let bytes = emitted(&[repair.into()]);
+        prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(repair.into())]);
+        prop_assert!(cover.entries().iter().eq(entries.iter().copied()));
+        fits_exactly(&repair.into(), &bytes);
+        in_front(&payload, &bytes, |front| head.emit_in_front(front, payload.len()));
+        prop_assert_eq!(CrossStreamHead::bytes(entries.len(), with_digests) + payload.len(), bytes.len());
+    }
+
+    #[test]
+    fn nack_survives(
+        alias in alias(), open_from_low in any::<Option<u32>>(), noticed_by_timer in any::<bool>(),
+        answers_confirm in any::<bool>(), patience in micros(), ranges in ranges(),
+    ) {
+        let ranges = ranges.ranges();
+        check(Nack { alias, open_from_low, noticed_by_timer, answers_confirm, patience, ranges });
+    }
+
+    #[test]
+    fn copy_nack_survives(alias in alias(), ranges in ranges()) {
+        check(CopyNack { alias, ranges: ranges.ranges() });
+    }
+
+    #[test]
+    fn ack_survives(alias in alias(), from_low in any::<u32>()) {
+        check(Ack { alias, from_low });
+    }
+
+    #[test]
+    fn cooperative_request_survives(alias in alias(), patience in micros(), ranges in ranges()) {
+        check(CooperativeRequest { alias, patience, ranges: ranges.ranges() });
+    }
+
+    #[test]
+    fn lost_survives(alias in alias(), ranges in ranges()) {
+        check(Lost { alias, ranges: ranges.ranges() });
+    }
+
+    #[test]
+    fn confirm_survives(alias in alias(), ranges in ranges()) {
+        check(Confirm { alias, ranges: ranges.ranges() });
+    }
+
+    #[test]
+    fn report_survives(flow_key in flow_key(), numbers in any::<[u32; 10]>(), delays in (micros(), micros(), micros())) {
+        let [highest_low, direct, lost, in_stream, cooperative, cached, forwarded, late, bursts, longest_burst] =
+            numbers;
+        let (p50, p95, p99) = delays;
+        check(Report {
+            flow_key, highest_low, direct, lost, late, bursts, longest_burst,
+            repaired: RepairCounters { in_stream, cooperative, cached, forwarded },
+            delay: DelayPercentiles { p50, p95, p99 },
+        });
+    }
+
+    #[test]
+    fn probe_survives(number in any::<u32>(), sent in timestamp()) {
+        check(Probe { number, sent });
+    }
+
+    #[test]
+    fn probe_reply_survives(
+        number in any::<u32>(), sent in timestamp(), received in timestamp(), envelopes in any::<u32>(),
+        address in address(),
+    ) {
+        check(ProbeReply { number, sent, received, envelopes, address });
+    }
+
+    #[test]
+    fn path_challenge_and_response_survive(token in any::<[u8; 8]>()) {
+        check(PathChallenge { token });
+        check(PathResponse { token });
+    }
+
+    #[test]
+    fn relayed_survives(agent in agent(), kind in select([4_u8, 5, 6, 8].as_slice()), rest in payload()) {
+        let packet = [&[kind][..], &rest].concat();
+        let relayed = Relayed::new(agent, &packet).expect("the kind is one that relays pass on");
+        let bytes = emitted(&[relayed.into()]);
+        prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(relayed.into())]);
+        fits_exactly(&relayed.into(), &bytes);
+    }
+
+    #[test]
+    fn candidates_survive(addresses in addresses()) {
+        let mut scratch = [0; ADDRESSES_BYTES_MAX];
+        let listed = Addresses::collect(addresses.iter().copied(), &mut scratch);
+        prop_assert!(listed.iter().eq(addresses.iter().copied()) && listed.len() == addresses.len());
+        check(Candidates { addresses: listed });
+    }
+
+    #[test]
+    fn close_survives(reason in select(CloseReason::ALL)) {
+        check(Close { reason });
+    }
+
+    #[test]
+    fn unknown_messages_survive(message_type in any::<u8>(), body in payload()) {
+        if let Some(unknown) = Unknown::new(message_type, &body) {
+            let bytes = emitted(&[unknown.into()]);
+            prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(unknown.into())]);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in vec(any::<u8>(), 0..300)) {
+        let count = Messages::new(&bytes).count();
+        prop_assert!(count <= bytes.len() / 3 + 1);
+    }
+
+    #[test]
+    fn any_bodies_are_survived(message_type in 0..64_u8, body in vec(prop_oneof![any::<u8>(), 0..4_u8], 0..300)) {
+        if let Ok(message) = Message::parse(message_type, &body) {
+            let bytes = emitted(&[message]);
+            prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(message)]);
+        }
+    }
+}
+
+/// The head in front of a payload that is there already gives the same bytes as the message written at once.
+#[track_caller]
+fn in_front(payload: &[u8], expected: &[u8], emit: impl FnOnce(&mut [u8]) -> Result<usize, Full>) {
+    let mut buffer = [&[0xAA; 400][..], payload].concat();
+    let start = emit(&mut buffer[..400]).expect("the head fits");
+    assert_eq!(&buffer[start..], expected);
+    assert!(buffer[..start].iter().all(|byte| *byte == 0xAA));
+}
+
+#[test]
+fn messages_in_a_row_are_read_in_order_past_one_that_does_not_parse() {
+    let probe = Message::from(Probe { number: 1, sent: byway_wire::Timestamp::new(2) });
+    let close = Message::from(Close { reason: CloseReason::Restarting });
+    let mut bytes = emitted(&[probe, close, close]);
+    let reason_of_the_first_close = 11 + 3;
+    bytes[reason_of_the_first_close] = 9;
+    let read: Vec<_> = Messages::new(&bytes).collect();
+    assert_eq!((read.len(), &read[0], &read[2]), (3, &Ok(probe), &Ok(close)));
+    assert!(read[1].is_err());
+}
+
+#[test]
+fn a_message_that_is_cut_off_is_one_error_and_the_last() {
+    let close = Message::from(Close { reason: CloseReason::Leaving });
+    let bytes = emitted(&[close, close]);
+    for length in 5..8 {
+        let mut messages = Messages::new(&bytes[..length]);
+        assert_eq!(messages.next(), Some(Ok(close)));
+        assert!(messages.next().is_some_and(|message| message.is_err()), "{length} bytes");
+        assert_eq!(messages.next(), None);
+        assert_eq!(messages.next(), None);
+    }
+}
+
+#[test]
+fn a_cover_has_packets_and_a_digest_of_each_or_none() {
+    let entry = Entry { alias: byway_wire::Alias::new(1).expect("not 0"), sequence_low: 2 };
+    let mut scratch = [[0; 6]; 40];
+    let digests = [[0; 4]; 40];
+    for count in 0..=33 {
+        let entries = List::collect(&mut std::iter::repeat_n(entry, count), &mut scratch);
+        let is_legal = (1..=32).contains(&count);
+        assert_eq!(Cover::new(entries, None).is_some(), is_legal);
+        assert_eq!(Cover::new(entries, Some(&digests[..count])).is_some(), is_legal);
+        assert_eq!(Cover::new(entries, Some(&digests[..=count])), None);
+    }
+}
+
+#[test]
+fn relays_pass_on_handshakes_and_messages_only() {
+    let passed_on = |kind: u8| Relayed::new(byway_units::AgentId::new(1), &[kind]).is_some();
+    let kinds: Vec<_> = (0..=u8::MAX).filter(|kind| passed_on(*kind)).collect();
+    assert_eq!(kinds, [4, 5, 6, 8]);
+    assert_eq!(Relayed::new(byway_units::AgentId::new(1), &[]), None);
+}
+
+#[test]
+fn a_grant_longer_than_any_packet_does_not_fit() {
+    let grant = vec![0; 70_000];
+    let bytes = bytes_of_a_register();
+    let mut register = match Message::parse(Register::TYPE, &bytes) {
+        Ok(Message::Register(register)) => register,
+        other => panic!("no register: {other:?}"),
+    };
+    register.grant = &grant;
+    let mut buffer = vec![0; 100_000];
+    let mut writer = Writer::new(&mut buffer);
+    assert!(register.emit(&mut writer).is_err() && writer.written().is_empty());
+}
+
+fn bytes_of_a_register() -> Vec<u8> {
+    let mut bytes = vec![0; 31];
+    (bytes[10], bytes[11]) = (1, 0);
+    bytes
+}

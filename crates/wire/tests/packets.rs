@@ -1,0 +1,276 @@
+//! Packets come back as they were sent; their parts lie where the description says; no bytes take the reader down.
+
+mod support;
+
+use byway_units::{AgentId, FlowId, RelayId};
+use byway_wire::limits::DATAGRAM_BYTES_MAX;
+use byway_wire::packets::{
+    COOKIE_PACKET_BYTES, Cookie, CookieHeader, ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole,
+    INITIATION_OVERHEAD, Initiation, InitiationHeader, Kind, MESSAGE_OVERHEAD, MessageHeader, MessagePacket,
+    Purpose, RESPONSE_OVERHEAD, Response, ResponseHeader, SOURCE_OVERHEAD, SourceHeader, SourcePacket, Suite,
+};
+use byway_wire::{
+    Boot, CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Grant, InitiationPayload, Member, Packet,
+    ParseError, Plaintext, ResponsePayload, SequenceNumber, SessionIndex, Shard, associated_data,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use support::strategies::*;
+
+/// A packet of `length` bytes that begins with what `emit` writes; the rest counts up.
+fn packet<const N: usize>(length: usize, emit: impl FnOnce(&mut [u8; N])) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
+    emit(bytes.first_chunk_mut().expect("packets are longer than headers"));
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn source_packets_survive(
+        receiver in index(), flow in any::<u16>(), sequence_low in any::<u32>(), flags in flags(),
+        application_bytes in 0..1_500_usize,
+    ) {
+        let header = SourceHeader { receiver, flow: FlowId::new(flow), sequence_low, flags };
+        let mut bytes = packet(SOURCE_OVERHEAD + application_bytes, |header_bytes| header.emit(header_bytes));
+        let copy = bytes.clone();
+        let read = SourcePacket::parse(bytes.as_slice()).expect("the packet is legal");
+        prop_assert_eq!(read.header(), &header);
+        prop_assert_eq!(read.coded().flags(), flags);
+        prop_assert_eq!(read.coded().into_bytes(), &copy[11..]);
+
+        let read = SourcePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!(read.into_coded().into_sealed().joined(), &copy[12..]);
+        let read = SourcePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        let (associated, sealed) = read.into_parts();
+        prop_assert_eq!(associated, &copy[5..12]);
+        prop_assert_eq!(associated, associated_data(header.flow, sequence_low, flags));
+        let (ciphertext, tag) = sealed.split();
+        prop_assert_eq!((&*ciphertext, tag.as_slice()), copy[12..].split_at(application_bytes + 5));
+    }
+
+    #[test]
+    fn envelopes_survive(
+        role in select(EnvelopeRole::ALL), receiver in index(), counter_low in any::<u32>(), alias in alias(),
+        sequence_low in any::<u32>(), application_bytes in 0..1_500_usize,
+    ) {
+        let header = EnvelopeHeader { role, receiver, counter_low, alias, sequence_low };
+        let length = ENVELOPE_OVERHEAD + CODED_OVERHEAD + application_bytes;
+        let mut bytes = packet(length, |header_bytes| header.emit(header_bytes));
+        let copy = bytes.clone();
+        let read = Envelope::parse(bytes.as_slice()).expect("the packet is legal");
+        prop_assert_eq!((read.header(), read.coded()), (&header, &copy[16..length - 16]));
+        let (authenticated, tag) = read.authenticated();
+        prop_assert_eq!((authenticated, tag.as_slice()), copy.split_at(length - 16));
+        let read = Envelope::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!(read.into_coded(), &copy[16..length - 16]);
+    }
+
+    #[test]
+    fn message_packets_survive(receiver in index(), counter_low in any::<u32>(), messages_bytes in 0..1_500_usize) {
+        let header = MessageHeader { receiver, counter_low };
+        let mut bytes = packet(MESSAGE_OVERHEAD + messages_bytes, |header_bytes| header.emit(header_bytes));
+        let copy = bytes.clone();
+        let read = MessagePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!((read.header(), read.sealed()), (&header, &copy[9..]));
+        let (associated, sealed) = read.into_parts();
+        let (ciphertext, tag) = sealed.split();
+        prop_assert_eq!(associated, &copy[..9]);
+        prop_assert_eq!((&*ciphertext, tag.as_slice()), copy[9..].split_at(messages_bytes));
+    }
+
+    #[test]
+    fn initiations_survive(
+        purpose in select(Purpose::ALL), suite in select(Suite::ALL), shard in any::<u8>(),
+        capabilities in capabilities(), sender in index(), payload_bytes in 17..300_usize,
+    ) {
+        let header = InitiationHeader { purpose, suite, shard: Shard::new(shard), capabilities, sender };
+        let length = INITIATION_OVERHEAD + payload_bytes;
+        let mut bytes = packet(length, |header_bytes| header.emit(header_bytes));
+        let copy = bytes.clone();
+        let read = Initiation::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!(read.header(), &header);
+        prop_assert_eq!((read.before_mac1(), read.mac1().as_slice()), copy[..length - 16].split_at(length - 32));
+        prop_assert_eq!((read.before_mac2(), read.mac2().as_slice()), copy.split_at(length - 16));
+        prop_assert_eq!((read.prologue().as_slice(), read.noise_message()), copy[..length - 32].split_at(12));
+        let parts = read.into_parts();
+        prop_assert_eq!(parts.prologue, &copy[..12]);
+        prop_assert_eq!((&parts.ephemeral[..], &parts.sealed_static[..]), copy[12..92].split_at(32));
+        prop_assert_eq!(parts.sealed_payload, &copy[92..length - 32]);
+    }
+
+    #[test]
+    fn responses_survive(receiver in index(), payload_bytes in 14..300_usize) {
+        let header = ResponseHeader { receiver };
+        let length = RESPONSE_OVERHEAD + payload_bytes;
+        let mut bytes = packet(length, |header_bytes| header.emit(header_bytes));
+        let copy = bytes.clone();
+        let read = Response::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!((read.header(), read.noise_message()), (&header, &copy[8..]));
+        let parts = read.into_parts();
+        prop_assert_eq!((&parts.ephemeral[..], &*parts.sealed_payload), copy[8..].split_at(32));
+    }
+
+    #[test]
+    fn cookies_survive(receiver in index(), salt in any::<[u8; 16]>()) {
+        let header = CookieHeader { receiver, salt };
+        let mut bytes = packet(COOKIE_PACKET_BYTES, |header_bytes| header.emit(header_bytes));
+        let copy = bytes.clone();
+        let read = Cookie::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!((read.header(), read.sealed()), (&header, &copy[24..]));
+        let parts = read.into_parts();
+        prop_assert_eq!((&parts.cookie[..], &parts.tag[..]), copy[24..].split_at(16));
+    }
+
+    #[test]
+    fn plaintexts_survive(sent in timestamp(), ecn_bits in any::<u8>(), datagram in payload()) {
+        let plaintext = Plaintext { sent, ecn: Ecn::from_bits(ecn_bits), datagram: &datagram };
+        let mut bytes = [&plaintext.head()[..], &datagram].concat();
+        prop_assert_eq!(Plaintext::parse(&bytes), Ok(plaintext));
+        bytes[4] |= 0b1111_1100;
+        prop_assert_eq!(Plaintext::parse(&bytes), Ok(plaintext));
+    }
+
+    #[test]
+    fn payloads_of_handshakes_survive(
+        stamp in any::<u64>(), boot in any::<u64>(), epoch in any::<u8>(), index in index(),
+        capabilities in capabilities(),
+    ) {
+        let payload = InitiationPayload { stamp, boot: Boot::new(boot), epoch: Epoch::new(epoch) };
+        let mut bytes = [0xAA; InitiationPayload::BYTES];
+        payload.emit(&mut bytes);
+        prop_assert_eq!(InitiationPayload::parse(&bytes).map(|(payload, _)| payload), Ok(payload));
+        let payload = ResponsePayload { index, capabilities, boot: Boot::new(boot) };
+        let mut bytes = [0xAA; ResponsePayload::BYTES];
+        payload.emit(&mut bytes);
+        prop_assert_eq!(ResponsePayload::parse(&bytes).map(|(payload, _)| payload), Ok(payload));
+    }
+
+    #[test]
+    fn grants_survive(grant in grant()) {
+        let bytes = grant.to_bytes();
+        prop_assert_eq!(Grant::parse(&bytes), Ok(grant));
+        let signed = grant.signed_bytes();
+        prop_assert_eq!((&signed[..11], &signed[11..]), (&b"byway grant"[..], &bytes[..109]));
+    }
+
+    #[test]
+    fn a_grant_that_is_read_gives_its_bytes_again(grant in grant(), place in 0..173_usize, byte in any::<u8>()) {
+        let mut bytes = grant.to_bytes();
+        bytes[place] = byte;
+        if let Ok(grant) = Grant::parse(&bytes) {
+            prop_assert_eq!(grant.to_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn credentials_survive(
+        is_agent in any::<bool>(), number in any::<u32>(), not_after_unix_seconds in any::<u64>(), key in key(),
+        signature in signature(),
+    ) {
+        let member = if is_agent {
+            Member::Agent(AgentId::new(number >> 1))
+        } else {
+            Member::Relay(RelayId::new(number))
+        };
+        let credential = Credential { member, not_after_unix_seconds, key, signature };
+        let bytes = credential.to_bytes();
+        prop_assert_eq!(Credential::parse(&bytes), Ok(credential));
+        let signed = credential.signed_bytes();
+        prop_assert_eq!((&signed[..16], &signed[16..]), (&b"byway credential"[..], &bytes[..46]));
+    }
+
+    #[test]
+    fn any_datagram_is_survived(kind in 3..11_u8, rest in vec(any::<u8>(), 0..200)) {
+        let mut bytes = [&[kind][..], &rest].concat();
+        if let Ok(packet) = Packet::parse(&mut bytes) {
+            prop_assert_eq!(packet.kind().first_byte(), kind);
+        }
+    }
+
+    #[test]
+    fn any_other_bytes_are_survived(bytes in vec(prop_oneof![any::<u8>(), 0..3_u8], 0..200)) {
+        if let Ok(coded) = CodedBytes::parse(bytes.clone().as_mut_slice()) {
+            prop_assert_eq!(coded.into_sealed().joined(), &bytes[1..]);
+        }
+        if let Ok(grant) = Grant::parse(&bytes) {
+            prop_assert!(grant.to_bytes() == *bytes);
+        }
+        if let Ok(credential) = Credential::parse(&bytes) {
+            prop_assert!(credential.to_bytes() == *bytes);
+        }
+        let _ = (Plaintext::parse(&bytes), InitiationPayload::parse(&bytes), ResponsePayload::parse(&bytes));
+    }
+}
+
+#[test]
+fn sizes_are_those_of_the_description() {
+    assert_eq!(SOURCE_OVERHEAD, 33);
+    assert_eq!(ENVELOPE_OVERHEAD + CODED_OVERHEAD, 54);
+    assert_eq!(COOKIE_PACKET_BYTES, 56);
+    assert_eq!((Grant::BYTES, Credential::BYTES), (173, 110));
+    let in_stream = MESSAGE_OVERHEAD + byway_wire::messages::InStreamHead::BYTES + CODED_OVERHEAD;
+    assert_eq!(in_stream, 63);
+    let cross_stream = |packets, with_digests| {
+        let head = byway_wire::messages::CrossStreamHead::bytes(packets, with_digests);
+        MESSAGE_OVERHEAD + head + CODED_OVERHEAD
+    };
+    assert_eq!((cross_stream(0, false), cross_stream(1, false), cross_stream(1, true)), (58, 64, 68));
+    // A path that carries 1,472 bytes takes repairs of ten packets of 1,354 bytes.
+    assert_eq!(cross_stream(10, false) + 1_354, 1_472);
+}
+
+#[test]
+fn datagrams_of_any_legal_length_are_read() {
+    let mut bytes = vec![8; DATAGRAM_BYTES_MAX + 1];
+    assert!(Packet::parse(&mut bytes[..DATAGRAM_BYTES_MAX]).is_ok());
+    let too_long = ParseError::TooLong { thing: "datagram", bytes: 65_508, allowed: 65_507 };
+    assert_eq!(Packet::parse(&mut bytes).map(|packet| packet.kind()), Err(too_long));
+}
+
+#[test]
+fn kinds_without_packets_are_refused() {
+    for kind in (0..=3).chain(10..=u8::MAX) {
+        let packet = Packet::parse(&mut [kind; 200]).map(|packet| packet.kind());
+        assert_eq!(packet, Err(ParseError::UnknownKind { kind }));
+    }
+    assert_eq!(Kind::from_first_byte(Kind::GREASE), None);
+}
+
+#[test]
+fn a_view_refuses_packets_of_other_kinds() {
+    for kind in Kind::ALL {
+        let bytes = vec![kind.first_byte(); COOKIE_PACKET_BYTES];
+        assert_eq!(SourcePacket::parse(&bytes).is_ok(), *kind == Kind::Source);
+        assert_eq!(MessagePacket::parse(&bytes).is_ok(), *kind == Kind::Message);
+        assert_eq!(Cookie::parse(&bytes).is_ok(), *kind == Kind::Cookie);
+    }
+}
+
+#[test]
+fn a_session_index_names_its_shard() {
+    let index = SessionIndex::in_shard(Shard::new(0xAB), 0xFFFF_FFFF);
+    assert_eq!((index.number(), index.shard()), (0xABFF_FFFF, Shard::new(0xAB)));
+    assert_eq!(SessionIndex::new(0x0100_0000).shard(), Shard::new(1));
+}
+
+#[test]
+fn epochs_go_round() {
+    assert_eq!((Epoch::new(254).low_bits(), Epoch::new(254).next()), (2, Epoch::new(255)));
+    assert_eq!(Epoch::new(255).next(), Epoch::new(0));
+}
+
+#[test]
+fn a_sequence_number_is_found_again_from_what_a_packet_carries() {
+    let number = SequenceNumber::new((3 << 32) + 5);
+    let highest = SequenceNumber::new((3 << 32) - 7);
+    assert_eq!(SequenceNumber::nearest(number.low(), highest), number);
+    assert_eq!(SequenceNumber::FIRST.next(), SequenceNumber::new(1));
+}
+
+#[test]
+#[should_panic(expected = "agent 2147483648: the numbers of agents are below 2^31")]
+fn a_flow_key_of_an_agent_that_would_be_a_group_is_a_broken_invariant() {
+    let receiver = byway_wire::Receiver::Agent(AgentId::new(1 << 31));
+    let _ = byway_wire::FlowKey::new(AgentId::new(1), receiver, FlowId::new(1));
+}

@@ -1,0 +1,339 @@
+//! What packets and messages say, in the words of the published test vectors.
+
+use std::fmt::{Debug, Display, Write};
+
+use byway_units::AgentId;
+use byway_wire::messages::{
+    Aliases, AliasesKnown, CrossStreamRepair, InStreamRepair, Nack, ProbeReply, Register, Registered, Report,
+};
+use byway_wire::packets::{Cookie, Envelope, Initiation, Response, SourcePacket};
+use byway_wire::{
+    Address, BlockShape, Credential, Flags, FlowKey, Grant, Member, Message, Packet, Ranges, Receiver,
+};
+
+/// Lines of the form `name value`.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(pub(crate) Vec<String>);
+
+impl Lines {
+    pub(crate) fn add(&mut self, name: &str, value: impl Display) -> &mut Self {
+        self.0.push(format!("{name} {value}"));
+        self
+    }
+
+    pub(crate) fn hex(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
+        let mut hex = String::from(if bytes.is_empty() { "-" } else { "" });
+        for byte in bytes {
+            write!(hex, "{byte:02x}").expect("strings grow");
+        }
+        self.add(name, hex)
+    }
+
+    /// A value of an enumeration: `NoGrant` is `no-grant`.
+    pub(crate) fn word(&mut self, name: &str, value: impl Debug) -> &mut Self {
+        let mut word = String::new();
+        for letter in format!("{value:?}").chars() {
+            if letter.is_uppercase() && !word.is_empty() {
+                word.push('-');
+            }
+            word.extend(letter.to_lowercase());
+        }
+        self.add(name, word)
+    }
+
+    fn yes(&mut self, name: &str, value: bool) -> &mut Self {
+        self.add(name, if value { "yes" } else { "no" })
+    }
+
+    pub(crate) fn flags(&mut self, flags: Flags) -> &mut Self {
+        self.add("flags", flags.to_wire());
+        self.add("epoch-low-bits", flags.epoch_low_bits()).word("piece", flags.piece())
+    }
+
+    fn flow_key(&mut self, key: &FlowKey) -> &mut Self {
+        let (sender, flow) = (key.sender().number(), key.flow().number());
+        self.add("flow-key", format!("{sender} {} {flow}", receiver(key.receiver())))
+    }
+
+    fn shape(&mut self, name: &str, shape: Option<BlockShape>) -> &mut Self {
+        let shown = shape.map(|shape| format!("{} {}", shape.source_packets(), shape.repair_packets()));
+        self.add(name, shown.as_deref().unwrap_or("-"))
+    }
+
+    fn address(&mut self, address: Address) -> &mut Self {
+        self.add("address", format!("{} {}", address.ip, address.port))
+    }
+
+    fn ranges(&mut self, ranges: Ranges<'_>) {
+        for range in ranges.iter() {
+            self.add("range", format!("{} {}", range.first_low(), range.length()));
+        }
+    }
+}
+
+fn receiver(receiver: Receiver) -> String {
+    match receiver {
+        Receiver::Agent(agent) => format!("agent {}", agent.number()),
+        Receiver::Group(group) => format!("group {}", group.number()),
+    }
+}
+
+/// The name by which vectors call a packet, and what it says.
+pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, Lines) {
+    match packet {
+        Packet::Initiation(packet) => ("initiation", initiation(packet)),
+        Packet::Response(packet) => ("response", response(packet)),
+        Packet::Cookie(packet) => ("cookie", cookie(packet)),
+        Packet::Source(packet) => ("source", source(packet)),
+        Packet::Envelope(packet) => ("envelope", envelope(&packet)),
+        Packet::Message(packet) => {
+            let mut lines = Lines::default();
+            lines.add("receiver", packet.header().receiver.number());
+            lines.add("counter-low", packet.header().counter_low).hex("sealed", packet.sealed());
+            ("message", lines)
+        }
+    }
+}
+
+fn source(packet: SourcePacket<&mut [u8]>) -> Lines {
+    let (mut lines, header) = (Lines::default(), *packet.header());
+    lines.add("receiver", header.receiver.number()).add("flow", header.flow.number());
+    lines.add("sequence-low", header.sequence_low).flags(header.flags);
+    lines.hex("sealed", packet.into_parts().1.joined());
+    lines
+}
+
+fn envelope(packet: &Envelope<&mut [u8]>) -> Lines {
+    let (mut lines, header) = (Lines::default(), packet.header());
+    lines.word("role", header.role).add("receiver", header.receiver.number());
+    lines.add("counter-low", header.counter_low).add("alias", header.alias.number());
+    lines.add("sequence-low", header.sequence_low).hex("coded", packet.coded());
+    lines.hex("tag", packet.authenticated().1);
+    lines
+}
+
+fn initiation(packet: Initiation<&mut [u8]>) -> Lines {
+    let (mut lines, header) = (Lines::default(), *packet.header());
+    let (mac1, mac2) = (*packet.mac1(), *packet.mac2());
+    let suite = format!("{:?}", header.suite).replace("Aes256Gcm", "aes-256-gcm");
+    lines.word("purpose", header.purpose);
+    lines.add("suite", suite.replace("ChaCha20Poly1305", "chacha20-poly1305"));
+    lines.add("shard", header.shard.number()).add("capabilities", header.capabilities.bits());
+    lines.add("sender", header.sender.number());
+    let parts = packet.into_parts();
+    lines.hex("ephemeral", parts.ephemeral).hex("sealed-static", parts.sealed_static);
+    lines.hex("sealed-payload", parts.sealed_payload).hex("mac1", &mac1).hex("mac2", &mac2);
+    lines
+}
+
+fn response(packet: Response<&mut [u8]>) -> Lines {
+    let mut lines = Lines::default();
+    lines.add("receiver", packet.header().receiver.number());
+    let parts = packet.into_parts();
+    lines.hex("ephemeral", parts.ephemeral).hex("sealed-payload", parts.sealed_payload);
+    lines
+}
+
+fn cookie(packet: Cookie<&mut [u8]>) -> Lines {
+    let (mut lines, header) = (Lines::default(), *packet.header());
+    lines.add("receiver", header.receiver.number()).hex("salt", &header.salt);
+    let parts = packet.into_parts();
+    lines.hex("cookie", parts.cookie).hex("tag", parts.tag);
+    lines
+}
+
+pub(crate) fn grant(grant: &Grant) -> Lines {
+    let mut lines = Lines::default();
+    lines.add("services", grant.services.bits()).add("sharing", u8::from(grant.sharing));
+    lines.add("ingress-shard", grant.ingress.shard.number());
+    lines.add("egress-shard", grant.egress.shard.number());
+    lines.add("first-flow", grant.first_flow.number()).add("last-flow", grant.last_flow.number());
+    lines.add("sender", grant.sender.number()).add("receiver", receiver(grant.receiver));
+    lines.add("ingress-relay", grant.ingress.relay.number());
+    lines.add("egress-relay", grant.egress.relay.number());
+    lines.add("coding-group", grant.coding_group.number()).add("tenant", grant.tenant.number());
+    lines.add("rate", grant.rate.count()).add("not-after", grant.not_after_unix_seconds);
+    lines.hex("sender-key", &grant.sender_key).hex("receiver-key", &grant.receiver_key);
+    lines.hex("signature", &grant.signature).hex("signed", &grant.signed_bytes());
+    lines
+}
+
+pub(crate) fn credential(credential: &Credential) -> Lines {
+    let (role, number) = match credential.member {
+        Member::Agent(agent) => ("agent", agent.number()),
+        Member::Relay(relay) => ("relay", relay.number()),
+    };
+    let mut lines = Lines::default();
+    lines.add("role", role).add("number", number).add("not-after", credential.not_after_unix_seconds);
+    lines.hex("key", &credential.key).hex("signature", &credential.signature);
+    lines.hex("signed", &credential.signed_bytes());
+    lines
+}
+
+/// The name by which vectors call a message, and what it says.
+pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
+    let mut lines = Lines::default();
+    let name = match message {
+        Message::Register(message) => register(message, &mut lines),
+        Message::Registered(message) => registered(message, &mut lines),
+        Message::Aliases(message) => aliases(message, &mut lines),
+        Message::AliasesKnown(message) => aliases_known(message, &mut lines),
+        Message::Unregister(message) => {
+            lines.flow_key(&message.flow_key).word("role", message.role);
+            "unregister"
+        }
+        Message::InStreamRepair(message) => in_stream_repair(message, &mut lines),
+        Message::CrossStreamRepair(message) => cross_stream_repair(message, &mut lines),
+        Message::Nack(message) => nack(message, &mut lines),
+        Message::CopyNack(message) => {
+            lines.add("alias", message.alias.number()).ranges(message.ranges);
+            "copy-nack"
+        }
+        Message::Ack(message) => {
+            lines.add("alias", message.alias.number()).add("from-low", message.from_low);
+            "ack"
+        }
+        Message::CooperativeRequest(message) => {
+            lines.add("alias", message.alias.number()).add("patience", message.patience.count());
+            lines.ranges(message.ranges);
+            "cooperative-request"
+        }
+        Message::Lost(message) => {
+            lines.add("alias", message.alias.number()).ranges(message.ranges);
+            "lost"
+        }
+        Message::Confirm(message) => {
+            lines.add("alias", message.alias.number()).ranges(message.ranges);
+            "confirm"
+        }
+        Message::Report(message) => report(message, &mut lines),
+        other => message_of_paths(other, &mut lines),
+    };
+    (name, lines)
+}
+
+fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
+    match message {
+        Message::Probe(message) => {
+            lines.add("number", message.number).add("sent", message.sent.micros());
+            "probe"
+        }
+        Message::ProbeReply(message) => probe_reply(message, lines),
+        Message::PathChallenge(message) => {
+            lines.hex("token", &message.token);
+            "path-challenge"
+        }
+        Message::PathResponse(message) => {
+            lines.hex("token", &message.token);
+            "path-response"
+        }
+        Message::Relayed(message) => {
+            lines.add("agent", AgentId::number(message.agent())).hex("packet", message.packet());
+            "relayed"
+        }
+        Message::Candidates(message) => {
+            for address in message.addresses.iter() {
+                lines.address(address);
+            }
+            "candidates"
+        }
+        Message::Close(message) => {
+            lines.word("reason", message.reason);
+            "close"
+        }
+        Message::Unknown(message) => {
+            lines.add("type", message.message_type()).hex("body", message.body());
+            "unknown"
+        }
+        other => panic!("not described: {other:?}"),
+    }
+}
+
+fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
+    let (options, consent) = (message.options, message.consent);
+    lines.flow_key(&message.flow_key).word("role", message.role).word("service", message.service);
+    lines.shape("in-stream", message.in_stream).shape("batch", message.batch);
+    lines.yes("relay-side-duplication", options.relay_side_duplication);
+    lines.yes("sender-makes-repairs", options.sender_makes_repairs);
+    lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
+    lines.add("rate", message.rate.count()).add("budget", message.budget.count());
+    let shown = format!("{} {} {}", consent.burst_percent, consent.average_per_mille, consent.seconds);
+    lines.add("consent", shown).hex("grant", message.grant);
+    "register"
+}
+
+fn registered(message: &Registered, lines: &mut Lines) -> &'static str {
+    lines.flow_key(&message.flow_key).word("role", message.role);
+    match message.outcome {
+        Ok(alias) => lines.add("status", "accepted").add("alias", alias.number()),
+        Err(refusal) => lines.word("status", refusal).add("alias", "-"),
+    };
+    "registered"
+}
+
+fn aliases(message: &Aliases<'_>, lines: &mut Lines) -> &'static str {
+    for flow in message.flows.iter() {
+        lines.add("alias", flow.alias.number()).flow_key(&flow.flow_key);
+        lines.word("service", flow.service).add("rate", flow.rate.count());
+    }
+    "aliases"
+}
+
+fn aliases_known(message: &AliasesKnown<'_>, lines: &mut Lines) -> &'static str {
+    for known in message.aliases.iter() {
+        lines.add("alias", known.alias.number()).add("known", u8::from(known.has_receiver));
+    }
+    "aliases-known"
+}
+
+fn in_stream_repair(message: &InStreamRepair<'_>, lines: &mut Lines) -> &'static str {
+    let head = &message.head;
+    lines.add("alias", head.alias.number()).add("first-low", head.first_low);
+    lines.add("mask", head.mask.bits());
+    lines.add("place", format!("{} {}", head.place.index(), head.place.count()));
+    lines.hex("length-symbol", &head.length_symbol).hex("payload", message.payload);
+    "in-stream-repair"
+}
+
+fn cross_stream_repair(message: &CrossStreamRepair<'_>, lines: &mut Lines) -> &'static str {
+    let head = &message.head;
+    lines.add("batch", head.batch.number());
+    lines.add("place", format!("{} {}", head.place.index(), head.place.count()));
+    lines.hex("length-symbol", &head.length_symbol);
+    for entry in head.cover.entries().iter() {
+        lines.add("entry", format!("{} {}", entry.alias.number(), entry.sequence_low));
+    }
+    for digest in head.cover.digests().unwrap_or_default() {
+        lines.hex("digest", digest);
+    }
+    lines.hex("payload", message.payload);
+    "cross-stream-repair"
+}
+
+fn nack(message: &Nack<'_>, lines: &mut Lines) -> &'static str {
+    lines.add("alias", message.alias.number()).yes("noticed-by-timer", message.noticed_by_timer);
+    lines.yes("answers-confirm", message.answers_confirm);
+    let open_from_low = message.open_from_low.map(|number| number.to_string());
+    lines.add("open-from-low", open_from_low.as_deref().unwrap_or("-"));
+    lines.add("patience", message.patience.count()).ranges(message.ranges);
+    "nack"
+}
+
+fn report(message: &Report, lines: &mut Lines) -> &'static str {
+    let (repaired, delay) = (message.repaired, message.delay);
+    lines.flow_key(&message.flow_key).add("highest-low", message.highest_low);
+    lines.add("direct", message.direct).add("lost", message.lost);
+    lines.add("in-stream", repaired.in_stream).add("cooperative", repaired.cooperative);
+    lines.add("cached", repaired.cached).add("forwarded", repaired.forwarded);
+    lines.add("late", message.late).add("bursts", message.bursts);
+    lines.add("longest-burst", message.longest_burst).add("delay-p50", delay.p50.count());
+    lines.add("delay-p95", delay.p95.count()).add("delay-p99", delay.p99.count());
+    "report"
+}
+
+fn probe_reply(message: &ProbeReply, lines: &mut Lines) -> &'static str {
+    lines.add("number", message.number).add("sent", message.sent.micros());
+    lines.add("received", message.received.micros()).add("envelopes", message.envelopes);
+    lines.address(message.address);
+    "probe-reply"
+}

@@ -1,0 +1,217 @@
+//! Bytes from anybody, read as everything that the wire carries: what is legal is written again and means the same.
+
+use byway_wire::limits::{MESSAGES_BYTES_MAX, RANGE_LENGTH_MAX};
+use byway_wire::packets::{Initiation, SourcePacket};
+use byway_wire::{
+    CodedBytes, Credential, Grant, InitiationPayload, Message, Messages, Packet, Plaintext, Ranges,
+    ResponsePayload, Writer, associated_data,
+};
+
+/// Reads the bytes as a packet, as messages and as every part of either.
+///
+/// # Panics
+/// If reading, writing or reading again disagree.
+pub fn wire_decode(bytes: &[u8]) {
+    packet(bytes);
+    messages(bytes);
+    payloads_of_handshakes(bytes);
+    inside_of_source_packets(bytes);
+    signed(bytes);
+}
+
+fn packet(bytes: &[u8]) {
+    let mut copy = bytes.to_vec();
+    let Ok(packet) = Packet::parse(&mut copy) else { return };
+    assert_eq!(packet.kind().first_byte(), bytes[0]);
+    header_written_again(&packet, bytes);
+    // The parts of a packet, one behind the other, are the packet.
+    match packet {
+        Packet::Initiation(packet) => initiation(packet, bytes),
+        Packet::Response(packet) => {
+            assert_eq!(packet.noise_message(), &bytes[8..]);
+            let parts = packet.into_parts();
+            assert_eq!([parts.ephemeral, &*parts.sealed_payload].concat(), bytes[8..]);
+        }
+        Packet::Cookie(packet) => {
+            let parts = packet.into_parts();
+            assert_eq!([parts.cookie.as_slice(), parts.tag].concat(), bytes[24..]);
+        }
+        Packet::Source(packet) => source(packet, bytes),
+        Packet::Message(packet) => {
+            let (associated, sealed) = packet.into_parts();
+            assert_eq!([associated, sealed.joined()].concat(), bytes);
+        }
+        Packet::Envelope(packet) => {
+            let (authenticated, tag) = packet.authenticated();
+            assert_eq!([authenticated, tag].concat(), bytes);
+            assert_eq!(&authenticated[16..], packet.coded());
+        }
+    }
+}
+
+/// What a header means does not change when it is written and read again.
+fn header_written_again(packet: &Packet<'_>, bytes: &[u8]) {
+    let header = header_of(packet);
+    let mut again = [&header, &bytes[header.len()..]].concat();
+    let packet = Packet::parse(&mut again).expect("written headers are legal");
+    assert_eq!(header_of(&packet), header);
+}
+
+fn header_of(packet: &Packet<'_>) -> Vec<u8> {
+    fn written<const N: usize>(emit: impl FnOnce(&mut [u8; N])) -> Vec<u8> {
+        let mut header = [0xAA; N];
+        emit(&mut header);
+        header.to_vec()
+    }
+
+    match packet {
+        Packet::Initiation(packet) => written(|header| packet.header().emit(header)),
+        Packet::Response(packet) => written(|header| packet.header().emit(header)),
+        Packet::Cookie(packet) => written(|header| packet.header().emit(header)),
+        Packet::Source(packet) => written(|header| packet.header().emit(header)),
+        Packet::Message(packet) => written(|header| packet.header().emit(header)),
+        Packet::Envelope(packet) => written(|header| packet.header().emit(header)),
+    }
+}
+
+fn initiation(packet: Initiation<&mut [u8]>, bytes: &[u8]) {
+    assert_eq!([packet.before_mac1(), packet.mac1(), packet.mac2()].concat(), bytes);
+    assert_eq!([packet.before_mac2(), packet.mac2()].concat(), bytes);
+    let parts = packet.into_parts();
+    let parts: [&[u8]; 4] = [parts.prologue, parts.ephemeral, parts.sealed_static, parts.sealed_payload];
+    assert_eq!(parts.concat(), bytes[..bytes.len() - 32]);
+}
+
+fn source(packet: SourcePacket<&mut [u8]>, bytes: &[u8]) {
+    let header = *packet.header();
+    let coded = packet.coded().into_bytes();
+    assert_eq!(coded, &bytes[11..]);
+    assert_eq!(CodedBytes::parse(coded).map(|coded| coded.flags()), Ok(header.flags));
+    let (associated, sealed) = packet.into_parts();
+    assert_eq!(associated, associated_data(header.flow, header.sequence_low, header.flags));
+    let (ciphertext, tag) = sealed.split();
+    assert_eq!([ciphertext, tag.as_slice()].concat(), bytes[12..]);
+}
+
+/// Reads all messages; those that are legal say the same when they are written and read again.
+fn messages(bytes: &[u8]) {
+    let mut count = 0;
+    for message in Messages::new(bytes) {
+        count += 1;
+        if let Ok(message) = message {
+            written_again(&message, bytes.len());
+            lists(&message);
+        }
+    }
+    assert!(count <= bytes.len().div_ceil(3), "{count} messages in {} bytes", bytes.len());
+}
+
+/// A message never takes more room than where it was read.
+fn written_again(message: &Message<'_>, room: usize) {
+    let mut buffer = vec![0xAA; room];
+    let mut writer = Writer::new(&mut buffer);
+    if message.emit(&mut writer).is_err() {
+        assert!(room > MESSAGES_BYTES_MAX, "{message:?} has grown");
+        return;
+    }
+    let mut read = Messages::new(writer.written());
+    assert_eq!(read.next(), Some(Ok(*message)));
+    assert_eq!(read.next(), None);
+    in_front(message, writer.written());
+}
+
+/// A repair's head in front of its payload gives the same bytes as the message written at once.
+fn in_front(message: &Message<'_>, written: &[u8]) {
+    let mut front = [0xAA; 400];
+    let (start, payload) = match message {
+        Message::InStreamRepair(repair) => {
+            (repair.head.emit_in_front(&mut front, repair.payload.len()), repair.payload)
+        }
+        Message::CrossStreamRepair(repair) => {
+            (repair.head.emit_in_front(&mut front, repair.payload.len()), repair.payload)
+        }
+        _ => return,
+    };
+    let start = start.expect("heads are shorter than 400 bytes");
+    assert_eq!([&front[start..], payload].concat(), written);
+}
+
+fn lists(message: &Message<'_>) {
+    match message {
+        Message::Nack(message) => ranges(message.ranges),
+        Message::CopyNack(message) => ranges(message.ranges),
+        Message::CooperativeRequest(message) => ranges(message.ranges),
+        Message::Lost(message) => ranges(message.ranges),
+        Message::Confirm(message) => ranges(message.ranges),
+        Message::Aliases(message) => assert_eq!(message.flows.iter().count(), message.flows.len()),
+        Message::AliasesKnown(message) => {
+            assert_eq!(message.aliases.iter().count(), message.aliases.len());
+        }
+        Message::Candidates(message) => {
+            assert_eq!(message.addresses.iter().count(), message.addresses.len());
+        }
+        Message::CrossStreamRepair(message) => {
+            let cover = message.head.cover;
+            assert!((1..=32).contains(&cover.entries().iter().count()));
+            assert!(cover.digests().is_none_or(|digests| digests.len() == cover.entries().len()));
+        }
+        Message::InStreamRepair(message) => {
+            let mask = message.head.mask;
+            assert!(mask.offsets().next() == Some(0) && mask.offsets().count() == mask.count() as usize);
+        }
+        Message::Register(message) => signed(message.grant),
+        _ => {}
+    }
+}
+
+/// Counted from the first, the numbers rise.
+fn ranges(ranges: Ranges<'_>) {
+    assert!(ranges.len() <= 32);
+    let first = ranges.iter().next().map_or(0, |range| range.first_low());
+    let mut end = 0;
+    for range in ranges.iter() {
+        assert!((1..=RANGE_LENGTH_MAX).contains(&range.length()));
+        let offset = u64::from(range.first_low().wrapping_sub(first));
+        assert!(offset >= end, "{ranges:?}");
+        end = offset + u64::from(range.length());
+    }
+    assert!(end <= 1 << 32, "{ranges:?}");
+}
+
+fn payloads_of_handshakes(bytes: &[u8]) {
+    if let Ok((payload, _)) = InitiationPayload::parse(bytes) {
+        let mut fixed = [0; InitiationPayload::BYTES];
+        payload.emit(&mut fixed);
+        assert_eq!(fixed, bytes[..InitiationPayload::BYTES]);
+        messages(&bytes[InitiationPayload::BYTES..]);
+    }
+    if let Ok((payload, _)) = ResponsePayload::parse(bytes) {
+        let mut fixed = [0; ResponsePayload::BYTES];
+        payload.emit(&mut fixed);
+        assert_eq!(ResponsePayload::parse(&fixed).map(|(payload, _)| payload), Ok(payload));
+        messages(&bytes[ResponsePayload::BYTES..]);
+    }
+}
+
+fn inside_of_source_packets(bytes: &[u8]) {
+    if let Ok(plaintext) = Plaintext::parse(bytes) {
+        let again = [plaintext.head().as_slice(), plaintext.datagram].concat();
+        assert_eq!(Plaintext::parse(&again), Ok(plaintext));
+    }
+    let mut copy = bytes.to_vec();
+    if let Ok(coded) = CodedBytes::parse(copy.as_mut_slice()) {
+        assert_eq!(coded.into_sealed().joined(), &bytes[1..]);
+    }
+}
+
+/// What is signed gives exactly its bytes again.
+fn signed(bytes: &[u8]) {
+    if let Ok(grant) = Grant::parse(bytes) {
+        assert_eq!(grant.to_bytes(), bytes);
+        assert!(grant.signed_bytes().ends_with(&bytes[..109]));
+    }
+    if let Ok(credential) = Credential::parse(bytes) {
+        assert_eq!(credential.to_bytes(), bytes);
+        assert!(credential.signed_bytes().ends_with(&bytes[..46]));
+    }
+}
