@@ -3,4 +3,17 @@
 
 extern crate alloc;
 
+pub mod agent;
+mod index_table;
+pub mod limits;
+mod outbox;
 pub mod parts;
+mod policy;
+mod random;
+mod reason;
+pub mod relay;
+mod session;
+
+pub use outbox::{Transmit, Urgency};
+pub use policy::CodingRates;
+pub use reason::Reason;

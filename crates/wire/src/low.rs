@@ -47,6 +47,20 @@ macro_rules! counted {
                 }
             }
 
+            /// The number `count` behind this one; the last there is, if there are not so many.
+            #[inline]
+            #[must_use]
+            pub const fn plus(self, count: u64) -> Self {
+                Self(self.0.saturating_add(count))
+            }
+
+            /// How far this number is behind `earlier`; `None` if it comes before.
+            #[inline]
+            #[must_use]
+            pub const fn since(self, earlier: Self) -> Option<u64> {
+                self.0.checked_sub(earlier.0)
+            }
+
             /// The one with these low 32 bits that is nearest to `reference`; the lower of two equally near.
             #[inline]
             #[must_use]

@@ -119,6 +119,18 @@ impl GapTracker {
         }
     }
 
+    /// A flow that goes on after this number; what came before is neither missing nor new.
+    #[must_use]
+    pub fn resumed(patience: Patience, highest: u64) -> Self {
+        Self { received: Received::up_to(highest), ..Self::new(patience) }
+    }
+
+    /// Whether a packet with this number would be new.
+    #[must_use]
+    pub fn is_new(&self, number: u64) -> bool {
+        self.received.lacks(number)
+    }
+
     /// The highest number that has arrived.
     #[must_use]
     pub const fn highest(&self) -> Option<u64> {

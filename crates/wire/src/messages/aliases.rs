@@ -24,6 +24,11 @@ pub struct AliasAnnouncement {
     pub rate: KilobitsPerSecond,
 }
 
+impl AliasAnnouncement {
+    /// How many bytes it takes in a message.
+    pub const BYTES: usize = BYTES;
+}
+
 impl Record<BYTES> for AliasAnnouncement {
     fn parse(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(Aliases::NAME, bytes);

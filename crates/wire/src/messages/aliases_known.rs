@@ -17,6 +17,11 @@ pub struct AliasKnowledge {
     pub has_receiver: bool,
 }
 
+impl AliasKnowledge {
+    /// How many bytes it takes in a message.
+    pub const BYTES: usize = BYTES;
+}
+
 impl Record<BYTES> for AliasKnowledge {
     fn parse(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(AliasesKnown::NAME, bytes);

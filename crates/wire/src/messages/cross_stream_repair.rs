@@ -26,6 +26,11 @@ pub struct Entry {
     pub sequence_low: u32,
 }
 
+impl Entry {
+    /// How many bytes it takes in a message.
+    pub const BYTES: usize = ENTRY_BYTES;
+}
+
 impl Record<ENTRY_BYTES> for Entry {
     #[inline]
     fn parse(bytes: &[u8; ENTRY_BYTES]) -> Result<Self, ParseError> {

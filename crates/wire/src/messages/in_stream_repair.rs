@@ -12,6 +12,12 @@ use crate::writer::{MESSAGE_HEADER_BYTES, Output, Writer, emit_in_front};
 pub struct Mask(u32);
 
 impl Mask {
+    /// The first packet alone.
+    pub const FIRST: Self = Self(1);
+
+    /// How many offsets there are.
+    pub const SPAN_MAX: u64 = u32::BITS as u64;
+
     /// The packets at the offsets whose bits are set; `None` unless the lowest is.
     #[must_use]
     pub const fn new(bits: u32) -> Option<Self> {
@@ -37,6 +43,24 @@ impl Mask {
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
+    }
+
+    /// Whether the packet at this offset from the first is covered.
+    #[must_use]
+    pub const fn contains(self, offset: u64) -> bool {
+        offset < Self::SPAN_MAX && self.0 >> offset & 1 == 1
+    }
+
+    /// These packets and the one at `offset`; `None` if that is [`Mask::SPAN_MAX`] or more.
+    #[must_use]
+    pub const fn with(self, offset: u64) -> Option<Self> {
+        if offset < Self::SPAN_MAX { Some(Self(self.0 | 1 << offset)) } else { None }
+    }
+
+    /// One more than the last offset.
+    #[must_use]
+    pub const fn span(self) -> u64 {
+        (u32::BITS - self.0.leading_zeros()) as u64
     }
 
     /// The offsets of the covered packets from the first, rising.

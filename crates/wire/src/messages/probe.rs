@@ -1,7 +1,7 @@
 //! Probe: how long is the way?
 
 use crate::error::{Full, ParseError};
-use crate::quantities::Timestamp;
+use crate::quantities::{Microseconds, Timestamp};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -12,6 +12,8 @@ pub struct Probe {
     pub number: u32,
     /// When it was sent, by the prober's clock.
     pub sent: Timestamp,
+    /// The round trip that the prober has measured so far; 0 before it has.
+    pub round_trip: Microseconds,
 }
 
 impl Probe {
@@ -24,7 +26,11 @@ impl Probe {
     /// If a field is cut off.
     pub fn parse(body: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new("probe", body);
-        Ok(Self { number: reader.u32("number")?, sent: Timestamp::new(reader.u32("sent")?) })
+        Ok(Self {
+            number: reader.u32("number")?,
+            sent: Timestamp::new(reader.u32("sent")?),
+            round_trip: Microseconds::new(reader.u32("round trip")?),
+        })
     }
 
     /// Appends the message.
@@ -35,6 +41,7 @@ impl Probe {
         writer.append(Self::TYPE, |output| {
             output.u32(self.number);
             output.u32(self.sent.micros());
+            output.u32(self.round_trip.count());
         })
     }
 }

@@ -28,6 +28,8 @@ pub struct FlowOptions {
     pub sender_makes_repairs: bool,
     /// The flow's packets may be coded with those of other tenants.
     pub coded_with_other_tenants: bool,
+    /// The sender copies only some packets: a gap between copies is no loss.
+    pub selective: bool,
 }
 
 impl FlowOptions {
@@ -36,6 +38,7 @@ impl FlowOptions {
             relay_side_duplication: bits & 1 != 0,
             sender_makes_repairs: bits & 2 != 0,
             coded_with_other_tenants: bits & 4 != 0,
+            selective: bits & 8 != 0,
         }
     }
 
@@ -43,6 +46,7 @@ impl FlowOptions {
         u8::from(self.relay_side_duplication)
             | u8::from(self.sender_makes_repairs) << 1
             | u8::from(self.coded_with_other_tenants) << 2
+            | u8::from(self.selective) << 3
     }
 }
 

@@ -115,6 +115,13 @@ impl<B: AsRef<[u8]>> Envelope<B> {
 }
 
 impl<'a> Envelope<&'a mut [u8]> {
+    /// The whole packet.
+    #[inline]
+    #[must_use]
+    pub const fn into_bytes(self) -> &'a mut [u8] {
+        self.bytes
+    }
+
     /// The coded bytes, for opening in place once the tag has been found right.
     #[inline]
     #[must_use]

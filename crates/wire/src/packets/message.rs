@@ -70,6 +70,13 @@ impl<B: AsRef<[u8]>> MessagePacket<B> {
 }
 
 impl<'a> MessagePacket<&'a mut [u8]> {
+    /// The whole packet.
+    #[inline]
+    #[must_use]
+    pub const fn into_bytes(self) -> &'a mut [u8] {
+        self.bytes
+    }
+
     /// Associated data, which are the header, and what is sealed.
     #[inline]
     #[must_use]

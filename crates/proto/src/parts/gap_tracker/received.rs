@@ -21,6 +21,28 @@ impl Received {
         Self { first: 0, end: 0, bits: None }
     }
 
+    /// All numbers up to this one have arrived, as far as anybody knows.
+    pub(super) const fn up_to(highest: u64) -> Self {
+        Self { first: 0, end: highest.saturating_add(1), bits: None }
+    }
+
+    /// Whether this number would be new.
+    pub(super) fn lacks(&self, number: u64) -> bool {
+        if self.end == 0 || number >= self.end {
+            return number < u64::MAX;
+        }
+        if number < self.oldest() {
+            return false;
+        }
+        match &self.bits {
+            None => number < self.first,
+            Some(bits) => {
+                let (word, bit) = place(number);
+                bits[word] & bit == 0
+            }
+        }
+    }
+
     pub(super) const fn end(&self) -> u64 {
         self.end
     }

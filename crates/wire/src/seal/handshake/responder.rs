@@ -59,6 +59,12 @@ impl Screened<'_> {
         self.header.sender_index
     }
 
+    /// What no other initiation has: its first MAC.
+    #[must_use]
+    pub fn mac1(&self) -> &[u8; 16] {
+        mac::mac1(self.packet)
+    }
+
     pub(in super::super) const fn bytes(&self) -> &[u8] {
         self.packet
     }
@@ -134,6 +140,8 @@ impl fmt::Debug for Responder {
 /// An initiation that `peer` wrote for this node, lately or not: only its stamp tells.
 #[derive(Debug)]
 pub struct ReceivedInitiation {
+    /// What no other initiation has: its first MAC.
+    pub mac1: [u8; 16],
     /// Who wrote it.
     pub peer: PublicKey,
     /// What the session is for.
@@ -188,6 +196,7 @@ impl ReceivedInitiation {
         let Header { purpose, suite, shard, capabilities, sender_index } = initiation.header;
         let mut rest = payload;
         Self {
+            mac1: *initiation.mac1(),
             peer: PublicKey::from_bytes(peer.expect("message 1 brings the initiator's key")),
             purpose,
             suite,

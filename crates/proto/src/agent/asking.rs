@@ -1,0 +1,206 @@
+//! What is missing is noticed, and asked for.
+
+use byway_units::{Duration, Time};
+use byway_wire::messages::{Confirm, Lost, Nack};
+use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber};
+
+use super::Agent;
+use super::flows::{Timer, timer_key};
+use super::receive_flow::ReceiveFlowId;
+use crate::limits::FLOW_REST;
+use crate::parts::gap_tracker::NumberRange;
+use crate::parts::loss_timer::LossTimer;
+use crate::policy::repairs;
+use crate::session::SessionId;
+
+/// What a NACK says beside what is missing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Question {
+    open_from: Option<SequenceNumber>,
+    noticed_by_timer: bool,
+    answers_confirm: bool,
+}
+
+impl Agent {
+    /// The egress relay of a flow's path in use, and what it calls the flow.
+    pub(super) fn egress_of(&self, id: ReceiveFlowId) -> Option<(SessionId, Alias)> {
+        let flow = &self.receivers[id.0 as usize];
+        let path = flow.settings.paths.get(flow.registrations.in_use())?;
+        Some((self.relay_session(path.egress)?, flow.registrations.alias()?))
+    }
+
+    /// Looks for packets that should be here, and asks for them.
+    pub(super) fn look_for_losses(&mut self, id: ReceiveFlowId, now: Time) {
+        self.give_up(id, now);
+        self.ask_for_gaps(id, now);
+        self.ask_for_what_follows(id, now);
+        let flow = &mut self.receivers[id.0 as usize];
+        if flow.active().is_some_and(|active| active.last_used + FLOW_REST <= now) {
+            flow.rest();
+            self.timers.disarm(timer_key(Timer::Loss, id.0));
+            return;
+        }
+        self.plan_losses(id);
+    }
+
+    /// Gives up packets for which every repair would be late.
+    fn give_up(&mut self, id: ReceiveFlowId, now: Time) {
+        let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
+        let flow = &mut self.receivers[id.0 as usize];
+        let allowance = flow.allowance(round_trip);
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        let mut lost = 0;
+        while let Some(range) = active.tracker.give_up(now.saturating_sub(allowance)) {
+            lost += u64::from(range.length);
+        }
+        flow.statistics.lost += lost;
+    }
+
+    /// Asks for what later packets show to be missing.
+    fn ask_for_gaps(&mut self, id: ReceiveFlowId, now: Time) {
+        let again = self.ask_again_after(id);
+        loop {
+            let Some(active) = self.receivers[id.0 as usize].active_mut() else {
+                return;
+            };
+            let due = active.tracker.due(again, now);
+            if due.is_empty() {
+                return;
+            }
+            self.tell_lost(id, &due, now);
+            let mut ranges = RangeSet::new();
+            for range in &due {
+                if !insert_all(&mut ranges, *range) {
+                    self.ask(id, &ranges.ranges(), Question::default(), now);
+                    ranges = RangeSet::new();
+                    insert_all(&mut ranges, *range);
+                }
+            }
+            self.ask(id, &ranges.ranges(), Question::default(), now);
+        }
+    }
+
+    /// Asks for everything from the next packet on, when the silence is too long.
+    fn ask_for_what_follows(&mut self, id: ReceiveFlowId, now: Time) {
+        let again = self.ask_again_after(id);
+        let flow = &mut self.receivers[id.0 as usize];
+        let may_ask = repairs(flow.settings.service);
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        if now.saturating_since(active.last_direct) < active.timer.timeout() {
+            return;
+        }
+        active.timer.expired(now);
+        let from = active.tracker.highest().map_or(SequenceNumber::FIRST, |highest| SequenceNumber::new(highest + 1));
+        if !may_ask {
+            return;
+        }
+        let from = *active.open.get_or_insert(from);
+        active.tracker.open(from.number(), again);
+        flow.statistics.open_nacks += 1;
+        let question = Question { open_from: Some(from), noticed_by_timer: true, answers_confirm: false };
+        self.ask(id, &Ranges::EMPTY, question, now);
+    }
+
+    fn ask(&mut self, id: ReceiveFlowId, ranges: &Ranges<'_>, question: Question, now: Time) {
+        let Some((session, alias)) = self.egress_of(id) else {
+            return;
+        };
+        let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
+        let flow = &mut self.receivers[id.0 as usize];
+        if !repairs(flow.settings.service) {
+            return;
+        }
+        flow.statistics.nacks += u64::from(!ranges.is_empty());
+        let nack = Nack {
+            alias,
+            open_from_low: question.open_from.map(SequenceNumber::low),
+            noticed_by_timer: question.noticed_by_timer,
+            answers_confirm: question.answers_confirm,
+            patience: Microseconds::from_duration(flow.allowance(round_trip)),
+            ranges: *ranges,
+        };
+        self.sessions.use_session(session, now);
+        self.sessions.say(session, &Message::Nack(nack), now);
+    }
+
+    /// A relay could repair packets now, and asks whether they are still missing.
+    pub(super) fn confirm(&mut self, session: SessionId, confirm: &Confirm<'_>, now: Time) {
+        let Some(id) = self.received_flow(session, confirm.alias) else {
+            return;
+        };
+        let flow = &self.receivers[id.0 as usize];
+        let Some(active) = flow.active() else {
+            return;
+        };
+        let open_from = active.open;
+        let mut missing = RangeSet::new();
+        let mut last = None;
+        for low in confirm.ranges.numbers_low().take(crate::limits::REQUESTS_MAX) {
+            let sequence = flow.full(low);
+            let is_missing = active.tracker.is_missing(sequence.number())
+                || (open_from.is_some() && flow.is_new(sequence));
+            if is_missing && last.is_none_or(|last| last < sequence) && missing.insert(sequence) {
+                last = Some(sequence);
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+        let question = Question { open_from, noticed_by_timer: false, answers_confirm: true };
+        self.ask(id, &missing.ranges(), question, now);
+    }
+
+    /// Tells the relay that packets that others ask for are lost here too.
+    fn tell_lost(&mut self, id: ReceiveFlowId, due: &[NumberRange], now: Time) {
+        let Some((session, alias)) = self.egress_of(id) else {
+            return;
+        };
+        let Some(active) = self.receivers[id.0 as usize].active_mut() else {
+            return;
+        };
+        if active.requests.is_empty() {
+            return;
+        }
+        let mut lost = RangeSet::new();
+        for number in due.iter().flat_map(|range| range.first..range.end()) {
+            let sequence = SequenceNumber::new(number);
+            if active.requests.tell(sequence) && !lost.insert(sequence) {
+                break;
+            }
+        }
+        if !lost.is_empty() {
+            self.sessions.say(session, &Message::Lost(Lost { alias, ranges: lost.ranges() }), now);
+        }
+    }
+
+    /// Arms the timer for the next time that something may be missing.
+    pub(super) fn plan_losses(&mut self, id: ReceiveFlowId) {
+        let key = timer_key(Timer::Loss, id.0);
+        let Some(active) = self.receivers[id.0 as usize].active() else {
+            self.timers.disarm(key);
+            return;
+        };
+        let timeout = active.timer.timeout();
+        let silence = (timeout < Duration::MAX).then(|| active.last_direct.saturating_add(timeout));
+        let rest = active.last_used + FLOW_REST;
+        let at = [silence, active.tracker.deadline()].into_iter().flatten().fold(rest, Time::min);
+        self.timers.arm(key, at);
+    }
+
+    /// How long after a request its answer is missed: one and a half round trips to the relay.
+    fn ask_again_after(&self, id: ReceiveFlowId) -> Duration {
+        let round_trip = self.egress_of(id).map_or(crate::limits::INITIAL_ROUND_TRIP, |(session, _)| {
+            self.sessions.round_trip(session)
+        });
+        round_trip + round_trip / 2
+    }
+}
+
+/// Adds a range of numbers; `false`, and nothing or a part is added, if they do not all fit.
+fn insert_all(ranges: &mut RangeSet, range: NumberRange) -> bool {
+    (range.first..range.end()).all(|number| ranges.insert(SequenceNumber::new(number)))
+}

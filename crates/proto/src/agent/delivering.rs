@@ -1,0 +1,183 @@
+//! A packet is here: the account is kept, others are helped, the application gets it.
+
+use byway_units::{Duration, Time};
+use byway_wire::messages::Ack;
+use byway_wire::packets::EnvelopeRole;
+use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
+
+use super::events::Delivery;
+use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::{Agent, Delivered};
+use crate::parts::gap_tracker::Arrival;
+use crate::parts::loss_timer::LossTimer;
+use crate::policy::repairs;
+
+impl Agent {
+    /// Takes a packet that was opened; its coded bytes are in the scratch buffer.
+    pub(super) fn arrived(
+        &mut self,
+        id: ReceiveFlowId,
+        sequence: SequenceNumber,
+        piece: Piece,
+        plaintext: &[u8],
+        delivery: Delivery,
+        now: Time,
+    ) {
+        let Ok(Plaintext { sent, ecn, datagram }) = Plaintext::parse(plaintext) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
+        let flow = &mut self.receivers[id.0 as usize];
+        let allowance = flow.allowance(round_trip);
+        let active = flow.activate(round_trip, now);
+        let is_direct = delivery == Delivery::Direct;
+        let lateness =
+            if is_direct { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
+        let arrival = active.tracker.arrived(sequence.number(), now);
+        if is_direct {
+            active.timer.arrival(arrival == Arrival::Next, now);
+            active.last_direct = now;
+        }
+        flow.count(sequence, delivery, lateness, allowance);
+        self.keep(id, sequence, now);
+        if is_direct {
+            self.end_open_nack(id, sequence, now);
+        }
+        self.plan_losses(id);
+        if is_direct || lateness <= allowance {
+            self.deliver(id, sequence, piece, ecn, datagram, delivery);
+        }
+    }
+
+    /// Keeps the coded bytes for blocks and for others, and answers those who wait for them.
+    fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
+        if !repairs(flow.settings.service) {
+            return;
+        }
+        let Some(packet) = self.kept.push(&self.scratch, now) else {
+            return;
+        };
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        active.kept.insert(sequence.number(), packet);
+        if !active.requests.is_empty() && active.requests.take(sequence, now) {
+            self.answer(id, sequence, packet, now);
+        }
+    }
+
+    /// The direct path delivers again.
+    fn end_open_nack(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        if active.open.is_none_or(|from| sequence < from) {
+            return;
+        }
+        active.open = None;
+        active.tracker.close();
+        flow.statistics.acks += 1;
+        if let Some((session, alias)) = self.egress_of(id) {
+            self.sessions.say(session, &Message::Ack(Ack { alias, from_low: sequence.low() }), now);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        id: ReceiveFlowId,
+        sequence: SequenceNumber,
+        piece: Piece,
+        ecn: Ecn,
+        datagram: &[u8],
+        delivery: Delivery,
+    ) {
+        let ecn = if delivery.is_repair() { congestion_experienced(ecn) } else { ecn };
+        if piece == Piece::Whole {
+            let delivered = Delivered { flow: id, ecn, delivery };
+            self.deliveries.add(delivered, |out| out.extend_from_slice(datagram));
+            return;
+        }
+        let Some(active) = self.receivers[id.0 as usize].active_mut() else {
+            return;
+        };
+        if let Some((ecn, whole)) = active.joiner.take(piece, sequence, ecn, datagram) {
+            let delivered = Delivered { flow: id, ecn, delivery };
+            self.deliveries.add(delivered, |out| out.extend_from_slice(whole));
+        }
+    }
+
+    /// Gives a packet for somebody else's repair, within what is consented to.
+    pub(super) fn answer(
+        &mut self,
+        id: ReceiveFlowId,
+        sequence: SequenceNumber,
+        packet: crate::parts::packet_log::Handle,
+        now: Time,
+    ) {
+        let Some((session, alias)) = self.egress_of(id) else {
+            return;
+        };
+        let flow = &mut self.receivers[id.0 as usize];
+        if !flow.consent.take(packet.bytes().into(), now) {
+            flow.statistics.beyond_consent += 1;
+            return;
+        }
+        flow.statistics.given += 1;
+        flow.statistics.given_bytes += packet.bytes() as u64;
+        self.send_behind(session, EnvelopeRole::CooperativeAnswer, alias, sequence, packet, now);
+    }
+}
+
+impl ReceiveFlow {
+    /// Counts a packet that is new.
+    fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration, allowance: Duration) {
+        if delivery == Delivery::Direct {
+            self.count_burst(sequence);
+        }
+        let statistics = &mut self.statistics;
+        statistics.lost += u64::from(delivery.is_repair());
+        if delivery != Delivery::Direct && lateness > allowance {
+            statistics.late += 1;
+            return;
+        }
+        statistics.lateness_max = statistics.lateness_max.max(lateness);
+        let counter = match delivery {
+            Delivery::Direct => &mut statistics.direct,
+            Delivery::Forwarded => &mut statistics.forwarded,
+            Delivery::InStream => &mut statistics.in_stream,
+            Delivery::Cooperative => &mut statistics.cooperative,
+            Delivery::Cached => &mut statistics.cached,
+        };
+        *counter += 1;
+    }
+
+    /// Counts what the direct path left out before this packet.
+    fn count_burst(&mut self, sequence: SequenceNumber) {
+        let Some(active) = self.active_mut() else {
+            return;
+        };
+        let before = active.highest_direct.replace(active.highest_direct.map_or(sequence, |highest| highest.max(sequence)));
+        let burst = before.and_then(|before| sequence.since(before)).map_or(0, |ahead| ahead.saturating_sub(1));
+        self.statistics.bursts += u64::from(burst > 0);
+        self.statistics.longest_burst = self.statistics.longest_burst.max(burst);
+    }
+}
+
+impl Delivery {
+    /// Whether the packet was lost on its first way.
+    #[must_use]
+    pub const fn is_repair(self) -> bool {
+        matches!(self, Self::InStream | Self::Cooperative | Self::Cached)
+    }
+}
+
+/// What a lost packet tells an ECN-capable sender (RFC 9265): that there is congestion. Never what is not ECN-capable.
+const fn congestion_experienced(ecn: Ecn) -> Ecn {
+    match ecn {
+        Ecn::NotEct => Ecn::NotEct,
+        _ => Ecn::Ce,
+    }
+}

@@ -1,0 +1,49 @@
+//! What an agent tells its driver beside packets.
+
+use byway_units::AgentId;
+use byway_wire::FlowKey;
+use byway_wire::messages::Refusal;
+
+/// How a packet reached its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Delivery {
+    /// On the direct path.
+    Direct,
+    /// Over the overlay, unasked.
+    Forwarded,
+    /// Restored from the flow's own repair packets.
+    InStream,
+    /// Restored with other receivers' help.
+    Cooperative,
+    /// From a relay's cache.
+    Cached,
+}
+
+/// Something that the driver, or a person, may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A session with another agent is up.
+    PeerEstablished(AgentId),
+    /// Another agent answers no more.
+    PeerLost(AgentId),
+    /// A relay will not serve a flow.
+    FlowRefused {
+        /// The flow.
+        flow: FlowKey,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A flow uses another of its paths through the overlay.
+    PathChanged {
+        /// The flow.
+        flow: FlowKey,
+        /// Which of its paths, from 0.
+        path: usize,
+    },
+    /// Copies to a relay are held back: they queue, or do not arrive.
+    CopiesHeld {
+        /// The flow.
+        flow: FlowKey,
+    },
+}

@@ -1,0 +1,294 @@
+//! Peers, relays and flows are added; timers and changes are looked after.
+
+use alloc::vec::Vec;
+
+use byway_units::{RelayId, Time};
+use byway_wire::messages::FlowRole;
+use byway_wire::seal::{PreSharedKey, Purpose};
+use byway_wire::{FlowKey, Shard};
+
+use super::events::Event;
+use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::registration::Registrations;
+use super::relay_link::RelayLink;
+use super::send_flow::{SendFlow, SendFlowId};
+use super::settings::{FlowSettings, Peer, RelayPeer};
+use super::{Agent, Flow, Role};
+use crate::limits::COPY_RATE_FACTOR;
+use crate::parts::timers::TimerKey;
+use crate::reason::Reason;
+use crate::session::{Change, Remote, SessionId};
+
+/// What a timer of a flow is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// A receiver's: a packet should have come, or one is to be asked for.
+    Loss,
+    /// A receiver's: a report to the sender.
+    Report,
+    /// A receiver's: its relays are to be asked.
+    RegisterReceiver,
+    /// A sender's: its relays are to be asked.
+    RegisterSender,
+}
+
+const TIMERS: u32 = 4;
+
+pub(super) fn timer_key(timer: Timer, flow: u32) -> TimerKey {
+    TimerKey::new(flow * TIMERS + timer as u32)
+}
+
+const fn timer_of(key: TimerKey) -> (Timer, u32) {
+    let timer = match key.number() % TIMERS {
+        0 => Timer::Loss,
+        1 => Timer::Report,
+        2 => Timer::RegisterReceiver,
+        _ => Timer::RegisterSender,
+    };
+    (timer, key.number() / TIMERS)
+}
+
+impl Agent {
+    /// Adds a relay, and begins a session with it.
+    pub fn add_relay(&mut self, relay: &RelayPeer, now: Time) {
+        let place = (relay.number, relay.shard);
+        if self.relay_places.contains_key(&place) {
+            return;
+        }
+        let remote = Remote {
+            key: relay.key,
+            purpose: Purpose::AgentToRelay,
+            shard: relay.shard,
+            pre_shared: PreSharedKey::default(),
+            addresses: alloc::vec![relay.address],
+            keep: true,
+        };
+        let session = self.sessions.add(remote, now);
+        self.relay_places.insert(place, self.relays.len());
+        self.roles.insert(session, Role::Relay(self.relays.len()));
+        self.relays.push(RelayLink::new(place, session));
+    }
+
+    /// Adds another agent.
+    pub fn add_peer(&mut self, peer: Peer, now: Time) {
+        if self.peers.contains_key(&peer.number) {
+            return;
+        }
+        let remote = Remote {
+            key: peer.key,
+            purpose: Purpose::EndToEnd,
+            shard: Shard::new(0),
+            pre_shared: peer.pre_shared,
+            addresses: peer.addresses,
+            keep: false,
+        };
+        let session = self.sessions.add(remote, now);
+        self.peers.insert(peer.number, session);
+        self.roles.insert(session, Role::Peer(peer.number));
+    }
+
+    /// Opens a flow to a peer that was added; `None` if it was not.
+    pub fn open_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<SendFlowId> {
+        let byway_wire::Receiver::Agent(receiver) = key.receiver() else {
+            return None;
+        };
+        let peer = *self.peers.get(&receiver)?;
+        let id = SendFlowId(u32::try_from(self.senders.len()).ok()?);
+        let place = settings.paths.first().map(|path| path.ingress);
+        self.senders.push(SendFlow::new(key, settings, peer));
+        self.sent_by_key.insert(key, id);
+        if let Some(relay) = place.and_then(|place| self.relay_places.get(&place).copied()) {
+            self.set_copy_rate(relay);
+        }
+        self.set_detour(peer, receiver, Flow::Sent(id));
+        self.register(Flow::Sent(id), now);
+        self.sessions.use_session(peer, now);
+        self.finish(now);
+        Some(id)
+    }
+
+    /// Accepts a flow from a peer that was added; `None` if it was not.
+    pub fn accept_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<ReceiveFlowId> {
+        let peer = *self.peers.get(&key.sender())?;
+        let id = ReceiveFlowId(u32::try_from(self.receivers.len()).ok()?);
+        self.receivers.push(ReceiveFlow::new(key, settings, peer, now));
+        self.received_by_key.insert(key, id);
+        self.incoming.insert((peer, key.flow()), id);
+        self.set_detour(peer, key.sender(), Flow::Received(id));
+        self.register(Flow::Received(id), now);
+        self.finish(now);
+        Some(id)
+    }
+
+    /// Lets a peer be reached through the first relay of a flow, until a direct path is open.
+    fn set_detour(&mut self, peer: SessionId, agent: byway_units::AgentId, flow: Flow) {
+        let (_, role) = self.identity_of(flow);
+        let path = self.settings_of(flow).paths.first();
+        let place = path.map(|path| if role == FlowRole::Sender { path.ingress } else { path.egress });
+        let relay = place.and_then(|place| self.relay_session(place));
+        if let (Some(relay), Some(session)) = (relay, self.sessions.get_mut(peer)) {
+            session.detour.get_or_insert(crate::session::Detour { relay, agent });
+        }
+    }
+
+    /// Lets copies to a relay leave as fast as the flows that go there need.
+    fn set_copy_rate(&mut self, relay: usize) {
+        let place = self.relays[relay].place;
+        let flows = self.senders.iter().filter(|flow| flow.settings.paths.iter().any(|path| path.ingress == place));
+        let bits: u64 = flows.map(|flow| flow.settings.rate.bits_per_second()).sum();
+        self.relays[relay].set_rate(byway_units::Rate::from_bits_per_second(bits.saturating_mul(COPY_RATE_FACTOR)));
+    }
+
+    pub(super) fn relay_session(&self, place: (RelayId, Shard)) -> Option<SessionId> {
+        self.relay_places.get(&place).map(|relay| self.relays[*relay].session)
+    }
+
+    pub(super) fn relay_of(&mut self, session: SessionId) -> Option<&mut RelayLink> {
+        match self.roles.get(&session) {
+            Some(Role::Relay(relay)) => Some(&mut self.relays[*relay]),
+            _ => None,
+        }
+    }
+
+    pub(super) fn relay_is_alive(&self, session: SessionId, now: Time) -> bool {
+        let dead = self.relays.iter().any(|relay| relay.session == session && relay.is_dead);
+        !dead && self.sessions.is_established(session, now)
+    }
+
+    pub(super) fn identity_of(&self, flow: Flow) -> (FlowKey, FlowRole) {
+        match flow {
+            Flow::Sent(id) => (self.senders[id.0 as usize].key, FlowRole::Sender),
+            Flow::Received(id) => (self.receivers[id.0 as usize].key, FlowRole::Receiver),
+        }
+    }
+
+    pub(super) fn settings_of(&self, flow: Flow) -> &FlowSettings {
+        match flow {
+            Flow::Sent(id) => &self.senders[id.0 as usize].settings,
+            Flow::Received(id) => &self.receivers[id.0 as usize].settings,
+        }
+    }
+
+    pub(super) fn registrations_of(&self, flow: Flow) -> &Registrations {
+        match flow {
+            Flow::Sent(id) => &self.senders[id.0 as usize].registrations,
+            Flow::Received(id) => &self.receivers[id.0 as usize].registrations,
+        }
+    }
+
+    pub(super) fn registrations_of_mut(&mut self, flow: Flow) -> &mut Registrations {
+        match flow {
+            Flow::Sent(id) => &mut self.senders[id.0 as usize].registrations,
+            Flow::Received(id) => &mut self.receivers[id.0 as usize].registrations,
+        }
+    }
+
+    pub(super) fn find_flow(&self, key: FlowKey, role: FlowRole) -> Option<Flow> {
+        match role {
+            FlowRole::Sender => self.sent_by_key.get(&key).copied().map(Flow::Sent),
+            FlowRole::Receiver => self.received_by_key.get(&key).copied().map(Flow::Received),
+        }
+    }
+
+    pub(super) fn all_flows(&self) -> Vec<Flow> {
+        let sent = self.sent_by_key.values().copied().map(Flow::Sent);
+        sent.chain(self.received_by_key.values().copied().map(Flow::Received)).collect()
+    }
+
+    pub(super) fn bind_alias(&mut self, session: SessionId, alias: byway_wire::Alias, flow: Flow) {
+        if let Some(relay) = self.relay_of(session) {
+            relay.bind(alias, flow);
+        }
+    }
+
+    /// Arms the timer of a flow's registrations.
+    pub(super) fn plan_registration(&mut self, flow: Flow) {
+        let key = match flow {
+            Flow::Sent(id) => timer_key(Timer::RegisterSender, id.0),
+            Flow::Received(id) => timer_key(Timer::RegisterReceiver, id.0),
+        };
+        match self.registrations_of(flow).deadline() {
+            Some(at) => self.timers.arm(key, at),
+            None => self.timers.disarm(key),
+        }
+    }
+
+    pub(super) fn find_deadline(&mut self, now: Time) -> Option<(Time, Reason)> {
+        let flows = self.timers.earliest().map(|(at, key)| {
+            let reason = match timer_of(key).0 {
+                Timer::Loss => Reason::Loss,
+                Timer::Report => Reason::Report,
+                Timer::RegisterReceiver | Timer::RegisterSender => Reason::Registration,
+            };
+            (at, reason)
+        });
+        let sessions = self.sessions.deadline().map(|at| (at, Reason::Session));
+        let copies = self.next_copy(now).map(|at| (at, Reason::Pacing));
+        [flows, sessions, copies].into_iter().flatten().min()
+    }
+
+    pub(super) fn handle_deadline(&mut self, now: Time) {
+        self.sessions.handle_timeout(now);
+        while let Some(key) = self.timers.expire(now) {
+            let (timer, flow) = timer_of(key);
+            match timer {
+                Timer::Loss => self.look_for_losses(ReceiveFlowId(flow), now),
+                Timer::Report => self.give_report(ReceiveFlowId(flow), now),
+                Timer::RegisterReceiver => self.register(Flow::Received(ReceiveFlowId(flow)), now),
+                Timer::RegisterSender => self.register(Flow::Sent(SendFlowId(flow)), now),
+            }
+        }
+        self.send_waiting_copies(now);
+    }
+
+    pub(super) fn handle_changes(&mut self, now: Time) {
+        while let Some(change) = self.sessions.changes.pop_front() {
+            match change {
+                Change::Established { session, fresh } => self.established(session, fresh, now),
+                Change::Dead { session } => self.died(session, true, now),
+                Change::Alive { session } => self.died(session, false, now),
+                Change::Probed { session, reply } => self.probed(session, &reply, now),
+                Change::Moved { .. } => {}
+            }
+        }
+    }
+
+    fn established(&mut self, session: SessionId, fresh: bool, now: Time) {
+        match self.roles.get(&session).copied() {
+            Some(Role::Relay(relay)) => {
+                self.relays[relay].is_dead = false;
+                if fresh {
+                    self.relays[relay].unbind_all();
+                    self.register_anew(session, now);
+                }
+                self.choose_paths(now);
+            }
+            Some(Role::Peer(peer)) => {
+                if fresh {
+                    self.restart_flows_from(session);
+                    self.events.push_back(Event::PeerEstablished(peer));
+                    self.name_candidates(session, now);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn died(&mut self, session: SessionId, dead: bool, now: Time) {
+        match self.roles.get(&session).copied() {
+            Some(Role::Relay(relay)) => {
+                self.relays[relay].is_dead = dead;
+                self.choose_paths(now);
+            }
+            Some(Role::Peer(peer)) if dead => self.events.push_back(Event::PeerLost(peer)),
+            Some(Role::Peer(_)) | None => {}
+        }
+    }
+
+    /// A peer began anew: its sequence numbers begin anew too.
+    fn restart_flows_from(&mut self, session: SessionId) {
+        for flow in self.receivers.iter_mut().filter(|flow| flow.peer == session) {
+            flow.restart();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Repair packets of the flow itself, and packets for others.
+
+use byway_units::Time;
+use byway_wire::messages::{CooperativeRequest, InStreamRepair, Lost};
+use byway_wire::{Alias, Message, RangeSet};
+
+use super::blocks::BlockRepair;
+use super::events::Delivery;
+use super::receive_flow::ReceiveFlowId;
+use super::{Agent, Flow};
+use crate::limits::{PATIENCE_MAX, REQUESTS_MAX};
+use crate::session::SessionId;
+
+impl Agent {
+    /// The flow that a relay calls so, if this agent receives it.
+    pub(super) fn received_flow(&mut self, session: SessionId, alias: Alias) -> Option<ReceiveFlowId> {
+        match self.relay_of(session).and_then(|relay| relay.flow(alias)) {
+            Some(Flow::Received(id)) => Some(id),
+            _ => {
+                self.counters.flows_unknown += 1;
+                None
+            }
+        }
+    }
+
+    /// Takes a repair packet of a block.
+    pub(super) fn in_stream_repair(&mut self, session: SessionId, repair: &InStreamRepair<'_>, now: Time) {
+        let Some(id) = self.received_flow(session, repair.head.alias) else {
+            return;
+        };
+        let Some(payload) = self.kept.push(repair.payload, now) else {
+            return;
+        };
+        let flow = &mut self.receivers[id.0 as usize];
+        let first = flow.full(repair.head.first_low);
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        let (index, length_symbol) = (repair.head.place.index(), repair.head.length_symbol);
+        active.blocks.add(first, repair.head.mask, BlockRepair { index, length_symbol, payload });
+        self.try_blocks(id, now);
+    }
+
+    /// Restores whatever blocks can restore now.
+    pub(super) fn try_blocks(&mut self, id: ReceiveFlowId, now: Time) {
+        loop {
+            let Some(active) = self.receivers[id.0 as usize].active_mut() else {
+                return;
+            };
+            if active.blocks.is_empty() {
+                return;
+            }
+            let Some(block) = active.blocks.take_ready(&active.kept, &self.kept, now) else {
+                return;
+            };
+            let restored = block.restore(self.engine, &active.kept, &mut self.kept, &mut self.decoded, now);
+            for (sequence, packet) in restored {
+                let mut coded = core::mem::take(&mut self.restored);
+                coded.clear();
+                coded.extend_from_slice(self.kept.get(packet, now).unwrap_or_default());
+                self.repaired(id, sequence, &mut coded, Delivery::InStream, now);
+                self.restored = coded;
+            }
+        }
+    }
+
+    /// A relay asks for packets of this receiver's flow, for others.
+    pub(super) fn cooperate(&mut self, session: SessionId, request: &CooperativeRequest<'_>, now: Time) {
+        let Some(id) = self.received_flow(session, request.alias) else {
+            return;
+        };
+        let until = now + request.patience.duration().min(PATIENCE_MAX);
+        let mut lost = RangeSet::new();
+        let mut last = None;
+        for low in request.ranges.numbers_low().take(REQUESTS_MAX) {
+            let flow = &mut self.receivers[id.0 as usize];
+            let sequence = flow.full(low);
+            let Some(active) = flow.active_mut() else {
+                return;
+            };
+            let kept = active.kept.get(sequence.number()).filter(|packet| self.kept.get(*packet, now).is_some());
+            if let Some(packet) = kept {
+                self.answer(id, sequence, packet, now);
+                continue;
+            }
+            active.requests.add(sequence, until, now);
+            let is_lost = active.tracker.is_missing(sequence.number()) && active.requests.tell(sequence);
+            if is_lost && last.is_none_or(|last| last < sequence) && lost.insert(sequence) {
+                last = Some(sequence);
+            }
+        }
+        if !lost.is_empty() {
+            let message = Lost { alias: request.alias, ranges: lost.ranges() };
+            self.sessions.say(session, &Message::Lost(message), now);
+        }
+    }
+}

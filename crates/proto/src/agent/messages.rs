@@ -1,0 +1,112 @@
+//! What relays and other agents say.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use byway_units::Time;
+use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, Relayed, Report};
+use byway_wire::{Message, Messages};
+
+use super::{Agent, Role};
+use crate::session::{Detour, Origin, SessionId};
+
+impl Agent {
+    /// Takes the messages of one packet.
+    pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], from: SocketAddr, now: Time) {
+        for message in Messages::new(plaintext) {
+            match message {
+                Ok(message) if self.sessions.handle_message(session, &message, from, now) => {}
+                Ok(message) => match self.roles.get(&session).copied() {
+                    Some(Role::Relay(_)) => self.relay_says(session, &message, from, now),
+                    Some(Role::Peer(_)) => self.peer_says(session, &message, now),
+                    None => {}
+                },
+                Err(_) => self.counters.messages_unknown += 1,
+            }
+        }
+    }
+
+    fn relay_says(&mut self, session: SessionId, message: &Message<'_>, from: SocketAddr, now: Time) {
+        match message {
+            Message::Registered(registered) => self.registered(session, registered, now),
+            Message::InStreamRepair(repair) => self.in_stream_repair(session, repair, now),
+            Message::CooperativeRequest(request) => self.cooperate(session, request, now),
+            Message::Confirm(confirm) => self.confirm(session, confirm, now),
+            Message::CopyNack(nack) => self.resend_copies(session, nack, now),
+            Message::Relayed(relayed) => self.relayed(session, relayed, from, now),
+            Message::Unknown(_) => self.counters.messages_unknown += 1,
+            _ => self.counters.out_of_role += 1,
+        }
+    }
+
+    fn peer_says(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
+        match message {
+            Message::Report(report) => self.reported(session, report, now),
+            Message::Candidates(candidates) => self.candidates(session, candidates, now),
+            Message::Unknown(_) => self.counters.messages_unknown += 1,
+            _ => self.counters.out_of_role += 1,
+        }
+    }
+
+    /// A packet of another agent, through a relay.
+    fn relayed(&mut self, relay: SessionId, relayed: &Relayed<'_>, from: SocketAddr, now: Time) {
+        if !self.peers.contains_key(&relayed.agent()) {
+            self.counters.out_of_role += 1;
+            return;
+        }
+        let mut packet = Vec::from(relayed.packet());
+        let origin = Origin::Detour(Detour { relay, agent: relayed.agent() });
+        self.receive_from(&mut packet, origin, from, now);
+    }
+
+    /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.
+    pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, now: Time) {
+        if let Some(relay) = self.relay_of(session) {
+            relay.probed(reply, now);
+            let seen = reply.address.into();
+            if !self.seen_at.contains(&seen) && self.seen_at.len() < crate::limits::CANDIDATES_MAX {
+                self.seen_at.push(seen);
+                self.name_candidates_to_all(now);
+            }
+        }
+    }
+
+    /// Tells a peer where this agent may be reached.
+    pub(super) fn name_candidates(&mut self, session: SessionId, now: Time) {
+        if self.seen_at.is_empty() {
+            return;
+        }
+        let mut scratch = [0; ADDRESSES_BYTES_MAX];
+        let mut addresses = self.seen_at.iter().map(|address| (*address).into());
+        let addresses = Addresses::collect(&mut addresses, &mut scratch);
+        self.sessions.say(session, &Message::Candidates(Candidates { addresses }), now);
+    }
+
+    fn name_candidates_to_all(&mut self, now: Time) {
+        let peers: Vec<SessionId> = self.peers.values().copied().collect();
+        for session in peers {
+            if self.sessions.is_established(session, now) {
+                self.name_candidates(session, now);
+            }
+        }
+    }
+
+    /// A peer says where it may be reached: both sides try at once.
+    fn candidates(&mut self, session: SessionId, candidates: &Candidates<'_>, now: Time) {
+        for address in candidates.addresses.iter() {
+            self.sessions.try_address(session, address.into(), now);
+        }
+    }
+
+    /// A receiver says what became of a flow.
+    fn reported(&mut self, session: SessionId, report: &Report, now: Time) {
+        let Some(id) = self.sent_by_key.get(&report.flow_key).copied() else {
+            self.counters.flows_unknown += 1;
+            return;
+        };
+        let flow = &mut self.senders[id.0 as usize];
+        if flow.peer == session {
+            flow.take_report(report, now);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The agent: seals what applications send, opens and repairs what they receive, and helps others to repair.
+//!
+//! # One input, then drain
+//! After each call of [`Agent::handle`], call [`Agent::poll`] until it returns `None`, and then
+//! [`Agent::deadline`]. When the deadline comes, handle [`AgentInput::Deadline`].
+//!
+//! Originals come out of [`Agent::poll`] before anything that the overlay wants.
+
+mod arrival_clock;
+mod asking;
+mod blocks;
+mod delivering;
+mod events;
+mod flows;
+mod helping;
+mod joiner;
+mod messages;
+mod receive_flow;
+mod receiving;
+mod registration;
+mod relay_link;
+mod reporting;
+mod requests;
+mod send_flow;
+mod sending;
+mod settings;
+mod statistics;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use byway_code::{AlignedBuffer, Engine};
+use byway_units::{AgentId, Bytes, FlowId, RelayId, Time};
+use byway_wire::seal::Provider;
+use byway_wire::{Capabilities, Ecn, FlowKey, Shard};
+
+pub use events::{Delivery, Event};
+pub use receive_flow::ReceiveFlowId;
+pub use send_flow::SendFlowId;
+pub use settings::{
+    AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
+};
+pub use statistics::ReceiveStatistics;
+
+use receive_flow::ReceiveFlow;
+use relay_link::RelayLink;
+use send_flow::SendFlow;
+
+use crate::limits::{AGENT_LOG_BYTES, CODED_BYTES_MAX, KEPT_FOR};
+use crate::outbox::{Outbox, Transmit};
+use crate::parts::packet_log::PacketLog;
+use crate::parts::timers::Timers;
+use crate::random::Generator;
+use crate::reason::Reason;
+use crate::session::{Local, SessionCounters, SessionId, Sessions};
+
+/// What comes to an agent.
+#[derive(Debug)]
+pub enum AgentInput<'a> {
+    /// A datagram from the network, to be opened in place.
+    Received {
+        /// Where it came from.
+        from: SocketAddr,
+        /// The UDP payload.
+        bytes: &'a mut [u8],
+    },
+    /// A datagram from an application, to be sent.
+    Send {
+        /// The flow it belongs to.
+        flow: SendFlowId,
+        /// The datagram, up to [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.
+        datagram: &'a [u8],
+        /// The ECN field of the application's packet.
+        ecn: Ecn,
+        /// Whether the application marked it as worth a copy.
+        marked: bool,
+    },
+    /// The deadline has come.
+    Deadline,
+}
+
+/// What an agent wants done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AgentOutput<'a> {
+    /// A datagram to be sent.
+    Transmit(Transmit<'a>),
+    /// A datagram for an application.
+    Deliver {
+        /// The flow it belongs to.
+        flow: ReceiveFlowId,
+        /// The datagram.
+        datagram: &'a [u8],
+        /// The ECN field for the application's packet: CE where a loss was repaired on an ECN-capable flow.
+        ecn: Ecn,
+        /// How it came; of two pieces, how the later one did.
+        delivery: Delivery,
+    },
+    /// Something to know.
+    Event(Event),
+}
+
+/// What an agent dropped beside what its sessions count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AgentCounters {
+    /// Originals sent.
+    pub originals: u64,
+    /// Copies sent.
+    pub copies: u64,
+    /// Copies sent again, as a relay asked for them.
+    pub copies_resent: u64,
+    /// Copies not sent: they would queue, do not arrive, or too many wait.
+    pub copies_held: u64,
+    /// Copies asked for that are no longer kept.
+    pub copies_gone: u64,
+    /// Datagrams not sent: too long.
+    pub datagrams_too_long: u64,
+    /// Datagrams not sent: no session with the receiver.
+    pub datagrams_unsendable: u64,
+    /// Packets and messages about flows that this agent does not know.
+    pub flows_unknown: u64,
+    /// Messages that do not parse, or that this version does not know.
+    pub messages_unknown: u64,
+    /// Messages that their sender has no business sending.
+    pub out_of_role: u64,
+    /// Plaintexts that do not parse: the sender is broken.
+    pub malformed: u64,
+}
+
+/// A flow at this agent, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Flow {
+    Sent(SendFlowId),
+    Received(ReceiveFlowId),
+}
+
+/// What a session is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Peer(AgentId),
+    Relay(usize),
+}
+
+/// What is said about a delivered datagram beside its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Delivered {
+    flow: ReceiveFlowId,
+    ecn: Ecn,
+    delivery: Delivery,
+}
+
+/// One agent.
+#[derive(Debug)]
+pub struct Agent {
+    number: AgentId,
+    engine: Engine,
+    sessions: Sessions,
+    roles: BTreeMap<SessionId, Role>,
+    peers: BTreeMap<AgentId, SessionId>,
+    relays: Vec<RelayLink>,
+    relay_places: BTreeMap<(RelayId, Shard), usize>,
+    senders: Vec<SendFlow>,
+    receivers: Vec<ReceiveFlow>,
+    sent_by_key: BTreeMap<FlowKey, SendFlowId>,
+    received_by_key: BTreeMap<FlowKey, ReceiveFlowId>,
+    /// The flows that a peer sends here, by its session.
+    incoming: BTreeMap<(SessionId, FlowId), ReceiveFlowId>,
+    timers: Timers,
+    /// Coded bytes of copies that may be asked for again.
+    sent: PacketLog,
+    /// Coded bytes of packets that arrived.
+    kept: PacketLog,
+    /// Where a packet is put together, and where one is kept while it is opened.
+    scratch: Vec<u8>,
+    restored: Vec<u8>,
+    decoded: Vec<AlignedBuffer>,
+    /// Where relays say that this agent is seen.
+    seen_at: Vec<SocketAddr>,
+    deliveries: Outbox<Delivered>,
+    events: VecDeque<Event>,
+    deadline: Option<(Time, Reason)>,
+    counters: AgentCounters,
+}
+
+impl Agent {
+    /// An agent that knows nobody yet.
+    ///
+    /// `seed` is 32 secret random bytes. The same seed and the same inputs give the same outputs.
+    #[must_use]
+    pub fn new(
+        identity: AgentIdentity,
+        engine: Engine,
+        provider: &'static (dyn Provider + Sync),
+        seed: [u8; 32],
+        now: Time,
+    ) -> Self {
+        let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
+        let capabilities = Capabilities::NONE;
+        let local = Local { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
+        Self {
+            number,
+            engine,
+            sessions: Sessions::new(local, provider, Generator::new(seed), now),
+            roles: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            relays: Vec::new(),
+            relay_places: BTreeMap::new(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            sent_by_key: BTreeMap::new(),
+            received_by_key: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+            timers: Timers::new(),
+            sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
+            kept: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
+            scratch: Vec::new(),
+            restored: Vec::new(),
+            seen_at: Vec::new(),
+            decoded: (0..byway_code::REPAIR_PACKETS_MAX).map(|_| AlignedBuffer::new(CODED_BYTES_MAX)).collect(),
+            deliveries: Outbox::default(),
+            events: VecDeque::new(),
+            deadline: None,
+            counters: AgentCounters::default(),
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, input: AgentInput<'_>, now: Time) {
+        match input {
+            AgentInput::Received { from, bytes } => self.receive(bytes, from, now),
+            AgentInput::Send { flow, datagram, ecn, marked } => self.send(flow, datagram, ecn, marked, now),
+            AgentInput::Deadline => self.handle_deadline(now),
+        }
+        self.finish(now);
+    }
+
+    /// What every input ends with.
+    fn finish(&mut self, now: Time) {
+        self.handle_changes(now);
+        self.sessions.flush_all(now);
+        self.deadline = self.find_deadline(now);
+    }
+
+    /// The next output: datagrams in the order in which they have to leave, then deliveries, then events.
+    pub fn poll(&mut self) -> Option<AgentOutput<'_>> {
+        if let Some((heading, bytes)) = self.sessions.outbox.take() {
+            let transmit = Transmit { to: heading.to, ecn: heading.ecn, urgency: heading.urgency, bytes };
+            return Some(AgentOutput::Transmit(transmit));
+        }
+        if let Some((delivered, datagram)) = self.deliveries.take() {
+            let Delivered { flow, ecn, delivery } = delivered;
+            return Some(AgentOutput::Deliver { flow, datagram, ecn, delivery });
+        }
+        self.events.pop_front().map(AgentOutput::Event)
+    }
+
+    /// When to handle [`AgentInput::Deadline`], and what for.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<(Time, Reason)> {
+        self.deadline
+    }
+
+    /// What was sent and dropped, and why.
+    #[must_use]
+    pub const fn counters(&self) -> &AgentCounters {
+        &self.counters
+    }
+
+    /// What sessions dropped, and why.
+    #[must_use]
+    pub const fn session_counters(&self) -> &SessionCounters {
+        &self.sessions.counters
+    }
+
+    /// What became of a flow's packets.
+    ///
+    /// # Panics
+    /// If the flow is not one of this agent's.
+    #[must_use]
+    pub fn statistics(&self, flow: ReceiveFlowId) -> &ReceiveStatistics {
+        &self.receivers[flow.0 as usize].statistics
+    }
+
+    /// What a flow's receiver reported last: the true loss of the direct path, which repairs hide.
+    ///
+    /// # Panics
+    /// If the flow is not one of this agent's.
+    #[must_use]
+    pub fn report(&self, flow: SendFlowId) -> Option<&byway_wire::messages::Report> {
+        self.senders[flow.0 as usize].report.as_ref()
+    }
+}

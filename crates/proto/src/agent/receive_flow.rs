@@ -1,0 +1,168 @@
+//! A flow, as its receiver keeps it.
+
+use alloc::boxed::Box;
+
+use byway_units::{Bytes, Duration, Time};
+use byway_wire::{FlowKey, SequenceNumber};
+
+use super::arrival_clock::ArrivalClock;
+use super::blocks::Blocks;
+use super::joiner::Joiner;
+use super::registration::Registrations;
+use super::requests::Requests;
+use super::settings::FlowSettings;
+use super::statistics::ReceiveStatistics;
+use crate::limits::{ASKS_MAX, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
+use crate::parts::gap_tracker::{GapTracker, Patience};
+use crate::parts::loss_timer::TwoState;
+use crate::parts::packet_log::Handle;
+use crate::parts::sequence_ring::SequenceRing;
+use crate::parts::token_bucket::TokenBucket;
+use crate::policy::consent_account;
+use crate::session::SessionId;
+
+/// A flow that this agent receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReceiveFlowId(pub(super) u32);
+
+/// The receiving end of a flow.
+#[derive(Debug)]
+pub(super) struct ReceiveFlow {
+    pub(super) key: FlowKey,
+    pub(super) settings: FlowSettings,
+    /// The session with the sender.
+    pub(super) peer: SessionId,
+    /// What the egress relay of each path calls the flow.
+    pub(super) registrations: Registrations,
+    /// What is still given for others.
+    pub(super) consent: TokenBucket<Bytes>,
+    pub(super) statistics: ReceiveStatistics,
+    /// Allocated while packets arrive.
+    active: Option<Box<Active>>,
+    /// The highest number of a flow that rests.
+    rested_at: Option<SequenceNumber>,
+}
+
+/// What is kept while the flow is in use.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub(super) tracker: GapTracker,
+    pub(super) timer: TwoState,
+    pub(super) clock: ArrivalClock,
+    /// When the last packet of the direct path arrived.
+    pub(super) last_direct: Time,
+    /// The open-ended NACK in force: from which packet on.
+    pub(super) open: Option<SequenceNumber>,
+    /// Coded bytes of packets that arrived, for blocks and for others.
+    pub(super) kept: SequenceRing<Handle>,
+    /// Repair packets that do not suffice yet.
+    pub(super) blocks: Blocks,
+    /// Packets that others ask for and that are not here yet.
+    pub(super) requests: Requests,
+    pub(super) joiner: Joiner,
+    /// The highest number that the direct path brought.
+    pub(super) highest_direct: Option<SequenceNumber>,
+    pub(super) last_used: Time,
+}
+
+impl ReceiveFlow {
+    pub(super) fn new(key: FlowKey, settings: FlowSettings, peer: SessionId, now: Time) -> Self {
+        let registrations = Registrations::new(settings.paths.len());
+        let consent = consent_account(settings.consent, settings.rate, now);
+        Self {
+            key,
+            settings,
+            peer,
+            registrations,
+            consent,
+            statistics: ReceiveStatistics::default(),
+            active: None,
+            rested_at: None,
+        }
+    }
+
+    pub(super) fn active(&self) -> Option<&Active> {
+        self.active.as_deref()
+    }
+
+    pub(super) fn active_mut(&mut self) -> Option<&mut Active> {
+        self.active.as_deref_mut()
+    }
+
+    /// What is kept of the flow, from now on at least.
+    pub(super) fn activate(&mut self, round_trip: Duration, now: Time) -> &mut Active {
+        let rested_at = self.rested_at;
+        let active = self.active.get_or_insert_with(|| Box::new(Active::new(rested_at, round_trip, now)));
+        active.last_used = now;
+        active
+    }
+
+    /// The full number of a packet whose low bits came in a packet.
+    pub(super) fn full(&self, low: u32) -> SequenceNumber {
+        match self.highest() {
+            Some(highest) => SequenceNumber::nearest(low, highest),
+            None => SequenceNumber::new(u64::from(low)),
+        }
+    }
+
+    fn highest(&self) -> Option<SequenceNumber> {
+        let highest = self.active.as_ref().and_then(|active| active.tracker.highest());
+        highest.map(SequenceNumber::new).or(self.rested_at)
+    }
+
+    /// Whether a packet with this number was not here before.
+    pub(super) fn is_new(&self, sequence: SequenceNumber) -> bool {
+        match (&self.active, self.rested_at) {
+            (Some(active), _) => active.tracker.is_new(sequence.number()),
+            (None, Some(rested_at)) => sequence > rested_at,
+            (None, None) => true,
+        }
+    }
+
+    /// Whether a packet is newer than all of the direct path before it.
+    pub(super) fn is_newest(&self, sequence: SequenceNumber) -> bool {
+        let highest = self.active().and_then(|active| active.highest_direct);
+        highest.is_none_or(|highest| sequence > highest)
+    }
+
+    /// Forgets the packets of a flow that rests, but not where it stood: nothing is delivered twice.
+    pub(super) fn rest(&mut self) {
+        self.rested_at = self.highest();
+        self.active = None;
+    }
+
+    /// Forgets everything: the sender begins anew.
+    pub(super) fn restart(&mut self) {
+        self.rested_at = None;
+        self.active = None;
+    }
+
+    /// How much later than it was due a packet may be delivered: what the latency budget leaves after the way from
+    /// sender to receiver.
+    pub(super) fn allowance(&self, round_trip: Duration) -> Duration {
+        self.settings.latency_budget.saturating_sub(round_trip / 2)
+    }
+}
+
+impl Active {
+    fn new(rested_at: Option<SequenceNumber>, round_trip: Duration, now: Time) -> Self {
+        let patience = Patience { packets: REORDERING_PACKETS, time: REORDERING_TIME, asks_max: ASKS_MAX };
+        let tracker = match rested_at {
+            Some(highest) => GapTracker::resumed(patience, highest.number()),
+            None => GapTracker::new(patience),
+        };
+        Self {
+            tracker,
+            timer: TwoState::new(round_trip),
+            clock: ArrivalClock::default(),
+            last_direct: now,
+            open: None,
+            kept: SequenceRing::new(KEPT_REACH),
+            blocks: Blocks::default(),
+            requests: Requests::default(),
+            joiner: Joiner::default(),
+            highest_direct: None,
+            last_used: now,
+        }
+    }
+}

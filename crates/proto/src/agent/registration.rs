@@ -1,0 +1,224 @@
+//! Flows and their relays: asking to be registered, and which path is in use.
+
+use alloc::vec::Vec;
+
+use byway_units::Time;
+use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered};
+use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
+
+use super::events::Event;
+use super::settings::{Duplication, FlowSettings};
+use super::{Agent, Flow};
+use crate::limits::{PATH_CHANGE_INTERVAL, REGISTER_RETRY, REGISTER_RETRY_MAX};
+use crate::session::SessionId;
+
+/// What one relay says of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// Asked so many times, next at this time.
+    Asking { tries: u32, next: Time },
+    /// The relay knows the flow by this alias.
+    Accepted(Alias),
+    /// The relay will not have it.
+    Refused(Refusal),
+}
+
+/// A flow's registrations, one for each of its paths, and which path is in use.
+#[derive(Clone, Debug)]
+pub(super) struct Registrations {
+    paths: Vec<Registration>,
+    in_use: usize,
+    changed: Option<Time>,
+}
+
+impl Registrations {
+    pub(super) fn new(paths: usize) -> Self {
+        let asking = Registration::Asking { tries: 0, next: Time::START };
+        Self { paths: alloc::vec![asking; paths], in_use: 0, changed: None }
+    }
+
+    /// Which of the flow's paths is in use.
+    pub(super) const fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// What the relay of the path in use calls the flow.
+    pub(super) fn alias(&self) -> Option<Alias> {
+        match self.paths.get(self.in_use)? {
+            Registration::Accepted(alias) => Some(*alias),
+            Registration::Asking { .. } | Registration::Refused(_) => None,
+        }
+    }
+
+    pub(super) fn get(&self, path: usize) -> Option<Registration> {
+        self.paths.get(path).copied()
+    }
+
+    /// When a relay is to be asked (again).
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let asking = self.paths.iter().filter_map(|path| match path {
+            Registration::Asking { next, .. } => Some(*next),
+            Registration::Accepted(_) | Registration::Refused(_) => None,
+        });
+        asking.min()
+    }
+
+    /// Notes that a relay was asked.
+    fn asked(&mut self, path: usize, now: Time) {
+        if let Some(Registration::Asking { tries, next }) = self.paths.get_mut(path) {
+            let wait = REGISTER_RETRY * (1 << (*tries).min(8));
+            *next = now + wait.min(REGISTER_RETRY_MAX);
+            *tries += 1;
+        }
+    }
+
+    /// Asks anew: the relay forgot.
+    fn restart(&mut self, path: usize, now: Time) {
+        self.paths[path] = Registration::Asking { tries: 0, next: now };
+    }
+
+    /// Takes the best path that works, unless the path changed lately or the one in use works as well.
+    fn choose(&mut self, works: impl Fn(usize) -> bool, now: Time) -> bool {
+        let Some(best) = (0..self.paths.len()).find(|path| works(*path)) else {
+            return false;
+        };
+        let lately = self.changed.is_some_and(|changed| now.saturating_since(changed) < PATH_CHANGE_INTERVAL);
+        if best == self.in_use || (lately && works(self.in_use)) {
+            return false;
+        }
+        self.in_use = best;
+        self.changed = Some(now);
+        true
+    }
+}
+
+impl Agent {
+    /// Asks relays to register a flow, where that is due.
+    pub(super) fn register(&mut self, flow: Flow, now: Time) {
+        let paths = self.settings_of(flow).paths.len();
+        for path in 0..paths {
+            let due = matches!(
+                self.registrations_of(flow).get(path),
+                Some(Registration::Asking { next, .. }) if next <= now
+            );
+            if due {
+                self.ask_to_register(flow, path, now);
+            }
+        }
+        self.plan_registration(flow);
+    }
+
+    fn ask_to_register(&mut self, flow: Flow, path: usize, now: Time) {
+        self.registrations_of_mut(flow).asked(path, now);
+        let settings = self.settings_of(flow);
+        let (key, role) = self.identity_of(flow);
+        let relay = &settings.paths[path];
+        let place = match role {
+            FlowRole::Sender => relay.ingress,
+            FlowRole::Receiver => relay.egress,
+        };
+        let Some(session) = self.relay_session(place) else {
+            return;
+        };
+        let settings = self.settings_of(flow).clone();
+        let register = register_message(key, role, &settings, path);
+        let mut message = alloc::vec![0; 512];
+        let mut writer = byway_wire::Writer::new(&mut message);
+        let written = Message::Register(register).emit(&mut writer).map(|()| writer.written().len());
+        if self.sessions.is_established(session, now) {
+            self.sessions.say(session, &Message::Register(register), now);
+        } else if let Ok(length) = written {
+            self.sessions.connect(session, &message[..length], now);
+        }
+    }
+
+    /// Takes a relay's answer.
+    pub(super) fn registered(&mut self, session: SessionId, registered: &Registered, now: Time) {
+        let Some(flow) = self.find_flow(registered.flow_key, registered.role) else {
+            return;
+        };
+        for path in self.paths_through(flow, session) {
+            let outcome = match registered.outcome {
+                Ok(alias) => {
+                    self.bind_alias(session, alias, flow);
+                    Registration::Accepted(alias)
+                }
+                Err(refusal) => {
+                    self.events.push_back(Event::FlowRefused { flow: registered.flow_key, refusal });
+                    Registration::Refused(refusal)
+                }
+            };
+            self.registrations_of_mut(flow).paths[path] = outcome;
+        }
+        self.choose_path(flow, now);
+        self.plan_registration(flow);
+    }
+
+    /// A relay forgot everything: it, or this agent, restarted.
+    pub(super) fn register_anew(&mut self, session: SessionId, now: Time) {
+        for flow in self.all_flows() {
+            for path in self.paths_through(flow, session) {
+                self.registrations_of_mut(flow).restart(path, now);
+            }
+            self.register(flow, now);
+        }
+    }
+
+    /// A relay went or came: flows take the best path that works.
+    pub(super) fn choose_paths(&mut self, now: Time) {
+        for flow in self.all_flows() {
+            self.choose_path(flow, now);
+        }
+    }
+
+    fn choose_path(&mut self, flow: Flow, now: Time) {
+        let (_, role) = self.identity_of(flow);
+        let works: Vec<bool> = (0..self.settings_of(flow).paths.len())
+            .map(|path| {
+                let relay = &self.settings_of(flow).paths[path];
+                let place = if role == FlowRole::Sender { relay.ingress } else { relay.egress };
+                let alive = self.relay_session(place).is_some_and(|session| self.relay_is_alive(session, now));
+                alive && matches!(self.registrations_of(flow).get(path), Some(Registration::Accepted(_)))
+            })
+            .collect();
+        if self.registrations_of_mut(flow).choose(|path| works[path], now) {
+            let (key, _) = self.identity_of(flow);
+            let path = self.registrations_of(flow).in_use();
+            self.events.push_back(Event::PathChanged { flow: key, path });
+        }
+    }
+
+    /// The paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.
+    fn paths_through(&self, flow: Flow, session: SessionId) -> Vec<usize> {
+        let (_, role) = self.identity_of(flow);
+        let paths = self.settings_of(flow).paths.iter().enumerate();
+        paths
+            .filter(|(_, path)| {
+                let place = if role == FlowRole::Sender { path.ingress } else { path.egress };
+                self.relay_session(place) == Some(session)
+            })
+            .map(|(place, _)| place)
+            .collect()
+    }
+}
+
+fn register_message<'a>(key: FlowKey, role: FlowRole, settings: &'a FlowSettings, path: usize) -> Register<'a> {
+    let selective = matches!(settings.duplication, Duplication::Marked | Duplication::Chosen(_));
+    Register {
+        flow_key: key,
+        role,
+        service: settings.service,
+        in_stream: settings.rates.in_stream,
+        batch: settings.rates.batch,
+        options: FlowOptions {
+            relay_side_duplication: settings.duplication == Duplication::ByRelay,
+            sender_makes_repairs: false,
+            coded_with_other_tenants: settings.shares,
+            selective: selective || settings.standby,
+        },
+        rate: KilobitsPerSecond::from_rate(settings.rate),
+        budget: Microseconds::from_duration(settings.latency_budget),
+        consent: settings.consent,
+        grant: &settings.paths[path].grant,
+    }
+}

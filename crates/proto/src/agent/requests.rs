@@ -1,0 +1,60 @@
+//! What others ask for and this receiver does not have yet.
+
+use alloc::collections::VecDeque;
+
+use byway_units::Time;
+use byway_wire::SequenceNumber;
+
+use crate::limits::REQUESTS_MAX;
+
+/// A packet of this receiver's own flow that somebody else's repair needs.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    sequence: SequenceNumber,
+    /// After this an answer is of no use.
+    until: Time,
+    /// Whether the relay was told that the packet is lost here too.
+    told: bool,
+}
+
+/// Requests that wait for their packet, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    requests: VecDeque<Request>,
+}
+
+impl Requests {
+    /// Notes a request.
+    pub(super) fn add(&mut self, sequence: SequenceNumber, until: Time, now: Time) {
+        if let Some(known) = self.requests.iter_mut().find(|request| request.sequence == sequence) {
+            known.until = known.until.max(until);
+            return;
+        }
+        self.requests.retain(|request| request.until > now);
+        if self.requests.len() == REQUESTS_MAX {
+            self.requests.pop_front();
+        }
+        self.requests.push_back(Request { sequence, until, told: false });
+    }
+
+    /// Whether somebody waits for a packet that arrived now.
+    pub(super) fn take(&mut self, sequence: SequenceNumber, now: Time) -> bool {
+        let Some(place) = self.requests.iter().position(|request| request.sequence == sequence) else {
+            return false;
+        };
+        self.requests.remove(place).is_some_and(|request| request.until > now)
+    }
+
+    /// Whether somebody waits for a packet that is lost, and was not told so.
+    pub(super) fn tell(&mut self, sequence: SequenceNumber) -> bool {
+        let waiting = self.requests.iter_mut().find(|request| request.sequence == sequence && !request.told);
+        waiting.is_some_and(|request| {
+            request.told = true;
+            true
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+}

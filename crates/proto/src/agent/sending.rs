@@ -1,0 +1,183 @@
+//! What applications send: originals at once, copies behind them.
+
+use byway_units::Time;
+use byway_wire::messages::CopyNack;
+use byway_wire::packets::{EnvelopeRole, SourceHeader};
+use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNumber, Timestamp};
+
+use super::relay_link::WaitingCopy;
+use super::send_flow::SendFlowId;
+use super::settings::Duplication;
+use super::{Agent, Flow};
+use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, WAITING_COPIES_MAX};
+use crate::outbox::{Heading, Urgency};
+use crate::parts::packet_log::Handle;
+use crate::policy::{copies, is_direct};
+use crate::session::SessionId;
+
+/// Most bytes of a datagram that travels in one piece.
+const PIECE_BYTES_MAX: usize = CODED_BYTES_PER_PACKET - CODED_OVERHEAD;
+
+impl Agent {
+    /// Sends a datagram of an application.
+    pub(super) fn send(&mut self, id: SendFlowId, datagram: &[u8], ecn: Ecn, marked: bool, now: Time) {
+        if datagram.len() > DATAGRAM_BYTES_MAX {
+            self.counters.datagrams_too_long += 1;
+            return;
+        }
+        let Some(flow) = self.senders.get(id.0 as usize) else {
+            self.counters.flows_unknown += 1;
+            return;
+        };
+        let copied = copies(flow.settings.service) && flow.settings.duplication.takes(datagram, marked);
+        if datagram.len() <= PIECE_BYTES_MAX {
+            self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
+        } else {
+            let (first, second) = datagram.split_at(datagram.len().div_ceil(2));
+            self.send_piece(id, Piece::First, first, ecn, copied, now);
+            self.send_piece(id, Piece::Second, second, ecn, copied, now);
+        }
+    }
+
+    fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
+        let flow = &mut self.senders[id.0 as usize];
+        let peer = flow.peer;
+        self.sessions.use_session(peer, now);
+        let Some(session) = self.sessions.get_mut(peer) else {
+            return;
+        };
+        let address = session.path.address();
+        let Some(epoch) = session.sealing(now) else {
+            self.counters.datagrams_unsendable += 1;
+            return;
+        };
+        let sequence = flow.take_number();
+        let header = SourceHeader {
+            receiver: epoch.theirs(),
+            flow: flow.key.flow(),
+            sequence_low: sequence.low(),
+            flags: Flags::new(epoch.number, piece),
+        };
+        let head = Plaintext { sent: Timestamp::at(now), ecn, datagram: bytes }.head();
+        self.scratch.clear();
+        self.scratch.resize(SourceHeader::BYTES, 0);
+        header.emit(self.scratch.first_chunk_mut().expect("the header's place was just made"));
+        self.scratch.extend_from_slice(&head);
+        self.scratch.extend_from_slice(bytes);
+        self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
+        epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
+        let relayed = flow.settings.duplication == Duplication::ByRelay;
+        if is_direct(flow.settings.service) && !relayed
+            && let Some(to) = address
+        {
+            self.counters.originals += 1;
+            let scratch = &self.scratch;
+            let heading = Heading { to, ecn: ecn.bits(), urgency: Urgency::Original };
+            self.sessions.outbox.add(heading, |out| out.extend_from_slice(scratch));
+        }
+        if copied {
+            self.copy(id, sequence, now);
+        }
+    }
+
+    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
+    fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, now: Time) {
+        let flow = &mut self.senders[id.0 as usize];
+        let path = flow.settings.paths.get(flow.registrations.in_use());
+        let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
+        let (Some(place), Some(alias)) = (place, flow.registrations.alias()) else {
+            return;
+        };
+        let relay = &mut self.relays[place];
+        if !flow.is_awake(now) || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
+            self.counters.copies_held += 1;
+            return;
+        }
+        let coded = &self.scratch[SourceHeader::CODED_START..];
+        let Some(packet) = self.sent.push(coded, now) else {
+            return;
+        };
+        flow.sent.insert(sequence.number(), packet);
+        relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
+        self.send_waiting(place, now);
+    }
+
+    /// Queues an envelope behind the originals.
+    pub(super) fn send_behind(
+        &mut self,
+        session: SessionId,
+        role: EnvelopeRole,
+        alias: Alias,
+        sequence: SequenceNumber,
+        packet: Handle,
+        now: Time,
+    ) {
+        let Some(place) = self.relays.iter().position(|relay| relay.session == session) else {
+            return;
+        };
+        let relay = &mut self.relays[place];
+        if relay.waiting.len() == WAITING_COPIES_MAX {
+            self.counters.copies_held += 1;
+            return;
+        }
+        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet });
+        self.send_waiting(place, now);
+    }
+
+    /// Sends the envelopes to a relay whose turn has come.
+    fn send_waiting(&mut self, place: usize, now: Time) {
+        while let Some(waiting) = self.relays[place].waiting.front().copied() {
+            let bytes = waiting.packet.bytes() + ENVELOPE_OVERHEAD;
+            if self.relays[place].when(bytes, now) > now {
+                return;
+            }
+            self.relays[place].waiting.pop_front();
+            let log = if waiting.role == EnvelopeRole::CooperativeAnswer { &self.kept } else { &self.sent };
+            let Some(coded) = log.get(waiting.packet, now) else {
+                continue;
+            };
+            self.counters.copies += u64::from(waiting.role == EnvelopeRole::Copy);
+            self.counters.copies_resent += u64::from(waiting.role == EnvelopeRole::ResentCopy);
+            let relay = &mut self.relays[place];
+            relay.sent(bytes, now);
+            let WaitingCopy { role, alias, sequence, .. } = waiting;
+            self.sessions.use_session(relay.session, now);
+            let (session, low) = (relay.session, sequence.low());
+            self.sessions.send_envelope(session, role, alias, low, coded, Urgency::Scavenger, now);
+        }
+    }
+
+    pub(super) fn send_waiting_copies(&mut self, now: Time) {
+        for place in 0..self.relays.len() {
+            self.send_waiting(place, now);
+        }
+    }
+
+    /// When the next envelope's turn comes.
+    pub(super) fn next_copy(&self, now: Time) -> Option<Time> {
+        let times = self.relays.iter().filter_map(|relay| {
+            let waiting = relay.waiting.front()?;
+            Some(relay.when(waiting.packet.bytes() + ENVELOPE_OVERHEAD, now))
+        });
+        times.min()
+    }
+
+    /// A relay asks for copies again.
+    pub(super) fn resend_copies(&mut self, session: SessionId, nack: &CopyNack<'_>, now: Time) {
+        let flow = self.relay_of(session).and_then(|relay| relay.flow(nack.alias));
+        let Some(Flow::Sent(id)) = flow else {
+            self.counters.flows_unknown += 1;
+            return;
+        };
+        for low in nack.ranges.numbers_low().take(crate::limits::RESEND_REACH) {
+            let flow = &self.senders[id.0 as usize];
+            let sequence = SequenceNumber::nearest(low, flow.next);
+            match flow.sent.get(sequence.number()) {
+                Some(packet) => {
+                    self.send_behind(session, EnvelopeRole::ResentCopy, nack.alias, sequence, packet, now);
+                }
+                None => self.counters.copies_gone += 1,
+            }
+        }
+    }
+}

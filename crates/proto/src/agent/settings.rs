@@ -1,0 +1,148 @@
+//! What an agent is told: who it is, whom it talks to, and what its flows ask for.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use byway_units::{AgentId, Duration, FlowId, Rate, RelayId};
+use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
+use byway_wire::messages::Consent;
+use byway_wire::{FlowKey, Service, Shard};
+
+use crate::limits::CONSENT;
+use crate::policy::CodingRates;
+
+/// Who the agent is.
+#[derive(Debug)]
+pub struct AgentIdentity {
+    /// Its number.
+    pub number: AgentId,
+    /// Its long-term secret.
+    pub secret: StaticSecret,
+    /// The suite it chooses when it initiates: the faster one on its processor.
+    pub suite: Suite,
+    /// The driver's start in nanoseconds of Unix time: makes initiations rise from one run to the next.
+    pub started_unix_nanos: u64,
+}
+
+/// An agent to talk to.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its number.
+    pub number: AgentId,
+    /// Its public key.
+    pub key: PublicKey,
+    /// A secret that both know beside their keys; zeros for none.
+    pub pre_shared: PreSharedKey,
+    /// Where it may be reached directly, tried in turn. Behind a NAT none may be known.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// One shard of a relay.
+#[derive(Clone, Debug)]
+pub struct RelayPeer {
+    /// The relay's number.
+    pub number: RelayId,
+    /// Which of its shards.
+    pub shard: Shard,
+    /// Its public key.
+    pub key: PublicKey,
+    /// Where it is.
+    pub address: SocketAddr,
+}
+
+/// A way through the overlay, and the right to use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayPath {
+    /// The relay near the sender, with its shard.
+    pub ingress: (RelayId, Shard),
+    /// The relay near the receiver, with its shard; the same one for a partial overlay.
+    pub egress: (RelayId, Shard),
+    /// The signed grant; empty where the relays' static configuration implies it.
+    pub grant: Vec<u8>,
+}
+
+/// Which of a flow's packets the ingress relay gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Duplication {
+    /// All of them.
+    #[default]
+    All,
+    /// Those the application marked.
+    Marked,
+    /// Those the predicate chooses: a key frame, a SYN, the last segment of a burst.
+    Chosen(fn(&[u8]) -> bool),
+    /// All, and the direct path gets none from here: the relay sends on what it gets. For uplinks that cannot
+    /// carry two copies.
+    ByRelay,
+}
+
+impl Duplication {
+    /// Whether this datagram goes to the ingress relay.
+    #[must_use]
+    pub fn takes(self, datagram: &[u8], marked: bool) -> bool {
+        match self {
+            Self::All | Self::ByRelay => true,
+            Self::Marked => marked,
+            Self::Chosen(chooses) => chooses(datagram),
+        }
+    }
+}
+
+/// What a flow carries, as far as repairs must mind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Traffic {
+    /// Datagrams whose order does not matter.
+    #[default]
+    Datagrams,
+    /// TCP or QUIC, which take a packet that stays out for a quarter of a round trip for lost, and lost packets
+    /// for congestion: what follows a gap is held back that long, no longer.
+    CongestionControlled,
+}
+
+/// One flow, as both its ends are told.
+#[derive(Clone, Debug)]
+pub struct FlowSettings {
+    /// What the overlay does for it.
+    pub service: Service,
+    /// How it is coded.
+    pub rates: CodingRates,
+    /// What it sends at most.
+    pub rate: Rate,
+    /// From sending to delivery; what comes later is lost.
+    pub latency_budget: Duration,
+    /// The ways through the overlay, best first. Those after the first stand by.
+    pub paths: Vec<RelayPath>,
+    /// Which packets are copied.
+    pub duplication: Duplication,
+    /// What it carries.
+    pub traffic: Traffic,
+    /// Whether copies wait for the first losses.
+    pub standby: bool,
+    /// Whether it may be coded with other tenants' flows.
+    pub shares: bool,
+    /// What its receiver gives for others.
+    pub consent: Consent,
+}
+
+impl Default for FlowSettings {
+    fn default() -> Self {
+        Self {
+            service: Service::Internet,
+            rates: CodingRates::default(),
+            rate: Rate::from_megabits_per_second(2),
+            latency_budget: Duration::from_millis(250),
+            paths: Vec::new(),
+            duplication: Duplication::All,
+            traffic: Traffic::Datagrams,
+            standby: false,
+            shares: false,
+            consent: CONSENT,
+        }
+    }
+}
+
+/// The flow from `sender` to `receiver` with this number.
+#[must_use]
+pub fn flow_between(sender: AgentId, receiver: AgentId, flow: FlowId) -> FlowKey {
+    FlowKey::new(sender, byway_wire::Receiver::Agent(receiver), flow)
+}

@@ -1,0 +1,130 @@
+//! Sessions by index: a hash table for keys that are random already.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use byway_wire::SessionIndex;
+
+/// A table from session indices to small numbers, in open addressing with linear probing.
+///
+/// The keys are drawn at random by this node itself, so they are their own hash: no peer can make them collide. A
+/// look-up costs one cache line as a rule.
+#[derive(Debug, Default)]
+pub(crate) struct IndexTable {
+    /// A power of two of places, at most half of them taken; empty at first.
+    places: Vec<Option<(SessionIndex, u32)>>,
+    taken: usize,
+}
+
+/// Places of the first allocation.
+const PLACES_MIN: usize = 16;
+
+impl IndexTable {
+    pub(crate) fn get(&self, index: SessionIndex) -> Option<u32> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mut place = self.home(index);
+        loop {
+            match self.places[place] {
+                Some((key, value)) if key == index => return Some(value),
+                Some(_) => place = self.after(place),
+                None => return None,
+            }
+        }
+    }
+
+    /// Adds an index that is not in the table; `false` if it is.
+    pub(crate) fn insert(&mut self, index: SessionIndex, value: u32) -> bool {
+        if self.get(index).is_some() {
+            return false;
+        }
+        if (self.taken + 1) * 2 > self.places.len() {
+            self.grow();
+        }
+        self.put(index, value);
+        self.taken += 1;
+        true
+    }
+
+    /// Removes an index, and moves up those that had to give way to it.
+    pub(crate) fn remove(&mut self, index: SessionIndex) {
+        if self.places.is_empty() {
+            return;
+        }
+        let mut place = self.home(index);
+        loop {
+            match self.places[place] {
+                Some((key, _)) if key == index => break,
+                Some(_) => place = self.after(place),
+                None => return,
+            }
+        }
+        self.places[place] = None;
+        self.taken -= 1;
+        let mut next = self.after(place);
+        while let Some((key, value)) = self.places[next].take() {
+            self.put(key, value);
+            next = self.after(next);
+        }
+    }
+
+    fn put(&mut self, index: SessionIndex, value: u32) {
+        let mut place = self.home(index);
+        while self.places[place].is_some() {
+            place = self.after(place);
+        }
+        self.places[place] = Some((index, value));
+    }
+
+    fn grow(&mut self) {
+        let places = (self.places.len() * 2).max(PLACES_MIN);
+        let old = core::mem::replace(&mut self.places, vec![None; places]);
+        for (index, value) in old.into_iter().flatten() {
+            self.put(index, value);
+        }
+    }
+
+    fn home(&self, index: SessionIndex) -> usize {
+        index.number() as usize & (self.places.len() - 1)
+    }
+
+    fn after(&self, place: usize) -> usize {
+        (place + 1) & (self.places.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_an_ordered_map(steps in prop::collection::vec((any::<bool>(), 0_u32..64), 0..400)) {
+            let mut table = IndexTable::default();
+            let mut map = BTreeMap::new();
+            for (position, (insert, key)) in (0_u32..).zip(steps) {
+                // Keys that share their low bits have to give way to one another.
+                let index = SessionIndex::new((key % 4) | (key << 16));
+                if insert {
+                    let added = table.insert(index, position);
+                    prop_assert_eq!(added, !map.contains_key(&index));
+                    map.entry(index).or_insert(position);
+                } else {
+                    table.remove(index);
+                    map.remove(&index);
+                }
+                for key in 0..64 {
+                    let index = SessionIndex::new((key % 4) | (key << 16));
+                    prop_assert_eq!(table.get(index), map.get(&index).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Every limit of this crate, with its reason.
+
+use byway_units::Duration;
+
+/// Longest application datagram in bytes: what UDP over IPv4 carries on an Ethernet path, so that a tunnel at its
+/// default MTU passes unchanged.
+pub const DATAGRAM_BYTES_MAX: usize = 1_472;
+
+/// Longest coded bytes of one packet: what is left of the largest UDP payload without fragments, on paths of up to
+/// 9,000 bytes, is never needed; two kibibytes hold any datagram in one piece.
+pub const CODED_BYTES_MAX: usize = 2_048;
+
+/// Most packets of one flow that the egress relay knows where to find: 2 s of a flow of 1,000 packets/s.
+pub const COVERED_PACKETS_MAX: usize = 2_048;
+
+/// Most missing packets of one flow that are worked on: an outage of one second at 1,000 packets/s.
+pub const MISSING_PACKETS_MAX: usize = 1_024;
+
+/// How often one packet is repaired for one receiver: once, and once more if that repair was lost. More would make
+/// relays amplifiers.
+pub const REPAIRS_PER_PACKET_MAX: u8 = 2;
+
+/// How far from the highest number a relay knows a NACK may reach: what a flow of 10,000 packets/s sends in 0.8 s,
+/// and what the replay window of its receiver spans.
+pub const NACK_REACH: u64 = 8_192;
+
+/// How many packets before the newest an open-ended NACK brings back at once: older ones are past every deadline
+/// that an interactive flow has.
+pub const OPEN_END_BACKLOG_MAX: u64 = 256;
+
+/// Most in-stream blocks of one flow that are kept: with blocks of 5, 80 packets.
+pub const BLOCKS_MAX: usize = 16;
+
+/// Most repair packets of a block or batch that are kept; twice the default of 2 leaves room for bad times.
+pub const BLOCK_REPAIRS_MAX: usize = 4;
+/// See [`BLOCK_REPAIRS_MAX`].
+pub const BATCH_REPAIRS_MAX: usize = 4;
+
+/// Most batches of one ingress relay that are kept: half a second at 130,000 source packets/s in batches of 8.
+pub const BATCHES_MAX: usize = 8_192;
+
+/// Most cooperative rounds under way: a second of an outage that darkens ten flows of 100 packets/s takes 1,000.
+pub const ROUNDS_MAX: usize = 4_096;
+
+/// What an egress relay keeps of packets, in bytes: one second of 500 Mbit/s.
+pub const EGRESS_LOG_BYTES: usize = 64 << 20;
+
+/// How long repair packets and copies are kept: past every latency budget of an interactive flow.
+pub const REPAIR_RETENTION: Duration = Duration::from_secs(2);
+
+/// How much more than its rate a flow's repairs may be at once: the outage that was noticed late is repaired fast.
+pub const REPAIR_BURST: Duration = Duration::from_secs(2);
+
+/// How often expired requests and rounds are looked for while there are any.
+pub const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// After how long without a packet a flow gives its memory back.
+pub const FLOW_REST: Duration = Duration::from_secs(10);
+
+const _: () = assert!(ROUNDS_MAX <= u16::MAX as usize + 1);
+const _: () = assert!(BATCH_REPAIRS_MAX <= byway_code::REPAIR_PACKETS_MAX);
+const _: () = assert!(BLOCK_REPAIRS_MAX <= byway_code::REPAIR_PACKETS_MAX);
+
+/// How many times the bytes that came from a new address may go to it before it proved itself (RFC 9000,
+/// section 8).
+pub const AMPLIFICATION_MAX: usize = 3;
+
+/// How often a new address is challenged before it is given up: three challenges outlast the loss of two.
+pub const CHALLENGES_MAX: u8 = 3;
+
+/// How often a peer in use is probed, so that a dead relay shows in time to move within 600 ms.
+pub const PROBE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The least time between probes while one is unanswered.
+pub const FAST_PROBE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Probes that may stay unanswered: with 10 % loss in both directions, four in a row are lost once in 800 times.
+pub const UNANSWERED_PROBES_MAX: u8 = 4;
+
+/// The round trip before one is measured (that of RFC 9002, section 6.2.2, is 333 ms; relays are near).
+pub const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// After how long an epoch in use is followed by another (WireGuard's figure): little is lost with one key.
+pub const REKEY_AFTER: Duration = Duration::from_secs(120);
+
+/// How much later the responder begins the next epoch itself, if the initiator has not.
+pub const REKEY_GRACE: Duration = Duration::from_secs(10);
+
+/// After how many packets an epoch is followed by another: far below where AES-GCM's bounds begin to wear
+/// (2^64 blocks), and more than two minutes bring.
+pub const REKEY_PACKETS: u64 = 1 << 40;
+
+/// How long an epoch's keys seal: a minute to complete the next handshake, on whatever path works.
+pub const EPOCH_SEALS_FOR: Duration = Duration::from_secs(180);
+
+/// How many packets an epoch's keys seal, whatever their age.
+pub const EPOCH_PACKETS_MAX: u64 = 1 << 48;
+
+/// How long an epoch's keys open: what was sealed last may wait in a cache for a minute.
+pub const EPOCH_OPENS_FOR: Duration = Duration::from_secs(240);
+
+/// How long an initiation waits for its response the first time; longer than most round trips.
+pub const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
+
+/// How often one initiation is sent; after 3.75 s a new one follows.
+pub const HANDSHAKE_TRIES: u8 = 4;
+
+/// How long a handshake of ours goes before one of the peer's that crosses it, if ours is the smaller key. Longer,
+/// and a path open in one direction only would never get a session.
+pub const GLARE_GRACE: Duration = Duration::from_secs(1);
+
+/// Handshakes per second, and at once, that are read without a cookie: at 300 us each, a tenth of one core.
+pub const HANDSHAKES_PER_SECOND: u64 = 300;
+/// See [`HANDSHAKES_PER_SECOND`].
+pub const HANDSHAKE_BURST: u64 = 100;
+
+/// Initiations per second, and at once, that one address may send before it has to show a cookie.
+pub const ADDRESS_HANDSHAKES_PER_SECOND: u64 = 20;
+/// See [`ADDRESS_HANDSHAKES_PER_SECOND`].
+pub const ADDRESS_HANDSHAKE_BURST: u64 = 5;
+
+/// Addresses whose initiations are counted apart; others share. A fixed table of 16 KiB.
+pub const ADDRESS_BUCKETS: usize = 1_024;
+
+/// How long a session counts as in use after its last packet of data.
+pub const IN_USE_FOR: Duration = Duration::from_secs(1);
+
+/// How often an idle session to a relay is kept alive through NATs (RFC 4787 asks for mappings of at least two
+/// minutes; those found in the wild last 30 s), and often enough that a phone wakes up less than four times a minute.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
+
+/// Most plaintext bytes of a packet of messages: with header and tag it fits in the least MTU that IPv6 allows.
+pub const MESSAGES_BYTES_MAX: usize = 1_180;
+
+/// How long an answered handshake waits for its confirmation.
+pub const ANSWER_KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// The bytes of a packet that carries a path challenge: header, message and tag.
+pub const CHALLENGE_BYTES: usize = 9 + 3 + 8 + 16;
+
+/// Longest round trip that a peer's claim is taken for.
+pub const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
+
+/// How long a copy that others overtook is waited for before it is asked for again.
+pub const COPY_REORDERING: Duration = Duration::from_millis(6);
+
+/// How often a copy is asked for again: on an access link most losses are single packets.
+pub const COPY_ASKS_MAX: u8 = 2;
+
+/// Most copies of one flow that are asked for again at the same time.
+pub const COPIES_ASKED_MAX: usize = 16;
+
+/// How long an in-stream block waits to be full: 5 packets of a call that sends 50 a second.
+pub const BLOCK_WAIT: Duration = Duration::from_millis(120);
+
+/// How long a packet waits at most for its cross-stream batch; see the study in `parts::placement`.
+pub const BATCH_WAIT: Duration = Duration::from_millis(40);
+
+/// How many batches of one group are open at the same time; see the study in `parts::placement`.
+pub const CODING_QUEUES: u8 = 64;
+
+/// What repair bytes may cost, in percent of r: small batches cost more than full ones, up to this much.
+pub const OVERHEAD_PERCENT: u16 = 120;
+
+/// The bytes of repair packets that a group may spend ahead.
+pub const OVERHEAD_RESERVE: u64 = 20_000;
+
+/// How much more than its rate a flow may copy at once: a video frame, and what a paused sender catches up with.
+pub const COPY_BURST: Duration = Duration::from_millis(500);
+
+/// How long the ingress half remembers a flow that sends nothing.
+pub const COPY_RETENTION: Duration = Duration::from_secs(10);
+
+/// Most egress relays of one flow: a group's receivers are spread over a few regions.
+pub const EGRESS_PORTS_MAX: usize = 4;
+
+/// Room for the plaintext of one packet: what fits in the largest UDP payload that Byway sends.
+pub const DATAGRAM_ROOM: usize = CODED_BYTES_MAX + 512;
+
+/// Where the coded bytes of an envelope begin.
+pub const CODED_START: usize = 16;
+
+/// Most sessions of one relay shard: at 4 KiB each, 64 MiB.
+pub const SESSIONS_MAX: usize = 16_384;
+
+/// Most flows that one agent registers at one relay: as many as a busy proxy has, and what keeps one agent from
+/// filling a relay.
+pub const FLOWS_PER_SESSION_MAX: usize = 4_096;
+
+/// How often aliases are announced until they are known: two round trips of most relay pairs.
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How many aliases one message announces; with 17 bytes each it fits in any packet.
+pub const ALIASES_PER_MESSAGE: usize = 64;
+
+/// Longest time for which a receiver may claim to have a use for a repair: what the repair could be kept for.
+pub const PATIENCE_MAX: Duration = Duration::from_secs(2);
+
+/// Most packets of a batch.
+pub const BATCH_PACKETS_MAX: usize = byway_code::SOURCE_PACKETS_MAX;
+
+/// Most ranges of a message.
+pub const RANGES_MAX: usize = byway_wire::limits::RANGES_MAX;
+
+/// What a receiver gives for others unless it is told otherwise: as much as its own flow for 30 s, and 5 % of it on
+/// average.
+pub const CONSENT: byway_wire::messages::Consent =
+    byway_wire::messages::Consent { burst_percent: 100, average_per_mille: 50, seconds: 30 };
+
+/// How long the fastest packet of the direct path stands for its delay; RFC 6817 keeps minutes, mobile paths change
+/// in seconds.
+pub const BASE_WINDOW: Duration = Duration::from_secs(30);
+
+/// How many copies of one flow can be asked for again: a second of 256 packets.
+pub const RESEND_REACH: usize = 256;
+
+/// How many packets of one flow a receiver keeps: two seconds of 512 packets/s.
+pub const KEPT_REACH: usize = 1_024;
+
+/// What an agent keeps of packets that it sent, and that it received, in bytes each.
+pub const AGENT_LOG_BYTES: u64 = 4 << 20;
+
+/// How long an agent keeps packets: one to two round trips of the longest paths.
+pub const KEPT_FOR: Duration = Duration::from_millis(1_000);
+
+/// How long a flow's registration waits for its answer at first; twice as long each time.
+pub const REGISTER_RETRY: Duration = Duration::from_millis(250);
+/// See [`REGISTER_RETRY`].
+pub const REGISTER_RETRY_MAX: Duration = Duration::from_secs(8);
+
+/// A flow changes its path at most so often while the one in use works.
+pub const PATH_CHANGE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A gap is a loss once a packet so much higher has arrived: paths that hold an order lose nothing by asking at once.
+pub const REORDERING_PACKETS: u64 = 3;
+/// Or once so much time has passed.
+pub const REORDERING_TIME: Duration = Duration::from_millis(3);
+
+/// How often a packet is asked for: as often as it may be repaired, and twice more, as requests are lost too.
+pub const ASKS_MAX: u8 = 4;
+
+/// Pieces of one flow that wait for the other half.
+pub const PIECES_MAX: usize = 16;
+
+/// Requests of others that wait for a packet of one flow.
+pub const REQUESTS_MAX: usize = 256;
+
+/// Blocks of one flow that wait for another packet.
+pub const RECEIVER_BLOCKS_MAX: usize = 4;
+
+/// The highest alias that an agent takes from a relay.
+pub const ALIASES_MAX: usize = 8_192;
+
+/// Envelopes follow one another at this rate at least.
+pub const COPY_RATE_MIN: byway_units::Rate = byway_units::Rate::from_megabits_per_second(10);
+
+/// And at so many times the rate of what is copied: enough to be done before the next frame.
+pub const COPY_RATE_FACTOR: u64 = 8;
+
+/// So many bytes of them at once: two packets, so that originals of the same burst go before.
+pub const COPY_DEPTH: u64 = 3_000;
+
+/// Most envelopes that wait for one relay; the oldest are worth least.
+pub const WAITING_COPIES_MAX: usize = 512;
+
+/// How often a receiver reports a flow in use to its sender.
+pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long copies go on after the last loss on a path that was clean.
+pub const STANDBY_FOR: Duration = Duration::from_secs(30);
+
+/// Most addresses at which an agent says it may be reached.
+pub const CANDIDATES_MAX: usize = byway_wire::limits::CANDIDATES_MAX;
+
+/// What an envelope takes beside the coded bytes.
+pub const ENVELOPE_OVERHEAD: usize = byway_wire::packets::ENVELOPE_OVERHEAD;
+
+/// Coded bytes of a packet at most: what leaves room for a cross-stream repair of 10 packets in 1,472 bytes.
+pub const CODED_BYTES_PER_PACKET: usize = DATAGRAM_BYTES_MAX - 96;

@@ -1,0 +1,70 @@
+//! Outputs that wait to be taken, with the bytes they are about.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::ops::Range;
+
+/// How a datagram competes for the sender's uplink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// The application's own packets, and what sessions need to live.
+    Original,
+    /// Copies, repairs, requests and answers: behind all originals.
+    Scavenger,
+}
+
+/// A datagram to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit<'a> {
+    /// Where to.
+    pub to: SocketAddr,
+    /// The ECN field of the IP header, 0 to 3 (RFC 3168).
+    pub ecn: u8,
+    /// How it competes.
+    pub urgency: Urgency,
+    /// The UDP payload.
+    pub bytes: &'a [u8],
+}
+
+/// What is said about a datagram beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heading {
+    pub(crate) to: SocketAddr,
+    pub(crate) ecn: u8,
+    pub(crate) urgency: Urgency,
+}
+
+/// A queue of things with bytes, the bytes end to end in one buffer that is used again and again.
+///
+/// It is emptied after each input, so it holds what one input gives rise to, and no more.
+#[derive(Debug)]
+pub(crate) struct Outbox<T> {
+    bytes: Vec<u8>,
+    entries: VecDeque<(T, Range<usize>)>,
+}
+
+impl<T> Default for Outbox<T> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), entries: VecDeque::new() }
+    }
+}
+
+impl<T> Outbox<T> {
+    /// Adds a thing, with the bytes that `write` appends to the buffer it is given.
+    pub(crate) fn add<R>(&mut self, thing: T, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let start = self.bytes.len();
+        let result = write(&mut self.bytes);
+        self.entries.push_back((thing, start..self.bytes.len()));
+        result
+    }
+
+    /// The oldest thing, with its bytes.
+    pub(crate) fn take(&mut self) -> Option<(T, &[u8])> {
+        let Some((thing, range)) = self.entries.pop_front() else {
+            self.bytes.clear();
+            return None;
+        };
+        Some((thing, &self.bytes[range]))
+    }
+}

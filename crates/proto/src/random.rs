@@ -1,0 +1,31 @@
+//! Randomness that one seed determines.
+
+use byway_wire::seal::Random;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// A cryptographic generator: as unpredictable as its seed, and the same for the same seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Generator(ChaCha12Rng);
+
+impl Generator {
+    pub(crate) fn new(seed: [u8; 32]) -> Self {
+        Self(ChaCha12Rng::from_seed(seed))
+    }
+
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    pub(crate) fn number(&mut self) -> u32 {
+        u32::from_be_bytes(self.bytes())
+    }
+}
+
+impl Random for Generator {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+}

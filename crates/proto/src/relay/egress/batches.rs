@@ -1,0 +1,132 @@
+//! Cross-stream batches that wait to be needed.
+
+use alloc::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use byway_code::SOURCE_PACKETS_MAX;
+use byway_units::Time;
+use byway_wire::{Alias, SequenceNumber};
+
+use super::flow::FlowSlot;
+use super::rounds::RoundSlot;
+use crate::limits::{BATCH_REPAIRS_MAX, BATCHES_MAX};
+use crate::parts::packet_log::Handle;
+use crate::parts::sequence_ring::SequenceRing;
+
+/// One packet that a batch covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The flow, if a receiver of it is registered here.
+    pub(crate) flow: Option<FlowSlot>,
+    /// What the ingress relay calls the flow.
+    pub(crate) alias: Alias,
+    pub(crate) sequence: SequenceNumber,
+    /// What the packet's coded bytes digest to, where the ingress relay says so.
+    pub(crate) digest: Option<[u8; 4]>,
+}
+
+/// The packets a batch covers, in the order of the code.
+pub(crate) type Entries = ArrayVec<Entry, SOURCE_PACKETS_MAX>;
+
+/// One repair packet of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchRepair {
+    pub(crate) index: u8,
+    pub(crate) length_symbol: [u8; 2],
+    pub(crate) payload: Handle,
+}
+
+/// A batch, with the repair packets that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    /// Where its entries are kept, in the arena of entries.
+    pub(crate) entries: EntryRun,
+    pub(crate) repairs: [Option<BatchRepair>; BATCH_REPAIRS_MAX],
+    /// The round that completes it, while there is one.
+    pub(crate) round: Option<RoundSlot>,
+    pub(crate) arrived: Time,
+}
+
+impl Batch {
+    pub(crate) fn new(entries: EntryRun, now: Time) -> Self {
+        Self { entries, repairs: [None; BATCH_REPAIRS_MAX], round: None, arrived: now }
+    }
+
+    /// Keeps another repair packet; `false` for a duplicate, or when there is no room.
+    pub(crate) fn add(&mut self, repair: BatchRepair) -> bool {
+        if self.repairs().any(|held| held.index == repair.index) {
+            return false;
+        }
+        match self.repairs.iter_mut().find(|place| place.is_none()) {
+            Some(place) => {
+                *place = Some(repair);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether these entries can be the batch's: as many.
+    pub(crate) fn covers_as_many(&self, entries: &[Entry]) -> bool {
+        usize::from(self.entries.count) == entries.len()
+    }
+
+    pub(crate) fn repairs(&self) -> impl Iterator<Item = &BatchRepair> {
+        self.repairs.iter().flatten()
+    }
+}
+
+/// Where a batch's entries lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryRun {
+    start: u64,
+    count: u8,
+}
+
+/// The batches of one ingress relay and what they cover, oldest overwritten first.
+#[derive(Debug)]
+pub(crate) struct Batches {
+    batches: SequenceRing<Batch>,
+    entries: VecDeque<Entry>,
+    /// How many entries were dropped from the front.
+    dropped: u64,
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self { batches: SequenceRing::new(BATCHES_MAX), entries: VecDeque::new(), dropped: 0 }
+    }
+}
+
+impl Batches {
+    pub(crate) fn get(&self, number: u32) -> Option<Batch> {
+        self.batches.get(u64::from(number))
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Batch> {
+        self.batches.get_mut(u64::from(number))
+    }
+
+    /// Keeps a batch that is new; `None` if it is too old.
+    pub(crate) fn insert(&mut self, number: u32, entries: &[Entry], now: Time) -> Option<&mut Batch> {
+        let run = self.keep_entries(entries);
+        let inserted = self.batches.insert(u64::from(number), Batch::new(run, now));
+        self.batches.get_mut(u64::from(number)).filter(|_| inserted)
+    }
+
+    /// What the batch covers; nothing if that is no longer kept.
+    pub(crate) fn entries(&self, run: EntryRun) -> impl Iterator<Item = &Entry> {
+        let start = run.start.checked_sub(self.dropped).and_then(|start| usize::try_from(start).ok());
+        start.into_iter().flat_map(move |start| self.entries.range(start..start + usize::from(run.count)))
+    }
+
+    fn keep_entries(&mut self, entries: &[Entry]) -> EntryRun {
+        let start = self.dropped + self.entries.len() as u64;
+        let count = u8::try_from(entries.len()).expect("a batch covers at most 32 packets");
+        self.entries.extend(entries);
+        let excess = self.entries.len().saturating_sub(BATCHES_MAX * 10);
+        self.entries.drain(..excess);
+        self.dropped += excess as u64;
+        EntryRun { start, count }
+    }
+}

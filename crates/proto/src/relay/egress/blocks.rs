@@ -1,0 +1,69 @@
+//! In-stream blocks: runs of one flow's packets and the repair packets that cover them.
+
+use alloc::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use byway_wire::messages::Mask;
+use byway_wire::{Place, SequenceNumber};
+
+use crate::limits::{BLOCKS_MAX, BLOCK_REPAIRS_MAX};
+use crate::parts::packet_log::Handle;
+
+/// One repair packet of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockRepair {
+    pub(crate) place: Place,
+    pub(crate) length_symbol: [u8; 2],
+    pub(crate) payload: Handle,
+    /// Whether the receiver has it already.
+    pub(crate) sent: bool,
+}
+
+/// A run of packets of one flow, and what repairs them.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    /// Which packets it covers.
+    pub(crate) mask: Mask,
+    pub(crate) first: SequenceNumber,
+    pub(crate) repairs: ArrayVec<BlockRepair, BLOCK_REPAIRS_MAX>,
+}
+
+impl Block {
+    /// The highest number it covers.
+    pub(crate) fn last(&self) -> SequenceNumber {
+        self.first.plus(self.mask.span() - 1)
+    }
+
+    fn covers(&self, sequence: SequenceNumber) -> bool {
+        sequence.since(self.first).is_some_and(|offset| self.mask.contains(offset))
+    }
+}
+
+/// The newest blocks of one flow.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    blocks: VecDeque<Block>,
+}
+
+impl Blocks {
+    /// Adds a repair packet to its block, which begins with it if need be. A duplicate is left out.
+    pub(crate) fn add(&mut self, first: SequenceNumber, mask: Mask, repair: BlockRepair) {
+        let known = self.blocks.iter().position(|block| block.first == first && block.mask == mask);
+        let position = known.unwrap_or_else(|| {
+            if self.blocks.len() == BLOCKS_MAX {
+                self.blocks.pop_front();
+            }
+            self.blocks.push_back(Block { mask, first, repairs: ArrayVec::new() });
+            self.blocks.len() - 1
+        });
+        let block = &mut self.blocks[position];
+        if block.repairs.iter().all(|held| held.place.index() != repair.place.index()) && !block.repairs.is_full() {
+            block.repairs.push(repair);
+        }
+    }
+
+    /// The newest block that covers this packet.
+    pub(crate) fn covering(&mut self, sequence: SequenceNumber) -> Option<&mut Block> {
+        self.blocks.iter_mut().rev().find(|block| block.covers(sequence))
+    }
+}

@@ -1,0 +1,57 @@
+//! What happened in the egress half, and every reason why something did not.
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EgressCounters {
+    /// Packets asked for by NACK ranges.
+    pub asked: u64,
+    /// Open-ended NACKs.
+    pub open_ended: u64,
+    /// In-stream repair packets sent.
+    pub in_stream: u64,
+    /// Packets sent from the cache.
+    pub cached: u64,
+    /// Packets decoded with others' help and sent.
+    pub cooperative: u64,
+    /// Packets forwarded unasked.
+    pub forwarded: u64,
+    /// Cooperative rounds begun.
+    pub rounds: u64,
+    /// Rounds that ended in decoding.
+    pub rounds_decoded: u64,
+    /// Rounds given up because nobody waits any more.
+    pub rounds_expired: u64,
+    /// Rounds whose packets do not decode: something that went in is false.
+    pub rounds_inconsistent: u64,
+    /// Rounds not begun because too many are under way.
+    pub rounds_refused: u64,
+    /// Packets asked of cooperating receivers.
+    pub requests: u64,
+    /// Requests left out because a receiver has given what it consented to.
+    pub requests_beyond_consent: u64,
+    /// Answers used.
+    pub answers: u64,
+    /// Answers to nothing, or too late to be of use.
+    pub answers_unasked: u64,
+    /// Answers that do not match the digest of the packet: their receiver is asked no more.
+    pub answers_false: u64,
+    /// Repair packets that arrived.
+    pub repairs_kept: u64,
+    /// Repair packets that arrived twice, or for a batch that has enough.
+    pub repairs_surplus: u64,
+    /// Repair packets for flows without a receiver here.
+    pub repairs_unknown: u64,
+    /// Requests to repair a packet again that was repaired as often as allowed.
+    pub refused_repeated: u64,
+    /// Repairs left out because the flow's budget is used up.
+    pub refused_budget: u64,
+    /// NACKs for packets too far from what the flow has sent.
+    pub refused_range: u64,
+    /// NACKs without room for another missing packet.
+    pub refused_room: u64,
+    /// Missing packets that were given up without a repair.
+    pub given_up: u64,
+    /// Receivers asked whether they still miss a packet.
+    pub confirms: u64,
+}

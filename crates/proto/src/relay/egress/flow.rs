@@ -1,0 +1,163 @@
+//! A flow, as the egress relay of its receiver knows it.
+
+use alloc::boxed::Box;
+
+use byway_units::{Bytes, Duration, Rate, Time};
+use byway_wire::{FlowKey, SequenceNumber};
+
+use super::blocks::Blocks;
+use super::missing::Missing;
+use crate::limits::{COVERED_PACKETS_MAX, INITIAL_ROUND_TRIP, REPAIR_BURST};
+use crate::parts::packet_log::Handle;
+use crate::parts::sequence_ring::SequenceRing;
+use crate::parts::token_bucket::TokenBucket;
+use crate::policy::consent_account;
+use byway_wire::Service;
+use byway_wire::messages::Consent;
+
+/// Which flow, in one egress relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlowSlot(pub(crate) u32);
+
+/// Where a packet of the flow can be had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Source {
+    /// The batch that covers it, newest first: by number, in the ring of one ingress relay.
+    pub(crate) batches: [Option<BatchRef>; 2],
+    /// The packet itself: cached, or decoded for somebody.
+    pub(crate) packet: Option<Handle>,
+}
+
+/// A batch of one ingress relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BatchRef {
+    pub(crate) ingress: u16,
+    pub(crate) number: u32,
+}
+
+/// Everything from a packet on is missing, until an ACK.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenEnd {
+    pub(crate) from: SequenceNumber,
+    /// The first packet that the direct path delivered again, once it did.
+    pub(crate) to: Option<SequenceNumber>,
+    /// How long a repair is of use, from when it is first possible.
+    pub(crate) patience: Duration,
+    /// That the receiver really misses packets: one was repairable when it asked, or it said so again.
+    pub(crate) certain: bool,
+}
+
+impl OpenEnd {
+    /// Whether the packet is missing, as far as the receiver has said.
+    pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
+        sequence >= self.from && self.to.is_none_or(|to| sequence < to)
+    }
+}
+
+/// The registered flow.
+#[derive(Debug)]
+pub(crate) struct EgressFlow {
+    pub(crate) key: FlowKey,
+    pub(crate) service: Service,
+    /// What repairs it may still be given: its registered rate, so that an outage can be repaired and more cannot
+    /// be asked for.
+    pub(crate) repair_budget: TokenBucket<Bytes>,
+    /// What its receiver still gives for others.
+    pub(crate) consent: TokenBucket<Bytes>,
+    /// How far away its receiver is.
+    pub(crate) round_trip: Duration,
+    /// Whether its receiver has answered falsely: it is asked no more.
+    pub(crate) barred: bool,
+    /// Allocated while packets of the flow are known.
+    active: Option<Box<Active>>,
+}
+
+/// What is kept while the flow is in use.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) highest: SequenceNumber,
+    pub(crate) sources: SequenceRing<Source>,
+    pub(crate) blocks: Blocks,
+    pub(crate) missing: Missing,
+    pub(crate) open: Option<OpenEnd>,
+    pub(crate) last_used: Time,
+}
+
+impl EgressFlow {
+    pub(crate) fn new(key: FlowKey, service: Service, rate: Rate, consent: Consent, now: Time) -> Self {
+        Self {
+            key,
+            service,
+            repair_budget: TokenBucket::of_bytes(rate, burst(rate, REPAIR_BURST), now),
+            consent: consent_account(consent, rate, now),
+            round_trip: INITIAL_ROUND_TRIP,
+            barred: false,
+            active: None,
+        }
+    }
+
+    pub(crate) fn active(&self) -> Option<&Active> {
+        self.active.as_deref()
+    }
+
+    pub(crate) fn active_mut(&mut self) -> Option<&mut Active> {
+        self.active.as_deref_mut()
+    }
+
+    /// What is kept of the flow, from now on at least.
+    pub(crate) fn activate(&mut self, now: Time) -> &mut Active {
+        let active = self.active.get_or_insert_with(|| {
+            Box::new(Active {
+                highest: SequenceNumber::FIRST,
+                sources: SequenceRing::new(COVERED_PACKETS_MAX),
+                blocks: Blocks::default(),
+                missing: Missing::default(),
+                open: None,
+                last_used: now,
+            })
+        });
+        active.last_used = now;
+        active
+    }
+
+    /// Forgets the packets of a flow that rests.
+    pub(crate) fn rest(&mut self) {
+        self.active = None;
+    }
+}
+
+impl Active {
+    /// The full number of a packet whose low bits came in a packet.
+    pub(crate) fn full(&self, low: u32) -> SequenceNumber {
+        SequenceNumber::nearest(low, self.highest)
+    }
+
+    /// Where the packet can be had, to be added to.
+    pub(crate) fn source_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Source> {
+        self.highest = self.highest.max(sequence);
+        let number = sequence.number();
+        if self.sources.get(number).is_none() && !self.sources.insert(number, Source::default()) {
+            return None;
+        }
+        self.sources.get_mut(number)
+    }
+
+    pub(crate) fn source(&self, sequence: SequenceNumber) -> Source {
+        self.sources.get(sequence.number()).unwrap_or_default()
+    }
+
+}
+
+impl Source {
+    /// Notes another batch that covers the packet.
+    pub(crate) fn add_batch(&mut self, batch: BatchRef) {
+        if !self.batches.contains(&Some(batch)) {
+            self.batches = [Some(batch), self.batches[0]];
+        }
+    }
+}
+
+/// The bytes that `rate` carries in `time`.
+fn burst(rate: Rate, time: Duration) -> Bytes {
+    rate.bytes_in(time).unwrap_or(Bytes::MAX)
+}

@@ -1,0 +1,131 @@
+//! What a receiver has asked for, and what became of it.
+
+use alloc::collections::VecDeque;
+
+use byway_units::{Duration, Time};
+use byway_wire::SequenceNumber;
+
+use crate::limits::{MISSING_PACKETS_MAX, REPAIRS_PER_PACKET_MAX};
+
+/// What is being done about a missing packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nothing can be done yet: no repair packet covers it.
+    Waiting,
+    /// The receiver was asked whether it still misses the packet.
+    Confirming,
+    /// The flow's own repair packets were sent.
+    InStream,
+    /// Other receivers were asked.
+    Cooperating,
+    /// The packet was sent.
+    Given,
+}
+
+/// A packet that the receiver asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MissingPacket {
+    pub(crate) sequence: SequenceNumber,
+    pub(crate) stage: Stage,
+    /// After this a repair is of no use.
+    pub(crate) until: Time,
+    /// Whether the receiver saw a later packet or said so twice; a timer alone proves nothing.
+    pub(crate) certain: bool,
+    /// Since when the stage is what it is.
+    pub(crate) since: Time,
+    /// How often it was repaired, one way or another.
+    pub(crate) repaired: u8,
+}
+
+impl MissingPacket {
+    /// Whether it may be repaired (again).
+    pub(crate) const fn may_be_repaired(&self) -> bool {
+        self.repaired < REPAIRS_PER_PACKET_MAX
+    }
+
+    /// Notes what is being done from now on.
+    pub(crate) const fn enter(&mut self, stage: Stage, now: Time) {
+        self.stage = stage;
+        self.since = now;
+    }
+
+    /// Whether a repair that was sent should have arrived: a request that crossed it says nothing.
+    pub(crate) fn is_overdue(&self, round_trip: Duration, now: Time) -> bool {
+        self.since + round_trip <= now
+    }
+}
+
+/// The packets of one flow that its receiver asked for, in rising order.
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    packets: VecDeque<MissingPacket>,
+}
+
+impl Missing {
+    pub(crate) fn get(&self, sequence: SequenceNumber) -> Option<&MissingPacket> {
+        self.position(sequence).ok().map(|position| &self.packets[position])
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: SequenceNumber) -> Option<&mut MissingPacket> {
+        self.position(sequence).ok().map(|position| &mut self.packets[position])
+    }
+
+    /// The account of this packet, opened if there is none; `None` if there is no room.
+    pub(crate) fn ask(
+        &mut self,
+        sequence: SequenceNumber,
+        until: Time,
+        certain: bool,
+    ) -> Option<&mut MissingPacket> {
+        let position = match self.position(sequence) {
+            Ok(position) => {
+                let packet = &mut self.packets[position];
+                packet.until = packet.until.max(until);
+                packet.certain |= certain;
+                position
+            }
+            Err(_) if self.packets.len() == MISSING_PACKETS_MAX => return None,
+            Err(position) => {
+                let packet = MissingPacket { sequence, stage: Stage::Waiting, until, certain, since: Time::START, repaired: 0 };
+                self.packets.insert(position, packet);
+                position
+            }
+        };
+        self.packets.get_mut(position)
+    }
+
+    /// The packets among these numbers, in rising order.
+    pub(crate) fn within(
+        &self,
+        first: SequenceNumber,
+        last: SequenceNumber,
+    ) -> impl Iterator<Item = &MissingPacket> {
+        let start = self.packets.partition_point(|packet| packet.sequence < first);
+        self.packets.range(start..).take_while(move |packet| packet.sequence <= last)
+    }
+
+    /// Forgets what can be of no use any more; returns how many of those never got a repair.
+    pub(crate) fn expire(&mut self, now: Time) -> u64 {
+        let mut unrepaired = 0;
+        self.packets.retain(|packet| {
+            let keep = packet.until > now;
+            unrepaired += u64::from(!keep && packet.repaired == 0);
+            keep
+        });
+        unrepaired
+    }
+
+    /// Forgets what only the open end asked for and nothing covers yet, from this packet on.
+    pub(crate) fn forget_waiting(&mut self, from: SequenceNumber) {
+        self.packets
+            .retain(|packet| packet.sequence < from || !matches!(packet.stage, Stage::Waiting | Stage::Confirming));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    fn position(&self, sequence: SequenceNumber) -> Result<usize, usize> {
+        self.packets.binary_search_by_key(&sequence, |packet| packet.sequence)
+    }
+}

@@ -1,0 +1,300 @@
+//! Choosing the cheapest repair, and carrying it out.
+
+use alloc::vec::Vec;
+
+use arrayvec::ArrayVec;
+use byway_code::{REPAIR_PACKETS_MAX, Recovered, Repair, SOURCE_PACKETS_MAX, decode};
+use byway_units::{BatchId, Bytes, Time};
+use byway_wire::SequenceNumber;
+
+use super::action::{Action, Given};
+use super::arrivals::entries_of;
+use super::batches::BatchRepair;
+use super::flow::{BatchRef, FlowSlot};
+use super::missing::Stage;
+use super::requests::place_of;
+use super::rounds::{Round, RoundSlot};
+use super::Egress;
+use crate::parts::packet_log::Handle;
+
+impl Egress {
+    /// Repairs a missing packet in the cheapest way there is now.
+    pub(super) fn repair(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+            return;
+        };
+        let Some(missing) = active.missing.get(sequence).copied() else {
+            return;
+        };
+        if !missing.may_be_repaired() {
+            self.counters.refused_repeated += 1;
+            return;
+        }
+        let source = active.source(sequence);
+        if let Some(packet) = source.packet.filter(|packet| self.log.get(*packet, now).is_some()) {
+            let given = if source.batches[0].is_some() { Given::Cooperative } else { Given::Cached };
+            self.give(slot, sequence, packet, given, now, actions);
+        } else if missing.stage == Stage::InStream || !self.repair_in_stream(slot, sequence, now, actions) {
+            self.cooperate(slot, sequence, now, actions);
+        }
+    }
+
+    /// Sends a packet to its receiver, if its account allows.
+    pub(super) fn give(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        packet: Handle,
+        given: Given,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.charge(slot, sequence, packet.bytes(), Stage::Given, now) {
+            return;
+        }
+        match given {
+            Given::Cooperative => self.counters.cooperative += 1,
+            Given::Cached => self.counters.cached += 1,
+            Given::Forwarded => self.counters.forwarded += 1,
+        }
+        actions.push(Action::Give { flow: slot, sequence, packet, given });
+    }
+
+    /// Takes a repair's bytes from the flow's budget and notes what becomes of the packet.
+    fn charge(&mut self, slot: FlowSlot, sequence: SequenceNumber, bytes: usize, stage: Stage, now: Time) -> bool {
+        let Some(flow) = self.flow_mut(slot) else {
+            return false;
+        };
+        if !flow.repair_budget.take(Bytes::from(bytes), now) {
+            self.counters.refused_budget += 1;
+            return false;
+        }
+        if let Some(missing) = flow.active_mut().and_then(|active| active.missing.get_mut(sequence)) {
+            missing.enter(stage, now);
+            missing.repaired += 1;
+        }
+        true
+    }
+
+    /// Sends repair packets of the flow's own block, if they suffice for all that is missing in it.
+    fn repair_in_stream(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
+            return false;
+        };
+        let Some(active) = flow.active_mut() else {
+            return false;
+        };
+        let open = active.open;
+        let Some(block) = active.blocks.covering(sequence) else {
+            return false;
+        };
+        let (first, last, mask) = (block.first, block.last(), block.mask);
+        let asked = active.missing.within(first, last).filter(|missing| missing.stage != Stage::Given);
+        let mut lost = asked.count();
+        if let Some(open) = open {
+            let covered = mask.offsets().filter(|offset| open.covers(first.plus(u64::from(*offset))));
+            lost = lost.max(covered.count());
+        }
+        let held = block.repairs.iter().filter(|repair| self.log.get(repair.payload, now).is_some()).count();
+        let sent = block.repairs.iter().filter(|repair| repair.sent).count();
+        if lost > held || sent >= lost {
+            return false;
+        }
+        let mut bytes = 0;
+        for repair in block.repairs.iter_mut().filter(|repair| !repair.sent).take(lost - sent) {
+            repair.sent = true;
+            bytes += repair.payload.bytes();
+            self.counters.in_stream += 1;
+            actions.push(Action::InStream {
+                flow: slot,
+                first,
+                mask,
+                place: repair.place,
+                length_symbol: repair.length_symbol,
+                payload: repair.payload,
+            });
+        }
+        self.charge(slot, sequence, bytes, Stage::InStream, now);
+        true
+    }
+
+    /// Begins or joins a cooperative round for the packet.
+    fn cooperate(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+        let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
+            return;
+        };
+        let batches = active.source(sequence).batches;
+        let Some(until) = active.missing.get(sequence).map(|missing| missing.until) else {
+            return;
+        };
+        for batch in batches.into_iter().flatten() {
+            let Some(round) = self.round_of(batch) else {
+                continue;
+            };
+            let state = self.rounds.get_mut(round);
+            let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
+                continue;
+            };
+            state.wanted.add(place);
+            state.until = state.until.max(until);
+            self.enter(slot, sequence, Stage::Cooperating, now);
+            self.ask(round, now, actions);
+            self.complete(round, now, actions);
+            return;
+        }
+    }
+
+    /// The round under way for a batch, begun if need be.
+    fn round_of(&mut self, batch: BatchRef) -> Option<RoundSlot> {
+        let batches = self.batches.get_mut(usize::from(batch.ingress))?;
+        let known = batches.get(batch.number)?;
+        if let Some(round) = known.round {
+            return Some(round);
+        }
+        let entries = entries_of(batches.entries(known.entries));
+        if entries.is_empty() {
+            return None;
+        }
+        let round = self.rounds.begin(Round::new(batch, entries));
+        if round.is_none() {
+            self.counters.rounds_refused += 1;
+        } else {
+            self.counters.rounds += 1;
+            batches.get_mut(batch.number)?.round = round;
+        }
+        round
+    }
+
+    fn enter(&mut self, slot: FlowSlot, sequence: SequenceNumber, stage: Stage, now: Time) {
+        let active = self.flow_mut(slot).and_then(|flow| flow.active_mut());
+        if let Some(missing) = active.and_then(|active| active.missing.get_mut(sequence)) {
+            missing.enter(stage, now);
+        }
+    }
+
+    /// Asks the receivers of the batch's other flows for their packets.
+    fn ask(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+        let (entries, until, bytes) = {
+            let round = self.rounds.get(slot);
+            (round.entries.clone(), round.until, self.longest_of(round.batch))
+        };
+        for (place, entry) in entries.iter().enumerate() {
+            let Some(flow) = entry.flow.and_then(|flow| self.flows[flow.0 as usize].as_mut()) else {
+                continue;
+            };
+            let kept = flow.active().and_then(|active| active.source(entry.sequence).packet);
+            let again_after = Self::ask_again_after(flow.round_trip);
+            let round = self.rounds.get_mut(slot);
+            if let Some(packet) = kept.filter(|packet| self.log.get(*packet, now).is_some()) {
+                round.take(place, packet);
+            } else if !flow.barred && round.may_ask(place, again_after, now) {
+                if !flow.consent.take(Bytes::from(bytes), now) {
+                    self.counters.requests_beyond_consent += 1;
+                    continue;
+                }
+                round.asked[place] = Some(now);
+                self.counters.requests += 1;
+                let flow = entry.flow.expect("the flow was looked up");
+                let patience = until.saturating_since(now);
+                actions.push(Action::Ask { flow, sequence: entry.sequence, patience });
+            }
+        }
+    }
+
+    /// The bytes of the longest packet of a batch: those of its repair packets.
+    fn longest_of(&self, batch: BatchRef) -> usize {
+        let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+        known.and_then(|batch| batch.repairs().next().map(|repair| repair.payload.bytes())).unwrap_or(0)
+    }
+
+    /// Decodes the batch as soon as what is at hand suffices, and gives everybody what they miss.
+    pub(super) fn complete(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+        let round = self.rounds.get(slot);
+        let batch = round.batch;
+        let Some(known) = self.batches[usize::from(batch.ingress)].get(batch.number) else {
+            return;
+        };
+        let repairs: ArrayVec<BatchRepair, REPAIR_PACKETS_MAX> =
+            known.repairs().filter(|repair| self.log.get(repair.payload, now).is_some()).copied().collect();
+        if round.short() > repairs.len() {
+            return;
+        }
+        let round = self.rounds.end(slot);
+        if let Some(batch) = self.batches[usize::from(batch.ingress)].get_mut(batch.number) {
+            batch.round = None;
+        }
+        match self.restore(&round, &repairs, now) {
+            Some(restored) => {
+                self.counters.rounds_decoded += 1;
+                self.hand_out(&round, &restored, now, actions);
+            }
+            None => self.counters.rounds_inconsistent += 1,
+        }
+    }
+
+    /// Decodes the packets that are not at hand; `None` if something that went in is false.
+    fn restore(
+        &mut self,
+        round: &Round,
+        repairs: &[BatchRepair],
+        now: Time,
+    ) -> Option<ArrayVec<(usize, Handle), REPAIR_PACKETS_MAX>> {
+        let recovered = self.decode(round, repairs, now)?;
+        let packets = recovered.packets(&self.decoded);
+        Some(packets.filter_map(|(place, packet)| Some((place, self.log.push(packet, now)?))).collect())
+    }
+
+    /// Decodes into the buffers kept for that.
+    fn decode(&mut self, round: &Round, repairs: &[BatchRepair], now: Time) -> Option<Recovered> {
+        let mut sources: ArrayVec<Option<&[u8]>, SOURCE_PACKETS_MAX> =
+            round.entries.iter().map(|_| None).collect();
+        for (place, packet) in &round.answers {
+            sources[*place] = Some(self.log.get(*packet, now)?);
+        }
+        let repairs: ArrayVec<Repair<'_>, REPAIR_PACKETS_MAX> = repairs
+            .iter()
+            .filter_map(|repair| {
+                Some(Repair {
+                    batch: BatchId::new(round.batch.number),
+                    index: usize::from(repair.index),
+                    source_packets: round.entries.len(),
+                    length_symbol: repair.length_symbol,
+                    payload: self.log.get(repair.payload, now)?,
+                })
+            })
+            .collect();
+        decode(self.engine, &sources, &repairs, &mut self.decoded).ok()
+    }
+
+    /// Keeps what was restored, and sends it to whoever misses it.
+    fn hand_out(
+        &mut self,
+        round: &Round,
+        restored: &[(usize, Handle)],
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        for (place, packet) in restored {
+            let entry = round.entries[*place];
+            let Some(slot) = entry.flow else {
+                continue;
+            };
+            let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+                continue;
+            };
+            if let Some(source) = active.source_mut(entry.sequence) {
+                source.packet = Some(*packet);
+            }
+            let missed = active.missing.get(entry.sequence);
+            if missed.is_some_and(|missing| missing.until > now && missing.stage != Stage::Given) {
+                self.give(slot, entry.sequence, *packet, Given::Cooperative, now, actions);
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What happened in the ingress half, and every reason why something did not.
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IngressCounters {
+    /// Copies taken.
+    pub copies: u64,
+    /// Copies that came twice.
+    pub copies_repeated: u64,
+    /// Copies beyond the rate the flow was registered with.
+    pub copies_beyond_rate: u64,
+    /// Copies whose coded bytes are longer than any packet may be.
+    pub copies_too_long: u64,
+    /// Copies too far behind the newest one.
+    pub copies_too_old: u64,
+    /// Copies that came when they were asked for again.
+    pub copies_resent: u64,
+    /// Copies asked for again.
+    pub copies_asked: u64,
+    /// Copies carried on to an egress relay.
+    pub carried: u64,
+    /// Source packets in cross-stream batches that got repair packets.
+    pub covered: u64,
+    /// Source packets left alone in their batch, and therefore without cross-stream repair.
+    pub uncovered_alone: u64,
+    /// Source packets of batches that the overhead budget had nothing for.
+    pub uncovered_budget: u64,
+    /// Source packets that came before the egress relay knew their flow.
+    pub uncovered_unknown: u64,
+    /// Cross-stream repair packets made.
+    pub cross_stream: u64,
+    /// In-stream repair packets made.
+    pub in_stream: u64,
+    /// Source packets left out of an in-stream block because they came too late for it.
+    pub in_stream_left_out: u64,
+}

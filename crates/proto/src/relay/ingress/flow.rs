@@ -1,0 +1,112 @@
+//! A flow, as the ingress relay of its sender knows it.
+
+use alloc::boxed::Box;
+
+use arrayvec::ArrayVec;
+use byway_code::Engine;
+use byway_units::{Bytes, Duration, Rate, Time};
+use byway_wire::{Alias, FlowKey};
+
+use super::block::Block;
+use super::copies::Copies;
+use super::group::GroupKey;
+use super::EgressPort;
+use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_PORTS_MAX};
+use crate::parts::placement::PlacedFlow;
+use crate::parts::token_bucket::TokenBucket;
+use crate::policy::CodingRates;
+use byway_wire::Service;
+
+/// Which flow, in one ingress relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlowSlot(pub(crate) u32);
+
+/// How a flow is registered.
+#[derive(Clone, Debug)]
+pub(crate) struct Registration {
+    pub(crate) key: FlowKey,
+    pub(crate) service: Service,
+    pub(crate) rates: CodingRates,
+    pub(crate) rate: Rate,
+    /// `None` without cross-stream coding.
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) placed: PlacedFlow,
+    /// Whether the sender copies only some packets: gaps are then no losses.
+    pub(crate) is_selective: bool,
+}
+
+/// A way on from here: an egress relay, and what it calls the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Onward {
+    pub(crate) port: EgressPort,
+    pub(crate) alias: Alias,
+    /// Whether the egress relay knows the alias, and has a receiver.
+    pub(crate) known: bool,
+}
+
+/// The registered flow.
+#[derive(Debug)]
+pub(crate) struct IngressFlow {
+    pub(crate) registration: Registration,
+    /// The egress relays: one, and more for a group of receivers.
+    pub(crate) onward: ArrayVec<Onward, EGRESS_PORTS_MAX>,
+    pub(crate) budget: TokenBucket<Bytes>,
+    pub(crate) round_trip: Duration,
+    /// When the flow is looked at next.
+    pub(crate) planned: Option<Time>,
+    /// Allocated while copies arrive.
+    active: Option<Box<Active>>,
+}
+
+/// What is kept while the flow is in use.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) copies: Copies,
+    pub(crate) block: Option<Block>,
+    pub(crate) last_used: Time,
+}
+
+impl IngressFlow {
+    pub(crate) fn new(registration: Registration, now: Time) -> Self {
+        let rate = registration.rate;
+        let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
+        Self {
+            registration,
+            onward: ArrayVec::new(),
+            budget: TokenBucket::of_bytes(rate, burst, now),
+            round_trip: crate::limits::INITIAL_ROUND_TRIP,
+            planned: None,
+            active: None,
+        }
+    }
+
+    pub(crate) fn active_mut(&mut self) -> Option<&mut Active> {
+        self.active.as_deref_mut()
+    }
+
+    /// What is kept of the flow, from now on at least.
+    pub(crate) fn activate(&mut self, engine: Engine, now: Time) -> &mut Active {
+        let rates = self.registration.rates;
+        let shape = rates.in_stream.filter(|_| self.registration.service == Service::Coding);
+        let active = self.active.get_or_insert_with(|| {
+            let block = shape.map(|shape| Block::new(engine, shape));
+            Box::new(Active { copies: Copies::new(), block, last_used: now })
+        });
+        active.last_used = now;
+        active
+    }
+
+    /// Forgets the packets of a flow that rests.
+    pub(crate) fn rest(&mut self) {
+        self.active = None;
+    }
+}
+
+impl Active {
+    /// When something of the flow is due: a block, a request, or rest.
+    pub(crate) fn wake_at(&self) -> Time {
+        let block = self.block.as_ref().and_then(|block| block.due);
+        let rest = self.last_used + COPY_RETENTION;
+        [block, self.copies.deadline()].into_iter().flatten().fold(rest, Time::min)
+    }
+}

@@ -1,0 +1,382 @@
+//! The ingress half of a relay: takes copies from senders nearby, and makes of them what their flows ask for.
+//!
+//! It speaks in flows, sequence numbers and coded bytes; sessions and the wire are the relay's business, behind
+//! [`Sink`].
+//!
+//! A copy goes through two coders (J-QoS 3.1): the *in-stream* block of its flow, and a *cross-stream* batch with
+//! packets of other flows towards the same egress relay. Or it is carried on whole, to be cached or forwarded.
+
+mod block;
+mod copies;
+mod counters;
+mod flow;
+mod group;
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use byway_code::{Engine, Repair};
+use arrayvec::ArrayVec;
+use byway_units::{Bytes, Duration, Rate, Time};
+use byway_wire::messages::Mask;
+use byway_wire::{Alias, SequenceNumber};
+
+pub(crate) use copies::Copy;
+pub use counters::IngressCounters;
+pub(crate) use flow::{FlowSlot, Onward, Registration};
+pub(crate) use group::{ClosedBatch, Covered, GroupKey};
+
+use flow::IngressFlow;
+use group::Group;
+
+use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX};
+use crate::parts::placement::Packet;
+use byway_wire::Service;
+
+/// A way to an egress relay, by number: a session with another relay, or this relay itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EgressPort(pub(crate) u16);
+
+/// Where the ingress half puts what it makes.
+pub(crate) trait Sink {
+    /// The digest that vouches for a packet, if the egress relay wants digests.
+    fn digest(&mut self, port: EgressPort, alias: Alias, sequence: SequenceNumber, coded: &[u8]) -> Option<[u8; 4]>;
+    /// Sends the repair packets of a batch.
+    fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
+    /// Sends a repair packet of a flow's block, one of `made`.
+    fn in_stream(
+        &mut self,
+        onward: Onward,
+        first: SequenceNumber,
+        mask: Mask,
+        made: usize,
+        repair: &Repair<'_>,
+    );
+    /// Carries a copy on.
+    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]);
+    /// Asks the flow's sender for copies again.
+    fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
+}
+
+/// The ingress half of a relay.
+#[derive(Debug)]
+pub(crate) struct Ingress {
+    engine: Engine,
+    flows: Vec<Option<IngressFlow>>,
+    free: Vec<FlowSlot>,
+    groups: Vec<Group>,
+    /// Flows by the time at which something of theirs is due; a flow may be due later than it stands here, never
+    /// earlier.
+    due: BTreeSet<(Time, FlowSlot)>,
+    pub(crate) counters: IngressCounters,
+}
+
+impl Ingress {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            flows: Vec::new(),
+            free: Vec::new(),
+            groups: Vec::new(),
+            due: BTreeSet::new(),
+            counters: IngressCounters::default(),
+        }
+    }
+
+    /// Registers a flow; `register` is told the slot that it gets.
+    pub(crate) fn register(&mut self, register: impl FnOnce(FlowSlot) -> Registration, now: Time) -> FlowSlot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.flows.push(None);
+            FlowSlot(u32::try_from(self.flows.len() - 1).expect("the number of flows is limited"))
+        });
+        self.flows[slot.0 as usize] = Some(IngressFlow::new(register(slot), now));
+        slot
+    }
+
+    /// Forgets a flow.
+    pub(crate) fn unregister(&mut self, slot: FlowSlot) {
+        if let Some(flow) = self.flows[slot.0 as usize].take() {
+            if let Some(at) = flow.planned {
+                self.due.remove(&(at, slot));
+            }
+            self.free.push(slot);
+        }
+    }
+
+    /// Adds a way on for a flow's copies.
+    pub(crate) fn add_onward(&mut self, slot: FlowSlot, onward: Onward) {
+        if let Some(flow) = self.flow_mut(slot).filter(|flow| !flow.onward.is_full()) {
+            flow.onward.push(onward);
+        }
+    }
+
+    /// The ways on of a flow.
+    pub(crate) fn onward(&self, slot: FlowSlot) -> ArrayVec<Onward, EGRESS_PORTS_MAX> {
+        self.flow(slot).map(|flow| flow.onward.clone()).unwrap_or_default()
+    }
+
+    /// Notes whether the flow has a receiver behind a port.
+    pub(crate) fn set_known(&mut self, slot: FlowSlot, port: EgressPort, known: bool) {
+        let onward = self.flow_mut(slot).map(|flow| flow.onward.as_mut_slice()).unwrap_or_default();
+        for onward in onward.iter_mut().filter(|onward| onward.port == port) {
+            onward.known = known;
+        }
+    }
+
+    /// Notes how far away the flow's sender is.
+    pub(crate) fn set_round_trip(&mut self, slot: FlowSlot, round_trip: Duration) {
+        if let Some(flow) = self.flow_mut(slot) {
+            flow.round_trip = round_trip;
+        }
+    }
+
+    /// The service and the rate of a flow.
+    pub(crate) fn service_of(&self, slot: FlowSlot) -> Option<(Service, Rate)> {
+        self.flow(slot).map(|flow| (flow.registration.service, flow.registration.rate))
+    }
+
+    /// Where a repair packet of these many bytes, made by the flow's sender, may go.
+    pub(crate) fn may_pass_on(&mut self, slot: FlowSlot, bytes: usize, now: Time) -> Option<Onward> {
+        let flow = self.flow_mut(slot)?;
+        let onward = flow.onward.first().copied().filter(|onward| onward.known)?;
+        flow.budget.take(Bytes::from(bytes), now).then_some(onward)
+    }
+
+    fn flow(&self, slot: FlowSlot) -> Option<&IngressFlow> {
+        self.flows.get(slot.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn flow_mut(&mut self, slot: FlowSlot) -> Option<&mut IngressFlow> {
+        self.flows.get_mut(slot.0 as usize)?.as_mut()
+    }
+
+    /// Takes a copy of a packet.
+    pub(crate) fn copy(
+        &mut self,
+        slot: FlowSlot,
+        sequence_low: u32,
+        coded: &[u8],
+        is_resent: bool,
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let Some(sequence) = self.take(slot, sequence_low, coded, is_resent, now) else {
+            return;
+        };
+        let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
+        match flow.registration.service {
+            Service::Internet => {}
+            Service::Coding => {
+                self.add_to_block(slot, sequence, coded, sink, now);
+                self.add_to_batch(slot, sequence, coded, sink, now);
+            }
+            Service::Caching | Service::Forwarding | Service::Both => {
+                for onward in flow.onward.iter().filter(|onward| onward.known) {
+                    self.counters.carried += 1;
+                    sink.carry(*onward, sequence, coded);
+                }
+            }
+        }
+        self.plan(slot);
+    }
+
+    /// Checks a copy against the flow's rate, and against those that came before.
+    fn take(
+        &mut self,
+        slot: FlowSlot,
+        sequence_low: u32,
+        coded: &[u8],
+        is_resent: bool,
+        now: Time,
+    ) -> Option<SequenceNumber> {
+        let engine = self.engine;
+        let flow = self.flows.get_mut(slot.0 as usize)?.as_mut()?;
+        if coded.len() > CODED_BYTES_MAX {
+            self.counters.copies_too_long += 1;
+            return None;
+        }
+        if !flow.budget.take(Bytes::from(coded.len()), now) {
+            self.counters.copies_beyond_rate += 1;
+            return None;
+        }
+        let active = flow.activate(engine, now);
+        let sequence = active.copies.full(sequence_low);
+        match active.copies.arrived(sequence, now) {
+            Copy::New => {
+                self.counters.copies += 1;
+                self.counters.copies_resent += u64::from(is_resent);
+                Some(sequence)
+            }
+            Copy::Repeated => {
+                self.counters.copies_repeated += 1;
+                None
+            }
+            Copy::TooOld => {
+                self.counters.copies_too_old += 1;
+                None
+            }
+        }
+    }
+
+    fn add_to_block(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let flow = self.flows[slot.0 as usize].as_mut().expect("the copy was taken for a flow");
+        let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
+            return;
+        };
+        if !block.follows(sequence) {
+            self.counters.in_stream_left_out += 1;
+            return;
+        }
+        if block.is_beyond(sequence) {
+            self.close_block(slot, sink);
+        }
+        let flow = self.flows[slot.0 as usize].as_mut().expect("the copy was taken for a flow");
+        let block = flow.active_mut().and_then(|active| active.block.as_mut()).expect("the flow has a block");
+        if block.add(sequence, coded, now) {
+            self.close_block(slot, sink);
+        }
+    }
+
+    /// Sends the repair packets of a flow's block, and begins the next.
+    fn close_block(&mut self, slot: FlowSlot, sink: &mut impl Sink) {
+        let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
+            return;
+        };
+        let onward = flow.onward.clone();
+        let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
+            return;
+        };
+        if let Some((first, mask, repairs)) = block.repairs() {
+            for repair in repairs {
+                for onward in onward.iter().filter(|onward| onward.known) {
+                    self.counters.in_stream += 1;
+                    sink.in_stream(*onward, first, mask, block.made(), &repair);
+                }
+            }
+        }
+        block.restart();
+    }
+
+    fn add_to_batch(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
+        let Some(onward) = flow.onward.first().filter(|onward| onward.known).copied() else {
+            self.counters.uncovered_unknown += 1;
+            return;
+        };
+        let Some(key) = flow.registration.group else {
+            return;
+        };
+        let placed = flow.registration.placed;
+        let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");
+        let digest = sink.digest(onward.port, onward.alias, sequence, coded);
+        let covered = Covered { alias: onward.alias, sequence, digest };
+        let group = self.group(key);
+        let counters = &mut self.counters;
+        self.groups[group].add(&Packet { flow: placed, bytes }, covered, coded, now, |batch| {
+            close_batch(batch, counters, sink);
+        });
+    }
+
+    fn group(&mut self, key: GroupKey) -> usize {
+        if let Some(known) = self.groups.iter().position(|group| group.key == key) {
+            return known;
+        }
+        self.groups.push(Group::new(self.engine, key));
+        self.groups.len() - 1
+    }
+
+    /// When [`Ingress::handle_timeout`] is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let flows = self.due.first().map(|(at, _)| *at);
+        self.groups.iter().filter_map(Group::deadline).chain(flows).min()
+    }
+
+    /// Closes what waited long enough, and asks for copies that did not come.
+    pub(crate) fn handle_timeout(&mut self, sink: &mut impl Sink, now: Time) {
+        let counters = &mut self.counters;
+        for group in &mut self.groups {
+            group.expire(now, |batch| close_batch(batch, counters, sink));
+        }
+        while let Some((at, slot)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, slot));
+            if let Some(flow) = self.flow_mut(slot).filter(|flow| flow.planned == Some(at)) {
+                flow.planned = None;
+                self.flow_timeout(slot, sink, now);
+            }
+        }
+    }
+
+    fn flow_timeout(&mut self, slot: FlowSlot, sink: &mut impl Sink, now: Time) {
+        let Some(flow) = self.flow_mut(slot) else {
+            return;
+        };
+        let again_after = flow.round_trip + flow.round_trip / 2;
+        let asks = !flow.registration.is_selective;
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        let block_is_due = active.block.as_ref().and_then(|block| block.due).is_some_and(|due| due <= now);
+        let mut asked = 0;
+        active.copies.ask(again_after, now, |sequence| {
+            if asks {
+                asked += 1;
+                sink.ask_copy(slot, sequence);
+            }
+        });
+        let rests = active.last_used + COPY_RETENTION <= now;
+        self.counters.copies_asked += asked;
+        if block_is_due {
+            self.close_block(slot, sink);
+        }
+        if rests && let Some(flow) = self.flow_mut(slot) {
+            flow.rest();
+        }
+        self.plan(slot);
+    }
+
+    /// Makes sure that the flow is looked at in time.
+    fn plan(&mut self, slot: FlowSlot) {
+        let flow = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        let Some((flow, at)) = flow.and_then(|flow| {
+            let at = flow.active_mut()?.wake_at();
+            Some((flow, at))
+        }) else {
+            return;
+        };
+        if flow.planned.is_some_and(|planned| planned <= at) {
+            return;
+        }
+        if let Some(planned) = flow.planned.replace(at) {
+            self.due.remove(&(planned, slot));
+        }
+        self.due.insert((at, slot));
+    }
+}
+
+/// Sends a batch's repair packets, and counts what it covers.
+fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &mut impl Sink) {
+    let packets = batch.covered.len() as u64;
+    match (batch.repair_count(), packets) {
+        (0, 1) => counters.uncovered_alone += 1,
+        (0, _) => counters.uncovered_budget += packets,
+        (repairs, _) => {
+            counters.covered += packets;
+            counters.cross_stream += repairs as u64;
+            sink.cross_stream(batch);
+        }
+    }
+}

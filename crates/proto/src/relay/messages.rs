@@ -1,0 +1,232 @@
+//! What agents and other relays say.
+
+use core::net::SocketAddr;
+
+use arrayvec::ArrayVec;
+use byway_units::{Duration, Time};
+use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Relayed};
+use byway_wire::packets::EnvelopeHeader;
+use byway_wire::{Alias, Message, Messages, Ranges, SequenceNumber};
+
+use super::Relay;
+use super::egress::{CrossStream, Entry, FlowSlot, InStream, Request};
+use super::ingress::EgressPort;
+use super::links::FlowRef;
+use crate::limits::{BATCH_PACKETS_MAX, PATIENCE_MAX, RANGES_MAX};
+use crate::session::SessionId;
+
+impl Relay {
+    /// Takes the messages of one packet.
+    pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], from: SocketAddr, now: Time) {
+        for message in Messages::new(plaintext) {
+            match message {
+                Ok(message) if self.sessions.handle_message(session, &message, from, now) => {}
+                Ok(message) => self.message(session, &message, now),
+                Err(_) => self.counters.messages_unknown += 1,
+            }
+        }
+        self.update_round_trips(session);
+    }
+
+    fn message(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
+        match (message, self.ports.of_session(session)) {
+            (Message::CrossStreamRepair(repair), Some(port)) => self.cross_stream(port, repair, now),
+            (Message::InStreamRepair(repair), Some(port)) => self.in_stream(port, repair, now),
+            (Message::Aliases(aliases), Some(port)) => self.aliases(port, session, aliases, now),
+            (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known),
+            (Message::Register(register), None) => self.register(session, register, now),
+            (Message::Unregister(unregister), None) => self.unregister(session, unregister),
+            (Message::Nack(nack), None) => self.nack(session, nack, now),
+            (Message::Ack(ack), None) => self.ack(session, ack),
+            (Message::Lost(lost), None) => self.lost(session, lost),
+            (Message::InStreamRepair(repair), None) => self.pass_on_repair(session, repair, now),
+            (Message::Relayed(relayed), None) => self.relay(session, relayed, now),
+            (Message::Report(_), None) => {}
+            (Message::Unknown(_), _) => self.counters.messages_unknown += 1,
+            _ => self.counters.out_of_role += 1,
+        }
+    }
+
+    /// The flow that the session receives under this alias.
+    fn received_flow(&mut self, session: SessionId, alias: Alias) -> Option<FlowSlot> {
+        match self.links.flow(session, alias) {
+            Some(FlowRef::Received(flow)) => Some(flow),
+            _ => {
+                self.counters.aliases_unknown += 1;
+                None
+            }
+        }
+    }
+
+    fn nack(&mut self, session: SessionId, nack: &Nack<'_>, now: Time) {
+        let Some(flow) = self.received_flow(session, nack.alias) else {
+            return;
+        };
+        let ranges = self.full_ranges(flow, &nack.ranges);
+        let request = Request {
+            flow,
+            ranges: &ranges,
+            open_from: nack.open_from_low.map(|low| self.egress.full(flow, low)),
+            certain: !nack.noticed_by_timer || nack.answers_confirm,
+            patience: nack.patience.duration().min(PATIENCE_MAX),
+        };
+        self.egress.nack(&request, now, &mut self.actions);
+    }
+
+    /// First and last number of each range.
+    fn full_ranges(
+        &self,
+        flow: FlowSlot,
+        ranges: &Ranges<'_>,
+    ) -> ArrayVec<(SequenceNumber, SequenceNumber), RANGES_MAX> {
+        let full = |low| self.egress.full(flow, low);
+        ranges
+            .iter()
+            .map(|range| {
+                let first = full(range.first_low());
+                (first, first.plus(u64::from(range.length()) - 1))
+            })
+            .collect()
+    }
+
+    fn ack(&mut self, session: SessionId, ack: &Ack) {
+        if let Some(flow) = self.received_flow(session, ack.alias) {
+            let from = self.egress.full(flow, ack.from_low);
+            self.egress.ack(flow, from);
+        }
+    }
+
+    fn lost(&mut self, session: SessionId, lost: &Lost<'_>) {
+        let Some(flow) = self.received_flow(session, lost.alias) else {
+            return;
+        };
+        for (first, last) in self.full_ranges(flow, &lost.ranges) {
+            self.egress.lost(flow, first, last);
+        }
+    }
+
+    /// A cooperating receiver's packet: verified where the ingress relay vouches for it, then used.
+    pub(super) fn answer(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], now: Time) {
+        let Some(flow) = self.received_flow(session, header.alias) else {
+            return;
+        };
+        let sequence = self.egress.full(flow, header.sequence_low);
+        if let Some((ingress, entry)) = self.egress.expected(flow, sequence)
+            && let Some(digest) = entry.digest
+            && let Some(session) = self.ports.get(EgressPort(ingress)).session
+            && !self.sessions.vouches(session, entry.alias, entry.sequence.low(), coded, digest)
+        {
+            self.egress.bar(flow);
+            return;
+        }
+        self.egress.answer(flow, sequence, coded, now, &mut self.actions);
+    }
+
+    fn cross_stream(&mut self, port: EgressPort, repair: &CrossStreamRepair<'_>, now: Time) {
+        let head = &repair.head;
+        let digests = head.cover.digests();
+        let entries: ArrayVec<Entry, BATCH_PACKETS_MAX> = head
+            .cover
+            .entries()
+            .iter()
+            .enumerate()
+            .map(|(place, entry)| {
+                let key = self.ports.heard(port, entry.alias);
+                let flow = key.and_then(|key| self.links.receivers_of(key).first().copied());
+                let sequence = match flow {
+                    Some(flow) => self.egress.full(flow, entry.sequence_low),
+                    None => SequenceNumber::new(u64::from(entry.sequence_low)),
+                };
+                let digest = digests.map(|digests| digests[place]);
+                Entry { flow, alias: entry.alias, sequence, digest }
+            })
+            .collect();
+        let kept = CrossStream {
+            ingress: port.0,
+            batch: head.batch.number(),
+            index: head.place.index(),
+            length_symbol: head.length_symbol,
+            entries: &entries,
+            payload: repair.payload,
+        };
+        self.egress.cross_stream(&kept, now, &mut self.actions);
+    }
+
+    fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>, now: Time) {
+        let head = &repair.head;
+        let Some(key) = self.ports.heard(port, head.alias) else {
+            self.counters.aliases_unknown += 1;
+            return;
+        };
+        for flow in self.links.receivers_of(key) {
+            let kept = InStream {
+                flow: *flow,
+                first: head.first_low,
+                mask: head.mask,
+                place: head.place,
+                length_symbol: head.length_symbol,
+                payload: repair.payload,
+            };
+            self.egress.in_stream(&kept, now, &mut self.actions);
+        }
+    }
+
+    /// Passes on the repair packets of a sender that makes its own.
+    fn pass_on_repair(&mut self, session: SessionId, repair: &InStreamRepair<'_>, now: Time) {
+        let Some(FlowRef::Sent(flow)) = self.links.flow(session, repair.head.alias) else {
+            self.counters.aliases_unknown += 1;
+            return;
+        };
+        let Some(onward) = self.ingress.may_pass_on(flow, repair.payload.len(), now) else {
+            return;
+        };
+        let Some(session) = self.ports.get(onward.port).session else {
+            return;
+        };
+        let mut passed = *repair;
+        passed.head.alias = onward.alias;
+        let message = Message::InStreamRepair(passed);
+        self.sessions.send_alone(session, &message, crate::outbox::Urgency::Scavenger, now);
+    }
+
+    /// Takes a copy that an ingress relay carried here.
+    pub(super) fn carried(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], now: Time) {
+        let port = self.ports.of_session(session);
+        let Some(key) = port.and_then(|port| self.ports.heard(port, header.alias)) else {
+            self.counters.aliases_unknown += 1;
+            return;
+        };
+        let receivers = self.links.receivers_of(key);
+        self.egress.carried(receivers, header.sequence_low, coded, now, &mut self.actions);
+    }
+
+    /// Passes a packet on between two agents that a grant connects.
+    fn relay(&mut self, session: SessionId, relayed: &Relayed<'_>, now: Time) {
+        let from = self.links.agent_of(session);
+        let to = self.links.session_of(relayed.agent());
+        let (Some(from), Some(to)) = (from, to) else {
+            self.counters.relayed_refused += 1;
+            return;
+        };
+        if !self.links.are_connected(from, relayed.agent()) {
+            self.counters.relayed_refused += 1;
+            return;
+        }
+        if let Some(message) = Relayed::new(from, relayed.packet()) {
+            self.counters.relayed += 1;
+            self.sessions.say(to, &Message::Relayed(message), now);
+        }
+    }
+
+    /// Lets the halves know how far away an agent is.
+    fn update_round_trips(&mut self, session: SessionId) {
+        let round_trip: Duration = self.sessions.round_trip(session);
+        for alias in self.links.aliases(session) {
+            match self.links.flow(session, alias) {
+                Some(FlowRef::Sent(flow)) => self.ingress.set_round_trip(flow, round_trip),
+                Some(FlowRef::Received(flow)) => self.egress.set_round_trip(flow, round_trip),
+                None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The relay: ingress and egress halves, joined by sessions.
+//!
+//! One [`Relay`] is one shard: it shares nothing with others, and is given the packets whose index names it.
+//!
+//! # One input, then drain
+//! After each call of [`Relay::handle`], call [`Relay::poll`] until it returns `None`, and then [`Relay::deadline`].
+//! When the deadline comes, handle [`RelayInput::Deadline`].
+
+mod egress;
+mod ingress;
+mod links;
+mod messages;
+mod outlet;
+mod perform;
+mod ports;
+mod registration;
+mod settings;
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use byway_code::Engine;
+use byway_units::Time;
+use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
+use byway_wire::seal::{PreSharedKey, Provider, PublicKey, Purpose, ReceivedInitiation};
+use byway_wire::{Capabilities, Shard};
+
+pub use egress::EgressCounters;
+pub use ingress::IngressCounters;
+pub use settings::{Authority, OtherRelay, RelaySettings};
+
+use egress::{Action, Egress};
+use ingress::Ingress;
+use links::{FlowRef, Links};
+use outlet::Outlet;
+use ports::Ports;
+
+use crate::limits::{CODED_START, SESSIONS_MAX};
+use crate::outbox::Transmit;
+use crate::random::Generator;
+use crate::reason::Reason;
+use crate::session::{Change, Local, Origin, Received, Remote, SessionCounters, SessionId, Sessions};
+
+/// What comes to a relay.
+#[derive(Debug)]
+pub enum RelayInput<'a> {
+    /// A datagram from the network, to be opened in place.
+    Received {
+        /// Where it came from.
+        from: SocketAddr,
+        /// The UDP payload.
+        bytes: &'a mut [u8],
+    },
+    /// The deadline has come.
+    Deadline,
+}
+
+/// What a relay dropped beside what its halves and sessions count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RelayCounters {
+    /// Messages that do not parse, or that this version does not know.
+    pub messages_unknown: u64,
+    /// Messages and envelopes about an alias that the session does not have.
+    pub aliases_unknown: u64,
+    /// Messages and envelopes that their sender has no business sending.
+    pub out_of_role: u64,
+    /// Registrations refused.
+    pub registrations_refused: u64,
+    /// Sessions refused because there are too many, or nothing entitles the peer.
+    pub strangers_refused: u64,
+    /// Packets passed on from agent to agent.
+    pub relayed: u64,
+    /// Packets not passed on: no grant connects the agents, or the other one is not here.
+    pub relayed_refused: u64,
+}
+
+/// One shard of a relay.
+#[derive(Debug)]
+pub struct Relay {
+    authority: Authority,
+    number: byway_units::RelayId,
+    shard: Shard,
+    sessions: Sessions,
+    links: Links,
+    ports: Ports,
+    ingress: Ingress,
+    egress: Egress,
+    /// What the egress half wants done; empty between inputs.
+    actions: Vec<Action>,
+    counters: RelayCounters,
+}
+
+impl Relay {
+    /// A relay that knows nobody but the other relays it is told of, with which it begins sessions at once.
+    ///
+    /// `seed` is 32 secret random bytes. The same seed and the same inputs give the same outputs.
+    #[must_use]
+    pub fn new(
+        settings: RelaySettings,
+        engine: Engine,
+        provider: &'static (dyn Provider + Sync),
+        seed: [u8; 32],
+        now: Time,
+    ) -> Self {
+        let RelaySettings { number, shard, secret, suite, started_unix_nanos, authority, relays } = settings;
+        let own_key = secret.public_key();
+        let capabilities = Capabilities::DIGESTS;
+        let local = Local { secret, suite, shard, capabilities, started_unix_nanos };
+        let mut relay = Self {
+            authority,
+            number,
+            shard,
+            sessions: Sessions::new(local, provider, Generator::new(seed), now),
+            links: Links::default(),
+            ports: Ports::default(),
+            ingress: Ingress::new(engine),
+            egress: Egress::new(engine),
+            actions: Vec::new(),
+            counters: RelayCounters::default(),
+        };
+        for other in relays {
+            relay.add_relay(&other, own_key, now);
+        }
+        relay.sessions.flush_all(now);
+        relay
+    }
+
+    /// Adds another relay. Of two that know each other, the one with the smaller key begins the session.
+    fn add_relay(&mut self, other: &OtherRelay, own_key: PublicKey, now: Time) {
+        let remote = Remote {
+            key: other.key,
+            purpose: Purpose::RelayToRelay,
+            shard: other.shard,
+            pre_shared: PreSharedKey::default(),
+            addresses: alloc::vec![other.address],
+            keep: own_key < other.key,
+        };
+        let begins = remote.keep;
+        let session = self.sessions.add(remote, now);
+        self.ports.add_relay(other.number, other.shard, session);
+        if begins {
+            self.sessions.connect(session, &[], now);
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, input: RelayInput<'_>, now: Time) {
+        match input {
+            RelayInput::Received { from, bytes } => {
+                let received = self.sessions.receive(bytes, from, now);
+                self.received(received, from, now);
+            }
+            RelayInput::Deadline => self.handle_deadline(now),
+        }
+        self.perform_actions(now);
+        self.handle_changes(now);
+        self.sessions.flush_all(now);
+    }
+
+    /// The next datagram to be sent.
+    pub fn poll(&mut self) -> Option<Transmit<'_>> {
+        let (heading, bytes) = self.sessions.outbox.take()?;
+        Some(Transmit { to: heading.to, ecn: heading.ecn, urgency: heading.urgency, bytes })
+    }
+
+    /// When to handle [`RelayInput::Deadline`], and what for.
+    #[must_use]
+    pub fn deadline(&self) -> Option<(Time, Reason)> {
+        [
+            self.sessions.deadline().map(|at| (at, Reason::Session)),
+            self.ingress.deadline().map(|at| (at, Reason::Coding)),
+            self.egress.deadline().map(|at| (at, Reason::Sweep)),
+            self.ports.deadline().map(|at| (at, Reason::Registration)),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// What was dropped, and why.
+    #[must_use]
+    pub const fn counters(&self) -> &RelayCounters {
+        &self.counters
+    }
+
+    /// What the ingress half did.
+    #[must_use]
+    pub const fn ingress_counters(&self) -> &IngressCounters {
+        &self.ingress.counters
+    }
+
+    /// What the egress half did.
+    #[must_use]
+    pub const fn egress_counters(&self) -> &EgressCounters {
+        &self.egress.counters
+    }
+
+    /// What sessions dropped, and why.
+    #[must_use]
+    pub const fn session_counters(&self) -> &SessionCounters {
+        &self.sessions.counters
+    }
+
+    fn handle_deadline(&mut self, now: Time) {
+        self.sessions.handle_timeout(now);
+        let mut outlet = Outlet {
+            sessions: &mut self.sessions,
+            links: &self.links,
+            ports: &self.ports,
+            egress: &mut self.egress,
+            actions: &mut self.actions,
+            now,
+        };
+        self.ingress.handle_timeout(&mut outlet, now);
+        if self.egress.deadline().is_some_and(|at| at <= now) {
+            self.egress.sweep(now);
+        }
+        self.announce(now);
+    }
+
+    fn received(&mut self, received: Received<'_>, from: SocketAddr, now: Time) {
+        match received {
+            Received::Nothing => {}
+            Received::Source { .. } => self.counters.out_of_role += 1,
+            Received::Stranger { initiation, origin } => self.admit(initiation, origin, now),
+            Received::Initiation { session, initiation, origin } => {
+                self.sessions.accept(session, initiation, origin, &[], now);
+            }
+            Received::Response { session, messages } => self.messages(session, &messages, from, now),
+            Received::Messages { session, messages } => self.messages(session, messages, from, now),
+            Received::Envelope { session, header, datagram } => {
+                let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
+                self.envelope(session, &header, coded, now);
+            }
+        }
+    }
+
+    /// Admits an agent that is entitled to something here.
+    fn admit(&mut self, initiation: ReceivedInitiation, origin: Origin, now: Time) {
+        let entitled = initiation.purpose == Purpose::AgentToRelay
+            && self.sessions.count() < SESSIONS_MAX
+            && self.entitles(&initiation, now);
+        if !entitled {
+            self.counters.strangers_refused += 1;
+            return;
+        }
+        let remote = Remote {
+            key: initiation.peer,
+            purpose: Purpose::AgentToRelay,
+            shard: self.shard,
+            pre_shared: PreSharedKey::default(),
+            addresses: Vec::new(),
+            keep: false,
+        };
+        let session = self.sessions.add(remote, now);
+        self.sessions.accept(session, initiation, origin, &[], now);
+    }
+
+    /// Takes an envelope: a copy, a carried copy, or an answer.
+    fn envelope(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], now: Time) {
+        match header.role {
+            EnvelopeRole::Copy | EnvelopeRole::ResentCopy => {
+                let Some(FlowRef::Sent(flow)) = self.links.flow(session, header.alias) else {
+                    self.counters.aliases_unknown += 1;
+                    return;
+                };
+                let resent = header.role == EnvelopeRole::ResentCopy;
+                let mut outlet = Outlet {
+                    sessions: &mut self.sessions,
+                    links: &self.links,
+                    ports: &self.ports,
+                    egress: &mut self.egress,
+                    actions: &mut self.actions,
+                    now,
+                };
+                self.ingress.copy(flow, header.sequence_low, coded, resent, &mut outlet, now);
+            }
+            EnvelopeRole::Carried => self.carried(session, header, coded, now),
+            EnvelopeRole::CooperativeAnswer => self.answer(session, header, coded, now),
+            EnvelopeRole::Forwarded | EnvelopeRole::CachedRepair | EnvelopeRole::CooperativeRepair => {
+                self.counters.out_of_role += 1;
+            }
+        }
+    }
+
+    fn handle_changes(&mut self, now: Time) {
+        while let Some(change) = self.sessions.changes.pop_front() {
+            match change {
+                Change::Established { session, fresh } => self.established(session, fresh, now),
+                Change::Dead { .. } | Change::Alive { .. } | Change::Moved { .. } | Change::Probed { .. } => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Where the ingress half's work goes: to other relays, to the egress half of this one, to senders.
+
+use alloc::vec::Vec;
+
+use byway_code::Repair;
+use byway_units::Time;
+use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamHead, InStreamRepair, Mask};
+use byway_wire::packets::EnvelopeRole;
+use byway_wire::{Alias, Message, Place, SequenceNumber};
+
+use super::egress::{Action, CrossStream, Egress, InStream};
+use super::ingress::{ClosedBatch, EgressPort, FlowSlot, Onward, Sink};
+use super::links::Links;
+use super::ports::Ports;
+use crate::limits::BATCH_PACKETS_MAX;
+use crate::outbox::Urgency;
+use crate::session::{SessionId, Sessions};
+
+/// The ingress half's view of the rest of the relay, for the length of one input.
+pub(super) struct Outlet<'a> {
+    pub(super) sessions: &'a mut Sessions,
+    pub(super) links: &'a Links,
+    pub(super) ports: &'a Ports,
+    pub(super) egress: &'a mut Egress,
+    pub(super) actions: &'a mut Vec<Action>,
+    pub(super) now: Time,
+}
+
+impl Sink for Outlet<'_> {
+    fn digest(
+        &mut self,
+        port: EgressPort,
+        alias: Alias,
+        sequence: SequenceNumber,
+        coded: &[u8],
+    ) -> Option<[u8; 4]> {
+        let session = self.ports.get(port).session?;
+        self.sessions.digest(session, alias, sequence.low(), coded)
+    }
+
+    fn cross_stream(&mut self, batch: &ClosedBatch<'_>) {
+        match self.ports.get(batch.egress).session {
+            Some(session) => self.send_batch(session, batch),
+            None => self.keep_batch(batch),
+        }
+    }
+
+    fn in_stream(
+        &mut self,
+        onward: Onward,
+        first: SequenceNumber,
+        mask: Mask,
+        made: usize,
+        repair: &Repair<'_>,
+    ) {
+        let place = place_of(repair, made);
+        let Some(session) = self.ports.get(onward.port).session else {
+            self.keep_in_stream(onward, first, mask, place, repair);
+            return;
+        };
+        let head = InStreamHead {
+            alias: onward.alias,
+            first_low: first.low(),
+            mask,
+            place,
+            length_symbol: repair.length_symbol,
+        };
+        let message = Message::InStreamRepair(InStreamRepair { head, payload: repair.payload });
+        self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
+    }
+
+    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]) {
+        match self.ports.get(onward.port).session {
+            Some(session) => {
+                let (alias, low) = (onward.alias, sequence.low());
+                self.sessions.send_envelope(
+                    session,
+                    EnvelopeRole::Carried,
+                    alias,
+                    low,
+                    coded,
+                    Urgency::Original,
+                    self.now,
+                );
+            }
+            None => {
+                let Some(key) = self.ports.own_flow(onward) else {
+                    return;
+                };
+                self.egress.carried(self.links.receivers_of(key), sequence.low(), coded, self.now, self.actions);
+            }
+        }
+    }
+
+    fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber) {
+        if let Some(sender) = self.links.sender(flow) {
+            self.sessions.ask_copy(sender.session, sender.alias, sequence, self.now);
+        }
+    }
+}
+
+impl Outlet<'_> {
+    fn send_batch(&mut self, session: SessionId, batch: &ClosedBatch<'_>) {
+        let mut scratch = [[0; Entry::BYTES]; BATCH_PACKETS_MAX];
+        let mut covered = batch
+            .covered
+            .iter()
+            .map(|covered| Entry { alias: covered.alias, sequence_low: covered.sequence.low() });
+        let entries = Entries::collect(&mut covered, &mut scratch);
+        let digests: Option<arrayvec::ArrayVec<[u8; 4], BATCH_PACKETS_MAX>> =
+            batch.covered.iter().map(|covered| covered.digest).collect();
+        let cover = Cover::new(entries, digests.as_deref()).expect("a batch has 1 to 32 packets");
+        for repair in batch.repairs() {
+            let head = CrossStreamHead {
+                batch: batch.batch,
+                place: place_of(&repair, batch.repair_count()),
+                length_symbol: repair.length_symbol,
+                cover,
+            };
+            let message = Message::CrossStreamRepair(CrossStreamRepair { head, payload: repair.payload });
+            self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
+        }
+    }
+
+    /// Keeps a batch whose receivers are this relay's own.
+    fn keep_batch(&mut self, batch: &ClosedBatch<'_>) {
+        let entries: arrayvec::ArrayVec<super::egress::Entry, BATCH_PACKETS_MAX> = batch
+            .covered
+            .iter()
+            .map(|covered| {
+                let onward = Onward { port: batch.egress, alias: covered.alias, known: true };
+                let key = self.ports.own_flow(onward);
+                let flow = key.and_then(|key| self.links.receivers_of(key).first().copied());
+                let (alias, sequence) = (covered.alias, covered.sequence);
+                super::egress::Entry { flow, alias, sequence, digest: covered.digest }
+            })
+            .collect();
+        for repair in batch.repairs() {
+            let kept = CrossStream {
+                ingress: batch.egress.0,
+                batch: batch.batch.number(),
+                index: index_of(&repair),
+                length_symbol: repair.length_symbol,
+                entries: &entries,
+                payload: repair.payload,
+            };
+            self.egress.cross_stream(&kept, self.now, self.actions);
+        }
+    }
+
+    /// Keeps an in-stream repair packet whose receivers are this relay's own.
+    fn keep_in_stream(
+        &mut self,
+        onward: Onward,
+        first: SequenceNumber,
+        mask: Mask,
+        place: Place,
+        repair: &Repair<'_>,
+    ) {
+        let Some(key) = self.ports.own_flow(onward) else {
+            return;
+        };
+        for flow in self.links.receivers_of(key) {
+            let kept = InStream {
+                flow: *flow,
+                first: first.low(),
+                mask,
+                place,
+                length_symbol: repair.length_symbol,
+                payload: repair.payload,
+            };
+            self.egress.in_stream(&kept, self.now, self.actions);
+        }
+    }
+}
+
+fn index_of(repair: &Repair<'_>) -> u8 {
+    u8::try_from(repair.index).expect("a batch has at most 8 repair packets")
+}
+
+fn place_of(repair: &Repair<'_>, made: usize) -> Place {
+    let made = u8::try_from(made).expect("a batch has at most 8 repair packets");
+    Place::new(index_of(repair), made).expect("a repair packet is one of those made")
+}

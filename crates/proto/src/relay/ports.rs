@@ -1,0 +1,162 @@
+//! Ways to egress relays, and from ingress relays: which aliases are in force between two relays.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use byway_units::{RelayId, Time};
+use byway_wire::{Alias, FlowKey, Shard};
+
+use super::ingress::{EgressPort, FlowSlot, Onward};
+use crate::limits::ANNOUNCE_INTERVAL;
+use crate::session::SessionId;
+
+/// A relay shard that copies and repairs go to, and come from.
+#[derive(Debug)]
+pub(super) struct Port {
+    relay: (RelayId, Shard),
+    /// `None` for this shard itself.
+    pub(super) session: Option<SessionId>,
+    /// The flows that this side announced, alias n + 1 at place n.
+    announced: Vec<Option<Announced>>,
+    /// The flows that the other side announced, by alias.
+    heard: BTreeMap<Alias, FlowKey>,
+}
+
+/// A flow whose packets go through a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announced {
+    pub(super) flow: FlowSlot,
+    pub(super) key: FlowKey,
+    pub(super) known: bool,
+}
+
+/// All ports of a relay.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    ports: Vec<Port>,
+    by_session: BTreeMap<SessionId, EgressPort>,
+    announce_at: Option<Time>,
+}
+
+impl Ports {
+    /// Adds the way to another relay.
+    pub(super) fn add_relay(&mut self, relay: RelayId, shard: Shard, session: SessionId) {
+        let port = self.add((relay, shard), Some(session));
+        self.by_session.insert(session, port);
+    }
+
+    /// The port to a relay shard; the way to this shard itself is added when first asked for.
+    pub(super) fn towards(&mut self, relay: (RelayId, Shard), own: (RelayId, Shard)) -> Option<EgressPort> {
+        let known = self.ports.iter().position(|port| port.relay == relay);
+        match known {
+            Some(place) => Some(EgressPort(u16::try_from(place).expect("there are few relays"))),
+            None if relay == own => Some(self.add(own, None)),
+            None => None,
+        }
+    }
+
+    fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
+        self.ports.push(Port { relay, session, announced: Vec::new(), heard: BTreeMap::new() });
+        EgressPort(u16::try_from(self.ports.len() - 1).expect("there are few relays"))
+    }
+
+    pub(super) fn get(&self, port: EgressPort) -> &Port {
+        &self.ports[usize::from(port.0)]
+    }
+
+    pub(super) fn of_session(&self, session: SessionId) -> Option<EgressPort> {
+        self.by_session.get(&session).copied()
+    }
+
+    /// Gives a flow an alias on its way through a port, to be announced.
+    pub(super) fn announce(&mut self, port: EgressPort, flow: FlowSlot, key: FlowKey, now: Time) -> Option<Alias> {
+        let announced = &mut self.ports[usize::from(port.0)].announced;
+        let place = announced.iter().position(Option::is_none).unwrap_or_else(|| {
+            announced.push(None);
+            announced.len() - 1
+        });
+        let alias = Alias::new(u16::try_from(place + 1).ok()?)?;
+        announced[place] = Some(Announced { flow, key, known: false });
+        self.announce_at = Some(now);
+        Some(alias)
+    }
+
+    /// Takes a flow's alias back.
+    pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias) {
+        if let Some(place) = self.ports[usize::from(port.0)].announced.get_mut(usize::from(alias.number()) - 1) {
+            *place = None;
+        }
+    }
+
+    /// The flow behind an alias that this side announced.
+    pub(super) fn announced_mut(&mut self, port: EgressPort, alias: Alias) -> Option<&mut Announced> {
+        let place = usize::from(alias.number()) - 1;
+        self.ports[usize::from(port.0)].announced.get_mut(place)?.as_mut()
+    }
+
+    /// The flow behind an alias that the other side announced.
+    pub(super) fn heard(&self, port: EgressPort, alias: Alias) -> Option<FlowKey> {
+        self.get(port).heard.get(&alias).copied()
+    }
+
+    /// The flow that this relay sends to itself under this alias.
+    pub(super) fn own_flow(&self, onward: Onward) -> Option<FlowKey> {
+        let place = usize::from(onward.alias.number()) - 1;
+        self.get(onward.port).announced.get(place)?.map(|announced| announced.key)
+    }
+
+    /// Notes what the other side calls a flow.
+    pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey) {
+        self.ports[usize::from(port.0)].heard.insert(alias, key);
+    }
+
+    /// All ports and aliases by which others know a flow that they send here.
+    pub(super) fn heard_as(&self, key: FlowKey) -> Vec<(EgressPort, Alias)> {
+        let ports = (0_u16..).map(EgressPort).zip(&self.ports);
+        ports
+            .flat_map(|(number, port)| {
+                port.heard.iter().filter(move |(_, known)| **known == key).map(move |(alias, _)| (number, *alias))
+            })
+            .collect()
+    }
+
+    /// The aliases of a port that have to be announced (again).
+    pub(super) fn unknown(&self, port: EgressPort) -> impl Iterator<Item = (Alias, Announced)> + '_ {
+        let announced = self.get(port).announced.iter().enumerate();
+        announced.filter_map(|(place, announced)| {
+            let announced = announced.filter(|announced| !announced.known)?;
+            Some((Alias::new(u16::try_from(place + 1).ok()?)?, announced))
+        })
+    }
+
+    /// Forgets what the other side knew: it restarted.
+    pub(super) fn forget(&mut self, port: EgressPort, now: Time) -> Vec<FlowSlot> {
+        let port = &mut self.ports[usize::from(port.0)];
+        port.heard.clear();
+        for announced in port.announced.iter_mut().flatten() {
+            announced.known = false;
+        }
+        self.announce_at = Some(now);
+        port.announced.iter().flatten().map(|announced| announced.flow).collect()
+    }
+
+    /// All ports.
+    pub(super) fn all(&self) -> impl Iterator<Item = EgressPort> + use<> {
+        (0..u16::try_from(self.ports.len()).expect("there are few relays")).map(EgressPort)
+    }
+
+    /// When aliases are to be announced.
+    pub(super) const fn deadline(&self) -> Option<Time> {
+        self.announce_at
+    }
+
+    /// Notes that aliases were announced, or that there is nothing to announce.
+    pub(super) fn announced(&mut self, again: bool, now: Time) {
+        self.announce_at = again.then(|| now + ANNOUNCE_INTERVAL);
+    }
+
+    /// Makes sure that aliases are announced soon.
+    pub(super) fn announce_soon(&mut self, now: Time) {
+        self.announce_at = Some(now);
+    }
+}

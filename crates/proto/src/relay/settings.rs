@@ -1,0 +1,50 @@
+//! What a relay is told: who it is, and whom it serves.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use byway_units::RelayId;
+use byway_wire::seal::{PublicKey, StaticSecret, Suite, VerifyingKey};
+use byway_wire::{Grant, Shard};
+
+/// Who the relay is, and what it goes by.
+#[derive(Debug)]
+pub struct RelaySettings {
+    /// Its number.
+    pub number: RelayId,
+    /// Which of its shards this is.
+    pub shard: Shard,
+    /// Its long-term secret, the same in all shards.
+    pub secret: StaticSecret,
+    /// The suite it chooses when it initiates.
+    pub suite: Suite,
+    /// The driver's start in nanoseconds of Unix time: makes initiations rise from one run to the next, and dates
+    /// grants.
+    pub started_unix_nanos: u64,
+    /// Who says what flows may use it.
+    pub authority: Authority,
+    /// The shards of other relays it exchanges repairs with.
+    pub relays: Vec<OtherRelay>,
+}
+
+/// Who says what flows may use a relay.
+#[derive(Debug)]
+pub enum Authority {
+    /// The static configuration: these, for ever.
+    Static(Vec<Grant>),
+    /// Whatever a controller with this key has signed.
+    Controller(VerifyingKey),
+}
+
+/// A shard of another relay.
+#[derive(Clone, Debug)]
+pub struct OtherRelay {
+    /// The relay's number.
+    pub number: RelayId,
+    /// Which of its shards.
+    pub shard: Shard,
+    /// Its public key.
+    pub key: PublicKey,
+    /// Where it is.
+    pub address: SocketAddr,
+}

@@ -1,0 +1,186 @@
+//! One epoch of a session: its keys at work, and what they have been used for.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use byway_units::{FlowId, Time};
+use byway_wire::seal::{DigestKey, EpochKeys, OpenError, Refused, ReplayWindow};
+use byway_wire::packets::{ENVELOPE_OVERHEAD, EnvelopeHeader, EnvelopeRole, MESSAGE_OVERHEAD, MessageHeader};
+use byway_wire::{Alias, CODED_OVERHEAD, Counter, SequenceNumber, SessionIndex};
+use thiserror::Error;
+
+use crate::limits::{EPOCH_OPENS_FOR, EPOCH_PACKETS_MAX, EPOCH_SEALS_FOR, REKEY_AFTER, REKEY_PACKETS};
+
+/// Why a packet of an epoch was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Rejected {
+    #[error(transparent)]
+    Replay(#[from] Refused),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// Keys, indices and counters between one handshake and the next.
+pub(crate) struct Epoch {
+    pub(crate) number: byway_wire::Epoch,
+    /// The index in what this side receives.
+    pub(crate) ours: SessionIndex,
+    /// The index in what this side sends.
+    theirs: SessionIndex,
+    keys: EpochKeys,
+    /// Digests that this side makes, and those it checks.
+    pub(crate) digests: Digests,
+    next: Counter,
+    window: ReplayWindow,
+    began: Time,
+    /// Envelopes that arrived, for the other side's account of losses.
+    pub(crate) envelopes: u32,
+}
+
+/// The keys of digests.
+pub(crate) struct Digests {
+    pub(crate) send: DigestKey,
+    pub(crate) receive: DigestKey,
+}
+
+impl fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.number, self.ours)
+    }
+}
+
+impl Epoch {
+    pub(crate) fn new(
+        number: byway_wire::Epoch,
+        ours: SessionIndex,
+        theirs: SessionIndex,
+        keys: EpochKeys,
+        digests: Digests,
+        now: Time,
+    ) -> Self {
+        Self {
+            number,
+            ours,
+            theirs,
+            keys,
+            digests,
+            next: Counter::FIRST,
+            window: ReplayWindow::new(),
+            began: now,
+            envelopes: 0,
+        }
+    }
+
+    /// Whether a new epoch should begin.
+    pub(crate) fn is_stale(&self, now: Time) -> bool {
+        now.saturating_since(self.began) >= REKEY_AFTER || self.next.number() >= REKEY_PACKETS
+    }
+
+    /// Whether its keys may still seal.
+    pub(crate) fn may_seal(&self, now: Time) -> bool {
+        now.saturating_since(self.began) < EPOCH_SEALS_FOR && self.next.number() < EPOCH_PACKETS_MAX
+    }
+
+    /// Whether its keys may still open.
+    pub(crate) fn may_open(&self, now: Time) -> bool {
+        now.saturating_since(self.began) < EPOCH_OPENS_FOR
+    }
+
+    /// When [`Epoch::is_stale`] turns true by age.
+    pub(crate) fn stale_at(&self) -> Time {
+        self.began + REKEY_AFTER
+    }
+
+    /// When its keys are wiped.
+    pub(crate) fn ends_at(&self) -> Time {
+        self.began + EPOCH_OPENS_FOR
+    }
+
+    fn take_counter(&mut self) -> Counter {
+        let counter = self.next;
+        self.next = counter.next();
+        counter
+    }
+
+    /// Appends a message packet with these messages.
+    pub(crate) fn seal_messages(&mut self, messages: &[u8], out: &mut Vec<u8>) {
+        let counter = self.take_counter();
+        let header = MessageHeader { receiver: self.theirs, counter_low: counter.low() };
+        let start = out.len();
+        out.resize(start + MessageHeader::BYTES, 0);
+        header.emit(out[start..].first_chunk_mut().expect("the header's place was just made"));
+        out.extend_from_slice(messages);
+        out.resize(start + MESSAGE_OVERHEAD + messages.len(), 0);
+        self.keys.seal_message(counter.number(), &mut out[start..]);
+    }
+
+    /// Appends an envelope around these coded bytes.
+    pub(crate) fn envelop(
+        &mut self,
+        role: EnvelopeRole,
+        alias: Alias,
+        sequence_low: u32,
+        coded: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let counter = self.take_counter();
+        let header =
+            EnvelopeHeader { role, receiver: self.theirs, counter_low: counter.low(), alias, sequence_low };
+        let start = out.len();
+        out.resize(start + EnvelopeHeader::BYTES, 0);
+        header.emit(out[start..].first_chunk_mut().expect("the header's place was just made"));
+        out.extend_from_slice(coded);
+        out.resize(start + ENVELOPE_OVERHEAD + coded.len(), 0);
+        self.keys.tag_envelope(counter.number(), &mut out[start..]);
+    }
+
+    /// Opens a message packet, once. The messages, and whether it is the newest packet so far.
+    pub(crate) fn open_messages<'a>(
+        &mut self,
+        counter_low: u32,
+        packet: &'a mut [u8],
+    ) -> Result<(&'a mut [u8], bool), Rejected> {
+        let counter = self.counter(counter_low);
+        self.window.would_accept(counter.number())?;
+        let newest = counter.number() >= self.window.highest();
+        let messages = self.keys.open_message(counter.number(), packet)?;
+        self.window.accept(counter.number())?;
+        Ok((messages, newest))
+    }
+
+    /// Verifies an envelope, once; whether it is the newest packet so far.
+    pub(crate) fn verify_envelope(&mut self, counter_low: u32, envelope: &[u8]) -> Result<bool, Rejected> {
+        let counter = self.counter(counter_low);
+        self.window.would_accept(counter.number())?;
+        let newest = counter.number() >= self.window.highest();
+        self.keys.verify_envelope(counter.number(), envelope)?;
+        self.window.accept(counter.number())?;
+        self.envelopes = self.envelopes.wrapping_add(1);
+        Ok(newest)
+    }
+
+    fn counter(&self, low: u32) -> Counter {
+        Counter::nearest(low, Counter::new(self.window.highest()))
+    }
+
+    /// The index in the packets that this side sends.
+    pub(crate) const fn theirs(&self) -> SessionIndex {
+        self.theirs
+    }
+
+    /// Seals the coded bytes of a source packet in place: flags first, room for the tag last.
+    pub(crate) fn seal_source(&self, flow: FlowId, sequence: SequenceNumber, coded: &mut [u8]) {
+        debug_assert!(coded.len() >= CODED_OVERHEAD);
+        self.keys.seal_source(flow, sequence.number(), coded);
+    }
+
+    /// Opens the coded bytes of a source packet in place. What they hold after an error is garbage.
+    pub(crate) fn open_source<'a>(
+        &self,
+        flow: FlowId,
+        sequence: SequenceNumber,
+        coded: &'a mut [u8],
+    ) -> Result<&'a mut [u8], OpenError> {
+        self.keys.open_source(flow, sequence.number(), coded)
+    }
+}

@@ -1,0 +1,317 @@
+//! Handshakes, in both directions.
+
+use core::net::SocketAddr;
+
+use byway_units::Time;
+use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SourceAddress, SplitKeys};
+use byway_wire::{Boot, Capabilities, SessionIndex};
+
+use super::attempt::Attempt;
+use super::epoch::Digests;
+use super::session::Answered;
+use super::{Change, Epoch, Received, SessionId, Sessions};
+use crate::limits::GLARE_GRACE;
+use crate::outbox::{Heading, Urgency};
+use crate::parts::token_bucket::Packets;
+
+/// Where a handshake packet came from, and where its answer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From an address.
+    Address(SocketAddr),
+    /// Through a relay.
+    Detour(super::Detour),
+}
+
+impl Sessions {
+    /// Begins a handshake, unless one is under way.
+    pub(crate) fn connect(&mut self, id: SessionId, messages: &[u8], now: Time) {
+        if self.get(id).is_none_or(|session| session.attempt.is_some()) {
+            return;
+        }
+        let index = self.draw_index(id);
+        let stamp = self.draw_stamp(now);
+        let seed = self.random.bytes();
+        let (boot, local) = (self.boot, &self.local);
+        let session = self.sessions[id.0 as usize].as_mut().expect("the session was just looked up");
+        let remote = &session.remote;
+        let epoch = session.epochs.first().map_or(byway_wire::Epoch::new(0), |newest| newest.number.next());
+        let initiation = Initiation {
+            purpose: remote.purpose,
+            suite: local.suite,
+            shard: remote.shard.number(),
+            capabilities: local.capabilities.bits(),
+            sender_index: index.number(),
+            stamp,
+            boot: boot.number(),
+            epoch: epoch.number(),
+            messages,
+        };
+        match initiation.write(&local.secret, &remote.key, &remote.pre_shared, &seed) {
+            Ok((packet, awaited)) => {
+                session.attempt = Some(Attempt::new(awaited, packet, index, epoch, now));
+                self.send_attempt(id, now);
+            }
+            // A peer whose key agrees on nothing is never reached; the settings are to blame.
+            Err(_) => self.by_index.remove(index),
+        }
+        self.arm(id);
+    }
+
+    /// Sends the initiation on every way there is to the peer.
+    pub(super) fn send_attempt(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.sessions[id.0 as usize].as_mut() else {
+            return;
+        };
+        let Some(attempt) = session.attempt.as_mut() else {
+            return;
+        };
+        attempt.sent(now);
+        let proved = session.path.address();
+        let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
+        for to in proved.into_iter().chain(named) {
+            let heading = Heading { to, ecn: 0, urgency: Urgency::Original };
+            self.outbox.add(heading, |out| out.extend_from_slice(&attempt.packet));
+        }
+        if let Some(detour) = session.detour {
+            let packet = attempt.packet.clone();
+            self.send_through(detour, &packet, now);
+        }
+    }
+
+    /// Takes an initiation: answers it again, asks for a cookie, or reads it.
+    pub(super) fn initiation<'a>(&mut self, datagram: &[u8], origin: Origin, now: Time) -> Received<'a> {
+        let Ok(screened) = self.responder.screen(datagram) else {
+            self.counters.initiations_refused += 1;
+            return Received::Nothing;
+        };
+        let address = origin.source_address();
+        let has_cookie = self.cookies.admits(&screened, &address, now);
+        if !has_cookie && !self.admits_without_cookie(origin, now) {
+            self.give_cookie(&screened, origin, &address, now);
+            return Received::Nothing;
+        }
+        let seed = self.random.bytes();
+        let Ok(initiation) = self.responder.read(&screened, &seed) else {
+            self.counters.initiations_refused += 1;
+            return Received::Nothing;
+        };
+        let Some(id) = self.find(initiation.peer, initiation.purpose, self.local.peer_shard(initiation.purpose)) else {
+            return Received::Stranger { initiation, origin };
+        };
+        match self.judge(id, &initiation, &screened, has_cookie, now) {
+            Verdict::Accept => Received::Initiation { session: id, initiation, origin },
+            Verdict::Repeat => {
+                let answered = self.get(id).and_then(|session| session.answered.as_ref());
+                let response = answered.map(|answered| answered.response.clone());
+                self.answer(origin, &response.unwrap_or_default(), now);
+                Received::Nothing
+            }
+            Verdict::Cookie => {
+                self.give_cookie(&screened, origin, &address, now);
+                Received::Nothing
+            }
+            Verdict::Drop => {
+                self.counters.initiations_refused += 1;
+                Received::Nothing
+            }
+        }
+    }
+
+    /// What to do with an initiation of a known peer.
+    fn judge(
+        &self,
+        id: SessionId,
+        initiation: &ReceivedInitiation,
+        screened: &Screened<'_>,
+        has_cookie: bool,
+        now: Time,
+    ) -> Verdict {
+        let session = self.get(id).expect("the session was just looked up");
+        if session.answered.as_ref().is_some_and(|answered| answered.mac1 == *screened.mac1()) {
+            return Verdict::Repeat;
+        }
+        if let Some(attempt) = &session.attempt {
+            let ours_goes_first = self.local.secret.public_key() < session.remote.key;
+            if ours_goes_first && now.saturating_since(attempt.began) < GLARE_GRACE {
+                return Verdict::Drop;
+            }
+        }
+        let waiting = session.answered.is_some();
+        if (initiation.stamp <= session.stamp || waiting) && !has_cookie {
+            return Verdict::Cookie;
+        }
+        Verdict::Accept
+    }
+
+    /// Whether an initiation is read without a cookie: neither this node nor the address is too busy.
+    fn admits_without_cookie(&mut self, origin: Origin, now: Time) -> bool {
+        let address_may = match origin {
+            Origin::Address(address) => self.addresses.admits(address, now),
+            Origin::Detour(_) => true,
+        };
+        address_may && self.handshakes.take(Packets::new(1), now)
+    }
+
+    fn give_cookie(&mut self, screened: &Screened<'_>, origin: Origin, address: &SourceAddress, now: Time) {
+        self.counters.cookies += 1;
+        let packet = self.cookies.packet(screened, address, now, &mut self.random);
+        self.answer(origin, &packet, now);
+    }
+
+    fn answer(&mut self, origin: Origin, packet: &[u8], now: Time) {
+        match origin {
+            Origin::Address(to) => {
+                let heading = Heading { to, ecn: 0, urgency: Urgency::Original };
+                self.outbox.add(heading, |out| out.extend_from_slice(packet));
+            }
+            Origin::Detour(detour) => self.send_through(detour, packet, now),
+        }
+    }
+
+    /// Accepts an initiation. The new epoch opens packets at once, and seals when the initiator has confirmed it.
+    pub(crate) fn accept(
+        &mut self,
+        id: SessionId,
+        initiation: ReceivedInitiation,
+        origin: Origin,
+        messages: &[u8],
+        now: Time,
+    ) {
+        let index = self.draw_index(id);
+        let (boot, provider, ours) = (self.boot, self.provider, self.local.capabilities);
+        let session = self.sessions[id.0 as usize].as_mut().expect("the caller names a session that exists");
+        let acceptance =
+            Acceptance { index: index.number(), capabilities: ours.bits(), boot: boot.number(), messages };
+        let (mac1, stamp, suite) = (initiation.mac1, initiation.stamp, initiation.suite);
+        let number = byway_wire::Epoch::new(initiation.epoch);
+        let (theirs, their_boot) = (SessionIndex::new(initiation.sender_index), Boot::new(initiation.boot));
+        session.digests = (ours & Capabilities::from_bits(initiation.capabilities)).contain(Capabilities::DIGESTS);
+        let Ok((response, keys)) = initiation.accept(&acceptance, &session.remote.pre_shared) else {
+            self.by_index.remove(index);
+            return;
+        };
+        let epoch = Epoch::new(number, index, theirs, keys.epoch_keys(provider, suite), digests(&keys), now);
+        let replaced = session.answered.replace(Answered {
+            mac1,
+            response: response.clone(),
+            epoch,
+            boot: their_boot,
+            since: now,
+        });
+        session.stamp = session.stamp.max(stamp);
+        let dropped = session.attempt.take().map(|attempt| attempt.index);
+        if session.path.address().is_none() && let Origin::Address(from) = origin {
+            // The confirmation, which only the holder of the key can send, comes from there or moves the path.
+            session.path.validate(from);
+        }
+        if let Origin::Detour(detour) = origin {
+            session.detour.get_or_insert(detour);
+        }
+        for index in replaced.map(|replaced| replaced.epoch.ours).into_iter().chain(dropped) {
+            self.by_index.remove(index);
+        }
+        self.answer(origin, &response, now);
+        self.arm(id);
+    }
+
+    /// Takes a response to an initiation of ours.
+    pub(super) fn response<'a>(
+        &mut self,
+        index: SessionIndex,
+        datagram: &[u8],
+        origin: Origin,
+        now: Time,
+    ) -> Received<'a> {
+        let Some(id) = self.by_index.get(index).map(SessionId) else {
+            self.counters.unknown_index += 1;
+            return Received::Nothing;
+        };
+        let (provider, suite, ours) = (self.provider, self.local.suite, self.local.capabilities);
+        let session = self.sessions[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
+        let Some(attempt) = session.attempt.as_mut().filter(|attempt| attempt.index == index) else {
+            self.counters.unknown_index += 1;
+            return Received::Nothing;
+        };
+        let Ok(response) = attempt.awaited.read(datagram) else {
+            self.counters.forged += 1;
+            return Received::Nothing;
+        };
+        let (keys, theirs) = (&response.keys, SessionIndex::new(response.index));
+        let epoch =
+            Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), digests(keys), now);
+        session.attempt = None;
+        session.digests = (ours & Capabilities::from_bits(response.capabilities)).contain(Capabilities::DIGESTS);
+        session.initiator = true;
+        if let Origin::Address(from) = origin {
+            session.path.validate(from);
+        }
+        let fresh = self.begin(id, epoch, Boot::new(response.boot), now);
+        self.changes.push_back(Change::Established { session: id, fresh });
+        self.send_probe(id, now);
+        Received::Response { session: id, messages: response.messages }
+    }
+
+    /// Takes a cookie, and sends the initiation again with it.
+    pub(super) fn cookie<'a>(&mut self, index: SessionIndex, datagram: &[u8], now: Time) -> Received<'a> {
+        let id = self.by_index.get(index).map(SessionId);
+        let session = id.and_then(|id| self.get_mut(id));
+        let Some(attempt) = session.and_then(|session| session.attempt.as_mut()) else {
+            self.counters.unknown_index += 1;
+            return Received::Nothing;
+        };
+        match attempt.awaited.open_cookie(datagram) {
+            Ok(cookie) if attempt.index == index => attempt.add_cookie(&cookie, now),
+            _ => self.counters.forged += 1,
+        }
+        if let Some(id) = id {
+            self.arm(id);
+        }
+        Received::Nothing
+    }
+
+    /// A packet under the epoch that was answered last: the initiator is who it says, here and now.
+    pub(super) fn confirm(&mut self, id: SessionId, index: SessionIndex, now: Time) -> Option<bool> {
+        let session = self.get_mut(id)?;
+        let answered = session.answered.take_if(|answered| answered.epoch.ours == index)?;
+        session.initiator = false;
+        Some(self.begin(id, answered.epoch, answered.boot, now))
+    }
+
+    /// Begins an epoch; whether it continues nothing.
+    fn begin(&mut self, id: SessionId, epoch: Epoch, boot: Boot, now: Time) -> bool {
+        self.counters.handshakes += 1;
+        let session = self.sessions[id.0 as usize].as_mut().expect("the session exists");
+        let (fresh, forgotten) = session.begin(epoch, boot);
+        session.plan_probe(now);
+        for index in forgotten {
+            self.by_index.remove(index);
+        }
+        self.arm(id);
+        fresh
+    }
+}
+
+/// What becomes of an initiation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Accept,
+    /// It was answered before, and the answer got lost.
+    Repeat,
+    Cookie,
+    Drop,
+}
+
+fn digests(keys: &SplitKeys) -> Digests {
+    Digests { send: keys.send_digests(), receive: keys.receive_digests() }
+}
+
+impl Origin {
+    /// The address that a cookie is bound to; packets through relays share the unspecified one.
+    fn source_address(self) -> SourceAddress {
+        match self {
+            Self::Address(address) => SourceAddress::from(address),
+            Self::Detour(_) => SourceAddress::from_bytes([0; 18]),
+        }
+    }
+}

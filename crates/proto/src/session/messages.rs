@@ -1,0 +1,96 @@
+//! The messages that sessions keep to themselves: probes, challenges, and the end.
+
+use core::net::SocketAddr;
+
+use byway_units::Time;
+use byway_wire::messages::{PathResponse, Probe, ProbeReply};
+use byway_wire::{Message, Microseconds, Timestamp};
+
+use super::{Change, SessionId, Sessions};
+use crate::limits::ROUND_TRIP_MAX;
+
+impl Sessions {
+    /// Takes a message, if it is one about the session itself.
+    pub(crate) fn handle_message(
+        &mut self,
+        id: SessionId,
+        message: &Message<'_>,
+        from: SocketAddr,
+        now: Time,
+    ) -> bool {
+        match message {
+            Message::Probe(probe) => self.answer_probe(id, probe, from, now),
+            Message::ProbeReply(reply) => self.probe_reply(id, reply, now),
+            Message::PathChallenge(challenge) => {
+                let response = PathResponse { token: challenge.token };
+                self.say(id, &Message::PathResponse(response), now);
+            }
+            Message::PathResponse(response) => self.path_response(id, response.token, now),
+            Message::Close(_) => self.closed(id, now),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Answers a probe, and takes note of what it says.
+    fn answer_probe(&mut self, id: SessionId, probe: &Probe, from: SocketAddr, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if probe.round_trip.count() > 0 {
+            session.reported_round_trip = Some(probe.round_trip.duration().min(ROUND_TRIP_MAX));
+        }
+        let envelopes = session.epochs.first().map_or(0, |epoch| epoch.envelopes);
+        let reply = ProbeReply {
+            number: probe.number,
+            sent: probe.sent,
+            received: Timestamp::at(now),
+            envelopes,
+            address: from.into(),
+        };
+        self.say(id, &Message::ProbeReply(reply), now);
+    }
+
+    fn probe_reply(&mut self, id: SessionId, reply: &ProbeReply, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if session.probes.answered(reply.number, now).is_none() {
+            return;
+        }
+        if core::mem::take(&mut session.dead) {
+            self.changes.push_back(Change::Alive { session: id });
+        }
+        self.changes.push_back(Change::Probed { session: id, reply: *reply });
+    }
+
+    fn path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if session.path.answered(token).is_some() {
+            session.plan_probe(now);
+            self.counters.moves += 1;
+            self.changes.push_back(Change::Moved { session: id });
+            self.arm(id);
+        }
+    }
+
+    /// The peer leaves: what it sealed is worth nothing any more.
+    fn closed(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        for epoch in session.epochs.drain(..) {
+            self.by_index.remove(epoch.ours);
+        }
+        session.plan_probe(now);
+        self.changes.push_back(Change::Dead { session: id });
+        self.arm(id);
+    }
+}
+
+/// The round trip that goes into a probe.
+pub(super) fn claimed(round_trip: Option<byway_units::Duration>) -> Microseconds {
+    round_trip.map_or(Microseconds::new(0), Microseconds::from_duration)
+}

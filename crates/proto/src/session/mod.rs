@@ -1,0 +1,255 @@
+//! Sessions: who the peer is, under which keys, at which address, and whether it is there.
+//!
+//! Agents and relays use the same table of sessions. It keeps handshakes, rekeying, cookies, roaming, probes and
+//! replay to itself, and hands up what was authenticated.
+
+mod address_limits;
+mod attempt;
+mod epoch;
+mod handshake;
+mod messages;
+mod path;
+mod probes;
+mod receive;
+mod send;
+#[allow(clippy::module_inception, reason = "the session is what the module is about")]
+mod session;
+mod timeouts;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::fmt;
+
+use byway_units::Time;
+use byway_wire::seal::{CookieJar, Provider, PublicKey, Purpose, Responder, StaticSecret, Suite};
+use byway_wire::{Boot, Capabilities, SessionIndex, Shard};
+
+pub(crate) use epoch::{Epoch, Rejected};
+pub(crate) use handshake::Origin;
+pub(crate) use receive::Received;
+pub(crate) use session::{Detour, Remote, Session, SessionId};
+pub(crate) use timeouts::Change;
+
+use address_limits::AddressLimits;
+
+use crate::index_table::IndexTable;
+use crate::limits::{HANDSHAKE_BURST, HANDSHAKES_PER_SECOND};
+use crate::outbox::{Heading, Outbox};
+use crate::parts::token_bucket::{Packets, TokenBucket};
+use crate::random::Generator;
+
+/// Who this node is to others.
+pub(crate) struct Local {
+    pub(crate) secret: StaticSecret,
+    pub(crate) suite: Suite,
+    /// Which shard of a relay this is; 0 for agents.
+    pub(crate) shard: Shard,
+    pub(crate) capabilities: Capabilities,
+    /// Nanoseconds of Unix time at [`Time::START`].
+    pub(crate) started_unix_nanos: u64,
+}
+
+impl Local {
+    /// The shard under which a peer that initiates is known: this side's own for those who came for it, 0 for
+    /// agents among themselves.
+    fn peer_shard(&self, purpose: Purpose) -> Shard {
+        match purpose {
+            Purpose::AgentToRelay => self.shard,
+            Purpose::EndToEnd | Purpose::RelayToRelay => Shard::new(0),
+        }
+    }
+}
+
+/// Counters of what sessions dropped, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionCounters {
+    /// Packets that are not of the protocol, or malformed.
+    pub malformed: u64,
+    /// Packets with an index that no session has.
+    pub unknown_index: u64,
+    /// Packets whose tag is wrong.
+    pub forged: u64,
+    /// Packets seen before.
+    pub replayed: u64,
+    /// Packets behind the replay window.
+    pub too_old: u64,
+    /// Initiations that were refused: by address, by mac, or because their peer is unknown.
+    pub initiations_refused: u64,
+    /// Cookies given instead of an answer.
+    pub cookies: u64,
+    /// Handshakes completed.
+    pub handshakes: u64,
+    /// Times a session moved to another address.
+    pub moves: u64,
+    /// Packets that could not be sent for want of a session or an address.
+    pub unsendable: u64,
+}
+
+/// All sessions of a node.
+pub(crate) struct Sessions {
+    local: Local,
+    boot: Boot,
+    provider: &'static (dyn Provider + Sync),
+    random: Generator,
+    responder: Responder,
+    cookies: CookieJar,
+    addresses: AddressLimits,
+    handshakes: TokenBucket<Packets>,
+    sessions: Vec<Option<Session>>,
+    free: Vec<SessionId>,
+    by_index: IndexTable,
+    by_key: BTreeMap<(PublicKey, Purpose, Shard), SessionId>,
+    deadlines: BTreeSet<(Time, SessionId)>,
+    last_stamp: u64,
+    /// Where a packet is built that goes inside another.
+    scratch: Vec<u8>,
+    /// Where a message that is alone in its packet is written.
+    long: Vec<u8>,
+    /// Peers for whom messages wait.
+    waiting: Vec<SessionId>,
+    pub(crate) changes: VecDeque<Change>,
+    pub(crate) outbox: Outbox<Heading>,
+    pub(crate) counters: SessionCounters,
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        local: Local,
+        provider: &'static (dyn Provider + Sync),
+        mut random: Generator,
+        now: Time,
+    ) -> Self {
+        let boot = Boot::new(u64::from_be_bytes(random.bytes()));
+        let addresses = AddressLimits::new(random.bytes());
+        Self {
+            boot,
+            provider,
+            responder: Responder::new(local.secret.clone()),
+            cookies: CookieJar::new(local.secret.public_key()),
+            addresses,
+            handshakes: TokenBucket::of_packets(HANDSHAKES_PER_SECOND, Packets::new(HANDSHAKE_BURST), now),
+            random,
+            local,
+            sessions: Vec::new(),
+            free: Vec::new(),
+            by_index: IndexTable::default(),
+            by_key: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            last_stamp: 0,
+            scratch: Vec::new(),
+            long: Vec::new(),
+            waiting: Vec::new(),
+            changes: VecDeque::new(),
+            outbox: Outbox::default(),
+            counters: SessionCounters::default(),
+        }
+    }
+
+    /// Adds a peer, without a session yet; the session it has, if it is known.
+    pub(crate) fn add(&mut self, remote: Remote, now: Time) -> SessionId {
+        let key = (remote.key, remote.purpose, remote.shard);
+        if let Some(known) = self.by_key.get(&key) {
+            return *known;
+        }
+        let session = Some(Session::new(remote, now));
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.sessions[id.0 as usize] = session;
+                id
+            }
+            None => {
+                self.sessions.push(session);
+                SessionId(u32::try_from(self.sessions.len() - 1).expect("the number of sessions is limited"))
+            }
+        };
+        self.by_key.insert(key, id);
+        id
+    }
+
+    /// Forgets a peer and everything about it.
+    pub(crate) fn remove(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        let remote = &session.remote;
+        self.by_key.remove(&(remote.key, remote.purpose, remote.shard));
+        let answered = session.answered.as_ref().map(|answered| answered.epoch.ours);
+        let attempted = session.attempt.as_ref().map(|attempt| attempt.index);
+        for index in session.epochs.iter().map(|epoch| epoch.ours).chain(answered).chain(attempted) {
+            self.by_index.remove(index);
+        }
+        if let Some(at) = session.armed {
+            self.deadlines.remove(&(at, id));
+        }
+        self.free.push(id);
+    }
+
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// The session with a peer of this key.
+    pub(crate) fn find(&self, key: PublicKey, purpose: Purpose, shard: Shard) -> Option<SessionId> {
+        self.by_key.get(&(key, purpose, shard)).copied()
+    }
+
+    /// How many peers there are.
+    pub(crate) fn count(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Seconds of Unix time.
+    pub(crate) fn unix_seconds(&self, now: Time) -> u64 {
+        self.local.started_unix_nanos.saturating_add(now.as_nanos()) / 1_000_000_000
+    }
+
+    /// A fresh index for what this side receives, in use nowhere else.
+    fn draw_index(&mut self, id: SessionId) -> SessionIndex {
+        loop {
+            let index = SessionIndex::in_shard(self.local.shard, self.random.number());
+            if self.by_index.insert(index, id.0) {
+                return index;
+            }
+        }
+    }
+
+    /// A stamp above all that this node has given.
+    fn draw_stamp(&mut self, now: Time) -> u64 {
+        let stamp = self.local.started_unix_nanos.saturating_add(now.as_nanos());
+        self.last_stamp = stamp.max(self.last_stamp + 1);
+        self.last_stamp
+    }
+
+    /// Registers the session's next deadline, after anything that may have changed it.
+    fn arm(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let deadline = session.deadline();
+        if session.armed == deadline {
+            return;
+        }
+        if let Some(at) = core::mem::replace(&mut session.armed, deadline) {
+            self.deadlines.remove(&(at, id));
+        }
+        if let Some(at) = deadline {
+            self.deadlines.insert((at, id));
+        }
+    }
+
+    /// When [`Sessions::handle_timeout`] is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sessions({} peers)", self.by_key.len())
+    }
+}

@@ -1,0 +1,158 @@
+//! Where the packets of a session go: the address that proved itself, and one that tries to.
+
+use core::net::SocketAddr;
+
+use byway_units::{Duration, Time};
+
+use crate::limits::{AMPLIFICATION_MAX, CHALLENGES_MAX};
+
+/// What proves that a node is where it says: it sends this back.
+pub(crate) type Token = [u8; 8];
+
+/// An address from which authenticated packets came, not yet used to send more than a challenge.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    address: SocketAddr,
+    token: Token,
+    /// Bytes that may still be sent there.
+    allowance: usize,
+    tries: u8,
+    next_try: Time,
+}
+
+/// The addresses of a peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Path {
+    validated: Option<SocketAddr>,
+    candidate: Option<Candidate>,
+}
+
+impl Path {
+    /// A path to an address that has proved itself, by a handshake.
+    pub(crate) const fn validated(address: SocketAddr) -> Self {
+        Self { validated: Some(address), candidate: None }
+    }
+
+    /// Where packets go.
+    pub(crate) const fn address(&self) -> Option<SocketAddr> {
+        self.validated
+    }
+
+    /// Takes an address as proved.
+    pub(crate) fn validate(&mut self, address: SocketAddr) {
+        self.validated = Some(address);
+        self.candidate = None;
+    }
+
+    /// Notes that an authenticated packet came from an address, the newest packet of the session so far. From
+    /// another address than before, it makes that one a candidate, to be challenged.
+    pub(crate) fn heard(&mut self, from: SocketAddr, bytes: usize, now: Time, token: impl FnOnce() -> Token) {
+        if self.validated == Some(from) {
+            return;
+        }
+        let earned = bytes.saturating_mul(AMPLIFICATION_MAX);
+        match &mut self.candidate {
+            Some(candidate) if candidate.address == from => {
+                candidate.allowance = candidate.allowance.saturating_add(earned);
+            }
+            _ => self.candidate = Some(Candidate::new(from, earned, now, token())),
+        }
+    }
+
+    /// Challenges an address that the peer named or is expected at, unasked.
+    pub(crate) fn try_address(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
+        if self.validated != Some(address) {
+            self.candidate = Some(Candidate::new(address, bytes, now, token));
+        }
+    }
+
+    /// The challenge that is due, and where to; it takes `bytes` there.
+    pub(crate) fn challenge(&mut self, bytes: usize, interval: Duration, now: Time) -> Option<(SocketAddr, Token)> {
+        let candidate = self.candidate.as_mut().filter(|candidate| candidate.next_try <= now)?;
+        if candidate.tries == CHALLENGES_MAX {
+            self.candidate = None;
+            return None;
+        }
+        candidate.tries += 1;
+        // Each further challenge waits twice as long.
+        candidate.next_try = now + interval * (1 << candidate.tries);
+        candidate.allowance = candidate.allowance.checked_sub(bytes)?;
+        Some((candidate.address, candidate.token))
+    }
+
+    /// When the next challenge is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.candidate.map(|candidate| candidate.next_try)
+    }
+
+    /// A token came back; whether that moves the session, and to where.
+    pub(crate) fn answered(&mut self, token: Token) -> Option<SocketAddr> {
+        let candidate = self.candidate.filter(|candidate| candidate.token == token)?;
+        self.validate(candidate.address);
+        Some(candidate.address)
+    }
+}
+
+impl Candidate {
+    const fn new(address: SocketAddr, allowance: usize, now: Time, token: Token) -> Self {
+        Self { address, token, allowance, tries: 0, next_try: now }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_millis(50);
+    const TOKEN: Token = [7; 8];
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 4_600)
+    }
+
+    #[test]
+    fn a_session_moves_when_the_challenge_comes_back() {
+        let mut path = Path::validated(address(1));
+        path.heard(address(2), 100, Time::START, || TOKEN);
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
+        assert_eq!(path.address(), Some(address(1)));
+        assert_eq!(path.answered([0; 8]), None);
+        assert_eq!(path.answered(TOKEN), Some(address(2)));
+        assert_eq!(path.address(), Some(address(2)));
+        assert_eq!(path.deadline(), None);
+    }
+
+    #[test]
+    fn a_candidate_gets_at_most_three_times_what_it_sent() {
+        let mut path = Path::validated(address(1));
+        path.heard(address(2), 30, Time::START, || TOKEN);
+        let mut now = Time::START;
+        let mut sent = 0;
+        while let Some(at) = path.deadline() {
+            now = now.max(at);
+            sent += path.challenge(60, INTERVAL, now).map_or(0, |_| 60);
+        }
+        assert_eq!(sent, 60);
+    }
+
+    #[test]
+    fn a_silent_candidate_is_given_up() {
+        let mut path = Path::validated(address(1));
+        path.heard(address(2), 1_000, Time::START, || TOKEN);
+        let mut challenges = 0;
+        while let Some(at) = path.deadline() {
+            challenges += u8::from(path.challenge(60, INTERVAL, at).is_some());
+        }
+        assert_eq!(challenges, CHALLENGES_MAX);
+        assert_eq!(path.address(), Some(address(1)));
+    }
+
+    #[test]
+    fn the_same_address_is_not_challenged() {
+        let mut path = Path::validated(address(1));
+        path.heard(address(1), 100, Time::START, || unreachable!());
+        assert_eq!(path.deadline(), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! Probes: is the peer there, how far away, and do packets queue on the way to it?
+
+use arrayvec::ArrayVec;
+use byway_units::{Duration, Time};
+
+use crate::limits::{FAST_PROBE_INTERVAL, INITIAL_ROUND_TRIP, PROBE_INTERVAL, UNANSWERED_PROBES_MAX};
+
+/// Probes under way that are remembered.
+const UNDER_WAY_MAX: usize = 8;
+
+/// The probes of one session.
+#[derive(Clone, Debug)]
+pub(crate) struct Probes {
+    next_number: u32,
+    under_way: ArrayVec<(u32, Time), UNDER_WAY_MAX>,
+    /// Smoothed round trip and its mean deviation (RFC 6298, section 2); `None` before the first answer.
+    smoothed: Option<(Duration, Duration)>,
+    least: Option<Duration>,
+    /// Probes without an answer since something was last heard.
+    unanswered: u8,
+}
+
+impl Probes {
+    pub(crate) const fn new() -> Self {
+        Self {
+            next_number: 0,
+            under_way: ArrayVec::new_const(),
+            smoothed: None,
+            least: None,
+            unanswered: 0,
+        }
+    }
+
+    /// Notes that a probe is sent, and gives its number.
+    pub(crate) fn sent(&mut self, now: Time) -> u32 {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        if self.under_way.is_full() {
+            self.under_way.remove(0);
+        }
+        self.under_way.push((number, now));
+        self.unanswered = self.unanswered.saturating_add(1);
+        number
+    }
+
+    /// Takes an answer; the round trip it measured, if the probe was ours and not answered before.
+    pub(crate) fn answered(&mut self, number: u32, now: Time) -> Option<Duration> {
+        let position = self.under_way.iter().position(|(known, _)| *known == number)?;
+        let (_, sent) = self.under_way.remove(position);
+        let round_trip = now.saturating_since(sent);
+        self.measure(round_trip);
+        self.heard();
+        Some(round_trip)
+    }
+
+    /// Takes in a measured round trip.
+    pub(crate) fn measure(&mut self, round_trip: Duration) {
+        self.least = Some(self.least.map_or(round_trip, |least| least.min(round_trip)));
+        self.smoothed = Some(match self.smoothed {
+            None => (round_trip, round_trip / 2),
+            Some((mean, deviation)) => {
+                let error = round_trip.max(mean).saturating_sub(round_trip.min(mean));
+                ((mean * 7 + round_trip) / 8, (deviation * 3 + error) / 4)
+            }
+        });
+    }
+
+    /// Something authenticated came from the peer: it is there.
+    pub(crate) const fn heard(&mut self) {
+        self.unanswered = 0;
+    }
+
+    /// The smoothed round trip, or a guess before the first answer.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.smoothed.map_or(INITIAL_ROUND_TRIP, |(mean, _)| mean)
+    }
+
+    /// The smoothed round trip, once one was measured.
+    pub(crate) fn measured(&self) -> Option<Duration> {
+        self.smoothed.map(|(mean, _)| mean)
+    }
+
+    /// The least round trip measured so far.
+    pub(crate) const fn least_round_trip(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// How long an answer may take: the mean and four deviations (RFC 6298, section 2.3).
+    pub(crate) fn answer_within(&self) -> Duration {
+        self.smoothed.map_or(INITIAL_ROUND_TRIP * 2, |(mean, deviation)| mean + deviation * 4)
+    }
+
+    /// How long to wait for the next probe: less when the last one stays unanswered.
+    pub(crate) fn interval(&self) -> Duration {
+        if self.unanswered == 0 { PROBE_INTERVAL } else { self.answer_within().max(FAST_PROBE_INTERVAL).min(PROBE_INTERVAL) }
+    }
+
+    /// Whether the peer has to be taken for dead.
+    pub(crate) const fn is_dead(&self) -> bool {
+        self.unanswered > UNANSWERED_PROBES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::START + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn round_trips_are_smoothed_as_in_rfc_6298() {
+        let mut probes = Probes::new();
+        let first = probes.sent(at(0));
+        assert_eq!(probes.answered(first, at(80)), Some(Duration::from_millis(80)));
+        assert_eq!(probes.round_trip(), Duration::from_millis(80));
+        assert_eq!(probes.answer_within(), Duration::from_millis(240));
+        let second = probes.sent(at(200));
+        probes.answered(second, at(360));
+        assert_eq!(probes.round_trip(), Duration::from_millis(90));
+        assert_eq!(probes.answer_within(), Duration::from_millis(290));
+        assert_eq!(probes.least_round_trip(), Some(Duration::from_millis(80)));
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_for_our_probe() {
+        let mut probes = Probes::new();
+        let number = probes.sent(at(0));
+        assert_eq!(probes.answered(number.wrapping_add(1), at(10)), None);
+        assert!(probes.answered(number, at(10)).is_some());
+        assert_eq!(probes.answered(number, at(10)), None);
+    }
+
+    #[test]
+    fn a_silent_peer_is_dead_within_half_a_second() {
+        let mut probes = Probes::new();
+        let number = probes.sent(at(0));
+        probes.answered(number, at(15));
+        let mut now = at(15) + probes.interval();
+        while !probes.is_dead() {
+            probes.sent(now);
+            now += probes.interval();
+        }
+        assert!(now.saturating_since(at(15)) <= Duration::from_millis(500), "{now}");
+    }
+
+    #[test]
+    fn whatever_is_heard_keeps_the_peer_alive() {
+        let mut probes = Probes::new();
+        for ms in 0..100 {
+            probes.sent(at(ms * 200));
+            probes.heard();
+            assert!(!probes.is_dead());
+        }
+    }
+}

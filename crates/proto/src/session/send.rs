@@ -1,0 +1,236 @@
+//! Packets go out, sealed, to wherever the peer is.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use arrayvec::ArrayVec;
+use byway_units::{Duration, Time};
+use byway_wire::messages::{CopyNack, PathChallenge, Probe, Relayed};
+use byway_wire::packets::EnvelopeRole;
+use byway_wire::{Alias, Full, Message, RangeSet, SequenceNumber, Timestamp, Writer};
+
+use super::messages::claimed;
+use super::{Detour, SessionId, Sessions};
+use crate::limits::{CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX};
+use crate::outbox::{Heading, Urgency};
+
+/// How the packets of a session travel now.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Direct(SocketAddr),
+    Detour(Detour),
+}
+
+impl Sessions {
+    /// Whether packets can be sent to the peer now.
+    pub(crate) fn is_established(&self, id: SessionId, now: Time) -> bool {
+        self.get(id).is_some_and(|session| session.is_established(now))
+    }
+
+    /// Whether the peer can be reached without a relay.
+    pub(crate) fn is_direct(&self, id: SessionId) -> bool {
+        self.get(id).is_some_and(|session| session.path.address().is_some())
+    }
+
+    fn way(&self, id: SessionId) -> Option<Way> {
+        let session = self.get(id)?;
+        let direct = session.path.address().map(Way::Direct);
+        direct.or(session.detour.map(Way::Detour))
+    }
+
+    /// Notes that data flows, so that the peer is probed; begins the epoch that is wanting.
+    pub(crate) fn use_session(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        let was_in_use = session.is_in_use(now);
+        session.used = now;
+        if was_in_use && session.is_established(now) {
+            return;
+        }
+        if session.is_established(now) {
+            session.plan_probe(now);
+            self.arm(id);
+        } else if session.attempt.is_none() {
+            self.connect(id, &[], now);
+        }
+    }
+
+    /// Adds a message to what goes to the peer at the end of this input.
+    ///
+    /// A message that alone is too long for a packet is our own fault.
+    pub(crate) fn say(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
+        let mut buffer = [0; MESSAGES_BYTES_MAX];
+        let mut writer = Writer::new(&mut buffer);
+        let fits: Result<(), Full> = message.emit(&mut writer);
+        fits.expect("messages are shorter than a packet");
+        let written = writer.written();
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if session.waiting.len() + written.len() > MESSAGES_BYTES_MAX {
+            self.flush(id, now);
+        }
+        let session = self.sessions[id.0 as usize].as_mut().expect("the session was just looked up");
+        if session.waiting.is_empty() {
+            self.waiting.push(id);
+        }
+        session.waiting.extend_from_slice(written);
+    }
+
+    /// Sends all messages that wait.
+    pub(crate) fn flush_all(&mut self, now: Time) {
+        while let Some(id) = self.waiting.pop() {
+            self.flush(id, now);
+        }
+    }
+
+    fn flush(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        let messages = core::mem::take(&mut session.waiting);
+        if !messages.is_empty() {
+            self.send_messages(id, &messages, Urgency::Original, now);
+        }
+        if let Some(session) = self.get_mut(id) {
+            // The buffer is kept for the next messages.
+            session.waiting = messages;
+            session.waiting.clear();
+        }
+    }
+
+    /// Seals messages in a packet of their own and sends it.
+    pub(crate) fn send_messages(&mut self, id: SessionId, messages: &[u8], urgency: Urgency, now: Time) {
+        self.send_packet(id, urgency, now, |epoch, out| epoch.seal_messages(messages, out));
+    }
+
+    /// Sends a message in a packet of its own, however long.
+    pub(crate) fn send_alone(&mut self, id: SessionId, message: &Message<'_>, urgency: Urgency, now: Time) {
+        let mut buffer = core::mem::take(&mut self.long);
+        buffer.resize(DATAGRAM_ROOM, 0);
+        let mut writer = Writer::new(&mut buffer);
+        match message.emit(&mut writer) {
+            Ok(()) => self.send_messages(id, writer.into_written(), urgency, now),
+            Err(_) => self.counters.unsendable += 1,
+        }
+        self.long = buffer;
+    }
+
+    /// Asks the sender of a flow for a copy again.
+    pub(crate) fn ask_copy(&mut self, id: SessionId, alias: Alias, sequence: SequenceNumber, now: Time) {
+        let mut ranges = RangeSet::new();
+        assert!(ranges.insert(sequence), "an empty set has room");
+        self.say(id, &Message::CopyNack(CopyNack { alias, ranges: ranges.ranges() }), now);
+    }
+
+    /// The digest by which this side vouches for a packet, if both sides want digests.
+    pub(crate) fn digest(&self, id: SessionId, alias: Alias, sequence_low: u32, coded: &[u8]) -> Option<[u8; 4]> {
+        let session = self.get(id).filter(|session| session.digests)?;
+        Some(session.epochs.first()?.digests.send.digest(alias.number(), sequence_low, coded))
+    }
+
+    /// Whether the peer vouches for a packet with this digest, in any epoch that is still read.
+    pub(crate) fn vouches(
+        &self,
+        id: SessionId,
+        alias: Alias,
+        sequence_low: u32,
+        coded: &[u8],
+        digest: [u8; 4],
+    ) -> bool {
+        self.get(id).is_some_and(|session| {
+            let mut keys = session.epochs.iter().map(|epoch| &epoch.digests.receive);
+            keys.any(|key| key.digest(alias.number(), sequence_low, coded) == digest)
+        })
+    }
+
+    /// Sends coded bytes in an envelope.
+    pub(crate) fn send_envelope(
+        &mut self,
+        id: SessionId,
+        role: EnvelopeRole,
+        alias: Alias,
+        sequence_low: u32,
+        coded: &[u8],
+        urgency: Urgency,
+        now: Time,
+    ) {
+        self.send_packet(id, urgency, now, |epoch, out| epoch.envelop(role, alias, sequence_low, coded, out));
+    }
+
+    /// Sends a packet that `write` seals under the newest epoch.
+    pub(crate) fn send_packet(
+        &mut self,
+        id: SessionId,
+        urgency: Urgency,
+        now: Time,
+        write: impl FnOnce(&mut super::Epoch, &mut Vec<u8>),
+    ) {
+        let way = self.way(id);
+        let session = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let (Some(way), Some(epoch)) = (way, session.and_then(|session| session.sealing(now))) else {
+            self.counters.unsendable += 1;
+            return;
+        };
+        match way {
+            Way::Direct(to) => {
+                self.outbox.add(Heading { to, ecn: 0, urgency }, |out| write(epoch, out));
+            }
+            Way::Detour(detour) => {
+                let mut packet = core::mem::take(&mut self.scratch);
+                packet.clear();
+                write(epoch, &mut packet);
+                self.send_through(detour, &packet, now);
+                self.scratch = packet;
+            }
+        }
+    }
+
+    /// Sends a packet inside a message, through a relay.
+    pub(super) fn send_through(&mut self, detour: Detour, packet: &[u8], now: Time) {
+        let Some(relayed) = Relayed::new(detour.agent, packet) else {
+            self.counters.unsendable += 1;
+            return;
+        };
+        self.say(detour.relay, &Message::Relayed(relayed), now);
+    }
+
+    /// Probes the peer.
+    pub(super) fn send_probe(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        let number = session.probes.sent(now);
+        let round_trip = claimed(session.probes.measured());
+        session.plan_probe(now);
+        self.say(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);
+        self.arm(id);
+    }
+
+    /// Tries an address at which the peer may be reached.
+    pub(crate) fn try_address(&mut self, id: SessionId, address: SocketAddr, now: Time) {
+        let token = self.random.bytes();
+        if let Some(session) = self.get_mut(id) {
+            session.path.try_address(address, CHALLENGE_BYTES * usize::from(CHALLENGES_MAX), now, token);
+            self.arm(id);
+        }
+    }
+
+    /// How far away the peer is, as this side or the other has measured.
+    pub(crate) fn round_trip(&self, id: SessionId) -> Duration {
+        let session = self.get(id);
+        session.map_or(INITIAL_ROUND_TRIP, |session| match session.reported_round_trip {
+            Some(reported) if !session.initiator => reported,
+            _ => session.probes.round_trip(),
+        })
+    }
+}
+
+/// A path challenge, encoded.
+pub(super) fn challenge(token: [u8; 8]) -> ArrayVec<u8, 16> {
+    let mut buffer = [0; 16];
+    let mut writer = Writer::new(&mut buffer);
+    PathChallenge { token }.emit(&mut writer).expect("a challenge has 11 bytes");
+    writer.written().iter().copied().collect()
+}

@@ -1,0 +1,186 @@
+//! What two nodes know of each other.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use arrayvec::ArrayVec;
+use byway_units::{AgentId, Time};
+use byway_wire::seal::{PreSharedKey, PublicKey, Purpose};
+use byway_wire::{Boot, SessionIndex, Shard};
+
+use super::attempt::Attempt;
+use super::epoch::Epoch;
+use super::path::Path;
+use super::probes::Probes;
+use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
+
+/// Which session, in one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SessionId(pub(crate) u32);
+
+/// Epochs that can open packets at the same time: the newest and two before it, as two bits tell them apart.
+const EPOCHS_MAX: usize = 3;
+
+/// The other side, as it was told.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    pub(crate) key: PublicKey,
+    pub(crate) purpose: Purpose,
+    /// Which shard of a relay.
+    pub(crate) shard: Shard,
+    pub(crate) pre_shared: PreSharedKey,
+    /// Where it may be.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether this side keeps the session up even when nothing is sent.
+    pub(crate) keep: bool,
+}
+
+/// A way to a peer through a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Detour {
+    /// The hop session with the relay.
+    pub(crate) relay: SessionId,
+    /// The agent at the other end.
+    pub(crate) agent: AgentId,
+}
+
+/// An initiation of the peer that was answered and not yet confirmed.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// The initiation's last bytes, which no two initiations share: its `mac1`.
+    pub(crate) mac1: [u8; 16],
+    pub(crate) response: Vec<u8>,
+    pub(crate) epoch: Epoch,
+    pub(crate) boot: Boot,
+    pub(crate) since: Time,
+}
+
+/// A session with one peer.
+pub(crate) struct Session {
+    pub(crate) remote: Remote,
+    pub(crate) path: Path,
+    /// The way through a relay, used while no direct address has proved itself.
+    pub(crate) detour: Option<Detour>,
+    /// Newest first; the first one seals.
+    pub(crate) epochs: ArrayVec<Epoch, EPOCHS_MAX>,
+    pub(crate) attempt: Option<Attempt>,
+    pub(crate) answered: Option<Answered>,
+    /// The highest stamp accepted from the peer.
+    pub(crate) stamp: u64,
+    /// The run of the peer that the epochs belong to.
+    pub(crate) boot: Option<Boot>,
+    /// Whether this side began the newest epoch: it probes, and begins the next.
+    pub(crate) initiator: bool,
+    pub(crate) probes: Probes,
+    /// The round trip that the other side measured.
+    pub(crate) reported_round_trip: Option<byway_units::Duration>,
+    /// Whether both sides want digests.
+    pub(crate) digests: bool,
+    /// Whether the peer was last taken for dead.
+    pub(crate) dead: bool,
+    /// When data was last sent or received.
+    pub(crate) used: Time,
+    pub(crate) next_probe: Option<Time>,
+    /// Messages that wait to be sealed together.
+    pub(crate) waiting: Vec<u8>,
+    /// The deadline that the table of sessions knows.
+    pub(crate) armed: Option<Time>,
+}
+
+impl Session {
+    pub(crate) fn new(remote: Remote, now: Time) -> Self {
+        Self {
+            remote,
+            path: Path::default(),
+            detour: None,
+            epochs: ArrayVec::new(),
+            attempt: None,
+            answered: None,
+            stamp: 0,
+            boot: None,
+            initiator: false,
+            probes: Probes::new(),
+            reported_round_trip: None,
+            digests: false,
+            dead: false,
+            used: now,
+            next_probe: None,
+            waiting: Vec::new(),
+            armed: None,
+        }
+    }
+
+    /// The epoch that seals now.
+    pub(crate) fn sealing(&mut self, now: Time) -> Option<&mut Epoch> {
+        self.epochs.first_mut().filter(|epoch| epoch.may_seal(now))
+    }
+
+    /// Whether packets can be sent.
+    pub(crate) fn is_established(&self, now: Time) -> bool {
+        self.epochs.first().is_some_and(|epoch| epoch.may_seal(now))
+    }
+
+    /// The epoch with this index, among those that open packets.
+    pub(crate) fn by_index(&mut self, index: SessionIndex) -> Option<&mut Epoch> {
+        let answered = self.answered.as_mut().map(|answered| &mut answered.epoch);
+        self.epochs.iter_mut().chain(answered).find(|epoch| epoch.ours == index)
+    }
+
+    /// The newest epoch with these two low bits, among those that open packets.
+    pub(crate) fn by_bits(&self, bits: u8) -> Option<&Epoch> {
+        let answered = self.answered.as_ref().map(|answered| &answered.epoch);
+        self.epochs.iter().chain(answered).find(|epoch| epoch.number.low_bits() == bits)
+    }
+
+    /// Whether data came or went lately.
+    pub(crate) fn is_in_use(&self, now: Time) -> bool {
+        now.saturating_since(self.used) < IN_USE_FOR
+    }
+
+    /// Begins a new epoch, with the peer's run it belongs to; whether there is nothing left of an earlier one.
+    pub(crate) fn begin(&mut self, epoch: Epoch, boot: Boot) -> (bool, ArrayVec<SessionIndex, EPOCHS_MAX>) {
+        let mut forgotten = ArrayVec::new();
+        let fresh = self.boot != Some(boot);
+        if fresh {
+            forgotten.extend(self.epochs.drain(..).map(|epoch| epoch.ours));
+            self.boot = Some(boot);
+        } else if self.epochs.is_full() {
+            forgotten.extend(self.epochs.pop().map(|epoch| epoch.ours));
+        }
+        self.epochs.insert(0, epoch);
+        (fresh, forgotten)
+    }
+
+    /// When this side has to begin the next epoch.
+    pub(crate) fn rekey_at(&self) -> Option<Time> {
+        let newest = self.epochs.first()?;
+        let grace = if self.initiator { byway_units::Duration::ZERO } else { REKEY_GRACE };
+        Some(newest.stale_at() + grace)
+    }
+
+    /// When the next thing is to be done for the session.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let oldest = self.epochs.last().map(Epoch::ends_at);
+        let attempt = self.attempt.as_ref().map(Attempt::deadline);
+        let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
+        [oldest, attempt, rekey, self.next_probe, self.path.deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether a session without packets is kept going.
+    pub(crate) const fn wants_epoch(&self) -> bool {
+        self.remote.keep || self.initiator
+    }
+
+    /// Plans the next probe, if this side probes.
+    pub(crate) fn plan_probe(&mut self, now: Time) {
+        self.next_probe = if !self.initiator || self.epochs.is_empty() {
+            None
+        } else if self.is_in_use(now) {
+            Some(now + self.probes.interval())
+        } else if self.remote.keep {
+            Some(now + KEEPALIVE_INTERVAL)
+        } else {
+            None
+        };
+    }
+}

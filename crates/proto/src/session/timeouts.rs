@@ -1,0 +1,131 @@
+//! What sessions do when time passes.
+
+use byway_units::Time;
+use byway_wire::messages::ProbeReply;
+
+use super::{Epoch, Session, SessionId, Sessions};
+use crate::limits::{ANSWER_KEPT_FOR, CHALLENGE_BYTES};
+use crate::outbox::{Heading, Urgency};
+
+/// Something that happened to a session, for the role to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Packets can be sent. `fresh`: nothing is left of an earlier session; the peer, or this node, restarted.
+    Established { session: SessionId, fresh: bool },
+    /// The peer answers no more.
+    Dead { session: SessionId },
+    /// The peer answers again.
+    Alive { session: SessionId },
+    /// The peer is at another address.
+    Moved { session: SessionId },
+    /// The peer answered a probe.
+    Probed { session: SessionId, reply: ProbeReply },
+}
+
+impl Sessions {
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        while let Some((at, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.deadlines.remove(&(at, id));
+            if let Some(session) = self.get_mut(id) {
+                session.armed = None;
+                self.session_timeout(id, now);
+            }
+            self.arm(id);
+        }
+    }
+
+    fn session_timeout(&mut self, id: SessionId, now: Time) {
+        self.expire_epochs(id, now);
+        self.retry_handshake(id, now);
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        let rekey = session.rekey_at().is_some_and(|at| at <= now);
+        let probe = session.next_probe.is_some_and(|at| at <= now);
+        if rekey && session.attempt.is_none() && session.wants_epoch() {
+            self.connect(id, &[], now);
+        }
+        if probe {
+            self.probe(id, now);
+        }
+        self.challenge(id, now);
+    }
+
+    fn retry_handshake(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        let due = session.attempt.as_ref().filter(|attempt| attempt.deadline() <= now);
+        let Some((index, exhausted)) = due.map(|attempt| (attempt.index, attempt.is_exhausted())) else {
+            return;
+        };
+        if !exhausted {
+            self.send_attempt(id, now);
+            return;
+        }
+        session.attempt = None;
+        self.by_index.remove(index);
+        if self.get(id).is_some_and(|session| session.is_wanted(now)) {
+            self.connect(id, &[], now);
+        }
+    }
+
+    /// Wipes keys whose time is over.
+    fn expire_epochs(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let by_index = &mut self.by_index;
+        session.epochs.retain(|epoch: &mut Epoch| {
+            let keep = epoch.may_open(now);
+            if !keep {
+                by_index.remove(epoch.ours);
+            }
+            keep
+        });
+        let unconfirmed = session
+            .answered
+            .take_if(|answered| now.saturating_since(answered.since) >= ANSWER_KEPT_FOR);
+        if let Some(answered) = unconfirmed {
+            by_index.remove(answered.epoch.ours);
+        }
+    }
+
+    /// Probes the peer, or takes it for dead.
+    fn probe(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if session.probes.is_dead() && !session.dead {
+            session.dead = true;
+            self.changes.push_back(Change::Dead { session: id });
+            // The peer may have restarted and know nothing of the session.
+            self.connect(id, &[], now);
+        }
+        self.send_probe(id, now);
+    }
+
+    /// Asks an address that wants to be the peer's to prove itself.
+    fn challenge(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let interval = session.probes.answer_within();
+        let Some((to, token)) = session.path.challenge(CHALLENGE_BYTES, interval, now) else {
+            return;
+        };
+        if let Some(epoch) = session.sealing(now) {
+            let heading = Heading { to, ecn: 0, urgency: Urgency::Original };
+            let message = super::send::challenge(token);
+            self.outbox.add(heading, |out| epoch.seal_messages(&message, out));
+        }
+    }
+}
+
+impl Session {
+    /// Whether somebody waits for the session.
+    fn is_wanted(&self, now: Time) -> bool {
+        self.remote.keep || self.is_in_use(now)
+    }
+}
