@@ -59,6 +59,10 @@ impl<T> Outbox<T> {
         result
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The oldest thing, with its bytes.
     pub(crate) fn take(&mut self) -> Option<(T, &[u8])> {
         let Some((thing, range)) = self.entries.pop_front() else {

@@ -90,6 +90,7 @@ mod link;
 mod log;
 mod network;
 mod node;
+pub mod overlay;
 mod pool;
 mod queue;
 mod random;

@@ -255,6 +255,12 @@ impl Agent {
         self.events.pop_front().map(AgentOutput::Event)
     }
 
+    /// Whether [`Agent::poll`] gives a datagram to be sent next.
+    #[must_use]
+    pub fn next_is_transmit(&self) -> bool {
+        !self.sessions.outbox.is_empty()
+    }
+
     /// When to handle [`AgentInput::Deadline`], and what for.
     #[must_use]
     pub const fn deadline(&self) -> Option<(Time, Reason)> {

@@ -21,6 +21,8 @@ impl Agent {
     /// Takes a packet from an address, or out of a relay's hands (`from` is then the relay's address).
     pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Origin, from: SocketAddr, now: Time) {
         let received = self.sessions.receive_from(datagram, origin, now);
+        // What a new epoch makes void is void before anything is said in it.
+        self.handle_changes(now);
         match received {
             Received::Nothing | Received::Stranger { .. } => {}
             Received::Initiation { session, initiation, origin } => {
@@ -61,6 +63,7 @@ impl Agent {
         };
         let newest = self.receivers[id.0 as usize].is_newest(sequence);
         self.sessions.authenticated(session, header.receiver, origin, bytes, newest, now);
+        self.handle_changes(now);
         self.arrived(id, sequence, header.flags.piece(), plaintext, Delivery::Direct, now);
         self.try_blocks(id, now);
     }

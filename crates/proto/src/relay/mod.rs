@@ -149,6 +149,8 @@ impl Relay {
         match input {
             RelayInput::Received { from, bytes } => {
                 let received = self.sessions.receive(bytes, from, now);
+                // What a new epoch makes void is void before anything is said in it.
+                self.handle_changes(now);
                 self.received(received, from, now);
             }
             RelayInput::Deadline => self.handle_deadline(now),

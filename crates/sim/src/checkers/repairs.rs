@@ -123,6 +123,12 @@ impl<K: Copy + Ord + Debug> Repairs<K> {
         Ok(())
     }
 
+    /// How long after its direct copy was due a packet was delivered.
+    #[must_use]
+    pub fn lateness(&self, key: K) -> Option<Duration> {
+        self.packets.get(&key).and_then(Packet::repair_time)
+    }
+
     fn packet(&mut self, key: K) -> Result<&mut Packet, RepairError<K>> {
         self.packets.get_mut(&key).ok_or(RepairError::NeverSent { key })
     }

@@ -1,0 +1,9 @@
+//! Agents and relays in the world: the production state machines behind [`Host`](crate::Host), and set-ups of them.
+
+mod books;
+mod host;
+mod pairs;
+
+pub use books::Books;
+pub use host::{Delivered, OverlayHost};
+pub use pairs::{Pairs, PairsRun, PairsWorld, Sending};

@@ -1,0 +1,161 @@
+//! An agent or a relay as a host of the world.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use byway_proto::agent::{Agent, AgentInput, AgentOutput, Delivery, Event, ReceiveFlowId};
+use byway_proto::relay::{Relay, RelayInput};
+use byway_units::Time;
+
+use crate::host::{Datagram, Ecn, Host, Transmit};
+
+/// A datagram that an agent delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Which of the agent's flows.
+    pub flow: ReceiveFlowId,
+    /// The datagram.
+    pub datagram: Vec<u8>,
+    /// Its ECN field.
+    pub ecn: byway_wire::Ecn,
+    /// How it came.
+    pub delivery: Delivery,
+}
+
+/// A node of the overlay, or an application without one.
+#[derive(Debug)]
+pub enum OverlayHost {
+    /// An agent, with what it delivered and said.
+    Agent {
+        /// The state machine.
+        agent: Box<Agent>,
+        /// What it delivered and nobody has taken yet.
+        delivered: Vec<Delivered>,
+        /// What it said.
+        events: Vec<Event>,
+    },
+    /// A relay shard.
+    Relay(Box<Relay>),
+}
+
+impl OverlayHost {
+    /// A host around an agent.
+    #[must_use]
+    pub fn agent(agent: Agent) -> Self {
+        Self::Agent { agent: Box::new(agent), delivered: Vec::new(), events: Vec::new() }
+    }
+
+    /// A host around a relay.
+    #[must_use]
+    pub fn relay(relay: Relay) -> Self {
+        Self::Relay(Box::new(relay))
+    }
+
+    /// The agent.
+    ///
+    /// # Panics
+    /// If this is a relay.
+    #[must_use]
+    pub fn as_agent(&self) -> &Agent {
+        match self {
+            Self::Agent { agent, .. } => agent,
+            Self::Relay(_) => panic!("the host is a relay, not an agent"),
+        }
+    }
+
+    /// The agent, for an input from its application.
+    ///
+    /// # Panics
+    /// If this is a relay.
+    pub fn as_agent_mut(&mut self) -> &mut Agent {
+        match self {
+            Self::Agent { agent, .. } => agent,
+            Self::Relay(_) => panic!("the host is a relay, not an agent"),
+        }
+    }
+
+    /// The relay.
+    ///
+    /// # Panics
+    /// If this is an agent.
+    #[must_use]
+    pub fn as_relay(&self) -> &Relay {
+        match self {
+            Self::Relay(relay) => relay,
+            Self::Agent { .. } => panic!("the host is an agent, not a relay"),
+        }
+    }
+
+    /// What the agent delivered since the last call.
+    pub fn take_delivered(&mut self) -> Vec<Delivered> {
+        match self {
+            Self::Agent { delivered, .. } => core::mem::take(delivered),
+            Self::Relay(_) => Vec::new(),
+        }
+    }
+
+    /// What the agent said since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        match self {
+            Self::Agent { events, .. } => core::mem::take(events),
+            Self::Relay(_) => Vec::new(),
+        }
+    }
+}
+
+impl Host for OverlayHost {
+    fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
+        let (from, bytes) = (datagram.source, datagram.payload);
+        match self {
+            Self::Agent { agent, .. } => agent.handle(AgentInput::Received { from, bytes }, now),
+            Self::Relay(relay) => relay.handle(RelayInput::Received { from, bytes }, now),
+        }
+    }
+
+    fn wake(&mut self, now: Time) {
+        match self {
+            Self::Agent { agent, .. } => agent.handle(AgentInput::Deadline, now),
+            Self::Relay(relay) => relay.handle(RelayInput::Deadline, now),
+        }
+    }
+
+    fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
+        match self {
+            Self::Relay(relay) => {
+                relay.poll().map(|transmit| datagram(transmit.to, transmit.ecn, transmit.bytes))
+            }
+            Self::Agent { agent, delivered, events } => {
+                // What is not sent is put aside first: a returned datagram borrows the agent.
+                while !agent.next_is_transmit() {
+                    match agent.poll()? {
+                        AgentOutput::Deliver { flow, datagram, ecn, delivery } => {
+                            delivered.push(Delivered { flow, datagram: datagram.to_vec(), ecn, delivery });
+                        }
+                        AgentOutput::Event(event) => events.push(event),
+                        AgentOutput::Transmit(_) => unreachable!("the next output is no datagram to be sent"),
+                    }
+                }
+                match agent.poll()? {
+                    AgentOutput::Transmit(transmit) => {
+                        Some(datagram(transmit.to, transmit.ecn, transmit.bytes))
+                    }
+                    AgentOutput::Deliver { .. } | AgentOutput::Event(_) => {
+                        unreachable!("the next output is a datagram to be sent")
+                    }
+                }
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self {
+            Self::Agent { agent, .. } => agent.deadline().map(|(at, _)| at),
+            Self::Relay(relay) => relay.deadline().map(|(at, _)| at),
+        }
+    }
+}
+
+fn datagram(to: SocketAddr, ecn: u8, payload: &[u8]) -> Transmit<'_> {
+    Transmit { source: None, destination: to, ecn: Ecn::from_bits(ecn), payload }
+}

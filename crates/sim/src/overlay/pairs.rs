@@ -1,0 +1,380 @@
+//! Pairs of agents, each with a direct path of its own, and two relays between all of them.
+//!
+//! ```text
+//!   sender 0 ──────────── direct ───────────► receiver 0
+//!   sender 1 ──────────── direct ───────────► receiver 1
+//!       └─ access ─► ingress ── between ─► egress ─ access ─┘
+//! ```
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use byway_code::Engine;
+use byway_proto::agent::{
+    Agent, AgentIdentity, AgentInput, Delivery, FlowSettings, Peer, ReceiveFlowId, RelayPath, RelayPeer, SendFlowId,
+    flow_between,
+};
+use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
+use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
+use byway_wire::seal::{PreSharedKey, Portable, StaticSecret, Suite};
+use byway_wire::{
+    CodingGroupId, Ecn, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Service,
+    Services, Shard, TenantId,
+};
+
+use super::{Books, OverlayHost};
+use crate::checkers::{Deliveries, RepairSummary, Repairs};
+use crate::link::Link;
+use crate::node::NodeId;
+use crate::random::Seed;
+use crate::world::{Scenario, World};
+
+/// When the senders send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// One packet each interval; the senders' phases are spread over it.
+    Paced(Duration),
+    /// Frames of 1 to so many packets back to back, one each interval.
+    Frames {
+        /// The time between frames.
+        interval: Duration,
+        /// The longest frame in packets.
+        packets_max: u64,
+    },
+}
+
+/// The set-up.
+#[derive(Clone, Debug)]
+pub struct Pairs {
+    /// How many pairs.
+    pub pairs: usize,
+    /// When they send.
+    pub sending: Sending,
+    /// The datagrams' length in bytes, at least 16.
+    pub datagram_bytes: usize,
+    /// What the flows ask for; the paths are filled in.
+    pub flow: FlowSettings,
+    /// The direct path of each pair, from sender to receiver.
+    pub direct: Vec<Link>,
+    /// The way back from receivers to senders.
+    pub back: Link,
+    /// Between agents and their relays, both directions.
+    pub access: Link,
+    /// Between the relays, both directions.
+    pub between: Link,
+    /// When the senders begin; before, sessions and flows are set up.
+    pub begin: Duration,
+    /// How long they send.
+    pub length: Duration,
+}
+
+/// The world that a set-up makes.
+pub type PairsWorld = World<PairsRun>;
+
+/// The run of a set-up: its applications, and the books about them.
+#[derive(Debug)]
+pub struct PairsRun {
+    set_up: Pairs,
+    seed: Seed,
+    /// The nodes, by pair.
+    pub senders: Vec<NodeId>,
+    /// See [`PairsRun::senders`].
+    pub receivers: Vec<NodeId>,
+    /// The relays.
+    pub ingress: NodeId,
+    /// See [`PairsRun::ingress`].
+    pub egress: NodeId,
+    flows: Vec<SendFlowId>,
+    accepted: Vec<ReceiveFlowId>,
+    numbers: Vec<u64>,
+    /// What was sent and delivered.
+    pub deliveries: Deliveries<usize>,
+    repairs: Repairs<(usize, u64)>,
+    /// How many datagrams came each way.
+    pub by_delivery: Vec<(Delivery, u64)>,
+    /// The repair times by way, from when the direct copy was due.
+    pub repair_times: Vec<(Delivery, Duration)>,
+    datagram: Vec<u8>,
+}
+
+/// What comes later than this after it was sent counts as late in the books.
+const DELIVERY_DEADLINE: Duration = Duration::from_secs(1);
+
+const PORT: u16 = 4_600;
+const INGRESS: RelayId = RelayId::new(1);
+const EGRESS: RelayId = RelayId::new(2);
+
+fn address(network: u8, host: usize) -> SocketAddr {
+    let [_, _, high, low] = u32::try_from(host + 1).expect("there are few hosts").to_be_bytes();
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, network, high, low)), PORT)
+}
+
+/// The secret of a node: any 32 bytes are one.
+fn secret(seed: Seed, name: &str, number: usize) -> StaticSecret {
+    StaticSecret::from_bytes(bytes(seed, name, number))
+}
+
+fn bytes(seed: Seed, name: &str, number: usize) -> [u8; 32] {
+    let mut random = seed.named(name).numbered(number as u64).sequence();
+    let mut bytes = [0; 32];
+    for chunk in bytes.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&random.bits().to_be_bytes());
+    }
+    bytes
+}
+
+fn agent_number(is_sender: bool, pair: usize) -> AgentId {
+    let base = if is_sender { 1 } else { 1_001 };
+    AgentId::new(base + u32::try_from(pair).expect("there are few pairs"))
+}
+
+fn key_of(pair: usize) -> FlowKey {
+    flow_between(agent_number(true, pair), agent_number(false, pair), FlowId::new(1))
+}
+
+impl Pairs {
+    /// Builds the world and its applications.
+    #[must_use]
+    pub fn build(self, seed: Seed) -> (PairsWorld, PairsRun) {
+        let mut world = World::new(seed, Books::default());
+        let grants = self.grants(seed);
+        let ingress = world.add(OverlayHost::relay(self.relay(seed, true, &grants)), address(1, 0));
+        let egress = world.add(OverlayHost::relay(self.relay(seed, false, &grants)), address(2, 0));
+        world.connect_both(ingress, egress, &self.between);
+        let mut run = PairsRun::new(self, seed, ingress, egress);
+        for pair in 0..run.set_up.pairs {
+            run.add_pair(pair, &mut world);
+        }
+        (world, run)
+    }
+
+    fn grants(&self, seed: Seed) -> Vec<Grant> {
+        (0..self.pairs)
+            .map(|pair| Grant {
+                services: Services::from_bits(0b1_1111),
+                sharing: false,
+                ingress: GrantedRelay { relay: INGRESS, shard: Shard::new(0) },
+                egress: GrantedRelay { relay: EGRESS, shard: Shard::new(0) },
+                first_flow: FlowId::new(1),
+                last_flow: FlowId::new(9),
+                sender: agent_number(true, pair),
+                receiver: Receiver::Agent(agent_number(false, pair)),
+                coding_group: CodingGroupId::new(1),
+                tenant: TenantId::new(1),
+                rate: KilobitsPerSecond::new(100_000),
+                not_after_unix_seconds: u64::MAX,
+                sender_key: *secret(seed, "sender", pair).public_key().bytes(),
+                receiver_key: *secret(seed, "receiver", pair).public_key().bytes(),
+                signature: [0; SIGNATURE_BYTES],
+            })
+            .collect()
+    }
+
+    fn relay(&self, seed: Seed, is_ingress: bool, grants: &[Grant]) -> Relay {
+        let (own, other) = if is_ingress { (0, 1) } else { (1, 0) };
+        let numbers = [INGRESS, EGRESS];
+        let addresses = [address(1, 0), address(2, 0)];
+        let settings = RelaySettings {
+            number: numbers[own],
+            shard: Shard::new(0),
+            secret: secret(seed, "relay", own),
+            suite: Suite::Aes256Gcm,
+            started_unix_nanos: 1,
+            authority: Authority::Static(grants.to_vec()),
+            relays: vec![OtherRelay {
+                number: numbers[other],
+                shard: Shard::new(0),
+                key: secret(seed, "relay", other).public_key(),
+                address: addresses[other],
+            }],
+        };
+        Relay::new(settings, Engine::fastest(), &Portable, bytes(seed, "relay's seed", own), Time::START)
+    }
+
+    fn agent(&self, seed: Seed, is_sender: bool, pair: usize) -> Agent {
+        let name = if is_sender { "sender" } else { "receiver" };
+        let identity = AgentIdentity {
+            number: agent_number(is_sender, pair),
+            secret: secret(seed, name, pair),
+            suite: Suite::Aes256Gcm,
+            started_unix_nanos: 1,
+        };
+        let own_seed = bytes(seed, if is_sender { "sender's seed" } else { "receiver's seed" }, pair);
+        let mut agent = Agent::new(identity, Engine::fastest(), &Portable, own_seed, Time::START);
+        let (number, place, relay) = if is_sender { (INGRESS, 1, 0) } else { (EGRESS, 2, 1) };
+        let shard = Shard::new(0);
+        let key = secret(seed, "relay", relay).public_key();
+        agent.add_relay(&RelayPeer { number, shard, key, address: address(place, 0) }, Time::START);
+        let (other, network) = if is_sender { ("receiver", 4) } else { ("sender", 3) };
+        let peer = Peer {
+            number: agent_number(!is_sender, pair),
+            key: secret(seed, other, pair).public_key(),
+            pre_shared: PreSharedKey::default(),
+            addresses: vec![address(network, pair)],
+        };
+        agent.add_peer(peer, Time::START);
+        agent
+    }
+
+    fn settings(&self) -> FlowSettings {
+        let shard = Shard::new(0);
+        let path = RelayPath { ingress: (INGRESS, shard), egress: (EGRESS, shard), grant: Vec::new() };
+        let paths = if self.flow.service == Service::Internet { vec![] } else { vec![path] };
+        FlowSettings { paths, ..self.flow.clone() }
+    }
+}
+
+impl PairsRun {
+    fn new(set_up: Pairs, seed: Seed, ingress: NodeId, egress: NodeId) -> Self {
+        Self {
+            set_up,
+            seed,
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            ingress,
+            egress,
+            flows: Vec::new(),
+            accepted: Vec::new(),
+            numbers: Vec::new(),
+            deliveries: Deliveries::new(DELIVERY_DEADLINE),
+            repairs: Repairs::default(),
+            by_delivery: Vec::new(),
+            repair_times: Vec::new(),
+            datagram: Vec::new(),
+        }
+    }
+
+    fn add_pair(&mut self, pair: usize, world: &mut PairsWorld) {
+        let (seed, settings) = (self.seed, self.set_up.settings());
+        let mut sender = self.set_up.agent(seed, true, pair);
+        let mut receiver = self.set_up.agent(seed, false, pair);
+        let flow = sender.open_flow(key_of(pair), settings.clone(), Time::START);
+        let accepted = receiver.accept_flow(key_of(pair), settings, Time::START);
+        self.flows.push(flow.expect("the peer was added"));
+        self.accepted.push(accepted.expect("the peer was added"));
+        let sender = world.add(OverlayHost::agent(sender), address(3, pair));
+        let receiver = world.add(OverlayHost::agent(receiver), address(4, pair));
+        world.connect(sender, receiver, self.set_up.direct[pair].clone());
+        world.connect(receiver, sender, self.set_up.back.clone());
+        world.connect_both(sender, self.ingress, &self.set_up.access);
+        world.connect_both(receiver, self.egress, &self.set_up.access);
+        world.observer_mut().watch(sender, receiver, pair);
+        self.senders.push(sender);
+        self.receivers.push(receiver);
+        self.numbers.push(0);
+        world.schedule_in(self.set_up.begin + self.phase(pair), pair);
+    }
+
+    /// The senders do not send in step.
+    fn phase(&self, pair: usize) -> Duration {
+        let interval = self.interval();
+        let mut random = self.seed.named("phase").numbered(pair as u64).sequence();
+        Duration::from_nanos(random.below(interval.as_nanos()))
+    }
+
+    fn interval(&self) -> Duration {
+        match self.set_up.sending {
+            Sending::Paced(interval) | Sending::Frames { interval, .. } => interval,
+        }
+    }
+
+    /// How many packets a sender sends now.
+    fn burst(&self, pair: usize, now: Time) -> u64 {
+        match self.set_up.sending {
+            Sending::Paced(_) => 1,
+            Sending::Frames { packets_max, .. } => {
+                let mut random = self.seed.named("frame").numbered(pair as u64).at(now, 0);
+                1 + random.below(packets_max)
+            }
+        }
+    }
+
+    fn send(&mut self, pair: usize, world: &mut PairsWorld) {
+        let number = self.numbers[pair];
+        self.numbers[pair] += 1;
+        self.datagram.clear();
+        self.datagram.extend_from_slice(&number.to_be_bytes());
+        self.datagram.extend_from_slice(&(pair as u64).to_be_bytes());
+        let filling = (16..self.set_up.datagram_bytes).map(|place| (place as u64 ^ number).to_le_bytes()[0]);
+        self.datagram.extend(filling);
+        let now = world.now();
+        let due = self.set_up.direct[pair].delay;
+        self.repairs.sent((pair, number), now, due).expect("numbers are given once");
+        self.deliveries.sent(pair, &self.datagram, now).expect("datagrams differ by their number");
+        let (flow, datagram) = (self.flows[pair], &self.datagram);
+        world.input(self.senders[pair], |host, now| {
+            let input = AgentInput::Send { flow, datagram, ecn: Ecn::NotEct, marked: false };
+            host.as_agent_mut().handle(input, now);
+        });
+    }
+
+    /// What became of all packets: `deadline` after sending they are late; those repaired `within` a time of when
+    /// their direct copy was due are counted apart.
+    ///
+    /// # Panics
+    /// If the world lost packets that were not sent.
+    #[must_use]
+    pub fn summary(&mut self, world: &mut PairsWorld, deadline: Duration, within: Duration) -> RepairSummary {
+        for (pair, number) in world.observer_mut().lost.drain(..) {
+            self.repairs.lost((pair, u64::from(number))).expect("what is lost was sent");
+        }
+        self.repairs.summary(deadline, within)
+    }
+
+    /// The flow of a pair, as its receiver knows it.
+    #[must_use]
+    pub fn received(&self, pair: usize) -> ReceiveFlowId {
+        self.accepted[pair]
+    }
+
+    /// The flow of a pair, as its sender knows it.
+    #[must_use]
+    pub fn sent(&self, pair: usize) -> SendFlowId {
+        self.flows[pair]
+    }
+
+    fn count(&mut self, delivery: Delivery) {
+        match self.by_delivery.iter_mut().find(|(known, _)| *known == delivery) {
+            Some((_, count)) => *count += 1,
+            None => self.by_delivery.push((delivery, 1)),
+        }
+    }
+
+    /// How many datagrams came this way.
+    #[must_use]
+    pub fn delivered_by(&self, delivery: Delivery) -> u64 {
+        self.by_delivery.iter().find(|(known, _)| *known == delivery).map_or(0, |(_, count)| *count)
+    }
+}
+
+impl Scenario for PairsRun {
+    type Host = OverlayHost;
+    /// A pair whose sender sends.
+    type Event = usize;
+    type Observer = Books;
+
+    fn event(&mut self, pair: usize, world: &mut World<Self>) {
+        for _ in 0..self.burst(pair, world.now()) {
+            self.send(pair, world);
+        }
+        if world.now() + self.interval() < Time::START + self.set_up.begin + self.set_up.length {
+            world.schedule_in(self.interval(), pair);
+        }
+    }
+
+    fn drained(&mut self, node: NodeId, world: &mut World<Self>) {
+        let Some(pair) = self.receivers.iter().position(|receiver| *receiver == node) else {
+            return;
+        };
+        let now = world.now();
+        for delivered in world.host_mut(node).take_delivered() {
+            let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+            let number = number.expect("datagrams begin with their number");
+            self.deliveries.delivered(pair, &delivered.datagram, now).expect("what is delivered was sent, once");
+            self.repairs.delivered((pair, number), now).expect("what is delivered was sent");
+            self.count(delivered.delivery);
+            self.repair_times.push((delivered.delivery, self.repairs.lateness((pair, number)).unwrap_or_default()));
+        }
+    }
+}
