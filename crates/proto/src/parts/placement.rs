@@ -209,15 +209,15 @@ impl<S: Strategy> Placement<S> {
         Decision { closed_before, queue, closed_after }
     }
 
-    /// When to call [`expire`](Self::expire) at the latest.
+    /// When to call [`expire`](Self::expire) at the latest; it may turn out that there is nothing to do yet.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.queues.first_due().map(|(due, _)| due)
+        self.queues.not_before()
     }
 
     /// Closes a queue whose time has come, if there is any. Call until there is none.
     pub fn expire(&mut self, now: Time) -> Option<Closed> {
-        while let Some((due, queue)) = self.queues.first_due().filter(|(due, _)| *due <= now) {
+        while let Some((due, queue)) = self.queues.first_due(now) {
             if self.queues.queue(queue).is_reviewed() {
                 return Some(self.close(queue, Reason::Timer));
             }
