@@ -14,7 +14,7 @@
 //! | round robin | 8 | 3.2 % | 1.33 r/k | 1.45 r/k | 17.2 ms |
 //! | round robin | 16 | 0.4 % | 1.31 r/k | 1.43 r/k | 24.8 ms |
 //! | round robin | 32 | 7.4 % | 1.76 r/k | 1.91 r/k | 27.3 ms |
-//! | fullest first, budget 120 % | 32 to 64 | 0.1 % | 1.14 r/k | 1.20 r/k | 16.7 ms |
+//! | fullest first, budget 120 % | 32 to 64 | 0.1 % | 1.14 r/k | 1.20 r/k | 16.6 ms |
 //!
 //! `cargo run --release -p byway-proto --example placement_study` prints this and more.
 //!
