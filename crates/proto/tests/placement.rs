@@ -4,7 +4,7 @@ mod support;
 
 use byway_proto::parts::placement::{FullestFirst, RoundRobin, Spending};
 use byway_units::Duration;
-use support::placement::{Outcome, Source, budget, settings, study};
+use support::placement::{Outcome, Source, budget, settings, study, study_tagged};
 
 const WAIT: Duration = Duration::from_millis(40);
 const RATE: f64 = 2.0 / 8.0;
@@ -80,4 +80,21 @@ fn voice_beside_video_is_not_padded_to_its_length() {
     let outcome = recommended(&sources, 120);
     assert!(outcome.uncovered() < 0.1, "{} %", outcome.uncovered());
     assert!(outcome.byte_overhead(RATE) < 1.21, "{}", outcome.byte_overhead(RATE));
+}
+
+#[test]
+fn flows_that_lose_together_share_batches_half_as_often_at_no_cost() {
+    let video = [Source::VIDEO; 24];
+    let settings = settings(64, budget(120, &video));
+    let unknown = study(&video, settings, WAIT, &FullestFirst);
+    // Two flows in each network.
+    let known = study_tagged(&video, settings, WAIT, &FullestFirst, |flow| 1 + flow / 2);
+    assert!(
+        known.beside_twin() * 1.5 < unknown.beside_twin(),
+        "{} {}",
+        known.beside_twin(),
+        unknown.beside_twin()
+    );
+    assert!(known.uncovered() < 0.01, "{} %", known.uncovered());
+    assert!(known.byte_overhead(RATE) < 1.02 * unknown.byte_overhead(RATE), "{}", known.byte_overhead(RATE));
 }

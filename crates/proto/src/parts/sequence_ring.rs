@@ -176,6 +176,12 @@ mod tests {
         assert_eq!(widen(u32::MAX, 1 << 32), (1 << 32) - 1);
         assert_eq!(widen(0, (1 << 32) - 1), 1 << 32);
         assert_eq!(widen(0, u64::MAX), u64::MAX - u64::from(u32::MAX), "there is nothing after the end");
+        for near in [1 << 33, (1 << 33) + (1 << 31), (1 << 33) + 17] {
+            let low = |number: u64| u32::try_from(number & 0xFFFF_FFFF).expect("masked");
+            for number in [near + (1 << 31), near - (1 << 31) + 1, near] {
+                assert_eq!(widen(low(number), near), number, "as near ahead as behind: ahead");
+            }
+        }
     }
 
     #[test]

@@ -132,6 +132,8 @@ pub(crate) struct Outcome {
     /// The sum over packets of the chance to be repaired while the flow's path is dark and each cooperating
     /// receiver fails with 2 %.
     pub(crate) repairable: f64,
+    /// Packets that were put beside one of the flow whose number differs in the last bit.
+    pub(crate) beside_twin: u64,
 }
 
 impl Outcome {
@@ -150,6 +152,10 @@ impl Outcome {
 
     pub(crate) fn twice(&self) -> f64 {
         percent(self.twice, self.packets)
+    }
+
+    pub(crate) fn beside_twin(&self) -> f64 {
+        percent(self.beside_twin, self.packets)
     }
 
     pub(crate) fn repairable(&self) -> f64 {
@@ -174,9 +180,9 @@ impl Outcome {
         to_f64(self.counters.coded + self.counters.unaffordable) / to_f64(self.batches.max(1))
     }
 
-    fn close(&mut self, closed: &Closed, waits: &mut Vec<Time>, now: Time) {
+    fn close(&mut self, closed: &Closed, waits: &mut Vec<(Time, u32)>, now: Time) {
         assert_eq!(closed.size, waits.len(), "the driver and the placement agree");
-        for arrived in waits.drain(..) {
+        for (arrived, _) in waits.drain(..) {
             self.waits_total += now - arrived;
             self.wait_max = self.wait_max.max(now - arrived);
         }
@@ -203,6 +209,7 @@ impl Outcome {
         self.wait_max = self.wait_max.max(other.wait_max);
         self.twice += other.twice;
         self.repairable += other.repairable;
+        self.beside_twin += other.beside_twin;
     }
 }
 
@@ -233,9 +240,21 @@ pub(crate) fn study<S: Strategy + Clone>(
     wait: Duration,
     strategy: &S,
 ) -> Outcome {
+    study_tagged(sources, settings, wait, strategy, |_| 0)
+}
+
+/// The same for flows that may lose packets together, as these tags say.
+pub(crate) fn study_tagged<S: Strategy + Clone>(
+    sources: &[Source],
+    settings: Settings,
+    wait: Duration,
+    strategy: &S,
+    correlation: impl Fn(u32) -> u32,
+) -> Outcome {
     let mut total = Outcome::default();
     for seed in 0..SEEDS {
-        total.add(&run(&arrivals(sources, seed), Placement::new(settings, strategy.clone()), wait));
+        let placement = Placement::new(settings, strategy.clone());
+        total.add(&run(&arrivals(sources, seed), placement, wait, &correlation));
     }
     total
 }
@@ -253,7 +272,12 @@ pub(crate) fn budget(percent: u16, sources: &[Source]) -> Spending {
     Spending::Budget { percent, reserve: Bytes::new(reserve) }
 }
 
-fn run<S: Strategy>(arrivals: &[Arrival], mut placement: Placement<S>, wait: Duration) -> Outcome {
+fn run<S: Strategy>(
+    arrivals: &[Arrival],
+    mut placement: Placement<S>,
+    wait: Duration,
+    correlation: impl Fn(u32) -> u32,
+) -> Outcome {
     let mut outcome = Outcome::default();
     let mut waiting = vec![Vec::new(); 64];
     for arrival in arrivals {
@@ -262,14 +286,17 @@ fn run<S: Strategy>(arrivals: &[Arrival], mut placement: Placement<S>, wait: Dur
                 outcome.close(&closed, &mut waiting[closed.queue], deadline);
             }
         }
-        let flow = PlacedFlow { slot: arrival.flow, class: CodingClass::SHARED, correlation: 0 };
+        let correlation = correlation(arrival.flow);
+        let flow = PlacedFlow { slot: arrival.flow, class: CodingClass::SHARED, correlation };
         let decision = placement.place(&Packet { flow, bytes: arrival.bytes }, wait, arrival.time);
         outcome.packets += 1;
         outcome.bytes += u64::from(arrival.bytes);
         if let Some(closed) = decision.closed_before {
             outcome.close(&closed, &mut waiting[closed.queue], arrival.time);
         }
-        waiting[decision.queue].push(arrival.time);
+        let has_twin = waiting[decision.queue].iter().any(|(_, flow)| *flow == arrival.flow ^ 1);
+        outcome.beside_twin += u64::from(has_twin);
+        waiting[decision.queue].push((arrival.time, arrival.flow));
         if let Some(closed) = decision.closed_after {
             outcome.close(&closed, &mut waiting[closed.queue], arrival.time);
         }

@@ -13,9 +13,11 @@ use super::{Choice, Packet, Queue, Queues, Strategy};
 ///   packets are affordable: else packets of long bursts end alone.
 /// - Packets of like size share a batch, because each repair packet is as long as the longest: those that
 ///   differ by more than a factor of two do only when one would end alone or no queue is free.
-/// - A queue without correlated flows goes before any queue with some.
+/// - A queue without correlated flows goes before any queue with some: of 24 flows in pairs, half as many meet.
+///   To open another queue instead would keep nearly all apart, but makes batches smaller, and where networks are
+///   few leaves packets alone.
 /// - A queue closes at half of its time if it pays for itself, while repair packets are affordable: that takes
-///   a third off the mean wait and costs next to nothing.
+///   a quarter off the mean wait of bursty video and costs next to nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FullestFirst;
 

@@ -19,7 +19,7 @@ pub enum Spending {
         /// may be exceeded for a while.
         ///
         /// 125 ms of the income of all flows at their registered rates bridge the time from one round of video
-        /// frames to the next; half of that leaves ten times as many packets of video with key frames
+        /// frames to the next; half of that leaves many more packets of video with key frames
         /// unaffordable.
         reserve: Bytes,
     },

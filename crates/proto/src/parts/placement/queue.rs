@@ -113,6 +113,8 @@ pub struct Queues {
     open: u64,
     /// By flow: bit i: queue i holds a packet of it.
     holding: Vec<u64>,
+    /// No queue is due before.
+    soonest: Time,
 }
 
 impl Queues {
@@ -121,7 +123,7 @@ impl Queues {
             (1..=PLACEMENT_QUEUES_MAX).contains(&usize::from(count)),
             "a placement has 1 to {PLACEMENT_QUEUES_MAX} queues, not {count}"
         );
-        Self { all: vec![Queue::EMPTY; usize::from(count)], open: 0, holding: Vec::new() }
+        Self { all: vec![Queue::EMPTY; usize::from(count)], open: 0, holding: Vec::new(), soonest: Time::MAX }
     }
 
     /// How many queues there are, empty ones included.
@@ -179,9 +181,19 @@ impl Queues {
         &mut self.all[index]
     }
 
-    /// The queue to look at first, if any.
-    pub(super) fn first_due(&self) -> Option<(Time, usize)> {
-        self.open().map(|(index, queue)| (queue.due(), index)).min()
+    /// No queue has to be looked at before; `None` if all are empty.
+    pub(super) fn not_before(&self) -> Option<Time> {
+        (self.open != 0).then_some(self.soonest)
+    }
+
+    /// The queue to look at first, if it is time.
+    pub(super) fn first_due(&mut self, now: Time) -> Option<(Time, usize)> {
+        if self.soonest > now {
+            return None;
+        }
+        let first = self.open().map(|(index, queue)| (queue.due(), index)).min();
+        self.soonest = first.map_or(Time::MAX, |(due, _)| due);
+        first.filter(|(due, _)| *due <= now)
     }
 
     /// Puts `packet` into queue `index`, none of whose packets may then wait longer than `packet` may.
@@ -198,6 +210,7 @@ impl Queues {
         queue.longest = queue.longest.max(packet.bytes);
         queue.latest = queue.latest.min(now.saturating_add(wait));
         queue.halfway = queue.halfway.min(now.saturating_add(wait / 2));
+        self.soonest = self.soonest.min(queue.due());
         *self.holding_mut(flow.slot) |= 1 << index;
     }
 
@@ -287,11 +300,11 @@ mod tests {
     fn the_most_hurried_packet_decides_how_long_a_queue_waits() {
         let mut queues = Queues::new(1);
         queues.add(0, &packet(1, 0), Time::START, Duration::from_millis(40));
-        assert_eq!(queues.first_due(), Some((Time::START + Duration::from_millis(20), 0)));
+        assert_eq!(queues.first_due(Time::MAX), Some((Time::START + Duration::from_millis(20), 0)));
         let later = Time::START + Duration::from_millis(1);
         queues.add(0, &packet(2, 0), later, Duration::from_millis(10));
-        assert_eq!(queues.first_due(), Some((Time::START + Duration::from_millis(6), 0)));
+        assert_eq!(queues.first_due(Time::MAX), Some((Time::START + Duration::from_millis(6), 0)));
         queues.queue_mut(0).wait_to_the_end();
-        assert_eq!(queues.first_due(), Some((Time::START + Duration::from_millis(11), 0)));
+        assert_eq!(queues.first_due(Time::MAX), Some((Time::START + Duration::from_millis(11), 0)));
     }
 }
