@@ -277,3 +277,9 @@ pub const ENVELOPE_OVERHEAD: usize = byway_wire::packets::ENVELOPE_OVERHEAD;
 
 /// Coded bytes of a packet at most: what leaves room for a cross-stream repair of 10 packets in 1,472 bytes.
 pub const CODED_BYTES_PER_PACKET: usize = DATAGRAM_BYTES_MAX - 96;
+
+/// How often an ingress relay is told that a path is dark.
+pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long an ingress relay believes it: three times untold, and the path is taken to deliver again.
+pub const OUTAGE_BELIEVED_FOR: Duration = Duration::from_secs(1);

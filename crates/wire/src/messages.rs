@@ -15,6 +15,7 @@ mod cross_stream_repair;
 mod in_stream_repair;
 mod lost;
 mod nack;
+mod outage;
 mod path_challenge;
 mod path_response;
 mod probe;
@@ -38,6 +39,7 @@ pub use cross_stream_repair::{Cover, CrossStreamHead, CrossStreamRepair, Digest,
 pub use in_stream_repair::{InStreamHead, InStreamRepair, Mask};
 pub use lost::Lost;
 pub use nack::Nack;
+pub use outage::Outage;
 pub use path_challenge::PathChallenge;
 pub use path_response::PathResponse;
 pub use probe::Probe;
@@ -144,6 +146,8 @@ messages! {
     Confirm(Confirm<'a>),
     /// Receiver to egress relay and to sender: how the flow fares.
     Report(Report),
+    /// Egress to ingress relay: a direct path is dark.
+    Outage(Outage),
     /// How long is the way?
     Probe(Probe),
     /// The answer to a probe.

@@ -84,7 +84,7 @@ impl Agent {
                 continue;
             }
             active.requests.add(sequence, until, now);
-            let is_lost = active.tracker.is_missing(sequence.number()) && active.requests.tell(sequence);
+            let is_lost = active.is_lost(sequence) && active.requests.tell(sequence);
             if is_lost && last.is_none_or(|last| last < sequence) && lost.insert(sequence) {
                 last = Some(sequence);
             }

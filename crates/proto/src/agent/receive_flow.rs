@@ -145,11 +145,18 @@ impl ReceiveFlow {
 }
 
 impl Active {
+    /// Whether a packet is taken for lost: passed over, or covered by the open-ended NACK in force.
+    pub(super) fn is_lost(&self, sequence: SequenceNumber) -> bool {
+        let number = sequence.number();
+        let is_open = self.open.is_some_and(|from| sequence >= from) && self.tracker.is_new(number);
+        is_open || self.tracker.is_missing(number)
+    }
+
     fn new(rested_at: Option<SequenceNumber>, round_trip: Duration, now: Time) -> Self {
         let patience = Patience { packets: REORDERING_PACKETS, time: REORDERING_TIME, asks_max: ASKS_MAX };
         let tracker = match rested_at {
             Some(highest) => GapTracker::resumed(patience, highest.number()),
-            None => GapTracker::new(patience),
+            None => GapTracker::begun(patience),
         };
         Self {
             tracker,

@@ -119,6 +119,12 @@ impl GapTracker {
         }
     }
 
+    /// A flow that begins with number 0, of which no packet has arrived.
+    #[must_use]
+    pub fn begun(patience: Patience) -> Self {
+        Self { received: Received::from_zero(), ..Self::new(patience) }
+    }
+
     /// A flow that goes on after this number; what came before is neither missing nor new.
     #[must_use]
     pub fn resumed(patience: Patience, highest: u64) -> Self {

@@ -49,3 +49,7 @@ pub const HELD_PACKETS_MAX: usize = 256;
 
 /// Most ranges that are given up ahead of the gap in front: more gaps than that time out.
 pub const HELD_SKIPS_MAX: usize = 32;
+
+/// A flow whose first number is below this has begun just now: what it passed over is missing. Of one that has been
+/// under way for longer, nobody knows since when it is listened to.
+pub const FIRST_NUMBERS: u64 = 64;

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
-use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Relayed};
+use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage, Relayed};
 use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Message, Messages, Ranges, SequenceNumber};
 
@@ -34,6 +34,7 @@ impl Relay {
             (Message::InStreamRepair(repair), Some(port)) => self.in_stream(port, repair, now),
             (Message::Aliases(aliases), Some(port)) => self.aliases(port, session, aliases, now),
             (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known),
+            (Message::Outage(outage), Some(port)) => self.outage(port, outage, now),
             (Message::Register(register), None) => self.register(session, register, now),
             (Message::Unregister(unregister), None) => self.unregister(session, unregister),
             (Message::Nack(nack), None) => self.nack(session, nack, now),
@@ -92,7 +93,7 @@ impl Relay {
     fn ack(&mut self, session: SessionId, ack: &Ack) {
         if let Some(flow) = self.received_flow(session, ack.alias) {
             let from = self.egress.full(flow, ack.from_low);
-            self.egress.ack(flow, from);
+            self.egress.ack(flow, from, &mut self.actions);
         }
     }
 
@@ -198,6 +199,14 @@ impl Relay {
         };
         let receivers = self.links.receivers_of(key);
         self.egress.carried(receivers, header.sequence_low, coded, now, &mut self.actions);
+    }
+
+    /// An egress relay says that the direct path of a flow is dark, or not any more.
+    fn outage(&mut self, port: EgressPort, outage: &Outage, now: Time) {
+        match self.ports.announced_mut(port, outage.alias).map(|announced| announced.flow) {
+            Some(flow) => self.ingress.set_dark(flow, outage.is_dark, now),
+            None => self.counters.aliases_unknown += 1,
+        }
     }
 
     /// Passes a packet on between two agents that a grant connects.

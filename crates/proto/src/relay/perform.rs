@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use byway_units::{Duration, Time};
-use byway_wire::messages::{Confirm, CooperativeRequest, InStreamHead, InStreamRepair};
+use byway_wire::messages::{Confirm, CooperativeRequest, InStreamHead, InStreamRepair, Outage};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Message, Microseconds, RangeSet, SequenceNumber};
 
@@ -47,7 +47,23 @@ impl Relay {
                 let message = Message::InStreamRepair(InStreamRepair { head, payload });
                 self.sessions.send_alone(receiver.session, &message, Urgency::Scavenger, now);
             }
+            Action::Outage { flow, is_dark } => self.tell_outage(flow, is_dark, now),
             Action::Ask { .. } | Action::Confirm { .. } => {}
+        }
+    }
+
+    /// Lets the ingress relays of a flow know whether its direct path is dark.
+    fn tell_outage(&mut self, flow: FlowSlot, is_dark: bool, now: Time) {
+        let Some(key) = self.egress.key(flow) else {
+            return;
+        };
+        for (port, alias) in self.ports.heard_as(key) {
+            if let Some(session) = self.ports.get(port).session {
+                self.sessions.say(session, &Message::Outage(Outage { alias, is_dark }), now);
+            }
+        }
+        for slot in self.ports.own_flows(key) {
+            self.ingress.set_dark(slot, is_dark, now);
         }
     }
 
@@ -57,14 +73,14 @@ impl Relay {
         actions.sort_by_key(|action| match *action {
             Action::Ask { flow, sequence, .. } => (0, flow, sequence),
             Action::Confirm { flow, sequence } => (1, flow, sequence),
-            Action::Give { .. } | Action::InStream { .. } => unreachable!("these were performed"),
+            Action::Give { .. } | Action::InStream { .. } | Action::Outage { .. } => unreachable!("these were performed"),
         });
         let mut gathered = Gathered::default();
         for action in actions.iter() {
             let (flow, sequence, patience) = match *action {
                 Action::Ask { flow, sequence, patience } => (flow, sequence, Some(patience)),
                 Action::Confirm { flow, sequence } => (flow, sequence, None),
-                Action::Give { .. } | Action::InStream { .. } => continue,
+                Action::Give { .. } | Action::InStream { .. } | Action::Outage { .. } => continue,
             };
             if !gathered.takes(flow, sequence, patience) {
                 self.send_gathered(&gathered, now);

@@ -105,6 +105,13 @@ impl Ports {
         self.get(onward.port).announced.get(place)?.map(|announced| announced.key)
     }
 
+    /// The flows under this key that this relay sends to itself.
+    pub(super) fn own_flows(&self, key: FlowKey) -> Vec<FlowSlot> {
+        let own = self.ports.iter().filter(|port| port.session.is_none());
+        let announced = own.flat_map(|port| port.announced.iter().flatten());
+        announced.filter(|announced| announced.key == key).map(|announced| announced.flow).collect()
+    }
+
     /// Notes what the other side calls a flow.
     pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey) {
         self.ports[usize::from(port.0)].heard.insert(alias, key);

@@ -129,6 +129,11 @@ impl<K: Copy + Ord + Debug> Repairs<K> {
         self.packets.get(&key).and_then(Packet::repair_time)
     }
 
+    /// The packets that were never delivered, in order.
+    pub fn missing(&self) -> impl Iterator<Item = K> + '_ {
+        self.packets.iter().filter(|(_, packet)| packet.delivered.is_none()).map(|(key, _)| *key)
+    }
+
     fn packet(&mut self, key: K) -> Result<&mut Packet, RepairError<K>> {
         self.packets.get_mut(&key).ok_or(RepairError::NeverSent { key })
     }

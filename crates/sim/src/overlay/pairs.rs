@@ -322,6 +322,12 @@ impl PairsRun {
         self.repairs.summary(deadline, within)
     }
 
+    /// The packets that were never delivered.
+    #[must_use]
+    pub fn unrepaired(&self) -> Vec<(usize, u64)> {
+        self.repairs.missing().collect()
+    }
+
     /// The flow of a pair, as its receiver knows it.
     #[must_use]
     pub fn received(&self, pair: usize) -> ReceiveFlowId {

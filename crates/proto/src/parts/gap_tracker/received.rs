@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::Arrival;
-use crate::parts::limits::{NUMBER_WINDOW, NUMBER_WINDOW_WORDS as WORDS};
+use crate::parts::limits::{FIRST_NUMBERS, NUMBER_WINDOW, NUMBER_WINDOW_WORDS as WORDS};
 
 /// The numbers that have arrived, within a window below the highest.
 #[derive(Clone, Debug)]
@@ -14,16 +14,18 @@ pub(super) struct Received {
     end: u64,
     /// One bit for each number of the window, at its place modulo the window; from the first gap on.
     bits: Option<Box<[u64; WORDS]>>,
+    /// Whether the numbers are known to begin at 0, so that a first one not far from it passed others over.
+    begins_at_zero: bool,
 }
 
 impl Received {
     pub(super) const fn new() -> Self {
-        Self { first: 0, end: 0, bits: None }
+        Self { first: 0, end: 0, bits: None, begins_at_zero: false }
     }
 
     /// All numbers up to this one have arrived, as far as anybody knows.
     pub(super) const fn up_to(highest: u64) -> Self {
-        Self { first: 0, end: highest.saturating_add(1), bits: None }
+        Self { first: 0, end: highest.saturating_add(1), bits: None, begins_at_zero: false }
     }
 
     /// Whether this number would be new.
@@ -43,6 +45,11 @@ impl Received {
         }
     }
 
+    /// None has arrived, and the first is 0.
+    pub(super) fn from_zero() -> Self {
+        Self { begins_at_zero: true, ..Self::new() }
+    }
+
     pub(super) const fn end(&self) -> u64 {
         self.end
     }
@@ -59,8 +66,7 @@ impl Received {
     /// A number has arrived.
     pub(super) fn note(&mut self, number: u64) -> Arrival {
         if self.end == 0 && number < u64::MAX {
-            (self.first, self.end) = (number, number + 1);
-            return Arrival::Next;
+            return self.begin(number);
         }
         // No flow sends so many packets; and there would be no number after it.
         if number < self.oldest() || number == u64::MAX {
@@ -78,6 +84,19 @@ impl Received {
         }
         self.end = number + 1;
         if is_next { Arrival::Next } else { Arrival::Ahead }
+    }
+
+    /// The first number has arrived.
+    fn begin(&mut self, number: u64) -> Arrival {
+        let passes_over = self.begins_at_zero && (1..FIRST_NUMBERS).contains(&number);
+        if passes_over {
+            self.skip_to(number);
+            set(self.bits_from_now_on(), number);
+        } else {
+            self.first = number;
+        }
+        self.end = number + 1;
+        if passes_over { Arrival::Ahead } else { Arrival::Next }
     }
 
     /// Notes a number below the highest; whether it is new.

@@ -34,6 +34,8 @@ pub(crate) enum Action {
     Give { flow: FlowSlot, sequence: SequenceNumber, packet: Handle, given: Given },
     /// A packet of the flow is asked for, for somebody else.
     Ask { flow: FlowSlot, sequence: SequenceNumber, patience: Duration },
+    /// The ingress relay is to know whether the flow's direct path is dark.
+    Outage { flow: FlowSlot, is_dark: bool },
     /// Whether a packet is still missed.
     Confirm { flow: FlowSlot, sequence: SequenceNumber },
 }

@@ -172,8 +172,11 @@ impl Egress {
         let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
-        if let Some(open) = active.open.filter(|open| open.covers(sequence)) {
+        if let Some(open) = active.open.as_mut().filter(|open| open.covers(sequence)) {
             active.missing.ask(sequence, now + open.patience, open.certain);
+            if open.is_to_be_told(now) {
+                actions.push(Action::Outage { flow: slot, is_dark: true });
+            }
         }
         let Some(missing) = active.missing.get_mut(sequence) else {
             return;

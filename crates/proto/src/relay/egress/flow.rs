@@ -7,7 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
 use super::missing::Missing;
-use crate::limits::{COVERED_PACKETS_MAX, INITIAL_ROUND_TRIP, REPAIR_BURST};
+use crate::limits::{COVERED_PACKETS_MAX, OUTAGE_INTERVAL, INITIAL_ROUND_TRIP, REPAIR_BURST};
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
@@ -43,11 +43,23 @@ pub(crate) struct OpenEnd {
     pub(crate) to: Option<SequenceNumber>,
     /// How long a repair is of use, from when it is first possible.
     pub(crate) patience: Duration,
+    /// When the ingress relay was told last.
+    pub(crate) told: Option<Time>,
     /// That the receiver really misses packets: one was repairable when it asked, or it said so again.
     pub(crate) certain: bool,
 }
 
 impl OpenEnd {
+    /// Whether the ingress relay has to be told (again) that the path is dark.
+    pub(crate) fn is_to_be_told(&mut self, now: Time) -> bool {
+        let lately = self.told.is_some_and(|told| now.saturating_since(told) < OUTAGE_INTERVAL);
+        let tells = self.certain && self.to.is_none() && !lately;
+        if tells {
+            self.told = Some(now);
+        }
+        tells
+    }
+
     /// Whether the packet is missing, as far as the receiver has said.
     pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
         sequence >= self.from && self.to.is_none_or(|to| sequence < to)

@@ -100,6 +100,11 @@ impl Egress {
         }
     }
 
+    /// The key of a flow.
+    pub(crate) fn key(&self, slot: FlowSlot) -> Option<FlowKey> {
+        self.flow(slot).map(|flow| flow.key)
+    }
+
     /// A packet to be sent.
     pub(crate) fn packet(&self, handle: Handle, now: Time) -> Option<&[u8]> {
         self.log.get(handle, now)

@@ -79,8 +79,9 @@ impl Egress {
         };
         let highest = active.highest;
         let evident = highest >= from;
+        let told = active.open.and_then(|open| open.told);
         let certain = request.certain || evident || active.open.is_some_and(|open| open.certain);
-        active.open = Some(OpenEnd { from, to: None, patience: request.patience, certain });
+        active.open = Some(OpenEnd { from, to: None, patience: request.patience, told, certain });
         if !evident {
             return;
         }
@@ -114,8 +115,11 @@ impl Egress {
     }
 
     /// The direct path delivers again, from this packet on.
-    pub(crate) fn ack(&mut self, slot: FlowSlot, from: SequenceNumber) {
+    pub(crate) fn ack(&mut self, slot: FlowSlot, from: SequenceNumber, actions: &mut Vec<Action>) {
         if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
+            if active.open.is_some_and(|open| open.told.is_some() && open.to.is_none()) {
+                actions.push(Action::Outage { flow: slot, is_dark: false });
+            }
             active.open = active.open.filter(|open| open.from < from);
             if let Some(open) = &mut active.open {
                 open.to = Some(open.to.map_or(from, |to| to.min(from)));

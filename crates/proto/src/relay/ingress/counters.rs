@@ -32,6 +32,8 @@ pub struct IngressCounters {
     pub cross_stream: u64,
     /// In-stream repair packets made.
     pub in_stream: u64,
+    /// In-stream repair packets not made, as a path of the flow's group is dark.
+    pub in_stream_saved: u64,
     /// Source packets left out of an in-stream block because they came too late for it.
     pub in_stream_left_out: u64,
 }

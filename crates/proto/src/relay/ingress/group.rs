@@ -7,8 +7,8 @@ use byway_code::{AlignedBuffer, Encoder, Engine, Repair, SOURCE_PACKETS_MAX};
 use byway_units::{BatchId, Bytes, Time};
 use byway_wire::{Alias, SequenceNumber};
 
-use super::EgressPort;
-use crate::limits::{BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, OVERHEAD_PERCENT, OVERHEAD_RESERVE};
+use super::{EgressPort, FlowSlot};
+use crate::limits::{BATCH_REPAIRS_MAX, BATCH_WAIT, OUTAGE_BELIEVED_FOR, CODED_BYTES_MAX, CODING_QUEUES, OVERHEAD_PERCENT, OVERHEAD_RESERVE};
 use crate::parts::placement::{Closed, FullestFirst, Packet, Placement, Settings, Spending};
 
 /// A packet in a batch.
@@ -23,7 +23,20 @@ pub(crate) struct Covered {
 #[derive(Debug)]
 struct OpenBatch {
     encoder: Encoder<AlignedBuffer>,
+    /// With one repair packet more; made when a path goes dark for the first time.
+    larger: Option<Encoder<AlignedBuffer>>,
+    /// Whether the batch being filled uses it.
+    is_larger: bool,
     covered: ArrayVec<Covered, SOURCE_PACKETS_MAX>,
+}
+
+impl OpenBatch {
+    fn encoder(&mut self) -> &mut Encoder<AlignedBuffer> {
+        match &mut self.larger {
+            Some(larger) if self.is_larger => larger,
+            _ => &mut self.encoder,
+        }
+    }
 }
 
 /// A batch that was closed, with as many repair packets as it deserves.
@@ -66,6 +79,8 @@ pub(crate) struct Group {
     open: Vec<OpenBatch>,
     engine: Engine,
     next_batch: u32,
+    /// The flows whose direct path is dark, and until when that is believed.
+    dark: Vec<(FlowSlot, Time)>,
 }
 
 impl Group {
@@ -77,7 +92,7 @@ impl Group {
             queues: CODING_QUEUES,
             spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
         };
-        Self { key, placement: Placement::new(settings, FullestFirst), open: Vec::new(), engine, next_batch: 0 }
+        Self { key, placement: Placement::new(settings, FullestFirst), open: Vec::new(), engine, next_batch: 0, dark: Vec::new() }
     }
 
     /// Puts a packet into a batch; closed batches, before and after, go to `close`.
@@ -94,8 +109,9 @@ impl Group {
         if let Some(closed) = decision.closed_before {
             self.close(closed, &mut close);
         }
-        let batch = self.batch(decision.queue);
-        batch.encoder.add(coded).expect("the length of copies is checked, and a full batch is closed");
+        let is_dark = self.is_dark(now);
+        let batch = self.batch(decision.queue, is_dark);
+        batch.encoder().add(coded).expect("the length of copies is checked, and a full batch is closed");
         batch.covered.push(covered);
         if let Some(closed) = decision.closed_after {
             self.close(closed, &mut close);
@@ -114,27 +130,52 @@ impl Group {
         self.placement.deadline()
     }
 
-    fn batch(&mut self, queue: usize) -> &mut OpenBatch {
-        while self.open.len() <= queue {
-            let payloads = (0..self.key.shape.1).map(|_| AlignedBuffer::new(CODED_BYTES_MAX));
-            let encoder = Encoder::new(self.engine, payloads).expect("rates are checked when a flow is registered");
-            self.open.push(OpenBatch { encoder, covered: ArrayVec::new() });
+    /// Notes that the direct path of a flow is dark, or not any more.
+    pub(crate) fn set_dark(&mut self, flow: FlowSlot, is_dark: bool, now: Time) {
+        self.dark.retain(|(known, until)| *known != flow && *until > now);
+        if is_dark {
+            self.dark.push((flow, now + OUTAGE_BELIEVED_FOR));
         }
-        &mut self.open[queue]
+    }
+
+    /// Whether the direct path of one of the flows is dark.
+    pub(crate) fn is_dark(&self, now: Time) -> bool {
+        self.dark.iter().any(|(_, until)| *until > now)
+    }
+
+    /// The batch that a packet goes into. A dark path takes one packet out of each: those that begin meanwhile get
+    /// one repair packet more.
+    fn batch(&mut self, queue: usize, is_dark: bool) -> &mut OpenBatch {
+        let (engine, repairs) = (self.engine, self.key.shape.1);
+        while self.open.len() <= queue {
+            let encoder = encoder(engine, repairs);
+            self.open.push(OpenBatch { encoder, larger: None, is_larger: false, covered: ArrayVec::new() });
+        }
+        let batch = &mut self.open[queue];
+        if batch.covered.is_empty() {
+            batch.is_larger = is_dark && usize::from(repairs) < BATCH_REPAIRS_MAX;
+            if batch.is_larger {
+                batch.larger.get_or_insert_with(|| encoder(engine, repairs + 1));
+            }
+        }
+        batch
     }
 
     fn close(&mut self, closed: Closed, mut close: impl FnMut(&ClosedBatch<'_>)) {
         let number = BatchId::new(self.next_batch);
         self.next_batch = self.next_batch.wrapping_add(1);
+        let egress = self.key.egress;
         let batch = &mut self.open[closed.queue];
-        close(&ClosedBatch {
-            egress: self.key.egress,
-            batch: number,
-            covered: &batch.covered,
-            encoder: &batch.encoder,
-            repairs: usize::from(closed.repairs),
-        });
-        batch.covered.clear();
-        batch.encoder.restart();
+        let is_larger = batch.is_larger && closed.repairs > 0 && closed.size > 1;
+        let repairs = usize::from(closed.repairs) + usize::from(is_larger);
+        let covered = core::mem::take(&mut batch.covered);
+        let encoder = batch.encoder();
+        close(&ClosedBatch { egress, batch: number, covered: &covered, encoder, repairs });
+        encoder.restart();
     }
+}
+
+fn encoder(engine: Engine, repairs: u8) -> Encoder<AlignedBuffer> {
+    let payloads = (0..repairs).map(|_| AlignedBuffer::new(CODED_BYTES_MAX));
+    Encoder::new(engine, payloads).expect("rates are checked when a flow is registered")
 }

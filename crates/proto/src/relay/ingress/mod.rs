@@ -130,6 +130,14 @@ impl Ingress {
         }
     }
 
+    /// Notes that the direct path of a flow is dark, or not any more.
+    pub(crate) fn set_dark(&mut self, slot: FlowSlot, is_dark: bool, now: Time) {
+        let key = self.flow(slot).and_then(|flow| flow.registration.group);
+        if let Some(group) = key.and_then(|key| self.groups.iter_mut().find(|group| group.key == key)) {
+            group.set_dark(slot, is_dark, now);
+        }
+    }
+
     /// The service and the rate of a flow.
     pub(crate) fn service_of(&self, slot: FlowSlot) -> Option<(Service, Rate)> {
         self.flow(slot).map(|flow| (flow.registration.service, flow.registration.rate))
@@ -235,25 +243,29 @@ impl Ingress {
             return;
         }
         if block.is_beyond(sequence) {
-            self.close_block(slot, sink);
+            self.close_block(slot, sink, now);
         }
         let flow = self.flows[slot.0 as usize].as_mut().expect("the copy was taken for a flow");
         let block = flow.active_mut().and_then(|active| active.block.as_mut()).expect("the flow has a block");
         if block.add(sequence, coded, now) {
-            self.close_block(slot, sink);
+            self.close_block(slot, sink, now);
         }
     }
 
     /// Sends the repair packets of a flow's block, and begins the next.
-    fn close_block(&mut self, slot: FlowSlot, sink: &mut impl Sink) {
+    fn close_block(&mut self, slot: FlowSlot, sink: &mut impl Sink, now: Time) {
         let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
             return;
         };
         let onward = flow.onward.clone();
+        let key = flow.registration.group;
+        let is_dark = self.groups.iter().any(|group| Some(group.key) == key && group.is_dark(now));
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
         };
-        if let Some((first, mask, repairs)) = block.repairs() {
+        if is_dark {
+            self.counters.in_stream_saved += block.made() as u64;
+        } else if let Some((first, mask, repairs)) = block.repairs() {
             for repair in repairs {
                 for onward in onward.iter().filter(|onward| onward.known) {
                     self.counters.in_stream += 1;
@@ -340,7 +352,7 @@ impl Ingress {
         let rests = active.last_used + COPY_RETENTION <= now;
         self.counters.copies_asked += asked;
         if block_is_due {
-            self.close_block(slot, sink);
+            self.close_block(slot, sink, now);
         }
         if rests && let Some(flow) = self.flow_mut(slot) {
             flow.rest();
