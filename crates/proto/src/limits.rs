@@ -80,14 +80,14 @@ pub const UNANSWERED_PROBES_MAX: u8 = 4;
 /// The round trip before one is measured (that of RFC 9002, section 6.2.2, is 333 ms; relays are near).
 pub const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// After how long an epoch in use is followed by another (WireGuard's figure): little is lost with one key.
+/// After how long an epoch in use is followed by another (the figure of `WireGuard`): little is lost with one key.
 pub const REKEY_AFTER: Duration = Duration::from_secs(120);
 
 /// How much later the responder begins the next epoch itself, if the initiator has not.
 pub const REKEY_GRACE: Duration = Duration::from_secs(10);
 
 /// After how many packets an epoch is followed by another: far below where AES-GCM's bounds begin to wear
-/// (2^64 blocks), and more than two minutes bring.
+/// (`2^64` blocks), and more than two minutes bring.
 pub const REKEY_PACKETS: u64 = 1 << 40;
 
 /// How long an epoch's keys seal: a minute to complete the next handshake, on whatever path works.
@@ -283,3 +283,8 @@ pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long an ingress relay believes it: three times untold, and the path is taken to deliver again.
 pub const OUTAGE_BELIEVED_FOR: Duration = Duration::from_secs(1);
+
+/// Random bytes in a grease packet, as docs/wire.md has it.
+pub const GREASE_BYTES_MIN: usize = 8;
+/// See [`GREASE_BYTES_MIN`].
+pub const GREASE_BYTES_MAX: usize = 32;

@@ -10,9 +10,9 @@ use crate::parts::token_bucket::TokenBucket;
 /// How a flow is coded (CASPR 3.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodingRates {
-    /// n_s source packets and r_s repair packets of an in-stream block; `None` for no in-stream coding.
+    /// `n_s` source packets and `r_s` repair packets of an in-stream block; `None` for no in-stream coding.
     pub in_stream: Option<BlockShape>,
-    /// Most source packets k of a cross-stream batch, and r_c repair packets of a full one; `None` for no
+    /// Most source packets k of a cross-stream batch, and `r_c` repair packets of a full one; `None` for no
     /// cross-stream coding.
     pub batch: Option<BlockShape>,
 }

@@ -10,6 +10,7 @@ use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::{Agent, Delivered};
 use crate::parts::gap_tracker::Arrival;
 use crate::parts::loss_timer::LossTimer;
+use crate::limits::REPORT_INTERVAL;
 use crate::policy::repairs;
 
 impl Agent {
@@ -39,11 +40,12 @@ impl Agent {
             active.timer.arrival(arrival == Arrival::Next, now);
             active.last_direct = now;
         }
-        flow.count(sequence, delivery, lateness, allowance);
+        let report_at = flow.count(sequence, delivery, lateness, allowance, now);
         self.keep(id, sequence, now);
         if is_direct {
             self.end_open_nack(id, sequence, now);
         }
+        self.plan_report(id, report_at);
         self.plan_losses(id);
         if is_direct || lateness <= allowance {
             self.deliver(id, sequence, piece, ecn, datagram, delivery);
@@ -132,11 +134,26 @@ impl Agent {
 }
 
 impl ReceiveFlow {
-    /// Counts a packet that is new.
-    fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration, allowance: Duration) {
+    /// Counts a packet that is new; when the sender is to be told at the latest.
+    fn count(
+        &mut self,
+        sequence: SequenceNumber,
+        delivery: Delivery,
+        lateness: Duration,
+        allowance: Duration,
+        now: Time,
+    ) -> Time {
+        let bursts = self.statistics.bursts;
         if delivery == Delivery::Direct {
             self.count_burst(sequence);
         }
+        self.count_delivery(delivery, lateness, allowance);
+        // A sender that waits for losses to begin with copies is told at once.
+        let wakes_sender = self.settings.standby && self.statistics.bursts > bursts;
+        if wakes_sender { now } else { now + REPORT_INTERVAL }
+    }
+
+    fn count_delivery(&mut self, delivery: Delivery, lateness: Duration, allowance: Duration) {
         let statistics = &mut self.statistics;
         statistics.lost += u64::from(delivery.is_repair());
         if delivery != Delivery::Direct && lateness > allowance {

@@ -248,7 +248,7 @@ impl Agent {
                 Change::Dead { session } => self.died(session, true, now),
                 Change::Alive { session } => self.died(session, false, now),
                 Change::Probed { session, reply } => self.probed(session, &reply, now),
-                Change::Moved { .. } => {}
+                Change::Moved { .. } | Change::Ended { .. } => {}
             }
         }
     }
@@ -263,14 +263,12 @@ impl Agent {
                 }
                 self.choose_paths(now);
             }
-            Some(Role::Peer(peer)) => {
-                if fresh {
-                    self.restart_flows_from(session);
-                    self.events.push_back(Event::PeerEstablished(peer));
-                    self.name_candidates(session, now);
-                }
+            Some(Role::Peer(peer)) if fresh => {
+                self.restart_flows_from(session);
+                self.events.push_back(Event::PeerEstablished(peer));
+                self.name_candidates(session, now);
             }
-            None => {}
+            Some(Role::Peer(_)) | None => {}
         }
     }
 

@@ -14,13 +14,11 @@ use crate::session::SessionId;
 impl Agent {
     /// The flow that a relay calls so, if this agent receives it.
     pub(super) fn received_flow(&mut self, session: SessionId, alias: Alias) -> Option<ReceiveFlowId> {
-        match self.relay_of(session).and_then(|relay| relay.flow(alias)) {
-            Some(Flow::Received(id)) => Some(id),
-            _ => {
-                self.counters.flows_unknown += 1;
-                None
-            }
+        if let Some(Flow::Received(id)) = self.relay_of(session).and_then(|relay| relay.flow(alias)) {
+            return Some(id);
         }
+        self.counters.flows_unknown += 1;
+        None
     }
 
     /// Takes a repair packet of a block.
@@ -70,8 +68,8 @@ impl Agent {
             return;
         };
         let until = now + request.patience.duration().min(PATIENCE_MAX);
-        let mut lost = RangeSet::new();
-        let mut last = None;
+        let mut not_here = RangeSet::new();
+        let mut told_last = None;
         for low in request.ranges.numbers_low().take(REQUESTS_MAX) {
             let flow = &mut self.receivers[id.0 as usize];
             let sequence = flow.full(low);
@@ -85,12 +83,12 @@ impl Agent {
             }
             active.requests.add(sequence, until, now);
             let is_lost = active.is_lost(sequence) && active.requests.tell(sequence);
-            if is_lost && last.is_none_or(|last| last < sequence) && lost.insert(sequence) {
-                last = Some(sequence);
+            if is_lost && told_last.is_none_or(|last| last < sequence) && not_here.insert(sequence) {
+                told_last = Some(sequence);
             }
         }
-        if !lost.is_empty() {
-            let message = Lost { alias: request.alias, ranges: lost.ranges() };
+        if !not_here.is_empty() {
+            let message = Lost { alias: request.alias, ranges: not_here.ranges() };
             self.sessions.say(session, &Message::Lost(message), now);
         }
     }

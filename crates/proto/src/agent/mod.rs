@@ -153,7 +153,6 @@ struct Delivered {
 /// One agent.
 #[derive(Debug)]
 pub struct Agent {
-    number: AgentId,
     engine: Engine,
     sessions: Sessions,
     roles: BTreeMap<SessionId, Role>,
@@ -195,11 +194,10 @@ impl Agent {
         seed: [u8; 32],
         now: Time,
     ) -> Self {
-        let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
+        let AgentIdentity { secret, suite, started_unix_nanos } = identity;
         let capabilities = Capabilities::NONE;
         let local = Local { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
         Self {
-            number,
             engine,
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
             roles: BTreeMap::new(),

@@ -202,7 +202,7 @@ impl Agent {
     }
 }
 
-fn register_message<'a>(key: FlowKey, role: FlowRole, settings: &'a FlowSettings, path: usize) -> Register<'a> {
+fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path: usize) -> Register<'_> {
     let selective = matches!(settings.duplication, Duplication::Marked | Duplication::Chosen(_));
     Register {
         flow_key: key,
@@ -211,7 +211,7 @@ fn register_message<'a>(key: FlowKey, role: FlowRole, settings: &'a FlowSettings
         in_stream: settings.rates.in_stream,
         batch: settings.rates.batch,
         options: FlowOptions {
-            relay_side_duplication: settings.duplication == Duplication::ByRelay,
+            relay_side_duplication: matches!(settings.duplication, Duplication::ByRelay),
             sender_makes_repairs: false,
             coded_with_other_tenants: settings.shares,
             selective: selective || settings.standby,

@@ -13,7 +13,7 @@ use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEA
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
 use crate::policy::{copies, is_direct};
-use crate::session::SessionId;
+use crate::session::{Enveloped, SessionId};
 
 /// Most bytes of a datagram that travels in one piece.
 const PIECE_BYTES_MAX: usize = CODED_BYTES_PER_PACKET - CODED_OVERHEAD;
@@ -66,7 +66,7 @@ impl Agent {
         self.scratch.extend_from_slice(bytes);
         self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
         epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
-        let relayed = flow.settings.duplication == Duplication::ByRelay;
+        let relayed = matches!(flow.settings.duplication, Duplication::ByRelay);
         if is_direct(flow.settings.service) && !relayed
             && let Some(to) = address
         {
@@ -142,8 +142,8 @@ impl Agent {
             relay.sent(bytes, now);
             let WaitingCopy { role, alias, sequence, .. } = waiting;
             self.sessions.use_session(relay.session, now);
-            let (session, low) = (relay.session, sequence.low());
-            self.sessions.send_envelope(session, role, alias, low, coded, Urgency::Scavenger, now);
+            let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded };
+            self.sessions.send_envelope(relay.session, &contents, Urgency::Scavenger, now);
         }
     }
 

@@ -14,8 +14,6 @@ use crate::policy::CodingRates;
 /// Who the agent is.
 #[derive(Debug)]
 pub struct AgentIdentity {
-    /// Its number.
-    pub number: AgentId,
     /// Its long-term secret.
     pub secret: StaticSecret,
     /// The suite it chooses when it initiates: the faster one on its processor.
@@ -62,7 +60,7 @@ pub struct RelayPath {
 }
 
 /// Which of a flow's packets the ingress relay gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum Duplication {
     /// All of them.
     #[default]

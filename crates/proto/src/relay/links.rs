@@ -38,7 +38,7 @@ pub(super) struct End {
 /// All agents' registrations.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    links: BTreeMap<SessionId, Link>,
+    by_session: BTreeMap<SessionId, Link>,
     /// The sender of each flow of the ingress half, by slot.
     senders: Vec<Option<End>>,
     /// The receiver of each flow of the egress half, by slot.
@@ -54,7 +54,7 @@ impl Links {
     /// What the session calls so.
     pub(super) fn flow(&self, session: SessionId, alias: Alias) -> Option<FlowRef> {
         let place = usize::from(alias.number()) - 1;
-        self.links.get(&session)?.flows.get(place)?.map(|(_, flow)| flow)
+        self.by_session.get(&session)?.flows.get(place)?.map(|(_, flow)| flow)
     }
 
     /// The alias and flow that the session has registered under this key, in this role.
@@ -64,7 +64,7 @@ impl Links {
         key: FlowKey,
         sends: bool,
     ) -> Option<(Alias, FlowRef)> {
-        let flows = &self.links.get(&session)?.flows;
+        let flows = &self.by_session.get(&session)?.flows;
         flows.iter().enumerate().find_map(|(place, entry)| {
             let (known, flow) = (*entry)?;
             let same = known == key && matches!(flow, FlowRef::Sent(_)) == sends;
@@ -74,14 +74,14 @@ impl Links {
 
     /// Whether the session may register another flow.
     pub(super) fn has_room(&self, session: SessionId) -> bool {
-        self.links.get(&session).is_none_or(|link| {
+        self.by_session.get(&session).is_none_or(|link| {
             link.flows.len() < FLOWS_PER_SESSION_MAX || link.flows.iter().any(Option::is_none)
         })
     }
 
     /// Adds a flow that the agent registered.
     pub(super) fn add(&mut self, session: SessionId, agent: AgentId, key: FlowKey, flow: FlowRef) -> Alias {
-        let link = self.links.entry(session).or_default();
+        let link = self.by_session.entry(session).or_default();
         link.agent = Some(agent);
         let place = link.flows.iter().position(Option::is_none).unwrap_or_else(|| {
             link.flows.push(None);
@@ -101,10 +101,18 @@ impl Links {
         alias
     }
 
+    /// Forgets an agent, whose flows are forgotten already.
+    pub(super) fn remove_session(&mut self, session: SessionId) {
+        if let Some(agent) = self.by_session.remove(&session).and_then(|link| link.agent) {
+            self.agents.remove(&agent);
+            self.connected.retain(|(one, other)| *one != agent && *other != agent);
+        }
+    }
+
     /// Forgets a flow; what it was.
     pub(super) fn remove(&mut self, session: SessionId, alias: Alias) -> Option<FlowRef> {
         let place = usize::from(alias.number()) - 1;
-        let (key, flow) = self.links.get_mut(&session)?.flows.get_mut(place)?.take()?;
+        let (key, flow) = self.by_session.get_mut(&session)?.flows.get_mut(place)?.take()?;
         match flow {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0, None),
             FlowRef::Received(slot) => {
@@ -122,7 +130,7 @@ impl Links {
 
     /// The aliases of all flows of a session.
     pub(super) fn aliases(&self, session: SessionId) -> Vec<Alias> {
-        let flows = self.links.get(&session).map(|link| link.flows.as_slice()).unwrap_or_default();
+        let flows = self.by_session.get(&session).map(|link| link.flows.as_slice()).unwrap_or_default();
         let taken = flows.iter().enumerate().filter(|(_, flow)| flow.is_some());
         taken.map(|(place, _)| alias_at(place)).collect()
     }
@@ -146,7 +154,7 @@ impl Links {
     }
 
     pub(super) fn agent_of(&self, session: SessionId) -> Option<AgentId> {
-        self.links.get(&session)?.agent
+        self.by_session.get(&session)?.agent
     }
 
     /// Notes that a grant connects two agents.

@@ -34,13 +34,12 @@ impl Relay {
             (Message::InStreamRepair(repair), Some(port)) => self.in_stream(port, repair, now),
             (Message::Aliases(aliases), Some(port)) => self.aliases(port, session, aliases, now),
             (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known),
-            (Message::Outage(outage), Some(port)) => self.outage(port, outage, now),
+            (Message::Outage(outage), Some(port)) => self.outage(port, *outage, now),
             (Message::Register(register), None) => self.register(session, register, now),
             (Message::Unregister(unregister), None) => self.unregister(session, unregister),
             (Message::Nack(nack), None) => self.nack(session, nack, now),
-            (Message::Ack(ack), None) => self.ack(session, ack),
+            (Message::Ack(ack), None) => self.ack(session, *ack),
             (Message::Lost(lost), None) => self.lost(session, lost),
-            (Message::InStreamRepair(repair), None) => self.pass_on_repair(session, repair, now),
             (Message::Relayed(relayed), None) => self.relay(session, relayed, now),
             (Message::Report(_), None) => {}
             (Message::Unknown(_), _) => self.counters.messages_unknown += 1,
@@ -50,13 +49,11 @@ impl Relay {
 
     /// The flow that the session receives under this alias.
     fn received_flow(&mut self, session: SessionId, alias: Alias) -> Option<FlowSlot> {
-        match self.links.flow(session, alias) {
-            Some(FlowRef::Received(flow)) => Some(flow),
-            _ => {
-                self.counters.aliases_unknown += 1;
-                None
-            }
+        if let Some(FlowRef::Received(flow)) = self.links.flow(session, alias) {
+            return Some(flow);
         }
+        self.counters.aliases_unknown += 1;
+        None
     }
 
     fn nack(&mut self, session: SessionId, nack: &Nack<'_>, now: Time) {
@@ -90,7 +87,7 @@ impl Relay {
             .collect()
     }
 
-    fn ack(&mut self, session: SessionId, ack: &Ack) {
+    fn ack(&mut self, session: SessionId, ack: Ack) {
         if let Some(flow) = self.received_flow(session, ack.alias) {
             let from = self.egress.full(flow, ack.from_low);
             self.egress.ack(flow, from, &mut self.actions);
@@ -172,24 +169,6 @@ impl Relay {
         }
     }
 
-    /// Passes on the repair packets of a sender that makes its own.
-    fn pass_on_repair(&mut self, session: SessionId, repair: &InStreamRepair<'_>, now: Time) {
-        let Some(FlowRef::Sent(flow)) = self.links.flow(session, repair.head.alias) else {
-            self.counters.aliases_unknown += 1;
-            return;
-        };
-        let Some(onward) = self.ingress.may_pass_on(flow, repair.payload.len(), now) else {
-            return;
-        };
-        let Some(session) = self.ports.get(onward.port).session else {
-            return;
-        };
-        let mut passed = *repair;
-        passed.head.alias = onward.alias;
-        let message = Message::InStreamRepair(passed);
-        self.sessions.send_alone(session, &message, crate::outbox::Urgency::Scavenger, now);
-    }
-
     /// Takes a copy that an ingress relay carried here.
     pub(super) fn carried(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], now: Time) {
         let port = self.ports.of_session(session);
@@ -202,7 +181,7 @@ impl Relay {
     }
 
     /// An egress relay says that the direct path of a flow is dark, or not any more.
-    fn outage(&mut self, port: EgressPort, outage: &Outage, now: Time) {
+    fn outage(&mut self, port: EgressPort, outage: Outage, now: Time) {
         match self.ports.announced_mut(port, outage.alias).map(|announced| announced.flow) {
             Some(flow) => self.ingress.set_dark(flow, outage.is_dark, now),
             None => self.counters.aliases_unknown += 1,

@@ -290,6 +290,7 @@ impl Relay {
         while let Some(change) = self.sessions.changes.pop_front() {
             match change {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
+                Change::Ended { session } => self.ended(session),
                 Change::Dead { .. } | Change::Alive { .. } | Change::Moved { .. } | Change::Probed { .. } => {}
             }
         }

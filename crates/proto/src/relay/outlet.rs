@@ -6,15 +6,15 @@ use byway_code::Repair;
 use byway_units::Time;
 use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamHead, InStreamRepair, Mask};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Alias, Message, Place, SequenceNumber};
+use byway_wire::{Alias, FlowKey, Message, Place, SequenceNumber};
 
 use super::egress::{Action, CrossStream, Egress, InStream};
 use super::ingress::{ClosedBatch, EgressPort, FlowSlot, Onward, Sink};
-use super::links::Links;
+use super::links::{End, Links};
 use super::ports::Ports;
 use crate::limits::BATCH_PACKETS_MAX;
 use crate::outbox::Urgency;
-use crate::session::{SessionId, Sessions};
+use crate::session::{Enveloped, SessionId, Sessions};
 
 /// The ingress half's view of the rest of the relay, for the length of one input.
 pub(super) struct Outlet<'a> {
@@ -70,24 +70,21 @@ impl Sink for Outlet<'_> {
     }
 
     fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]) {
-        match self.ports.get(onward.port).session {
-            Some(session) => {
-                let (alias, low) = (onward.alias, sequence.low());
-                self.sessions.send_envelope(
-                    session,
-                    EnvelopeRole::Carried,
-                    alias,
-                    low,
-                    coded,
-                    Urgency::Original,
-                    self.now,
-                );
-            }
-            None => {
-                let Some(key) = self.ports.own_flow(onward) else {
-                    return;
-                };
-                self.egress.carried(self.links.receivers_of(key), sequence.low(), coded, self.now, self.actions);
+        if let Some(session) = self.ports.get(onward.port).session {
+            let role = EnvelopeRole::Carried;
+            let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded };
+            self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
+        } else if let Some(key) = self.ports.own_flow(onward) {
+            self.egress.carried(self.links.receivers_of(key), sequence.low(), coded, self.now, self.actions);
+        }
+    }
+
+    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8]) {
+        for slot in self.links.receivers_of(key) {
+            if let Some(End { session, alias }) = self.links.receiver(*slot) {
+                let role = EnvelopeRole::Forwarded;
+                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded };
+                self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
             }
         }
     }

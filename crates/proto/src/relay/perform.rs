@@ -11,6 +11,7 @@ use super::Relay;
 use super::egress::{Action, FlowSlot, Given};
 use super::links::End;
 use crate::outbox::Urgency;
+use crate::session::Enveloped;
 
 impl Relay {
     /// Carries out what the egress half wants.
@@ -36,7 +37,8 @@ impl Relay {
                     Given::Forwarded => (EnvelopeRole::Forwarded, Urgency::Original),
                 };
                 let End { session, alias } = receiver;
-                self.sessions.send_envelope(session, role, alias, sequence.low(), coded, urgency, now);
+                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded };
+                self.sessions.send_envelope(session, &contents, urgency, now);
             }
             Action::InStream { flow, first, mask, place, length_symbol, payload } => {
                 let Some((receiver, payload)) = self.links.receiver(flow).zip(self.egress.packet(payload, now)) else {

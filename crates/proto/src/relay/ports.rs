@@ -33,7 +33,7 @@ pub(super) struct Announced {
 /// All ports of a relay.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    ports: Vec<Port>,
+    all: Vec<Port>,
     by_session: BTreeMap<SessionId, EgressPort>,
     announce_at: Option<Time>,
 }
@@ -47,7 +47,7 @@ impl Ports {
 
     /// The port to a relay shard; the way to this shard itself is added when first asked for.
     pub(super) fn towards(&mut self, relay: (RelayId, Shard), own: (RelayId, Shard)) -> Option<EgressPort> {
-        let known = self.ports.iter().position(|port| port.relay == relay);
+        let known = self.all.iter().position(|port| port.relay == relay);
         match known {
             Some(place) => Some(EgressPort(u16::try_from(place).expect("there are few relays"))),
             None if relay == own => Some(self.add(own, None)),
@@ -56,12 +56,12 @@ impl Ports {
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
-        self.ports.push(Port { relay, session, announced: Vec::new(), heard: BTreeMap::new() });
-        EgressPort(u16::try_from(self.ports.len() - 1).expect("there are few relays"))
+        self.all.push(Port { relay, session, announced: Vec::new(), heard: BTreeMap::new() });
+        EgressPort(u16::try_from(self.all.len() - 1).expect("there are few relays"))
     }
 
     pub(super) fn get(&self, port: EgressPort) -> &Port {
-        &self.ports[usize::from(port.0)]
+        &self.all[usize::from(port.0)]
     }
 
     pub(super) fn of_session(&self, session: SessionId) -> Option<EgressPort> {
@@ -70,7 +70,7 @@ impl Ports {
 
     /// Gives a flow an alias on its way through a port, to be announced.
     pub(super) fn announce(&mut self, port: EgressPort, flow: FlowSlot, key: FlowKey, now: Time) -> Option<Alias> {
-        let announced = &mut self.ports[usize::from(port.0)].announced;
+        let announced = &mut self.all[usize::from(port.0)].announced;
         let place = announced.iter().position(Option::is_none).unwrap_or_else(|| {
             announced.push(None);
             announced.len() - 1
@@ -83,7 +83,7 @@ impl Ports {
 
     /// Takes a flow's alias back.
     pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias) {
-        if let Some(place) = self.ports[usize::from(port.0)].announced.get_mut(usize::from(alias.number()) - 1) {
+        if let Some(place) = self.all[usize::from(port.0)].announced.get_mut(usize::from(alias.number()) - 1) {
             *place = None;
         }
     }
@@ -91,7 +91,7 @@ impl Ports {
     /// The flow behind an alias that this side announced.
     pub(super) fn announced_mut(&mut self, port: EgressPort, alias: Alias) -> Option<&mut Announced> {
         let place = usize::from(alias.number()) - 1;
-        self.ports[usize::from(port.0)].announced.get_mut(place)?.as_mut()
+        self.all[usize::from(port.0)].announced.get_mut(place)?.as_mut()
     }
 
     /// The flow behind an alias that the other side announced.
@@ -107,19 +107,19 @@ impl Ports {
 
     /// The flows under this key that this relay sends to itself.
     pub(super) fn own_flows(&self, key: FlowKey) -> Vec<FlowSlot> {
-        let own = self.ports.iter().filter(|port| port.session.is_none());
+        let own = self.all.iter().filter(|port| port.session.is_none());
         let announced = own.flat_map(|port| port.announced.iter().flatten());
         announced.filter(|announced| announced.key == key).map(|announced| announced.flow).collect()
     }
 
     /// Notes what the other side calls a flow.
     pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey) {
-        self.ports[usize::from(port.0)].heard.insert(alias, key);
+        self.all[usize::from(port.0)].heard.insert(alias, key);
     }
 
     /// All ports and aliases by which others know a flow that they send here.
     pub(super) fn heard_as(&self, key: FlowKey) -> Vec<(EgressPort, Alias)> {
-        let ports = (0_u16..).map(EgressPort).zip(&self.ports);
+        let ports = (0_u16..).map(EgressPort).zip(&self.all);
         ports
             .flat_map(|(number, port)| {
                 port.heard.iter().filter(move |(_, known)| **known == key).map(move |(alias, _)| (number, *alias))
@@ -138,7 +138,7 @@ impl Ports {
 
     /// Forgets what the other side knew: it restarted.
     pub(super) fn forget(&mut self, port: EgressPort, now: Time) -> Vec<FlowSlot> {
-        let port = &mut self.ports[usize::from(port.0)];
+        let port = &mut self.all[usize::from(port.0)];
         port.heard.clear();
         for announced in port.announced.iter_mut().flatten() {
             announced.known = false;
@@ -149,7 +149,7 @@ impl Ports {
 
     /// All ports.
     pub(super) fn all(&self) -> impl Iterator<Item = EgressPort> + use<> {
-        (0..u16::try_from(self.ports.len()).expect("there are few relays")).map(EgressPort)
+        (0..u16::try_from(self.all.len()).expect("there are few relays")).map(EgressPort)
     }
 
     /// When aliases are to be announced.

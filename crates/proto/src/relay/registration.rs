@@ -138,6 +138,7 @@ impl Relay {
                     shape: (shape.source_packets(), shape.repair_packets()),
                 }),
                 placed: PlacedFlow { slot: slot.0, class, correlation: correlation_of(key) },
+                duplicates: register.options.relay_side_duplication,
                 is_selective: register.options.selective,
             },
             now,
@@ -209,6 +210,18 @@ impl Relay {
                 }
             }
         }
+    }
+
+    /// An agent is gone for good.
+    pub(super) fn ended(&mut self, session: SessionId) {
+        if self.ports.of_session(session).is_some() {
+            return;
+        }
+        for alias in self.links.aliases(session) {
+            self.forget(session, alias);
+        }
+        self.links.remove_session(session);
+        self.sessions.remove(session);
     }
 
     /// Announces the aliases that are due.

@@ -37,6 +37,15 @@ pub(crate) struct Epoch {
     pub(crate) envelopes: u32,
 }
 
+/// What goes into an envelope.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Enveloped<'a> {
+    pub(crate) role: EnvelopeRole,
+    pub(crate) alias: Alias,
+    pub(crate) sequence_low: u32,
+    pub(crate) coded: &'a [u8],
+}
+
 /// The keys of digests.
 pub(crate) struct Digests {
     pub(crate) send: DigestKey,
@@ -114,15 +123,9 @@ impl Epoch {
         self.keys.seal_message(counter.number(), &mut out[start..]);
     }
 
-    /// Appends an envelope around these coded bytes.
-    pub(crate) fn envelop(
-        &mut self,
-        role: EnvelopeRole,
-        alias: Alias,
-        sequence_low: u32,
-        coded: &[u8],
-        out: &mut Vec<u8>,
-    ) {
+    /// Appends an envelope around coded bytes.
+    pub(crate) fn envelop(&mut self, contents: &Enveloped<'_>, out: &mut Vec<u8>) {
+        let Enveloped { role, alias, sequence_low, coded } = *contents;
         let counter = self.take_counter();
         let header =
             EnvelopeHeader { role, receiver: self.theirs, counter_low: counter.low(), alias, sequence_low };

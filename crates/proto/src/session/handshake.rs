@@ -4,13 +4,15 @@ use core::net::SocketAddr;
 
 use byway_units::Time;
 use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SourceAddress, SplitKeys};
-use byway_wire::{Boot, Capabilities, SessionIndex};
+use byway_wire::messages::Unknown;
+use byway_wire::packets::Kind;
+use byway_wire::{Boot, Capabilities, Message, SessionIndex};
 
 use super::attempt::Attempt;
 use super::epoch::Digests;
 use super::session::Answered;
 use super::{Change, Epoch, Received, SessionId, Sessions};
-use crate::limits::GLARE_GRACE;
+use crate::limits::{GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::token_bucket::Packets;
 
@@ -33,7 +35,7 @@ impl Sessions {
         let stamp = self.draw_stamp(now);
         let seed = self.random.bytes();
         let (boot, local) = (self.boot, &self.local);
-        let session = self.sessions[id.0 as usize].as_mut().expect("the session was just looked up");
+        let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         let remote = &session.remote;
         let epoch = session.epochs.first().map_or(byway_wire::Epoch::new(0), |newest| newest.number.next());
         let initiation = Initiation {
@@ -60,7 +62,7 @@ impl Sessions {
 
     /// Sends the initiation on every way there is to the peer.
     pub(super) fn send_attempt(&mut self, id: SessionId, now: Time) {
-        let Some(session) = self.sessions[id.0 as usize].as_mut() else {
+        let Some(session) = self.slots[id.0 as usize].as_mut() else {
             return;
         };
         let Some(attempt) = session.attempt.as_mut() else {
@@ -180,7 +182,7 @@ impl Sessions {
     ) {
         let index = self.draw_index(id);
         let (boot, provider, ours) = (self.boot, self.provider, self.local.capabilities);
-        let session = self.sessions[id.0 as usize].as_mut().expect("the caller names a session that exists");
+        let session = self.slots[id.0 as usize].as_mut().expect("the caller names a session that exists");
         let acceptance =
             Acceptance { index: index.number(), capabilities: ours.bits(), boot: boot.number(), messages };
         let (mac1, stamp, suite) = (initiation.mac1, initiation.stamp, initiation.suite);
@@ -228,7 +230,7 @@ impl Sessions {
             return Received::Nothing;
         };
         let (provider, suite, ours) = (self.provider, self.local.suite, self.local.capabilities);
-        let session = self.sessions[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
+        let session = self.slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
         let Some(attempt) = session.attempt.as_mut().filter(|attempt| attempt.index == index) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
@@ -281,14 +283,34 @@ impl Sessions {
     /// Begins an epoch; whether it continues nothing.
     fn begin(&mut self, id: SessionId, epoch: Epoch, boot: Boot, now: Time) -> bool {
         self.counters.handshakes += 1;
-        let session = self.sessions[id.0 as usize].as_mut().expect("the session exists");
+        let session = self.slots[id.0 as usize].as_mut().expect("the session exists");
         let (fresh, forgotten) = session.begin(epoch, boot);
         session.plan_probe(now);
         for index in forgotten {
             self.by_index.remove(index);
         }
+        self.grease(id, now);
         self.arm(id);
         fresh
+    }
+}
+
+impl Sessions {
+    /// Sends a packet and a message that mean nothing, so that nobody comes to rely on there being none.
+    fn grease(&mut self, id: SessionId, now: Time) {
+        let random: [u8; GREASE_BYTES_MAX] = self.random.bytes();
+        let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN);
+        let to = self.get(id).and_then(|session| session.path.address());
+        if let Some(to) = to {
+            self.outbox.add(Heading { to, ecn: 0, urgency: Urgency::Original }, |out| {
+                out.push(Kind::GREASE);
+                out.extend_from_slice(&random[..length]);
+            });
+        }
+        let message = Unknown::new(Unknown::GREASE_MIN + random[1] % 16, &random[..GREASE_BYTES_MIN]);
+        if let Some(message) = message {
+            self.say(id, &Message::Unknown(message), now);
+        }
     }
 }
 

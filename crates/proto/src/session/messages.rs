@@ -78,7 +78,7 @@ impl Sessions {
 
     /// The peer leaves: what it sealed is worth nothing any more.
     fn closed(&mut self, id: SessionId, now: Time) {
-        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
         for epoch in session.epochs.drain(..) {

@@ -24,7 +24,7 @@ use byway_units::Time;
 use byway_wire::seal::{CookieJar, Provider, PublicKey, Purpose, Responder, StaticSecret, Suite};
 use byway_wire::{Boot, Capabilities, SessionIndex, Shard};
 
-pub(crate) use epoch::{Epoch, Rejected};
+pub(crate) use epoch::{Enveloped, Epoch, Rejected};
 pub(crate) use handshake::Origin;
 pub(crate) use receive::Received;
 pub(crate) use session::{Detour, Remote, Session, SessionId};
@@ -96,7 +96,7 @@ pub(crate) struct Sessions {
     cookies: CookieJar,
     addresses: AddressLimits,
     handshakes: TokenBucket<Packets>,
-    sessions: Vec<Option<Session>>,
+    slots: Vec<Option<Session>>,
     free: Vec<SessionId>,
     by_index: IndexTable,
     by_key: BTreeMap<(PublicKey, Purpose, Shard), SessionId>,
@@ -131,7 +131,7 @@ impl Sessions {
             handshakes: TokenBucket::of_packets(HANDSHAKES_PER_SECOND, Packets::new(HANDSHAKE_BURST), now),
             random,
             local,
-            sessions: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             by_index: IndexTable::default(),
             by_key: BTreeMap::new(),
@@ -153,23 +153,18 @@ impl Sessions {
             return *known;
         }
         let session = Some(Session::new(remote, now));
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.sessions[id.0 as usize] = session;
-                id
-            }
-            None => {
-                self.sessions.push(session);
-                SessionId(u32::try_from(self.sessions.len() - 1).expect("the number of sessions is limited"))
-            }
-        };
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            SessionId(u32::try_from(self.slots.len() - 1).expect("the number of sessions is limited"))
+        });
+        self.slots[id.0 as usize] = session;
         self.by_key.insert(key, id);
         id
     }
 
     /// Forgets a peer and everything about it.
     pub(crate) fn remove(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::take) else {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
         };
         let remote = &session.remote;
@@ -186,11 +181,11 @@ impl Sessions {
     }
 
     pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(id.0 as usize)?.as_ref()
+        self.slots.get(id.0 as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.sessions.get_mut(id.0 as usize)?.as_mut()
+        self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
     /// The session with a peer of this key.
@@ -227,7 +222,7 @@ impl Sessions {
 
     /// Registers the session's next deadline, after anything that may have changed it.
     fn arm(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
         let deadline = session.deadline();

@@ -28,11 +28,6 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// A path to an address that has proved itself, by a handshake.
-    pub(crate) const fn validated(address: SocketAddr) -> Self {
-        Self { validated: Some(address), candidate: None }
-    }
-
     /// Where packets go.
     pub(crate) const fn address(&self) -> Option<SocketAddr> {
         self.validated
@@ -108,13 +103,19 @@ mod tests {
     const INTERVAL: Duration = Duration::from_millis(50);
     const TOKEN: Token = [7; 8];
 
+    fn path_to(address: SocketAddr) -> Path {
+        let mut path = Path::default();
+        path.validate(address);
+        path
+    }
+
     fn address(last: u8) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 4_600)
     }
 
     #[test]
     fn a_session_moves_when_the_challenge_comes_back() {
-        let mut path = Path::validated(address(1));
+        let mut path = path_to(address(1));
         path.heard(address(2), 100, Time::START, || TOKEN);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
         assert_eq!(path.address(), Some(address(1)));
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_candidate_gets_at_most_three_times_what_it_sent() {
-        let mut path = Path::validated(address(1));
+        let mut path = path_to(address(1));
         path.heard(address(2), 30, Time::START, || TOKEN);
         let mut now = Time::START;
         let mut sent = 0;
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_silent_candidate_is_given_up() {
-        let mut path = Path::validated(address(1));
+        let mut path = path_to(address(1));
         path.heard(address(2), 1_000, Time::START, || TOKEN);
         let mut challenges = 0;
         while let Some(at) = path.deadline() {
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_same_address_is_not_challenged() {
-        let mut path = Path::validated(address(1));
+        let mut path = path_to(address(1));
         path.heard(address(1), 100, Time::START, || unreachable!());
         assert_eq!(path.deadline(), None);
     }

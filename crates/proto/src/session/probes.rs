@@ -15,7 +15,6 @@ pub(crate) struct Probes {
     under_way: ArrayVec<(u32, Time), UNDER_WAY_MAX>,
     /// Smoothed round trip and its mean deviation (RFC 6298, section 2); `None` before the first answer.
     smoothed: Option<(Duration, Duration)>,
-    least: Option<Duration>,
     /// Probes without an answer since something was last heard.
     unanswered: u8,
 }
@@ -26,7 +25,6 @@ impl Probes {
             next_number: 0,
             under_way: ArrayVec::new_const(),
             smoothed: None,
-            least: None,
             unanswered: 0,
         }
     }
@@ -55,7 +53,6 @@ impl Probes {
 
     /// Takes in a measured round trip.
     pub(crate) fn measure(&mut self, round_trip: Duration) {
-        self.least = Some(self.least.map_or(round_trip, |least| least.min(round_trip)));
         self.smoothed = Some(match self.smoothed {
             None => (round_trip, round_trip / 2),
             Some((mean, deviation)) => {
@@ -78,11 +75,6 @@ impl Probes {
     /// The smoothed round trip, once one was measured.
     pub(crate) fn measured(&self) -> Option<Duration> {
         self.smoothed.map(|(mean, _)| mean)
-    }
-
-    /// The least round trip measured so far.
-    pub(crate) const fn least_round_trip(&self) -> Option<Duration> {
-        self.least
     }
 
     /// How long an answer may take: the mean and four deviations (RFC 6298, section 2.3).
@@ -120,7 +112,6 @@ mod tests {
         probes.answered(second, at(360));
         assert_eq!(probes.round_trip(), Duration::from_millis(90));
         assert_eq!(probes.answer_within(), Duration::from_millis(290));
-        assert_eq!(probes.least_round_trip(), Some(Duration::from_millis(80)));
     }
 
     #[test]

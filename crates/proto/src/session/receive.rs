@@ -70,13 +70,11 @@ impl Sessions {
     }
 
     fn source<'a>(&mut self, packet: SourcePacket<&'a mut [u8]>) -> Received<'a> {
-        match self.by_index.get(packet.header().receiver).map(SessionId) {
-            Some(session) => Received::Source { session, packet },
-            None => {
-                self.counters.unknown_index += 1;
-                Received::Nothing
-            }
+        if let Some(session) = self.by_index.get(packet.header().receiver).map(SessionId) {
+            return Received::Source { session, packet };
         }
+        self.counters.unknown_index += 1;
+        Received::Nothing
     }
 
     fn messages<'a>(
@@ -90,7 +88,7 @@ impl Sessions {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        let session = self.sessions[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
+        let session = self.slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
         let Some(epoch) = session.by_index(header.receiver).filter(|epoch| epoch.may_open(now)) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
@@ -115,7 +113,7 @@ impl Sessions {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        let session = self.sessions[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
+        let session = self.slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
         let Some(epoch) = session.by_index(header.receiver).filter(|epoch| epoch.may_open(now)) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
@@ -147,7 +145,7 @@ impl Sessions {
         if waits && let Some(fresh) = self.confirm(id, index, now) {
             self.changes.push_back(Change::Established { session: id, fresh });
         }
-        let session = self.sessions[id.0 as usize].as_mut().expect("the session was just looked up");
+        let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         session.probes.heard();
         if let Origin::Address(from) = origin
             && newest

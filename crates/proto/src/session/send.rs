@@ -6,11 +6,10 @@ use core::net::SocketAddr;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{CopyNack, PathChallenge, Probe, Relayed};
-use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, Full, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
-use super::{Detour, SessionId, Sessions};
+use super::{Detour, Enveloped, SessionId, Sessions};
 use crate::limits::{CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX};
 use crate::outbox::{Heading, Urgency};
 
@@ -27,11 +26,6 @@ impl Sessions {
         self.get(id).is_some_and(|session| session.is_established(now))
     }
 
-    /// Whether the peer can be reached without a relay.
-    pub(crate) fn is_direct(&self, id: SessionId) -> bool {
-        self.get(id).is_some_and(|session| session.path.address().is_some())
-    }
-
     fn way(&self, id: SessionId) -> Option<Way> {
         let session = self.get(id)?;
         let direct = session.path.address().map(Way::Direct);
@@ -45,14 +39,12 @@ impl Sessions {
         };
         let was_in_use = session.is_in_use(now);
         session.used = now;
-        if was_in_use && session.is_established(now) {
-            return;
-        }
-        if session.is_established(now) {
+        let wants_epoch = session.epochs.first().is_none_or(|newest| newest.is_stale(now));
+        if wants_epoch && session.attempt.is_none() && session.begins_epochs(now) {
+            self.connect(id, &[], now);
+        } else if !was_in_use && !wants_epoch {
             session.plan_probe(now);
             self.arm(id);
-        } else if session.attempt.is_none() {
-            self.connect(id, &[], now);
         }
     }
 
@@ -71,7 +63,7 @@ impl Sessions {
         if session.waiting.len() + written.len() > MESSAGES_BYTES_MAX {
             self.flush(id, now);
         }
-        let session = self.sessions[id.0 as usize].as_mut().expect("the session was just looked up");
+        let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         if session.waiting.is_empty() {
             self.waiting.push(id);
         }
@@ -149,14 +141,11 @@ impl Sessions {
     pub(crate) fn send_envelope(
         &mut self,
         id: SessionId,
-        role: EnvelopeRole,
-        alias: Alias,
-        sequence_low: u32,
-        coded: &[u8],
+        contents: &Enveloped<'_>,
         urgency: Urgency,
         now: Time,
     ) {
-        self.send_packet(id, urgency, now, |epoch, out| epoch.envelop(role, alias, sequence_low, coded, out));
+        self.send_packet(id, urgency, now, |epoch, out| epoch.envelop(contents, out));
     }
 
     /// Sends a packet that `write` seals under the newest epoch.
@@ -168,7 +157,7 @@ impl Sessions {
         write: impl FnOnce(&mut super::Epoch, &mut Vec<u8>),
     ) {
         let way = self.way(id);
-        let session = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         let (Some(way), Some(epoch)) = (way, session.and_then(|session| session.sealing(now))) else {
             self.counters.unsendable += 1;
             return;

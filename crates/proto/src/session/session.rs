@@ -12,7 +12,7 @@ use super::attempt::Attempt;
 use super::epoch::Epoch;
 use super::path::Path;
 use super::probes::Probes;
-use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
+use crate::limits::{ANSWER_KEPT_FOR, IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
 
 /// Which session, in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,6 +151,11 @@ impl Session {
         (fresh, forgotten)
     }
 
+    /// Whether nothing of the session is left, and nobody here is about to begin it anew.
+    pub(crate) fn is_over(&self) -> bool {
+        self.epochs.is_empty() && self.answered.is_none() && self.attempt.is_none() && !self.remote.keep
+    }
+
     /// When this side has to begin the next epoch.
     pub(crate) fn rekey_at(&self) -> Option<Time> {
         let newest = self.epochs.first()?;
@@ -158,12 +163,18 @@ impl Session {
         Some(newest.stale_at() + grace)
     }
 
+    /// Whether this side is the one to begin the next epoch: the initiator, or whoever is left without keys.
+    pub(crate) fn begins_epochs(&self, now: Time) -> bool {
+        self.initiator || self.rekey_at().is_none_or(|at| at <= now)
+    }
+
     /// When the next thing is to be done for the session.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let oldest = self.epochs.last().map(Epoch::ends_at);
+        let unconfirmed = self.answered.as_ref().map(|answered| answered.since + ANSWER_KEPT_FOR);
         let attempt = self.attempt.as_ref().map(Attempt::deadline);
         let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
-        [oldest, attempt, rekey, self.next_probe, self.path.deadline()].into_iter().flatten().min()
+        [oldest, unconfirmed, attempt, rekey, self.next_probe, self.path.deadline()].into_iter().flatten().min()
     }
 
     /// Whether a session without packets is kept going.

@@ -18,6 +18,8 @@ pub(crate) enum Change {
     Alive { session: SessionId },
     /// The peer is at another address.
     Moved { session: SessionId },
+    /// Nothing of the session is left, and this side does not keep it up.
+    Ended { session: SessionId },
     /// The peer answered a probe.
     Probed { session: SessionId, reply: ProbeReply },
 }
@@ -73,7 +75,7 @@ impl Sessions {
 
     /// Wipes keys whose time is over.
     fn expire_epochs(&mut self, id: SessionId, now: Time) {
-        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
         let by_index = &mut self.by_index;
@@ -89,6 +91,9 @@ impl Sessions {
             .take_if(|answered| now.saturating_since(answered.since) >= ANSWER_KEPT_FOR);
         if let Some(answered) = unconfirmed {
             by_index.remove(answered.epoch.ours);
+        }
+        if session.is_over() {
+            self.changes.push_back(Change::Ended { session: id });
         }
     }
 
@@ -108,7 +113,7 @@ impl Sessions {
 
     /// Asks an address that wants to be the peer's to prove itself.
     fn challenge(&mut self, id: SessionId, now: Time) {
-        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
         let interval = session.probes.answer_within();

@@ -139,8 +139,8 @@ impl Pairs {
     pub fn build(self, seed: Seed) -> (PairsWorld, PairsRun) {
         let mut world = World::new(seed, Books::default());
         let grants = self.grants(seed);
-        let ingress = world.add(OverlayHost::relay(self.relay(seed, true, &grants)), address(1, 0));
-        let egress = world.add(OverlayHost::relay(self.relay(seed, false, &grants)), address(2, 0));
+        let ingress = world.add(OverlayHost::relay(Self::relay(seed, true, &grants)), address(1, 0));
+        let egress = world.add(OverlayHost::relay(Self::relay(seed, false, &grants)), address(2, 0));
         world.connect_both(ingress, egress, &self.between);
         let mut run = PairsRun::new(self, seed, ingress, egress);
         for pair in 0..run.set_up.pairs {
@@ -171,7 +171,7 @@ impl Pairs {
             .collect()
     }
 
-    fn relay(&self, seed: Seed, is_ingress: bool, grants: &[Grant]) -> Relay {
+    fn relay(seed: Seed, is_ingress: bool, grants: &[Grant]) -> Relay {
         let (own, other) = if is_ingress { (0, 1) } else { (1, 0) };
         let numbers = [INGRESS, EGRESS];
         let addresses = [address(1, 0), address(2, 0)];
@@ -192,10 +192,9 @@ impl Pairs {
         Relay::new(settings, Engine::fastest(), &Portable, bytes(seed, "relay's seed", own), Time::START)
     }
 
-    fn agent(&self, seed: Seed, is_sender: bool, pair: usize) -> Agent {
+    fn agent(seed: Seed, is_sender: bool, pair: usize) -> Agent {
         let name = if is_sender { "sender" } else { "receiver" };
         let identity = AgentIdentity {
-            number: agent_number(is_sender, pair),
             secret: secret(seed, name, pair),
             suite: Suite::Aes256Gcm,
             started_unix_nanos: 1,
@@ -247,8 +246,8 @@ impl PairsRun {
 
     fn add_pair(&mut self, pair: usize, world: &mut PairsWorld) {
         let (seed, settings) = (self.seed, self.set_up.settings());
-        let mut sender = self.set_up.agent(seed, true, pair);
-        let mut receiver = self.set_up.agent(seed, false, pair);
+        let mut sender = Pairs::agent(seed, true, pair);
+        let mut receiver = Pairs::agent(seed, false, pair);
         let flow = sender.open_flow(key_of(pair), settings.clone(), Time::START);
         let accepted = receiver.accept_flow(key_of(pair), settings, Time::START);
         self.flows.push(flow.expect("the peer was added"));

@@ -52,7 +52,7 @@ impl Egress {
         let batches = self.batches_of(repair.ingress);
         let is_new = batches.get(repair.batch).is_none();
         let batch = if is_new {
-            batches.insert(repair.batch, repair.entries, now)
+            batches.insert(repair.batch, repair.entries)
         } else {
             batches.get_mut(repair.batch)
         };

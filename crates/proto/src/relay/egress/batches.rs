@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use byway_code::SOURCE_PACKETS_MAX;
-use byway_units::Time;
 use byway_wire::{Alias, SequenceNumber};
 
 use super::flow::FlowSlot;
@@ -44,12 +43,11 @@ pub(crate) struct Batch {
     pub(crate) repairs: [Option<BatchRepair>; BATCH_REPAIRS_MAX],
     /// The round that completes it, while there is one.
     pub(crate) round: Option<RoundSlot>,
-    pub(crate) arrived: Time,
 }
 
 impl Batch {
-    pub(crate) fn new(entries: EntryRun, now: Time) -> Self {
-        Self { entries, repairs: [None; BATCH_REPAIRS_MAX], round: None, arrived: now }
+    pub(crate) const fn new(entries: EntryRun) -> Self {
+        Self { entries, repairs: [None; BATCH_REPAIRS_MAX], round: None }
     }
 
     /// Keeps another repair packet; `false` for a duplicate, or when there is no room.
@@ -86,7 +84,7 @@ pub(crate) struct EntryRun {
 /// The batches of one ingress relay and what they cover, oldest overwritten first.
 #[derive(Debug)]
 pub(crate) struct Batches {
-    batches: SequenceRing<Batch>,
+    by_number: SequenceRing<Batch>,
     entries: VecDeque<Entry>,
     /// How many entries were dropped from the front.
     dropped: u64,
@@ -94,24 +92,24 @@ pub(crate) struct Batches {
 
 impl Default for Batches {
     fn default() -> Self {
-        Self { batches: SequenceRing::new(BATCHES_MAX), entries: VecDeque::new(), dropped: 0 }
+        Self { by_number: SequenceRing::new(BATCHES_MAX), entries: VecDeque::new(), dropped: 0 }
     }
 }
 
 impl Batches {
     pub(crate) fn get(&self, number: u32) -> Option<Batch> {
-        self.batches.get(u64::from(number))
+        self.by_number.get(u64::from(number))
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Batch> {
-        self.batches.get_mut(u64::from(number))
+        self.by_number.get_mut(u64::from(number))
     }
 
     /// Keeps a batch that is new; `None` if it is too old.
-    pub(crate) fn insert(&mut self, number: u32, entries: &[Entry], now: Time) -> Option<&mut Batch> {
+    pub(crate) fn insert(&mut self, number: u32, entries: &[Entry]) -> Option<&mut Batch> {
         let run = self.keep_entries(entries);
-        let inserted = self.batches.insert(u64::from(number), Batch::new(run, now));
-        self.batches.get_mut(u64::from(number)).filter(|_| inserted)
+        let inserted = self.by_number.insert(u64::from(number), Batch::new(run));
+        self.by_number.get_mut(u64::from(number)).filter(|_| inserted)
     }
 
     /// What the batch covers; nothing if that is no longer kept.

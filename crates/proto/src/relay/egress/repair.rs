@@ -96,18 +96,18 @@ impl Egress {
         };
         let (first, last, mask) = (block.first, block.last(), block.mask);
         let asked = active.missing.within(first, last).filter(|missing| missing.stage != Stage::Given);
-        let mut lost = asked.count();
+        let mut missing = asked.count();
         if let Some(open) = open {
             let covered = mask.offsets().filter(|offset| open.covers(first.plus(u64::from(*offset))));
-            lost = lost.max(covered.count());
+            missing = missing.max(covered.count());
         }
         let held = block.repairs.iter().filter(|repair| self.log.get(repair.payload, now).is_some()).count();
         let sent = block.repairs.iter().filter(|repair| repair.sent).count();
-        if lost > held || sent >= lost {
+        if missing > held || sent >= missing {
             return false;
         }
         let mut bytes = 0;
-        for repair in block.repairs.iter_mut().filter(|repair| !repair.sent).take(lost - sent) {
+        for repair in block.repairs.iter_mut().filter(|repair| !repair.sent).take(missing - sent) {
             repair.sent = true;
             bytes += repair.payload.bytes();
             self.counters.in_stream += 1;

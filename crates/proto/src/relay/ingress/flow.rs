@@ -31,6 +31,8 @@ pub(crate) struct Registration {
     /// `None` without cross-stream coding.
     pub(crate) group: Option<GroupKey>,
     pub(crate) placed: PlacedFlow,
+    /// Whether this relay sends copies on to receivers, instead of the sender.
+    pub(crate) duplicates: bool,
     /// Whether the sender copies only some packets: gaps are then no losses.
     pub(crate) is_selective: bool,
 }

@@ -67,7 +67,7 @@ pub(crate) struct GroupKey {
     pub(crate) egress: EgressPort,
     /// The coding group of the grants.
     pub(crate) group: u32,
-    /// Most source packets of a batch, k, and repair packets of a full one, r_c.
+    /// Most source packets of a batch, k, and repair packets of a full one, `r_c`.
     pub(crate) shape: (u8, u8),
 }
 

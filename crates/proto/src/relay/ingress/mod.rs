@@ -19,7 +19,7 @@ use byway_code::{Engine, Repair};
 use arrayvec::ArrayVec;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::Mask;
-use byway_wire::{Alias, SequenceNumber};
+use byway_wire::{Alias, FlowKey, SequenceNumber};
 
 pub(crate) use copies::Copy;
 pub use counters::IngressCounters;
@@ -54,6 +54,8 @@ pub(crate) trait Sink {
     );
     /// Carries a copy on.
     fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]);
+    /// Sends a copy to the flow's receivers that are registered here, as the direct path would.
+    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8]);
     /// Asks the flow's sender for copies again.
     fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
 }
@@ -143,13 +145,6 @@ impl Ingress {
         self.flow(slot).map(|flow| (flow.registration.service, flow.registration.rate))
     }
 
-    /// Where a repair packet of these many bytes, made by the flow's sender, may go.
-    pub(crate) fn may_pass_on(&mut self, slot: FlowSlot, bytes: usize, now: Time) -> Option<Onward> {
-        let flow = self.flow_mut(slot)?;
-        let onward = flow.onward.first().copied().filter(|onward| onward.known)?;
-        flow.budget.take(Bytes::from(bytes), now).then_some(onward)
-    }
-
     fn flow(&self, slot: FlowSlot) -> Option<&IngressFlow> {
         self.flows.get(slot.0 as usize)?.as_ref()
     }
@@ -172,6 +167,9 @@ impl Ingress {
             return;
         };
         let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
+        if flow.registration.duplicates {
+            sink.duplicate(flow.registration.key, sequence, coded);
+        }
         match flow.registration.service {
             Service::Internet => {}
             Service::Coding => {
