@@ -18,6 +18,8 @@ use crate::repair::{LengthSymbol, Repair};
 pub struct Encoded {
     source_packets: usize,
     payload_bytes: usize,
+    /// The row of coefficients of the first repair packet.
+    first_row: usize,
     repair_packets: usize,
     length_symbols: [LengthSymbol; REPAIR_PACKETS_MAX],
 }
@@ -53,7 +55,7 @@ impl Encoded {
         self.length_symbols().iter().zip(payloads).enumerate().map(
             move |(index, (length_symbol, payload))| Repair {
                 batch,
-                index,
+                index: self.first_row + index,
                 source_packets: self.source_packets,
                 length_symbol: *length_symbol,
                 payload: &payload.as_ref()[..self.payload_bytes],
@@ -139,9 +141,24 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
     /// # Errors
     /// If there are no buffers or more than [`REPAIR_PACKETS_MAX`].
     pub fn new(engine: Engine, payloads: impl IntoIterator<Item = B>) -> Result<Self, EncodeError> {
+        Self::from_row(engine, 0, payloads)
+    }
+
+    /// An encoder whose repair packets are those with the indices from `first_row` on.
+    ///
+    /// Any repair packets of a batch will do; batches that are solved together should differ in theirs.
+    ///
+    /// # Errors
+    /// If there are no buffers, or an index is [`REPAIR_PACKETS_MAX`] or more.
+    pub fn from_row(
+        engine: Engine,
+        first_row: usize,
+        payloads: impl IntoIterator<Item = B>,
+    ) -> Result<Self, EncodeError> {
         let payloads: Vec<B> = payloads.into_iter().collect();
         check_repair_count(payloads.len())?;
-        let encoded = Encoded { repair_packets: payloads.len(), ..Encoded::default() };
+        check_repair_count(first_row.saturating_add(payloads.len()))?;
+        let encoded = Encoded { first_row, repair_packets: payloads.len(), ..Encoded::default() };
         Ok(Self { engine, encoded, payloads })
     }
 
@@ -160,7 +177,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
         }
 
         let mut coefficients = [0; REPAIR_PACKETS_MAX];
-        for (coefficient, row) in coefficients.iter_mut().zip(&ROWS) {
+        for (coefficient, row) in coefficients.iter_mut().zip(&ROWS[self.encoded.first_row..]) {
             *coefficient = row[column];
         }
         self.add_payload(&coefficients[..self.payloads.len()], source);
@@ -201,7 +218,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
 
     /// Begins the next batch.
     pub fn restart(&mut self) {
-        self.encoded = Encoded { repair_packets: self.payloads.len(), ..Encoded::default() };
+        let (first_row, repair_packets) = (self.encoded.first_row, self.payloads.len());
+        self.encoded = Encoded { first_row, repair_packets, ..Encoded::default() };
     }
 
     /// Gives the buffers back.

@@ -29,6 +29,7 @@
 //! - [`encode`] codes a whole batch at once; [`Encoder`] codes it packet by packet, as packets arrive, and
 //!   keeps none of them. Both give the same bytes.
 //! - [`decode`] restores what is missing, straight into the caller's buffers.
+//! - [`JointDecoder`] restores what no batch restores by itself, where batches overlap.
 //! - [`Engine`] is the arithmetic both run on: the fastest this processor has, or one named by hand.
 //! - `algorithm.md`, beside this crate's manifest, explains the code from the ground up.
 //!
@@ -49,6 +50,7 @@ mod engine;
 mod engines;
 mod error;
 pub mod field;
+mod joint;
 mod length;
 mod limits;
 mod repair;
@@ -60,5 +62,6 @@ pub use decode::{Recovered, decode};
 pub use encode::{Encoded, Encoder, encode};
 pub use engine::Engine;
 pub use error::{DecodeError, EncodeError, EngineError};
-pub use limits::{ALIGNMENT, PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
+pub use joint::{JointDecoder, JointError, Source};
+pub use limits::{ALIGNMENT, JOINT_EQUATIONS_MAX, JOINT_UNKNOWNS_MAX, PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 pub use repair::{LengthSymbol, Repair};

@@ -11,6 +11,12 @@ pub const SOURCE_PACKETS_MAX: usize = 32;
 /// More than 8 losses in 32 packets are a dark path, which batches across flows repair, not more rows.
 pub const REPAIR_PACKETS_MAX: usize = 8;
 
+/// Most unknown packets that are solved for together: a burst of ten packets in three flows at once.
+pub const JOINT_UNKNOWNS_MAX: usize = 32;
+
+/// Most repair packets that are solved with together: half as many again, as some depend on others.
+pub const JOINT_EQUATIONS_MAX: usize = 48;
+
 /// Longest source packet in bytes: what the two-byte length column can name.
 pub const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 

@@ -288,3 +288,12 @@ pub const OUTAGE_BELIEVED_FOR: Duration = Duration::from_secs(1);
 pub const GREASE_BYTES_MIN: usize = 8;
 /// See [`GREASE_BYTES_MIN`].
 pub const GREASE_BYTES_MAX: usize = 32;
+
+/// Rounds that are tried again, together with others, whenever something arrives.
+pub const STUCK_ROUNDS_MAX: usize = 32;
+
+/// Batches that are solved together: a burst of twelve packets.
+pub const WIDENED_BATCHES_MAX: usize = 12;
+
+/// In-stream blocks that are solved together with them: three for each of four flows.
+pub const WIDENED_BLOCKS_MAX: usize = 12;

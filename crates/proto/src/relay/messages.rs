@@ -39,7 +39,7 @@ impl Relay {
             (Message::Unregister(unregister), None) => self.unregister(session, unregister),
             (Message::Nack(nack), None) => self.nack(session, nack, now),
             (Message::Ack(ack), None) => self.ack(session, *ack),
-            (Message::Lost(lost), None) => self.lost(session, lost),
+            (Message::Lost(lost), None) => self.lost(session, lost, now),
             (Message::Relayed(relayed), None) => self.relay(session, relayed, now),
             (Message::Report(_), None) => {}
             (Message::Unknown(_), _) => self.counters.messages_unknown += 1,
@@ -94,12 +94,12 @@ impl Relay {
         }
     }
 
-    fn lost(&mut self, session: SessionId, lost: &Lost<'_>) {
+    fn lost(&mut self, session: SessionId, lost: &Lost<'_>, now: Time) {
         let Some(flow) = self.received_flow(session, lost.alias) else {
             return;
         };
         for (first, last) in self.full_ranges(flow, &lost.ranges) {
-            self.egress.lost(flow, first, last);
+            self.egress.lost(flow, first, last, now, &mut self.actions);
         }
     }
 

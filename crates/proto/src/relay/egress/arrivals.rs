@@ -72,6 +72,7 @@ impl Egress {
         } else if let Some(round) = round {
             self.complete(round, now, actions);
         }
+        self.retry_stuck(now, actions);
     }
 
     /// Notes what a new batch covers, and repairs what waited for it.
@@ -109,10 +110,12 @@ impl Egress {
         };
         active.blocks.add(first, repair.mask, kept);
         active.highest = active.highest.max(first.plus(repair.mask.span() - 1));
+        flow.packet_bytes = u16::try_from(repair.payload.len()).unwrap_or(u16::MAX);
         self.counters.repairs_kept += 1;
         for offset in repair.mask.offsets() {
             self.became_repairable(repair.flow, first.plus(u64::from(offset)), now, actions);
         }
+        self.retry_stuck(now, actions);
         self.sweep_from(now);
     }
 

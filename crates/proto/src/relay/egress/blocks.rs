@@ -62,6 +62,21 @@ impl Blocks {
         }
     }
 
+    /// The first packet of the newest block that covers this one.
+    pub(crate) fn first_covering(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
+        self.blocks.iter().rev().find(|block| block.covers(sequence)).map(|block| block.first)
+    }
+
+    /// What the block that begins with this packet covers.
+    pub(crate) fn mask_of(&self, first: SequenceNumber) -> Option<Mask> {
+        self.blocks.iter().find(|block| block.first == first).map(|block| block.mask)
+    }
+
+    /// The repair packets of the block that begins with this packet.
+    pub(crate) fn repairs_of(&self, first: SequenceNumber) -> impl Iterator<Item = &BlockRepair> {
+        self.blocks.iter().find(|block| block.first == first).into_iter().flat_map(|block| &block.repairs)
+    }
+
     /// The newest block that covers this packet.
     pub(crate) fn covering(&mut self, sequence: SequenceNumber) -> Option<&mut Block> {
         self.blocks.iter_mut().rev().find(|block| block.covers(sequence))

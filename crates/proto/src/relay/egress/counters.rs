@@ -26,6 +26,10 @@ pub struct EgressCounters {
     pub rounds_inconsistent: u64,
     /// Rounds not begun because too many are under way.
     pub rounds_refused: u64,
+    /// Rounds that lacked more than they could restore alone.
+    pub rounds_widened: u64,
+    /// Packets found by solving several batches and blocks together.
+    pub solved_together: u64,
     /// Packets asked of cooperating receivers.
     pub requests: u64,
     /// Requests left out because a receiver has given what it consented to.

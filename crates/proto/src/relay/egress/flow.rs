@@ -6,7 +6,7 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
-use super::missing::Missing;
+use super::missing::{Missing, Stage};
 use crate::limits::{COVERED_PACKETS_MAX, OUTAGE_INTERVAL, INITIAL_ROUND_TRIP, REPAIR_BURST};
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
@@ -24,8 +24,10 @@ pub(crate) struct FlowSlot(pub(crate) u32);
 pub(crate) struct Source {
     /// The batch that covers it, newest first: by number, in the ring of one ingress relay.
     pub(crate) batches: [Option<BatchRef>; 2],
-    /// The packet itself: cached, or decoded for somebody.
+    /// The packet itself: cached, decoded for somebody, or given for a wider round.
     pub(crate) packet: Option<Handle>,
+    /// When its receiver was asked for it, for a wider round.
+    pub(crate) asked: Option<Time>,
 }
 
 /// A batch of one ingress relay.
@@ -78,6 +80,10 @@ pub(crate) struct EgressFlow {
     pub(crate) consent: TokenBucket<Bytes>,
     /// How far away its receiver is.
     pub(crate) round_trip: Duration,
+    /// How long its receiver has a use for repairs, as it said last.
+    pub(crate) patience: Duration,
+    /// The length of its packets, as far as repairs tell.
+    pub(crate) packet_bytes: u16,
     /// Whether its receiver has answered falsely: it is asked no more.
     pub(crate) barred: bool,
     /// Allocated while packets of the flow are known.
@@ -103,6 +109,8 @@ impl EgressFlow {
             repair_budget: TokenBucket::of_bytes(rate, burst(rate, REPAIR_BURST), now),
             consent: consent_account(consent, rate, now),
             round_trip: INITIAL_ROUND_TRIP,
+            patience: Duration::ZERO,
+            packet_bytes: 0,
             barred: false,
             active: None,
         }
@@ -139,6 +147,12 @@ impl EgressFlow {
 }
 
 impl Active {
+    /// Whether the receiver has said that it lost this packet, one by one or by an open end.
+    pub(crate) fn is_lost(&self, sequence: SequenceNumber) -> bool {
+        let open = self.open.is_some_and(|open| open.covers(sequence));
+        open || self.missing.get(sequence).is_some_and(|missing| missing.stage != Stage::Given)
+    }
+
     /// The full number of a packet whose low bits came in a packet.
     pub(crate) fn full(&self, low: u32) -> SequenceNumber {
         SequenceNumber::nearest(low, self.highest)

@@ -20,10 +20,12 @@ mod repair;
 mod requests;
 mod rounds;
 mod sweep;
+mod widen;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use byway_code::{AlignedBuffer, Engine};
+use byway_code::{AlignedBuffer, Engine, JointDecoder};
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::FlowKey;
 
@@ -36,7 +38,7 @@ pub(crate) use requests::Request;
 
 use batches::Batches;
 use flow::EgressFlow;
-use rounds::Rounds;
+use rounds::{RoundSlot, Rounds};
 
 use crate::limits::{CODED_BYTES_MAX, EGRESS_LOG_BYTES, REPAIR_RETENTION};
 use crate::parts::packet_log::{Handle, PacketLog};
@@ -54,6 +56,10 @@ pub(crate) struct Egress {
     rounds: Rounds,
     /// Repair payloads, cached packets, answers and decoded packets.
     log: PacketLog,
+    /// Rounds that do not succeed alone.
+    stuck: Vec<RoundSlot>,
+    /// What solves several batches together; `None` only while it is in use.
+    joint: Option<Box<JointDecoder>>,
     /// Where decoding writes.
     decoded: Vec<AlignedBuffer>,
     next_sweep: Option<Time>,
@@ -70,6 +76,8 @@ impl Egress {
             rounds: Rounds::default(),
             log: PacketLog::new(Bytes::from(EGRESS_LOG_BYTES), REPAIR_RETENTION),
             decoded: (0..byway_code::REPAIR_PACKETS_MAX).map(|_| AlignedBuffer::new(CODED_BYTES_MAX)).collect(),
+            stuck: Vec::new(),
+            joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
             next_sweep: None,
             counters: EgressCounters::default(),
         }

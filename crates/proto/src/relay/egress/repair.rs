@@ -145,7 +145,9 @@ impl Egress {
             state.until = state.until.max(until);
             self.enter(slot, sequence, Stage::Cooperating, now);
             self.ask(round, now, actions);
-            self.complete(round, now, actions);
+            if !self.complete(round, now, actions) {
+                self.widen(round, now, actions);
+            }
             return;
         }
     }
@@ -213,19 +215,21 @@ impl Egress {
         known.and_then(|batch| batch.repairs().next().map(|repair| repair.payload.bytes())).unwrap_or(0)
     }
 
-    /// Decodes the batch as soon as what is at hand suffices, and gives everybody what they miss.
-    pub(super) fn complete(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+    /// Decodes the batch as soon as what is at hand suffices, and gives everybody what they miss; whether the round
+    /// is over.
+    pub(super) fn complete(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) -> bool {
         let round = self.rounds.get(slot);
         let batch = round.batch;
         let Some(known) = self.batches[usize::from(batch.ingress)].get(batch.number) else {
-            return;
+            return false;
         };
         let repairs: ArrayVec<BatchRepair, REPAIR_PACKETS_MAX> =
             known.repairs().filter(|repair| self.log.get(repair.payload, now).is_some()).copied().collect();
         if round.short() > repairs.len() {
-            return;
+            return false;
         }
         let round = self.rounds.end(slot);
+        self.stuck.retain(|stuck| *stuck != slot);
         if let Some(batch) = self.batches[usize::from(batch.ingress)].get_mut(batch.number) {
             batch.round = None;
         }
@@ -236,6 +240,7 @@ impl Egress {
             }
             None => self.counters.rounds_inconsistent += 1,
         }
+        true
     }
 
     /// Decodes the packets that are not at hand; `None` if something that went in is false.
@@ -282,19 +287,29 @@ impl Egress {
     ) {
         for (place, packet) in restored {
             let entry = round.entries[*place];
-            let Some(slot) = entry.flow else {
-                continue;
-            };
-            let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
-                continue;
-            };
-            if let Some(source) = active.source_mut(entry.sequence) {
-                source.packet = Some(*packet);
+            if let Some(slot) = entry.flow {
+                self.found((slot, entry.sequence), *packet, now, actions);
             }
-            let missed = active.missing.get(entry.sequence);
-            if missed.is_some_and(|missing| missing.until > now && missing.stage != Stage::Given) {
-                self.give(slot, entry.sequence, *packet, Given::Cooperative, now, actions);
-            }
+        }
+    }
+
+    /// Keeps a packet that was restored, and gives it to its receiver if that misses it.
+    pub(super) fn found(
+        &mut self,
+        (slot, sequence): (FlowSlot, SequenceNumber),
+        packet: Handle,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+            return;
+        };
+        if let Some(source) = active.source_mut(sequence) {
+            source.packet = Some(packet);
+        }
+        let missed = active.missing.get(sequence);
+        if missed.is_some_and(|missing| missing.until > now && missing.stage != Stage::Given) {
+            self.give(slot, sequence, packet, Given::Cooperative, now, actions);
         }
     }
 }

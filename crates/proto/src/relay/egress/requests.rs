@@ -10,6 +10,7 @@ use super::action::Action;
 use super::flow::{FlowSlot, OpenEnd};
 use super::missing::Stage;
 use crate::limits::{NACK_REACH, OPEN_END_BACKLOG_MAX};
+use crate::parts::packet_log::Handle;
 
 /// A NACK, its alias resolved and its numbers completed.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,7 @@ impl Egress {
         let Some(flow) = self.flow_mut(request.flow) else {
             return;
         };
+        flow.patience = request.patience;
         flow.activate(now);
         for (first, last) in request.ranges {
             let mut sequence = *first;
@@ -139,7 +141,7 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let mut packet = None;
+        let mut packet = self.keep_mate(slot, sequence, coded, now);
         for round in self.rounds_covering(slot, sequence) {
             let state = self.rounds.get_mut(round);
             let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
@@ -158,6 +160,7 @@ impl Egress {
                 self.complete(round, now, actions);
             }
         }
+        self.retry_stuck(now, actions);
         if packet.is_some() {
             self.counters.answers += 1;
         } else {
@@ -165,8 +168,31 @@ impl Egress {
         }
     }
 
+    /// Keeps a packet that was asked for in a wider round.
+    fn keep_mate(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        now: Time,
+    ) -> Option<Handle> {
+        let place = usize::try_from(slot.0).ok()?;
+        let active = self.flows.get_mut(place)?.as_mut()?.active_mut()?;
+        active.source(sequence).asked?;
+        let packet = self.log.push(coded, now)?;
+        active.source_mut(sequence)?.packet = Some(packet);
+        Some(packet)
+    }
+
     /// A cooperating receiver lost its packet too. It may still answer, after its own repair.
-    pub(crate) fn lost(&mut self, slot: FlowSlot, first: SequenceNumber, last: SequenceNumber) {
+    pub(crate) fn lost(
+        &mut self,
+        slot: FlowSlot,
+        first: SequenceNumber,
+        last: SequenceNumber,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
             return;
         };
@@ -174,9 +200,10 @@ impl Egress {
         let last = last.min(active.highest);
         while sequence <= last {
             for round in self.rounds_covering(slot, sequence) {
-                let round = self.rounds.get_mut(round);
-                if let Some(place) = place_of(round.entries.iter(), slot, sequence) {
-                    round.lost.add(place);
+                let state = self.rounds.get_mut(round);
+                if let Some(place) = place_of(state.entries.iter(), slot, sequence) {
+                    state.lost.add(place);
+                    self.widen(round, now, actions);
                 }
             }
             sequence = sequence.plus(1);

@@ -28,6 +28,10 @@ impl Places {
         self.0 & (1 << place) != 0
     }
 
+    const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
     pub(crate) const fn count(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -68,6 +72,16 @@ impl Round {
     /// How many packets are not at hand.
     pub(crate) fn short(&self) -> usize {
         self.entries.len() - self.have.count()
+    }
+
+    /// Whether more packets are lost than there are repair packets, so that waiting for answers is not enough.
+    pub(crate) const fn is_stuck(&self, repairs: usize) -> bool {
+        Places(self.wanted.0 | self.lost.0).without(self.have).count() > repairs
+    }
+
+    /// The packet at this place, if it is at hand.
+    pub(crate) fn answer(&self, place: usize) -> Option<Handle> {
+        self.answers.iter().find(|(answered, _)| *answered == place).map(|(_, packet)| *packet)
     }
 
     /// Takes a packet of the batch; `false` if it is here already.

@@ -20,6 +20,7 @@ impl Egress {
     pub(crate) fn sweep(&mut self, now: Time) {
         while let Some(slot) = self.rounds.expired(now) {
             let round = self.rounds.end(slot);
+            self.stuck.retain(|stuck| *stuck != slot);
             self.counters.rounds_expired += 1;
             let batches = &mut self.batches[usize::from(round.batch.ingress)];
             if let Some(batch) = batches.get_mut(round.batch.number) {

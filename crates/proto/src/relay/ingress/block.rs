@@ -1,6 +1,6 @@
 //! The in-stream block of a flow: repair packets over its own last packets.
 
-use byway_code::{AlignedBuffer, Encoder, Engine, Repair};
+use byway_code::{AlignedBuffer, Encoder, Engine, REPAIR_PACKETS_MAX, Repair};
 use byway_units::{BatchId, Time};
 use byway_wire::messages::Mask;
 use byway_wire::{BlockShape, SequenceNumber};
@@ -20,9 +20,14 @@ pub(crate) struct Block {
 
 impl Block {
     /// An empty block of this shape.
-    pub(crate) fn new(engine: Engine, shape: BlockShape) -> Self {
+    ///
+    /// `row` says which row of coefficients the first repair packet uses: flows that are coded together each use
+    /// another, so that their blocks and the batches across them can be solved together.
+    pub(crate) fn new(engine: Engine, shape: BlockShape, row: u32) -> Self {
         let payloads = (0..shape.repair_packets()).map(|_| AlignedBuffer::new(CODED_BYTES_MAX));
-        let encoder = Encoder::new(engine, payloads).expect("a shape has 1 to 8 repair packets");
+        let rows = REPAIR_PACKETS_MAX - usize::from(shape.repair_packets());
+        let first_row = row as usize % (rows + 1);
+        let encoder = Encoder::from_row(engine, first_row, payloads).expect("the rows of a block are within 8");
         Self { encoder, size: shape.source_packets(), covered: None, due: None }
     }
 
@@ -61,6 +66,11 @@ impl Block {
     /// How many repair packets it makes.
     pub(crate) fn made(&self) -> usize {
         self.encoder.encoded().length_symbols().len()
+    }
+
+    /// One more than the highest index of its repair packets.
+    pub(crate) fn rows(&self) -> usize {
+        self.encoder.repairs(BatchId::new(0)).last().map_or(0, |repair| repair.index + 1)
     }
 
     /// Begins the next block.

@@ -43,7 +43,7 @@ pub(crate) trait Sink {
     fn digest(&mut self, port: EgressPort, alias: Alias, sequence: SequenceNumber, coded: &[u8]) -> Option<[u8; 4]>;
     /// Sends the repair packets of a batch.
     fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
-    /// Sends a repair packet of a flow's block, one of `made`.
+    /// Sends a repair packet of a flow's block, whose index is below `made`.
     fn in_stream(
         &mut self,
         onward: Onward,
@@ -267,7 +267,7 @@ impl Ingress {
             for repair in repairs {
                 for onward in onward.iter().filter(|onward| onward.known) {
                     self.counters.in_stream += 1;
-                    sink.in_stream(*onward, first, mask, block.made(), &repair);
+                    sink.in_stream(*onward, first, mask, block.rows(), &repair);
                 }
             }
         }

@@ -1,0 +1,294 @@
+//! Rounds that fail alone: several batches and in-stream blocks are solved together.
+//!
+//! When more packets of a batch are lost than it has repair packets, other batches and blocks that cover the same
+//! packets are drawn in, step by step, as far as the limits go. What their receivers have is asked for; what nobody
+//! has is an unknown. Blocks take part because each flow's blocks use a row of coefficients of their own.
+
+use alloc::vec::Vec;
+
+use arrayvec::ArrayVec;
+use byway_code::{JOINT_UNKNOWNS_MAX, JointDecoder, Repair, SOURCE_PACKETS_MAX, Source};
+use byway_units::{BatchId, Bytes, Time};
+use byway_wire::SequenceNumber;
+
+use super::Egress;
+use super::action::Action;
+use super::flow::{BatchRef, FlowSlot};
+use super::rounds::RoundSlot;
+use crate::limits::{STUCK_ROUNDS_MAX, WIDENED_BATCHES_MAX, WIDENED_BLOCKS_MAX};
+use crate::parts::packet_log::Handle;
+
+/// A packet, named by its flow; one of a flow without a receiver here has no name and cannot be had.
+type Name = (FlowSlot, SequenceNumber);
+
+/// An in-stream block of a flow, by its first packet.
+type BlockName = (FlowSlot, SequenceNumber);
+
+/// What is solved together.
+#[derive(Debug, Default)]
+struct Cluster {
+    unknowns: ArrayVec<Name, JOINT_UNKNOWNS_MAX>,
+    batches: ArrayVec<BatchRef, WIDENED_BATCHES_MAX>,
+    blocks: ArrayVec<BlockName, WIDENED_BLOCKS_MAX>,
+}
+
+impl Cluster {
+    /// Adds an unknown; `false` if there is no room.
+    fn add(&mut self, name: Name) -> bool {
+        self.unknowns.contains(&name) || self.unknowns.try_push(name).is_ok()
+    }
+
+    fn number(&self, name: Name) -> Option<usize> {
+        self.unknowns.iter().position(|known| *known == name)
+    }
+}
+
+/// The packets of a batch or block: at hand, or by name.
+type Members = ArrayVec<(Option<Name>, Option<Handle>), SOURCE_PACKETS_MAX>;
+
+impl Egress {
+    /// Notes that a round may not succeed alone, and tries with others.
+    pub(super) fn widen(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+        let state = self.rounds.get(round);
+        if !state.is_stuck(self.repairs_of(state.batch, now)) {
+            return;
+        }
+        if !self.stuck.contains(&round) {
+            if self.stuck.len() == STUCK_ROUNDS_MAX {
+                self.stuck.remove(0);
+            }
+            self.stuck.push(round);
+            self.counters.rounds_widened += 1;
+        }
+        self.solve_around(round, now, actions);
+    }
+
+    /// Tries the rounds again that did not succeed alone: something arrived.
+    pub(super) fn retry_stuck(&mut self, now: Time, actions: &mut Vec<Action>) {
+        for place in (0..self.stuck.len()).rev() {
+            if let Some(round) = self.stuck.get(place).copied() {
+                self.solve_around(round, now, actions);
+            }
+        }
+    }
+
+    /// How many repair packets of a batch are here.
+    fn repairs_of(&self, batch: BatchRef, now: Time) -> usize {
+        let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+        known.map_or(0, |known| known.repairs().filter(|repair| self.log.get(repair.payload, now).is_some()).count())
+    }
+
+    fn solve_around(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+        let cluster = self.draw(round, now, actions);
+        let solved = self.solve(&cluster, now);
+        if solved.is_empty() {
+            return;
+        }
+        for (name, packet) in solved {
+            self.counters.solved_together += 1;
+            self.found(name, packet, now, actions);
+        }
+        for batch in cluster.batches {
+            self.finish(batch, now, actions);
+        }
+    }
+
+    /// Draws in what may help, beginning with a round.
+    fn draw(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) -> Cluster {
+        let mut cluster = Cluster::default();
+        cluster.batches.push(self.rounds.get(round).batch);
+        let (mut batches_seen, mut blocks_seen, mut unknowns_seen) = (0, 0, 0);
+        loop {
+            while let Some(batch) = cluster.batches.get(batches_seen).copied() {
+                batches_seen += 1;
+                let members = self.members_of_batch(batch, now);
+                self.name_unknowns(&members, &mut cluster, now, actions);
+            }
+            while let Some(block) = cluster.blocks.get(blocks_seen).copied() {
+                blocks_seen += 1;
+                let members = self.members_of_block(block, now);
+                self.name_unknowns(&members, &mut cluster, now, actions);
+            }
+            let Some((slot, sequence)) = cluster.unknowns.get(unknowns_seen).copied() else {
+                return cluster;
+            };
+            unknowns_seen += 1;
+            self.add_covers(slot, sequence, &mut cluster);
+        }
+    }
+
+    /// Adds the batches and the block that cover a packet which is lost.
+    fn add_covers(&self, slot: FlowSlot, sequence: SequenceNumber, cluster: &mut Cluster) {
+        let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
+            return;
+        };
+        if !active.is_lost(sequence) {
+            return;
+        }
+        for batch in active.source(sequence).batches.into_iter().flatten() {
+            if !cluster.batches.contains(&batch) && cluster.batches.try_push(batch).is_err() {
+                return;
+            }
+        }
+        if let Some(first) = active.blocks.first_covering(sequence) {
+            let block = (slot, first);
+            if !cluster.blocks.contains(&block) && cluster.blocks.try_push(block).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Makes unknowns of the members that are not at hand, and asks for those that somebody has.
+    fn name_unknowns(&mut self, members: &Members, cluster: &mut Cluster, now: Time, actions: &mut Vec<Action>) {
+        for (name, packet) in members {
+            if packet.is_some() {
+                continue;
+            }
+            if let Some(name) = name.filter(|name| cluster.add(*name)) {
+                self.ask_mate(name, now, actions);
+            }
+        }
+    }
+
+    /// Asks a receiver for a packet that it should have, for a wider round.
+    fn ask_mate(&mut self, (slot, sequence): Name, now: Time, actions: &mut Vec<Action>) {
+        let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
+            return;
+        };
+        let again_after = Self::ask_again_after(flow.round_trip);
+        let patience = flow.patience;
+        let (barred, bytes) = (flow.barred, flow.packet_bytes);
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        if barred || active.is_lost(sequence) {
+            return;
+        }
+        let Some(source) = active.source_mut(sequence) else {
+            return;
+        };
+        if source.asked.is_some_and(|asked| asked + again_after > now) {
+            return;
+        }
+        source.asked = Some(now);
+        if !flow.consent.take(Bytes::from(usize::from(bytes)), now) {
+            self.counters.requests_beyond_consent += 1;
+            return;
+        }
+        self.counters.requests += 1;
+        actions.push(Action::Ask { flow: slot, sequence, patience });
+    }
+
+    fn members_of_batch(&self, batch: BatchRef, now: Time) -> Members {
+        let Some(batches) = self.batches.get(usize::from(batch.ingress)) else {
+            return Members::new();
+        };
+        let Some(known) = batches.get(batch.number) else {
+            return Members::new();
+        };
+        let round = known.round.map(|round| self.rounds.get(round));
+        batches
+            .entries(known.entries)
+            .enumerate()
+            .map(|(place, entry)| {
+                let answered = round.and_then(|round| round.answer(place));
+                let name = entry.flow.map(|flow| (flow, entry.sequence));
+                (name, answered.or_else(|| name.and_then(|name| self.at_hand(name, now))))
+            })
+            .collect()
+    }
+
+    fn members_of_block(&self, (slot, first): BlockName, now: Time) -> Members {
+        let active = self.flow(slot).and_then(|flow| flow.active());
+        let Some(mask) = active.and_then(|active| active.blocks.mask_of(first)) else {
+            return Members::new();
+        };
+        mask.offsets()
+            .map(|offset| {
+                let name = (slot, first.plus(u64::from(offset)));
+                (Some(name), self.at_hand(name, now))
+            })
+            .collect()
+    }
+
+    /// The packet, if it is kept here.
+    fn at_hand(&self, (slot, sequence): Name, now: Time) -> Option<Handle> {
+        let packet = self.flow(slot)?.active()?.source(sequence).packet?;
+        self.log.get(packet, now).map(|_| packet)
+    }
+
+    /// Solves the cluster as far as it can be.
+    fn solve(&mut self, cluster: &Cluster, now: Time) -> Vec<(Name, Handle)> {
+        let mut joint = self.joint.take().expect("the decoder is put back after each use");
+        joint.restart();
+        for batch in &cluster.batches {
+            let members = self.members_of_batch(*batch, now);
+            let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+            for repair in known.iter().flat_map(|known| known.repairs()) {
+                let (index, symbol) = (repair.index, repair.length_symbol);
+                self.add_equation(&mut joint, cluster, &members, (index, symbol, repair.payload), now);
+            }
+        }
+        for (slot, first) in &cluster.blocks {
+            let members = self.members_of_block((*slot, *first), now);
+            let active = self.flow(*slot).and_then(|flow| flow.active());
+            for repair in active.iter().flat_map(|active| active.blocks.repairs_of(*first)) {
+                let (index, symbol) = (repair.place.index(), repair.length_symbol);
+                self.add_equation(&mut joint, cluster, &members, (index, symbol, repair.payload), now);
+            }
+        }
+        let solved = joint.solve();
+        let kept = solved.filter_map(|(unknown, packet)| {
+            Some((*cluster.unknowns.get(unknown)?, self.log.push(packet, now)?))
+        });
+        let kept = kept.collect();
+        self.joint = Some(joint);
+        kept
+    }
+
+    /// Adds a repair packet, unless it covers something that has no number.
+    fn add_equation(
+        &self,
+        joint: &mut JointDecoder,
+        cluster: &Cluster,
+        members: &Members,
+        (index, length_symbol, payload): (u8, [u8; 2], Handle),
+        now: Time,
+    ) {
+        let mut sources: ArrayVec<Source<'_>, SOURCE_PACKETS_MAX> = ArrayVec::new();
+        for (name, packet) in members {
+            let known = packet.and_then(|packet| self.log.get(packet, now)).map(Source::Known);
+            let unknown = name.and_then(|name| cluster.number(name)).map(Source::Unknown);
+            let Some(source) = known.or(unknown) else {
+                return;
+            };
+            sources.push(source);
+        }
+        let Some(payload) = self.log.get(payload, now) else {
+            return;
+        };
+        let repair = Repair {
+            batch: BatchId::new(0),
+            index: usize::from(index),
+            source_packets: sources.len(),
+            length_symbol,
+            payload,
+        };
+        // One that does not fit, or cannot be, is left out: the others may do.
+        let _ = joint.add(&repair, &sources);
+    }
+
+    /// Ends the round of a batch whose packets were found, or decodes what is left of it.
+    fn finish(&mut self, batch: BatchRef, now: Time, actions: &mut Vec<Action>) {
+        let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+        let Some(round) = known.and_then(|known| known.round) else {
+            return;
+        };
+        for (place, (_, packet)) in self.members_of_batch(batch, now).into_iter().enumerate() {
+            if let Some(packet) = packet {
+                self.rounds.get_mut(round).take(place, packet);
+            }
+        }
+        self.complete(round, now, actions);
+    }
+}
