@@ -297,3 +297,7 @@ pub const WIDENED_BATCHES_MAX: usize = 12;
 
 /// In-stream blocks that are solved together with them: three for each of four flows.
 pub const WIDENED_BLOCKS_MAX: usize = 12;
+
+/// How long an open-ended NACK has to be in force before it counts as an outage: longer than most bursts, in which
+/// in-stream blocks still help.
+pub const OUTAGE_AFTER: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
 use super::missing::{Missing, Stage};
-use crate::limits::{COVERED_PACKETS_MAX, OUTAGE_INTERVAL, INITIAL_ROUND_TRIP, REPAIR_BURST};
+use crate::limits::{COVERED_PACKETS_MAX, OUTAGE_AFTER, OUTAGE_INTERVAL, INITIAL_ROUND_TRIP, REPAIR_BURST};
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
@@ -45,6 +45,8 @@ pub(crate) struct OpenEnd {
     pub(crate) to: Option<SequenceNumber>,
     /// How long a repair is of use, from when it is first possible.
     pub(crate) patience: Duration,
+    /// When the first NACK of this silence came.
+    pub(crate) since: Time,
     /// When the ingress relay was told last.
     pub(crate) told: Option<Time>,
     /// That the receiver really misses packets: one was repairable when it asked, or it said so again.
@@ -55,7 +57,8 @@ impl OpenEnd {
     /// Whether the ingress relay has to be told (again) that the path is dark.
     pub(crate) fn is_to_be_told(&mut self, now: Time) -> bool {
         let lately = self.told.is_some_and(|told| now.saturating_since(told) < OUTAGE_INTERVAL);
-        let tells = self.certain && self.to.is_none() && !lately;
+        let lasts = now.saturating_since(self.since) >= OUTAGE_AFTER;
+        let tells = self.certain && self.to.is_none() && lasts && !lately;
         if tells {
             self.told = Some(now);
         }

@@ -81,9 +81,10 @@ impl Egress {
         };
         let highest = active.highest;
         let evident = highest >= from;
-        let told = active.open.and_then(|open| open.told);
+        let continued = active.open.filter(|open| open.to.is_none());
+        let (since, told) = continued.map_or((now, None), |open| (open.since, open.told));
         let certain = request.certain || evident || active.open.is_some_and(|open| open.certain);
-        active.open = Some(OpenEnd { from, to: None, patience: request.patience, told, certain });
+        active.open = Some(OpenEnd { from, to: None, patience: request.patience, since, told, certain });
         if !evident {
             return;
         }
