@@ -12,6 +12,8 @@ use crate::limits::{BLOCK_WAIT, CODED_BYTES_MAX};
 pub(crate) struct Block {
     encoder: Encoder<AlignedBuffer>,
     size: u8,
+    /// How many packets are left out before the first block.
+    left_out: u32,
     /// The first packet's number, and which from there on are covered; `None` before the first.
     covered: Option<(SequenceNumber, Mask)>,
     /// When the block is closed, full or not.
@@ -21,14 +23,16 @@ pub(crate) struct Block {
 impl Block {
     /// An empty block of this shape.
     ///
-    /// `row` says which row of coefficients the first repair packet uses: flows that are coded together each use
-    /// another, so that their blocks and the batches across them can be solved together.
-    pub(crate) fn new(engine: Engine, shape: BlockShape, row: u32) -> Self {
+    /// `slot` sets flows apart that are coded together, so that their blocks and the batches across them can be solved
+    /// together: each uses another row of coefficients, and begins its blocks at other times, so that a burst of losses
+    /// that several flows share touches as many blocks as can be.
+    pub(crate) fn new(engine: Engine, shape: BlockShape, slot: u32) -> Self {
         let payloads = (0..shape.repair_packets()).map(|_| AlignedBuffer::new(CODED_BYTES_MAX));
         let rows = REPAIR_PACKETS_MAX - usize::from(shape.repair_packets());
-        let first_row = row as usize % (rows + 1);
+        let first_row = slot as usize % (rows + 1);
         let encoder = Encoder::from_row(engine, first_row, payloads).expect("the rows of a block are within 8");
-        Self { encoder, size: shape.source_packets(), covered: None, due: None }
+        let left_out = slot % u32::from(shape.source_packets());
+        Self { encoder, size: shape.source_packets(), left_out, covered: None, due: None }
     }
 
     /// Whether this packet can still be covered: it follows what is covered, not too far behind.
@@ -44,6 +48,13 @@ impl Block {
         self.covered.is_some_and(|(first, _)| {
             sequence.since(first).is_some_and(|offset| offset >= Mask::SPAN_MAX)
         })
+    }
+
+    /// Whether this packet comes before the first block.
+    pub(crate) fn leaves_out(&mut self) -> bool {
+        let leaves_out = self.left_out > 0;
+        self.left_out -= u32::from(leaves_out);
+        leaves_out
     }
 
     /// Adds a packet that [follows](Block::follows) and is not [beyond](Block::is_beyond); whether that fills the

@@ -89,10 +89,10 @@ impl IngressFlow {
     /// What is kept of the flow, from now on at least.
     pub(crate) fn activate(&mut self, engine: Engine, now: Time) -> &mut Active {
         let rates = self.registration.rates;
-        let row = self.registration.placed.slot;
+        let slot = self.registration.placed.slot;
         let shape = rates.in_stream.filter(|_| self.registration.service == Service::Coding);
         let active = self.active.get_or_insert_with(|| {
-            let block = shape.map(|shape| Block::new(engine, shape, row));
+            let block = shape.map(|shape| Block::new(engine, shape, slot));
             Box::new(Active { copies: Copies::new(), block, last_used: now })
         });
         active.last_used = now;

@@ -236,6 +236,9 @@ impl Ingress {
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
         };
+        if block.leaves_out() {
+            return;
+        }
         if !block.follows(sequence) {
             self.counters.in_stream_left_out += 1;
             return;
