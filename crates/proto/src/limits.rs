@@ -154,7 +154,7 @@ pub const COPIES_ASKED_MAX: usize = 16;
 pub const BLOCK_WAIT: Duration = Duration::from_millis(120);
 
 /// How long a packet waits at most for its cross-stream batch; see the study in `parts::placement`.
-pub const BATCH_WAIT: Duration = Duration::from_millis(40);
+pub const BATCH_WAIT: Duration = Duration::from_millis(45);
 
 /// How many batches of one group are open at the same time; see the study in `parts::placement`.
 pub const CODING_QUEUES: u8 = 64;
@@ -162,8 +162,11 @@ pub const CODING_QUEUES: u8 = 64;
 /// What repair bytes may cost, in percent of r: small batches cost more than full ones, up to this much.
 pub const OVERHEAD_PERCENT: u16 = 120;
 
-/// The bytes of repair packets that a group may spend ahead.
+/// The bytes of repair packets that a group may spend ahead, at least: a few batches of full-size packets.
 pub const OVERHEAD_RESERVE: u64 = 20_000;
+
+/// And what its flows earn in this time, at their registered rates: three frames of video.
+pub const RESERVE_TIME: Duration = Duration::from_millis(125);
 
 /// How much more than its rate a flow may copy at once: a video frame, and what a paused sender catches up with.
 pub const COPY_BURST: Duration = Duration::from_millis(500);

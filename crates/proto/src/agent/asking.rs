@@ -99,6 +99,7 @@ impl Agent {
             return;
         }
         let from = *active.open.get_or_insert(from);
+        active.answers_due = now + again;
         active.tracker.open(from.number(), again);
         flow.statistics.open_nacks += 1;
         let question = Question { open_from: Some(from), noticed_by_timer: true, answers_confirm: false };

@@ -8,7 +8,6 @@ use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
 use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::{Agent, Delivered};
-use crate::parts::gap_tracker::Arrival;
 use crate::parts::loss_timer::LossTimer;
 use crate::limits::REPORT_INTERVAL;
 use crate::policy::repairs;
@@ -35,11 +34,14 @@ impl Agent {
         let is_direct = delivery == Delivery::Direct;
         let lateness =
             if is_direct { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
-        let arrival = active.tracker.arrived(sequence.number(), now);
         if is_direct {
-            active.timer.arrival(arrival == Arrival::Next, now);
+            // What a silence with losses lasted says nothing about when packets are sent, repaired or not.
+            let follows = active.highest_direct.is_some_and(|highest| sequence == highest.next());
+            active.timer.arrival(follows, now);
             active.last_direct = now;
+            active.expect_answers_by(now);
         }
+        active.tracker.arrived(sequence.number(), now);
         let report_at = flow.count(sequence, delivery, lateness, allowance, now);
         self.keep(id, sequence, now);
         if is_direct {

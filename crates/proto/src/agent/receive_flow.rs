@@ -53,6 +53,8 @@ pub(super) struct Active {
     pub(super) last_direct: Time,
     /// The open-ended NACK in force: from which packet on.
     pub(super) open: Option<SequenceNumber>,
+    /// By when repairs that it asked for should be here.
+    pub(super) answers_due: Time,
     /// Coded bytes of packets that arrived, for blocks and for others.
     pub(super) kept: SequenceRing<Handle>,
     /// Repair packets that do not suffice yet.
@@ -145,6 +147,14 @@ impl ReceiveFlow {
 }
 
 impl Active {
+    /// A packet of the direct path shows what is missing; what the open-ended NACK covers may be on its way until a
+    /// certain time, and is asked for then. The NACK itself may have been lost.
+    pub(super) fn expect_answers_by(&mut self, now: Time) {
+        if let Some(from) = self.open {
+            self.tracker.open(from.number(), self.answers_due.saturating_since(now));
+        }
+    }
+
     /// Whether a packet is taken for lost: passed over, or covered by the open-ended NACK in force.
     pub(super) fn is_lost(&self, sequence: SequenceNumber) -> bool {
         let number = sequence.number();
@@ -164,6 +174,7 @@ impl Active {
             clock: ArrivalClock::default(),
             last_direct: now,
             open: None,
+            answers_due: now,
             kept: SequenceRing::new(KEPT_REACH),
             blocks: Blocks::default(),
             requests: Requests::default(),

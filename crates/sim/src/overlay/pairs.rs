@@ -327,6 +327,12 @@ impl PairsRun {
         self.repairs.missing().collect()
     }
 
+    /// dbg
+    #[must_use]
+    pub fn slow(&self, than: Duration) -> Vec<((usize, u64), Duration)> {
+        self.repairs.slow(than)
+    }
+
     /// The flow of a pair, as its receiver knows it.
     #[must_use]
     pub fn received(&self, pair: usize) -> ReceiveFlowId {

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_code::{AlignedBuffer, Encoder, Engine, Repair, SOURCE_PACKETS_MAX};
-use byway_units::{BatchId, Bytes, Time};
+use byway_units::{BatchId, Bytes, Rate, Time};
 use byway_wire::{Alias, SequenceNumber};
 
 use super::{EgressPort, FlowSlot};
-use crate::limits::{BATCH_REPAIRS_MAX, BATCH_WAIT, OUTAGE_BELIEVED_FOR, CODED_BYTES_MAX, CODING_QUEUES, OVERHEAD_PERCENT, OVERHEAD_RESERVE};
+use crate::limits::{BATCH_REPAIRS_MAX, BATCH_WAIT, OUTAGE_BELIEVED_FOR, CODED_BYTES_MAX, CODING_QUEUES, OVERHEAD_PERCENT, OVERHEAD_RESERVE, RESERVE_TIME};
 use crate::parts::placement::{Closed, FullestFirst, Packet, Placement, Settings, Spending};
 
 /// A packet in a batch.
@@ -128,6 +128,14 @@ impl Group {
     /// When the next batch's time comes.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.placement.deadline()
+    }
+
+    /// Notes what the flows send at most: as much is kept in reserve for repair packets as an eighth of a second earns.
+    pub(crate) fn set_income(&mut self, income: Rate) {
+        let (packets, repairs) = (u64::from(self.key.shape.0), u64::from(self.key.shape.1));
+        let second = income.bytes_in(RESERVE_TIME).unwrap_or(Bytes::MAX).count();
+        let reserve = second.saturating_mul(repairs * u64::from(OVERHEAD_PERCENT)) / (packets * 100);
+        self.placement.set_reserve(Bytes::new(reserve.max(OVERHEAD_RESERVE)));
     }
 
     /// Notes that the direct path of a flow is dark, or not any more.

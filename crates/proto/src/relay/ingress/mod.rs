@@ -91,8 +91,22 @@ impl Ingress {
             self.flows.push(None);
             FlowSlot(u32::try_from(self.flows.len() - 1).expect("the number of flows is limited"))
         });
-        self.flows[slot.0 as usize] = Some(IngressFlow::new(register(slot), now));
+        let registration = register(slot);
+        let group = registration.group;
+        self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, now));
+        self.set_income(group);
         slot
+    }
+
+    /// Lets a group know what its flows send at most.
+    fn set_income(&mut self, key: Option<GroupKey>) {
+        let Some(key) = key else {
+            return;
+        };
+        let flows = self.flows.iter().flatten().filter(|flow| flow.registration.group == Some(key));
+        let income = flows.fold(Rate::ZERO, |sum, flow| sum.saturating_add(flow.registration.rate));
+        let group = self.group(key);
+        self.groups[group].set_income(income);
     }
 
     /// Forgets a flow.
@@ -102,6 +116,7 @@ impl Ingress {
                 self.due.remove(&(at, slot));
             }
             self.free.push(slot);
+            self.set_income(flow.registration.group);
         }
     }
 
