@@ -105,7 +105,8 @@ impl JointDecoder {
     /// If it does not fit into the system, or cannot be.
     pub fn add(&mut self, repair: &Repair<'_>, sources: &[Source<'_>]) -> Result<(), JointError> {
         self.check(repair, sources)?;
-        let mut row = Row { coefficients: [0; JOINT_UNKNOWNS_MAX], length: repair.length_symbol, pivot: None };
+        let mut row =
+            Row { coefficients: [0; JOINT_UNKNOWNS_MAX], length: repair.length_symbol, pivot: None };
         let side = &mut self.sides[self.rows.len()];
         side.as_mut().fill(0);
         side.as_mut()[..repair.payload.len()].copy_from_slice(repair.payload);

@@ -63,5 +63,8 @@ pub use encode::{Encoded, Encoder, encode};
 pub use engine::Engine;
 pub use error::{DecodeError, EncodeError, EngineError};
 pub use joint::{JointDecoder, JointError, Source};
-pub use limits::{ALIGNMENT, JOINT_EQUATIONS_MAX, JOINT_UNKNOWNS_MAX, PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
+pub use limits::{
+    ALIGNMENT, JOINT_EQUATIONS_MAX, JOINT_UNKNOWNS_MAX, PACKET_BYTES_MAX, REPAIR_PACKETS_MAX,
+    SOURCE_PACKETS_MAX,
+};
 pub use repair::{LengthSymbol, Repair};

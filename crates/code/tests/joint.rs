@@ -1,7 +1,8 @@
 //! Batches solved together.
 
 use byway_code::{
-    AlignedBuffer, Encoder, Engine, JOINT_EQUATIONS_MAX, JOINT_UNKNOWNS_MAX, JointDecoder, JointError, Repair, Source,
+    AlignedBuffer, Encoder, Engine, JOINT_EQUATIONS_MAX, JOINT_UNKNOWNS_MAX, JointDecoder, JointError,
+    Repair, Source,
 };
 use byway_units::BatchId;
 use proptest::prelude::*;
@@ -46,7 +47,8 @@ impl Grid {
 
     fn add(&mut self, cover: &[(usize, usize)], first_row: usize, count: usize) {
         let payloads = (0..count).map(|_| AlignedBuffer::new(PACKET_BYTES));
-        let mut encoder = Encoder::from_row(Engine::fastest(), first_row, payloads).expect("rows and buffers fit");
+        let mut encoder =
+            Encoder::from_row(Engine::fastest(), first_row, payloads).expect("rows and buffers fit");
         for (flow, time) in cover {
             encoder.add(&self.packets[*flow][*time]).expect("packets fit");
         }
@@ -142,7 +144,10 @@ fn the_decoder_says_what_it_does_not_take() {
     let too_long = JointError::TooLong { bytes: 9, room: 8 };
     assert_eq!(decoder.add(&repair(0, &payload), &unknown), Err(too_long));
     let longer = [Source::Known(&payload[..3])];
-    assert_eq!(decoder.add(&repair(0, &payload[..2]), &longer), Err(JointError::TooLong { bytes: 3, room: 2 }));
+    assert_eq!(
+        decoder.add(&repair(0, &payload[..2]), &longer),
+        Err(JointError::TooLong { bytes: 3, room: 2 })
+    );
     let no_such = JointError::NoSuchRepair { index: 8, sources: 1 };
     assert_eq!(decoder.add(&repair(8, &payload[..2]), &unknown), Err(no_such));
     let beyond = [Source::Unknown(JOINT_UNKNOWNS_MAX)];

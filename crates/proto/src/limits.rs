@@ -160,7 +160,7 @@ pub const BATCH_WAIT: Duration = Duration::from_millis(45);
 pub const CODING_QUEUES: u8 = 64;
 
 /// What repair bytes may cost, in percent of r: small batches cost more than full ones, up to this much.
-pub const OVERHEAD_PERCENT: u16 = 120;
+pub const OVERHEAD_PERCENT: u16 = 115;
 
 /// The bytes of repair packets that a group may spend ahead, at least: a few batches of full-size packets.
 pub const OVERHEAD_RESERVE: u64 = 20_000;

@@ -51,7 +51,8 @@ impl CodingRates {
     /// Whether batches and blocks are within what relays keep.
     #[must_use]
     pub fn are_kept(&self) -> bool {
-        let in_stream = self.in_stream.is_none_or(|shape| usize::from(shape.repair_packets()) <= BLOCK_REPAIRS_MAX);
+        let in_stream =
+            self.in_stream.is_none_or(|shape| usize::from(shape.repair_packets()) <= BLOCK_REPAIRS_MAX);
         let batch = self.batch.is_none_or(|shape| usize::from(shape.repair_packets()) <= BATCH_REPAIRS_MAX);
         in_stream && batch
     }

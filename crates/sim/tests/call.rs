@@ -43,7 +43,7 @@ fn direct_path(flow: usize, seed: u64) -> Link {
     }
 }
 
-pub fn call(seed: u64, service: Service) -> Pairs {
+fn call(seed: u64, service: Service) -> Pairs {
     Pairs {
         pairs: FLOWS,
         sending: Sending::Paced(INTERVAL),
@@ -64,7 +64,7 @@ pub fn call(seed: u64, service: Service) -> Pairs {
     }
 }
 
-pub fn run(set_up: Pairs, seed: u64) -> (PairsWorld, PairsRun) {
+fn run(set_up: Pairs, seed: u64) -> (PairsWorld, PairsRun) {
     let end = Time::START + set_up.begin + set_up.length + Duration::from_secs(2);
     let (mut world, mut run) = set_up.build(Seed::new(seed));
     world.run_until(end, &mut run);
@@ -85,7 +85,9 @@ fn nearly_all_losses_are_repaired_within_a_round_trip() {
             let summary = run.summary(&mut world, DIRECT + ROUND_TRIP, ROUND_TRIP);
             assert_eq!(summary.duplicates, 0);
             assert!(summary.lost > 500, "the paths lose {} packets", summary.lost);
-            assert!(run.delivered_by(Delivery::Cooperative) > 100 && run.delivered_by(Delivery::InStream) > 0);
+            assert!(
+                run.delivered_by(Delivery::Cooperative) > 100 && run.delivered_by(Delivery::InStream) > 0
+            );
             share(summary.repaired_within, summary.lost)
         })
         .collect();
@@ -104,8 +106,6 @@ fn repair_times(service: Service, delivery: Delivery) -> Sample<Duration> {
 /// That half of the repairs take at most 1.15 times, and 99 % at most 1.5 times the time they must: until the next
 /// packet shows the loss, and then so many times the way between relay and receiver, jitter included.
 fn assert_near_floor(times: &Sample<Duration>, ways: u64) {
-    for q in [10, 25, 50, 75, 90, 95, 98, 99] { print!("{q}: {} ", times.quantile(q, 100).unwrap()); }
-    println!("of {}", times.values().len());
     let floor = INTERVAL + (ACCESS + JITTER / 2) * ways;
     let (median, p99) = (times.median().expect("there are repairs"), times.p99().expect("there are repairs"));
     assert!(median <= floor * 115 / 100, "half take {median} or more, the floor is {floor}");
@@ -164,13 +164,20 @@ fn video_in_frames_is_covered_at_the_configured_cost() {
     let uncovered = counters.uncovered_alone + counters.uncovered_budget;
     assert!(share(uncovered, counters.copies) < 100, "{uncovered} of {} are uncovered", counters.copies);
     let configured = counters.copies * 2 / 8;
-    assert!(counters.cross_stream * 10 <= configured * 12, "{} instead of {configured}", counters.cross_stream);
+    assert!(
+        counters.cross_stream * 10 <= configured * 12,
+        "{} instead of {configured}",
+        counters.cross_stream
+    );
 }
 
 #[test]
 fn a_tunnel_s_longest_packets_pass_and_are_repaired() {
     let set_up = Pairs { datagram_bytes: 1_452, length: Duration::from_secs(20), ..call(5, Service::Coding) };
-    let set_up = Pairs { flow: FlowSettings { rate: Rate::from_megabits_per_second(3), ..set_up.flow.clone() }, ..set_up };
+    let set_up = Pairs {
+        flow: FlowSettings { rate: Rate::from_megabits_per_second(3), ..set_up.flow.clone() },
+        ..set_up
+    };
     let (_, run) = run(set_up, 5);
     let missing = run.deliveries.counters().missing();
     assert!(missing < 20, "{missing} of 16,000 datagrams are missing");

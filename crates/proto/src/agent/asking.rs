@@ -94,7 +94,10 @@ impl Agent {
             return;
         }
         active.timer.expired(now);
-        let from = active.tracker.highest().map_or(SequenceNumber::FIRST, |highest| SequenceNumber::new(highest + 1));
+        let from = active
+            .tracker
+            .highest()
+            .map_or(SequenceNumber::FIRST, |highest| SequenceNumber::new(highest + 1));
         if !may_ask {
             return;
         }
@@ -194,9 +197,9 @@ impl Agent {
 
     /// How long after a request its answer is missed: one and a half round trips to the relay.
     fn ask_again_after(&self, id: ReceiveFlowId) -> Duration {
-        let round_trip = self.egress_of(id).map_or(crate::limits::INITIAL_ROUND_TRIP, |(session, _)| {
-            self.sessions.round_trip(session)
-        });
+        let round_trip = self
+            .egress_of(id)
+            .map_or(crate::limits::INITIAL_ROUND_TRIP, |(session, _)| self.sessions.round_trip(session));
         round_trip + round_trip / 2
     }
 }

@@ -55,7 +55,12 @@ impl Blocks {
     }
 
     /// Takes a block out that can be decoded now, or needs no decoding any more.
-    pub(super) fn take_ready(&mut self, kept: &SequenceRing<Handle>, log: &PacketLog, now: Time) -> Option<Block> {
+    pub(super) fn take_ready(
+        &mut self,
+        kept: &SequenceRing<Handle>,
+        log: &PacketLog,
+        now: Time,
+    ) -> Option<Block> {
         let place = self.blocks.iter().position(|block| block.lost(kept, log, now) <= block.repairs.len())?;
         self.blocks.remove(place)
     }

@@ -8,8 +8,8 @@ use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
 use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::{Agent, Delivered};
-use crate::parts::loss_timer::LossTimer;
 use crate::limits::REPORT_INTERVAL;
+use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
 
 impl Agent {
@@ -178,8 +178,11 @@ impl ReceiveFlow {
         let Some(active) = self.active_mut() else {
             return;
         };
-        let before = active.highest_direct.replace(active.highest_direct.map_or(sequence, |highest| highest.max(sequence)));
-        let burst = before.and_then(|before| sequence.since(before)).map_or(0, |ahead| ahead.saturating_sub(1));
+        let before = active
+            .highest_direct
+            .replace(active.highest_direct.map_or(sequence, |highest| highest.max(sequence)));
+        let burst =
+            before.and_then(|before| sequence.since(before)).map_or(0, |ahead| ahead.saturating_sub(1));
         self.statistics.bursts += u64::from(burst > 0);
         self.statistics.longest_burst = self.statistics.longest_burst.max(burst);
     }

@@ -134,9 +134,11 @@ impl Agent {
     /// Lets copies to a relay leave as fast as the flows that go there need.
     fn set_copy_rate(&mut self, relay: usize) {
         let place = self.relays[relay].place;
-        let flows = self.senders.iter().filter(|flow| flow.settings.paths.iter().any(|path| path.ingress == place));
+        let flows =
+            self.senders.iter().filter(|flow| flow.settings.paths.iter().any(|path| path.ingress == place));
         let bits: u64 = flows.map(|flow| flow.settings.rate.bits_per_second()).sum();
-        self.relays[relay].set_rate(byway_units::Rate::from_bits_per_second(bits.saturating_mul(COPY_RATE_FACTOR)));
+        self.relays[relay]
+            .set_rate(byway_units::Rate::from_bits_per_second(bits.saturating_mul(COPY_RATE_FACTOR)));
     }
 
     pub(super) fn relay_session(&self, place: (RelayId, Shard)) -> Option<SessionId> {
@@ -247,7 +249,7 @@ impl Agent {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
                 Change::Dead { session } => self.died(session, true, now),
                 Change::Alive { session } => self.died(session, false, now),
-                Change::Probed { session, reply } => self.probed(session, &reply, now),
+                Change::Probed { session, reply, enveloped } => self.probed(session, &reply, enveloped, now),
                 Change::Moved { .. } | Change::Ended { .. } => {}
             }
         }

@@ -76,7 +76,8 @@ impl Agent {
             let Some(active) = flow.active_mut() else {
                 return;
             };
-            let kept = active.kept.get(sequence.number()).filter(|packet| self.kept.get(*packet, now).is_some());
+            let kept =
+                active.kept.get(sequence.number()).filter(|packet| self.kept.get(*packet, now).is_some());
             if let Some(packet) = kept {
                 self.answer(id, sequence, packet, now);
                 continue;

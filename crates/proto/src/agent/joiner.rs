@@ -35,13 +35,15 @@ impl Joiner {
     ) -> Option<(Ecn, &[u8])> {
         let is_first = piece == Piece::First;
         let first = if is_first { sequence } else { SequenceNumber::new(sequence.number().checked_sub(1)?) };
-        let other = self.waiting.iter().position(|waiting| waiting.first == first && waiting.is_first != is_first);
+        let other =
+            self.waiting.iter().position(|waiting| waiting.first == first && waiting.is_first != is_first);
         let Some(other) = other else {
             self.keep(first, is_first, ecn, bytes);
             return None;
         };
         let other = self.waiting.remove(other);
-        let (head, tail) = if is_first { (bytes, other.bytes.as_slice()) } else { (other.bytes.as_slice(), bytes) };
+        let (head, tail) =
+            if is_first { (bytes, other.bytes.as_slice()) } else { (other.bytes.as_slice(), bytes) };
         if head.len() + tail.len() > DATAGRAM_BYTES_MAX {
             return None;
         }
@@ -73,8 +75,14 @@ mod tests {
         let mut joiner = Joiner::default();
         assert_eq!(joiner.take(Piece::First, number(4), Ecn::NotEct, b"one "), None);
         assert_eq!(joiner.take(Piece::Second, number(9), Ecn::NotEct, b"four"), None);
-        assert_eq!(joiner.take(Piece::Second, number(5), Ecn::NotEct, b"two"), Some((Ecn::NotEct, &b"one two"[..])));
-        assert_eq!(joiner.take(Piece::First, number(8), Ecn::Ce, b"three "), Some((Ecn::Ce, &b"three four"[..])));
+        assert_eq!(
+            joiner.take(Piece::Second, number(5), Ecn::NotEct, b"two"),
+            Some((Ecn::NotEct, &b"one two"[..]))
+        );
+        assert_eq!(
+            joiner.take(Piece::First, number(8), Ecn::Ce, b"three "),
+            Some((Ecn::Ce, &b"three four"[..]))
+        );
     }
 
     #[test]

@@ -60,9 +60,9 @@ impl Agent {
     }
 
     /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.
-    pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, now: Time) {
+    pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, enveloped: u32, now: Time) {
         if let Some(relay) = self.relay_of(session) {
-            relay.probed(reply, now);
+            relay.probed(reply, enveloped, now);
             let seen = reply.address.into();
             if !self.seen_at.contains(&seen) && self.seen_at.len() < crate::limits::CANDIDATES_MAX {
                 self.seen_at.push(seen);

@@ -215,7 +215,9 @@ impl Agent {
             scratch: Vec::new(),
             restored: Vec::new(),
             seen_at: Vec::new(),
-            decoded: (0..byway_code::REPAIR_PACKETS_MAX).map(|_| AlignedBuffer::new(CODED_BYTES_MAX)).collect(),
+            decoded: (0..byway_code::REPAIR_PACKETS_MAX)
+                .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))
+                .collect(),
             deliveries: Outbox::default(),
             events: VecDeque::new(),
             deadline: None,

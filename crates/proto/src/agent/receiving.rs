@@ -33,7 +33,9 @@ impl Agent {
             Received::Response { session, messages } => self.messages(session, &messages, from, now),
             Received::Messages { session, messages } => self.messages(session, messages, from, now),
             Received::Source { session, packet } => self.source(session, packet, origin, now),
-            Received::Envelope { session, header, datagram } => self.enveloped(session, &header, datagram, now),
+            Received::Envelope { session, header, datagram } => {
+                self.enveloped(session, &header, datagram, now)
+            }
         }
     }
 

@@ -177,7 +177,8 @@ impl Agent {
             .map(|path| {
                 let relay = &self.settings_of(flow).paths[path];
                 let place = if role == FlowRole::Sender { relay.ingress } else { relay.egress };
-                let alive = self.relay_session(place).is_some_and(|session| self.relay_is_alive(session, now));
+                let alive =
+                    self.relay_session(place).is_some_and(|session| self.relay_is_alive(session, now));
                 alive && matches!(self.registrations_of(flow).get(path), Some(Registration::Accepted(_)))
             })
             .collect();

@@ -37,9 +37,8 @@ pub(super) struct RelayLink {
     pacer: Pacer,
     breaker: Breaker,
     queue: QueueDelay,
-    /// Envelopes sent since the last interval of the breaker, and what the relay had counted then.
-    sent: u64,
-    counted: Option<u32>,
+    /// How many envelopes had been sent, and how many had arrived, when the relay last said so.
+    counted: Option<(u32, u32)>,
 }
 
 impl RelayLink {
@@ -53,7 +52,6 @@ impl RelayLink {
             pacer: Pacer::new(COPY_RATE_MIN, Bytes::new(COPY_DEPTH)),
             breaker: Breaker::new(),
             queue: QueueDelay::new(),
-            sent: 0,
             counted: None,
         }
     }
@@ -100,16 +98,19 @@ impl RelayLink {
     /// Notes that an envelope of these many bytes leaves.
     pub(super) fn sent(&mut self, bytes: usize, now: Time) {
         self.pacer.sent(Bytes::from(bytes), now);
-        self.sent += 1;
     }
 
-    /// Takes in what a probe brought back: the relay's count of envelopes, and how long the probe was on the way.
-    pub(super) fn probed(&mut self, reply: &ProbeReply, now: Time) {
+    /// Takes in what a probe brought back: how long it was on the way, and the relay's count of the envelopes that
+    /// went before it.
+    pub(super) fn probed(&mut self, reply: &ProbeReply, enveloped: u32, now: Time) {
         self.queue.sample(reply.sent.micros(), reply.received.micros(), now);
-        if let Some(counted) = self.counted.replace(reply.envelopes) {
-            let received = u64::from(reply.envelopes.wrapping_sub(counted));
-            self.breaker.interval(self.sent, received, now);
+        let Some((sent_before, received_before)) = self.counted.replace((enveloped, reply.envelopes)) else {
+            return;
+        };
+        // A new epoch counts from 0 again.
+        let counts = enveloped.checked_sub(sent_before).zip(reply.envelopes.checked_sub(received_before));
+        if let Some((sent, received)) = counts {
+            self.breaker.interval(u64::from(sent), u64::from(received), now);
         }
-        self.sent = 0;
     }
 }

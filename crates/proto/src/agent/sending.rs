@@ -67,7 +67,8 @@ impl Agent {
         self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
         epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
         let relayed = matches!(flow.settings.duplication, Duplication::ByRelay);
-        if is_direct(flow.settings.service) && !relayed
+        if is_direct(flow.settings.service)
+            && !relayed
             && let Some(to) = address
         {
             self.counters.originals += 1;

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_units::{AgentId, Duration, FlowId, Rate, RelayId};
-use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
 use byway_wire::messages::Consent;
+use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
 use byway_wire::{FlowKey, Service, Shard};
 
 use crate::limits::CONSENT;

@@ -168,7 +168,10 @@ impl Links {
 }
 
 fn alias_at(place: usize) -> Alias {
-    u16::try_from(place + 1).ok().and_then(Alias::new).expect("a session has fewer flows than there are aliases")
+    u16::try_from(place + 1)
+        .ok()
+        .and_then(Alias::new)
+        .expect("a session has fewer flows than there are aliases")
 }
 
 fn put(ends: &mut Vec<Option<End>>, slot: u32, end: Option<End>) {

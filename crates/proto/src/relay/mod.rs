@@ -291,7 +291,8 @@ impl Relay {
             match change {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
                 Change::Ended { session } => self.ended(session),
-                Change::Dead { .. } | Change::Alive { .. } | Change::Moved { .. } | Change::Probed { .. } => {}
+                Change::Dead { .. } | Change::Alive { .. } | Change::Moved { .. } | Change::Probed { .. } => {
+                }
             }
         }
     }

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use byway_code::Repair;
 use byway_units::Time;
-use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamHead, InStreamRepair, Mask};
+use byway_wire::messages::{
+    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamHead, InStreamRepair, Mask,
+};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, FlowKey, Message, Place, SequenceNumber};
 

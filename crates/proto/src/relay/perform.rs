@@ -28,7 +28,8 @@ impl Relay {
     fn perform(&mut self, action: &Action, now: Time) {
         match *action {
             Action::Give { flow, sequence, packet, given } => {
-                let Some((receiver, coded)) = self.links.receiver(flow).zip(self.egress.packet(packet, now)) else {
+                let Some((receiver, coded)) = self.links.receiver(flow).zip(self.egress.packet(packet, now))
+                else {
                     return;
                 };
                 let (role, urgency) = match given {
@@ -41,7 +42,9 @@ impl Relay {
                 self.sessions.send_envelope(session, &contents, urgency, now);
             }
             Action::InStream { flow, first, mask, place, length_symbol, payload } => {
-                let Some((receiver, payload)) = self.links.receiver(flow).zip(self.egress.packet(payload, now)) else {
+                let Some((receiver, payload)) =
+                    self.links.receiver(flow).zip(self.egress.packet(payload, now))
+                else {
                     return;
                 };
                 let alias = receiver.alias;
@@ -75,7 +78,9 @@ impl Relay {
         actions.sort_by_key(|action| match *action {
             Action::Ask { flow, sequence, .. } => (0, flow, sequence),
             Action::Confirm { flow, sequence } => (1, flow, sequence),
-            Action::Give { .. } | Action::InStream { .. } | Action::Outage { .. } => unreachable!("these were performed"),
+            Action::Give { .. } | Action::InStream { .. } | Action::Outage { .. } => {
+                unreachable!("these were performed")
+            }
         });
         let mut gathered = Gathered::default();
         for action in actions.iter() {

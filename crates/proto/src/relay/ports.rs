@@ -69,7 +69,13 @@ impl Ports {
     }
 
     /// Gives a flow an alias on its way through a port, to be announced.
-    pub(super) fn announce(&mut self, port: EgressPort, flow: FlowSlot, key: FlowKey, now: Time) -> Option<Alias> {
+    pub(super) fn announce(
+        &mut self,
+        port: EgressPort,
+        flow: FlowSlot,
+        key: FlowKey,
+        now: Time,
+    ) -> Option<Alias> {
         let announced = &mut self.all[usize::from(port.0)].announced;
         let place = announced.iter().position(Option::is_none).unwrap_or_else(|| {
             announced.push(None);
@@ -83,7 +89,8 @@ impl Ports {
 
     /// Takes a flow's alias back.
     pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias) {
-        if let Some(place) = self.all[usize::from(port.0)].announced.get_mut(usize::from(alias.number()) - 1) {
+        if let Some(place) = self.all[usize::from(port.0)].announced.get_mut(usize::from(alias.number()) - 1)
+        {
             *place = None;
         }
     }
@@ -122,7 +129,10 @@ impl Ports {
         let ports = (0_u16..).map(EgressPort).zip(&self.all);
         ports
             .flat_map(|(number, port)| {
-                port.heard.iter().filter(move |(_, known)| **known == key).map(move |(alias, _)| (number, *alias))
+                port.heard
+                    .iter()
+                    .filter(move |(_, known)| **known == key)
+                    .map(move |(alias, _)| (number, *alias))
             })
             .collect()
     }

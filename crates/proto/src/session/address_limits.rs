@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn one_ipv6_network_is_one_address() {
         let mut limits = AddressLimits::new([1; 16]);
-        let host = |last| SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, last)), 4_600);
+        let host =
+            |last| SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, last)), 4_600);
         assert_eq!((0..100).filter(|host_number| limits.admits(host(*host_number), Time::START)).count(), 5);
     }
 }

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use byway_units::{FlowId, Time};
-use byway_wire::seal::{DigestKey, EpochKeys, OpenError, Refused, ReplayWindow};
 use byway_wire::packets::{ENVELOPE_OVERHEAD, EnvelopeHeader, EnvelopeRole, MESSAGE_OVERHEAD, MessageHeader};
+use byway_wire::seal::{DigestKey, EpochKeys, OpenError, Refused, ReplayWindow};
 use byway_wire::{Alias, CODED_OVERHEAD, Counter, SequenceNumber, SessionIndex};
 use thiserror::Error;
 
@@ -35,6 +35,8 @@ pub(crate) struct Epoch {
     began: Time,
     /// Envelopes that arrived, for the other side's account of losses.
     pub(crate) envelopes: u32,
+    /// Envelopes that were sent, for this side's.
+    pub(crate) enveloped: u32,
 }
 
 /// What goes into an envelope.
@@ -77,6 +79,7 @@ impl Epoch {
             window: ReplayWindow::new(),
             began: now,
             envelopes: 0,
+            enveloped: 0,
         }
     }
 
@@ -126,6 +129,7 @@ impl Epoch {
     /// Appends an envelope around coded bytes.
     pub(crate) fn envelop(&mut self, contents: &Enveloped<'_>, out: &mut Vec<u8>) {
         let Enveloped { role, alias, sequence_low, coded } = *contents;
+        self.enveloped = self.enveloped.wrapping_add(1);
         let counter = self.take_counter();
         let header =
             EnvelopeHeader { role, receiver: self.theirs, counter_low: counter.low(), alias, sequence_low };

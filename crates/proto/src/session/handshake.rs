@@ -3,9 +3,9 @@
 use core::net::SocketAddr;
 
 use byway_units::Time;
-use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SourceAddress, SplitKeys};
 use byway_wire::messages::Unknown;
 use byway_wire::packets::Kind;
+use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SourceAddress, SplitKeys};
 use byway_wire::{Boot, Capabilities, Message, SessionIndex};
 
 use super::attempt::Attempt;
@@ -98,7 +98,9 @@ impl Sessions {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         };
-        let Some(id) = self.find(initiation.peer, initiation.purpose, self.local.peer_shard(initiation.purpose)) else {
+        let Some(id) =
+            self.find(initiation.peer, initiation.purpose, self.local.peer_shard(initiation.purpose))
+        else {
             return Received::Stranger { initiation, origin };
         };
         match self.judge(id, &initiation, &screened, has_cookie, now) {
@@ -188,7 +190,8 @@ impl Sessions {
         let (mac1, stamp, suite) = (initiation.mac1, initiation.stamp, initiation.suite);
         let number = byway_wire::Epoch::new(initiation.epoch);
         let (theirs, their_boot) = (SessionIndex::new(initiation.sender_index), Boot::new(initiation.boot));
-        session.digests = (ours & Capabilities::from_bits(initiation.capabilities)).contain(Capabilities::DIGESTS);
+        session.digests =
+            (ours & Capabilities::from_bits(initiation.capabilities)).contain(Capabilities::DIGESTS);
         let Ok((response, keys)) = initiation.accept(&acceptance, &session.remote.pre_shared) else {
             self.by_index.remove(index);
             return;
@@ -203,7 +206,9 @@ impl Sessions {
         });
         session.stamp = session.stamp.max(stamp);
         let dropped = session.attempt.take().map(|attempt| attempt.index);
-        if session.path.address().is_none() && let Origin::Address(from) = origin {
+        if session.path.address().is_none()
+            && let Origin::Address(from) = origin
+        {
             // The confirmation, which only the holder of the key can send, comes from there or moves the path.
             session.path.validate(from);
         }
@@ -243,7 +248,8 @@ impl Sessions {
         let epoch =
             Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), digests(keys), now);
         session.attempt = None;
-        session.digests = (ours & Capabilities::from_bits(response.capabilities)).contain(Capabilities::DIGESTS);
+        session.digests =
+            (ours & Capabilities::from_bits(response.capabilities)).contain(Capabilities::DIGESTS);
         session.initiator = true;
         if let Origin::Address(from) = origin {
             session.path.validate(from);

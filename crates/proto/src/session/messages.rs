@@ -55,13 +55,13 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if session.probes.answered(reply.number, now).is_none() {
+        let Some(answered) = session.probes.answered(reply.number, now) else {
             return;
-        }
+        };
         if core::mem::take(&mut session.dead) {
             self.changes.push_back(Change::Alive { session: id });
         }
-        self.changes.push_back(Change::Probed { session: id, reply: *reply });
+        self.changes.push_back(Change::Probed { session: id, reply: *reply, enveloped: answered.enveloped });
     }
 
     fn path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {

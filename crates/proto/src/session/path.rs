@@ -62,7 +62,12 @@ impl Path {
     }
 
     /// The challenge that is due, and where to; it takes `bytes` there.
-    pub(crate) fn challenge(&mut self, bytes: usize, interval: Duration, now: Time) -> Option<(SocketAddr, Token)> {
+    pub(crate) fn challenge(
+        &mut self,
+        bytes: usize,
+        interval: Duration,
+        now: Time,
+    ) -> Option<(SocketAddr, Token)> {
         let candidate = self.candidate.as_mut().filter(|candidate| candidate.next_try <= now)?;
         if candidate.tries == CHALLENGES_MAX {
             self.candidate = None;

@@ -8,11 +8,28 @@ use crate::limits::{FAST_PROBE_INTERVAL, INITIAL_ROUND_TRIP, PROBE_INTERVAL, UNA
 /// Probes under way that are remembered.
 const UNDER_WAY_MAX: usize = 8;
 
+/// A probe that was sent.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    number: u32,
+    sent: Time,
+    /// How many envelopes were sent before it.
+    enveloped: u32,
+}
+
+/// What an answered probe tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answered {
+    pub(crate) round_trip: Duration,
+    /// How many envelopes were sent before the probe.
+    pub(crate) enveloped: u32,
+}
+
 /// The probes of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Probes {
     next_number: u32,
-    under_way: ArrayVec<(u32, Time), UNDER_WAY_MAX>,
+    under_way: ArrayVec<UnderWay, UNDER_WAY_MAX>,
     /// Smoothed round trip and its mean deviation (RFC 6298, section 2); `None` before the first answer.
     smoothed: Option<(Duration, Duration)>,
     /// Probes without an answer since something was last heard.
@@ -21,34 +38,29 @@ pub(crate) struct Probes {
 
 impl Probes {
     pub(crate) const fn new() -> Self {
-        Self {
-            next_number: 0,
-            under_way: ArrayVec::new_const(),
-            smoothed: None,
-            unanswered: 0,
-        }
+        Self { next_number: 0, under_way: ArrayVec::new_const(), smoothed: None, unanswered: 0 }
     }
 
-    /// Notes that a probe is sent, and gives its number.
-    pub(crate) fn sent(&mut self, now: Time) -> u32 {
+    /// Notes that a probe is sent after so many envelopes, and gives its number.
+    pub(crate) fn sent(&mut self, enveloped: u32, now: Time) -> u32 {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
         if self.under_way.is_full() {
             self.under_way.remove(0);
         }
-        self.under_way.push((number, now));
+        self.under_way.push(UnderWay { number, sent: now, enveloped });
         self.unanswered = self.unanswered.saturating_add(1);
         number
     }
 
-    /// Takes an answer; the round trip it measured, if the probe was ours and not answered before.
-    pub(crate) fn answered(&mut self, number: u32, now: Time) -> Option<Duration> {
-        let position = self.under_way.iter().position(|(known, _)| *known == number)?;
-        let (_, sent) = self.under_way.remove(position);
+    /// Takes an answer; what it tells, if the probe was ours and not answered before.
+    pub(crate) fn answered(&mut self, number: u32, now: Time) -> Option<Answered> {
+        let position = self.under_way.iter().position(|known| known.number == number)?;
+        let UnderWay { sent, enveloped, .. } = self.under_way.remove(position);
         let round_trip = now.saturating_since(sent);
         self.measure(round_trip);
         self.heard();
-        Some(round_trip)
+        Some(Answered { round_trip, enveloped })
     }
 
     /// Takes in a measured round trip.
@@ -84,7 +96,11 @@ impl Probes {
 
     /// How long to wait for the next probe: less when the last one stays unanswered.
     pub(crate) fn interval(&self) -> Duration {
-        if self.unanswered == 0 { PROBE_INTERVAL } else { self.answer_within().max(FAST_PROBE_INTERVAL).min(PROBE_INTERVAL) }
+        if self.unanswered == 0 {
+            PROBE_INTERVAL
+        } else {
+            self.answer_within().max(FAST_PROBE_INTERVAL).min(PROBE_INTERVAL)
+        }
     }
 
     /// Whether the peer has to be taken for dead.
@@ -104,11 +120,12 @@ mod tests {
     #[test]
     fn round_trips_are_smoothed_as_in_rfc_6298() {
         let mut probes = Probes::new();
-        let first = probes.sent(at(0));
-        assert_eq!(probes.answered(first, at(80)), Some(Duration::from_millis(80)));
+        let first = probes.sent(0, at(0));
+        let answered = probes.answered(first, at(80)).map(|answered| answered.round_trip);
+        assert_eq!(answered, Some(Duration::from_millis(80)));
         assert_eq!(probes.round_trip(), Duration::from_millis(80));
         assert_eq!(probes.answer_within(), Duration::from_millis(240));
-        let second = probes.sent(at(200));
+        let second = probes.sent(0, at(200));
         probes.answered(second, at(360));
         assert_eq!(probes.round_trip(), Duration::from_millis(90));
         assert_eq!(probes.answer_within(), Duration::from_millis(290));
@@ -117,7 +134,7 @@ mod tests {
     #[test]
     fn an_answer_counts_once_and_only_for_our_probe() {
         let mut probes = Probes::new();
-        let number = probes.sent(at(0));
+        let number = probes.sent(0, at(0));
         assert_eq!(probes.answered(number.wrapping_add(1), at(10)), None);
         assert!(probes.answered(number, at(10)).is_some());
         assert_eq!(probes.answered(number, at(10)), None);
@@ -126,11 +143,11 @@ mod tests {
     #[test]
     fn a_silent_peer_is_dead_within_half_a_second() {
         let mut probes = Probes::new();
-        let number = probes.sent(at(0));
+        let number = probes.sent(0, at(0));
         probes.answered(number, at(15));
         let mut now = at(15) + probes.interval();
         while !probes.is_dead() {
-            probes.sent(now);
+            probes.sent(0, now);
             now += probes.interval();
         }
         assert!(now.saturating_since(at(15)) <= Duration::from_millis(500), "{now}");
@@ -140,7 +157,7 @@ mod tests {
     fn whatever_is_heard_keeps_the_peer_alive() {
         let mut probes = Probes::new();
         for ms in 0..100 {
-            probes.sent(at(ms * 200));
+            probes.sent(0, at(ms * 200));
             probes.heard();
             assert!(!probes.is_dead());
         }

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_units::Time;
-use byway_wire::seal::{OpenError, ReceivedInitiation, Refused};
 use byway_wire::packets::{Envelope, EnvelopeHeader, MessagePacket, SourcePacket};
+use byway_wire::seal::{OpenError, ReceivedInitiation, Refused};
 use byway_wire::{Packet, SessionIndex};
 
 use super::handshake::Origin;
@@ -32,7 +32,12 @@ pub(crate) enum Received<'a> {
 
 impl Sessions {
     /// Takes a datagram from the network.
-    pub(crate) fn receive<'a>(&mut self, datagram: &'a mut [u8], from: SocketAddr, now: Time) -> Received<'a> {
+    pub(crate) fn receive<'a>(
+        &mut self,
+        datagram: &'a mut [u8],
+        from: SocketAddr,
+        now: Time,
+    ) -> Received<'a> {
         self.receive_from(datagram, Origin::Address(from), now)
     }
 
@@ -66,7 +71,11 @@ impl Sessions {
             return Received::Nothing;
         };
         let index = SessionIndex::new(u32::from_be_bytes([b4, b5, b6, b7]));
-        if datagram[0] == 5 { self.response(index, datagram, origin, now) } else { self.cookie(index, datagram, now) }
+        if datagram[0] == 5 {
+            self.response(index, datagram, origin, now)
+        } else {
+            self.cookie(index, datagram, now)
+        }
     }
 
     fn source<'a>(&mut self, packet: SourcePacket<&'a mut [u8]>) -> Received<'a> {

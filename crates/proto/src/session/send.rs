@@ -117,7 +117,13 @@ impl Sessions {
     }
 
     /// The digest by which this side vouches for a packet, if both sides want digests.
-    pub(crate) fn digest(&self, id: SessionId, alias: Alias, sequence_low: u32, coded: &[u8]) -> Option<[u8; 4]> {
+    pub(crate) fn digest(
+        &self,
+        id: SessionId,
+        alias: Alias,
+        sequence_low: u32,
+        coded: &[u8],
+    ) -> Option<[u8; 4]> {
         let session = self.get(id).filter(|session| session.digests)?;
         Some(session.epochs.first()?.digests.send.digest(alias.number(), sequence_low, coded))
     }
@@ -190,7 +196,8 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let number = session.probes.sent(now);
+        let enveloped = session.epochs.first().map_or(0, |epoch| epoch.enveloped);
+        let number = session.probes.sent(enveloped, now);
         let round_trip = claimed(session.probes.measured());
         session.plan_probe(now);
         self.say(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);

@@ -174,7 +174,10 @@ impl Session {
         let unconfirmed = self.answered.as_ref().map(|answered| answered.since + ANSWER_KEPT_FOR);
         let attempt = self.attempt.as_ref().map(Attempt::deadline);
         let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
-        [oldest, unconfirmed, attempt, rekey, self.next_probe, self.path.deadline()].into_iter().flatten().min()
+        [oldest, unconfirmed, attempt, rekey, self.next_probe, self.path.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether a session without packets is kept going.

@@ -20,8 +20,8 @@ pub(crate) enum Change {
     Moved { session: SessionId },
     /// Nothing of the session is left, and this side does not keep it up.
     Ended { session: SessionId },
-    /// The peer answered a probe.
-    Probed { session: SessionId, reply: ProbeReply },
+    /// The peer answered a probe, before which so many envelopes were sent in the epoch.
+    Probed { session: SessionId, reply: ProbeReply, enveloped: u32 },
 }
 
 impl Sessions {
@@ -86,9 +86,8 @@ impl Sessions {
             }
             keep
         });
-        let unconfirmed = session
-            .answered
-            .take_if(|answered| now.saturating_since(answered.since) >= ANSWER_KEPT_FOR);
+        let unconfirmed =
+            session.answered.take_if(|answered| now.saturating_since(answered.since) >= ANSWER_KEPT_FOR);
         if let Some(answered) = unconfirmed {
             by_index.remove(answered.epoch.ours);
         }

@@ -134,11 +134,6 @@ impl<K: Copy + Ord + Debug> Repairs<K> {
         self.packets.iter().filter(|(_, packet)| packet.delivered.is_none()).map(|(key, _)| *key)
     }
 
-    /// dbg
-    pub fn slow(&self, than: Duration) -> alloc::vec::Vec<(K, Duration)> {
-        self.packets.iter().filter_map(|(k, p)| p.repair_time().filter(|t| *t > than).map(|t| (*k, t))).collect()
-    }
-
     fn packet(&mut self, key: K) -> Result<&mut Packet, RepairError<K>> {
         self.packets.get_mut(&key).ok_or(RepairError::NeverSent { key })
     }

@@ -12,12 +12,12 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::Engine;
 use byway_proto::agent::{
-    Agent, AgentIdentity, AgentInput, Delivery, FlowSettings, Peer, ReceiveFlowId, RelayPath, RelayPeer, SendFlowId,
-    flow_between,
+    Agent, AgentIdentity, AgentInput, Delivery, FlowSettings, Peer, ReceiveFlowId, RelayPath, RelayPeer,
+    SendFlowId, flow_between,
 };
 use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
-use byway_wire::seal::{PreSharedKey, Portable, StaticSecret, Suite};
+use byway_wire::seal::{Portable, PreSharedKey, StaticSecret, Suite};
 use byway_wire::{
     CodingGroupId, Ecn, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Service,
     Services, Shard, TenantId,
@@ -327,12 +327,6 @@ impl PairsRun {
         self.repairs.missing().collect()
     }
 
-    /// dbg
-    #[must_use]
-    pub fn slow(&self, than: Duration) -> Vec<((usize, u64), Duration)> {
-        self.repairs.slow(than)
-    }
-
     /// The flow of a pair, as its receiver knows it.
     #[must_use]
     pub fn received(&self, pair: usize) -> ReceiveFlowId {
@@ -382,10 +376,13 @@ impl Scenario for PairsRun {
         for delivered in world.host_mut(node).take_delivered() {
             let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
             let number = number.expect("datagrams begin with their number");
-            self.deliveries.delivered(pair, &delivered.datagram, now).expect("what is delivered was sent, once");
+            self.deliveries
+                .delivered(pair, &delivered.datagram, now)
+                .expect("what is delivered was sent, once");
             self.repairs.delivered((pair, number), now).expect("what is delivered was sent");
             self.count(delivered.delivery);
-            self.repair_times.push((delivered.delivery, self.repairs.lateness((pair, number)).unwrap_or_default()));
+            self.repair_times
+                .push((delivered.delivery, self.repairs.lateness((pair, number)).unwrap_or_default()));
         }
     }
 }

@@ -6,13 +6,13 @@ use byway_units::Time;
 use byway_wire::messages::Mask;
 use byway_wire::{Place, SequenceNumber};
 
+use super::Egress;
 use super::action::{Action, Given};
 use super::batches::{BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
-use crate::parts::packet_log::Handle;
 use super::missing::Stage;
-use super::Egress;
+use crate::parts::packet_log::Handle;
 use byway_wire::Service;
 
 /// A cross-stream repair packet, its aliases resolved.
@@ -51,11 +51,8 @@ impl Egress {
         let kept = BatchRepair { index: repair.index, length_symbol: repair.length_symbol, payload };
         let batches = self.batches_of(repair.ingress);
         let is_new = batches.get(repair.batch).is_none();
-        let batch = if is_new {
-            batches.insert(repair.batch, repair.entries)
-        } else {
-            batches.get_mut(repair.batch)
-        };
+        let batch =
+            if is_new { batches.insert(repair.batch, repair.entries) } else { batches.get_mut(repair.batch) };
         let Some(batch) = batch.filter(|batch| batch.covers_as_many(repair.entries)) else {
             self.counters.repairs_surplus += 1;
             return;
@@ -102,12 +99,8 @@ impl Egress {
         };
         let active = flow.activate(now);
         let first = active.full(repair.first);
-        let kept = BlockRepair {
-            place: repair.place,
-            length_symbol: repair.length_symbol,
-            payload,
-            sent: false,
-        };
+        let kept =
+            BlockRepair { place: repair.place, length_symbol: repair.length_symbol, payload, sent: false };
         active.blocks.add(first, repair.mask, kept);
         active.highest = active.highest.max(first.plus(repair.mask.span() - 1));
         flow.packet_bytes = u16::try_from(repair.payload.len()).unwrap_or(u16::MAX);

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use byway_wire::messages::Mask;
 use byway_wire::{Place, SequenceNumber};
 
-use crate::limits::{BLOCKS_MAX, BLOCK_REPAIRS_MAX};
+use crate::limits::{BLOCK_REPAIRS_MAX, BLOCKS_MAX};
 use crate::parts::packet_log::Handle;
 
 /// One repair packet of a block.
@@ -57,7 +57,9 @@ impl Blocks {
             self.blocks.len() - 1
         });
         let block = &mut self.blocks[position];
-        if block.repairs.iter().all(|held| held.place.index() != repair.place.index()) && !block.repairs.is_full() {
+        if block.repairs.iter().all(|held| held.place.index() != repair.place.index())
+            && !block.repairs.is_full()
+        {
             block.repairs.push(repair);
         }
     }

@@ -7,7 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
 use super::missing::{Missing, Stage};
-use crate::limits::{COVERED_PACKETS_MAX, OUTAGE_AFTER, OUTAGE_INTERVAL, INITIAL_ROUND_TRIP, REPAIR_BURST};
+use crate::limits::{COVERED_PACKETS_MAX, INITIAL_ROUND_TRIP, OUTAGE_AFTER, OUTAGE_INTERVAL, REPAIR_BURST};
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
@@ -174,7 +174,6 @@ impl Active {
     pub(crate) fn source(&self, sequence: SequenceNumber) -> Source {
         self.sources.get(sequence.number()).unwrap_or_default()
     }
-
 }
 
 impl Source {

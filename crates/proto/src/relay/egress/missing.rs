@@ -86,7 +86,14 @@ impl Missing {
             }
             Err(_) if self.packets.len() == MISSING_PACKETS_MAX => return None,
             Err(position) => {
-                let packet = MissingPacket { sequence, stage: Stage::Waiting, until, certain, since: Time::START, repaired: 0 };
+                let packet = MissingPacket {
+                    sequence,
+                    stage: Stage::Waiting,
+                    until,
+                    certain,
+                    since: Time::START,
+                    repaired: 0,
+                };
                 self.packets.insert(position, packet);
                 position
             }
@@ -117,8 +124,9 @@ impl Missing {
 
     /// Forgets what only the open end asked for and nothing covers yet, from this packet on.
     pub(crate) fn forget_waiting(&mut self, from: SequenceNumber) {
-        self.packets
-            .retain(|packet| packet.sequence < from || !matches!(packet.stage, Stage::Waiting | Stage::Confirming));
+        self.packets.retain(|packet| {
+            packet.sequence < from || !matches!(packet.stage, Stage::Waiting | Stage::Confirming)
+        });
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -75,7 +75,9 @@ impl Egress {
             batches: Vec::new(),
             rounds: Rounds::default(),
             log: PacketLog::new(Bytes::from(EGRESS_LOG_BYTES), REPAIR_RETENTION),
-            decoded: (0..byway_code::REPAIR_PACKETS_MAX).map(|_| AlignedBuffer::new(CODED_BYTES_MAX)).collect(),
+            decoded: (0..byway_code::REPAIR_PACKETS_MAX)
+                .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))
+                .collect(),
             stuck: Vec::new(),
             joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
             next_sweep: None,

@@ -7,6 +7,7 @@ use byway_code::{REPAIR_PACKETS_MAX, Recovered, Repair, SOURCE_PACKETS_MAX, deco
 use byway_units::{BatchId, Bytes, Time};
 use byway_wire::SequenceNumber;
 
+use super::Egress;
 use super::action::{Action, Given};
 use super::arrivals::entries_of;
 use super::batches::BatchRepair;
@@ -14,12 +15,17 @@ use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
 use super::requests::place_of;
 use super::rounds::{Round, RoundSlot};
-use super::Egress;
 use crate::parts::packet_log::Handle;
 
 impl Egress {
     /// Repairs a missing packet in the cheapest way there is now.
-    pub(super) fn repair(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn repair(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
@@ -61,7 +67,14 @@ impl Egress {
     }
 
     /// Takes a repair's bytes from the flow's budget and notes what becomes of the packet.
-    fn charge(&mut self, slot: FlowSlot, sequence: SequenceNumber, bytes: usize, stage: Stage, now: Time) -> bool {
+    fn charge(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        bytes: usize,
+        stage: Stage,
+        now: Time,
+    ) -> bool {
         let Some(flow) = self.flow_mut(slot) else {
             return false;
         };
@@ -211,7 +224,8 @@ impl Egress {
 
     /// The bytes of the longest packet of a batch: those of its repair packets.
     fn longest_of(&self, batch: BatchRef) -> usize {
-        let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+        let known =
+            self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
         known.and_then(|batch| batch.repairs().next().map(|repair| repair.payload.bytes())).unwrap_or(0)
     }
 

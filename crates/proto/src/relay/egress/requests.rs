@@ -47,7 +47,13 @@ impl Egress {
     }
 
     /// One packet is missing.
-    fn miss(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+    fn miss(
+        &mut self,
+        request: &Request<'_>,
+        sequence: SequenceNumber,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         self.counters.asked += 1;
         let Some(flow) = self.flow_mut(request.flow) else {
             return;

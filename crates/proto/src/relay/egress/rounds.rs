@@ -143,7 +143,8 @@ impl Rounds {
 
     /// The rounds that nobody waits for any more.
     pub(crate) fn expired(&self, now: Time) -> Option<RoundSlot> {
-        let position = self.rounds.iter().position(|round| round.as_ref().is_some_and(|round| round.until <= now));
+        let position =
+            self.rounds.iter().position(|round| round.as_ref().is_some_and(|round| round.until <= now));
         position.map(|position| RoundSlot(u16::try_from(position).expect("ROUNDS_MAX fits in 16 bits")))
     }
 }

@@ -74,8 +74,11 @@ impl Egress {
 
     /// How many repair packets of a batch are here.
     fn repairs_of(&self, batch: BatchRef, now: Time) -> usize {
-        let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
-        known.map_or(0, |known| known.repairs().filter(|repair| self.log.get(repair.payload, now).is_some()).count())
+        let known =
+            self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+        known.map_or(0, |known| {
+            known.repairs().filter(|repair| self.log.get(repair.payload, now).is_some()).count()
+        })
     }
 
     fn solve_around(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
@@ -139,7 +142,13 @@ impl Egress {
     }
 
     /// Makes unknowns of the members that are not at hand, and asks for those that somebody has.
-    fn name_unknowns(&mut self, members: &Members, cluster: &mut Cluster, now: Time, actions: &mut Vec<Action>) {
+    fn name_unknowns(
+        &mut self,
+        members: &Members,
+        cluster: &mut Cluster,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         for (name, packet) in members {
             if packet.is_some() {
                 continue;
@@ -223,7 +232,8 @@ impl Egress {
         joint.restart();
         for batch in &cluster.batches {
             let members = self.members_of_batch(*batch, now);
-            let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+            let known =
+                self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
             for repair in known.iter().flat_map(|known| known.repairs()) {
                 let (index, symbol) = (repair.index, repair.length_symbol);
                 self.add_equation(&mut joint, cluster, &members, (index, symbol, repair.payload), now);
@@ -280,7 +290,8 @@ impl Egress {
 
     /// Ends the round of a batch whose packets were found, or decodes what is left of it.
     fn finish(&mut self, batch: BatchRef, now: Time, actions: &mut Vec<Action>) {
-        let known = self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+        let known =
+            self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
         let Some(round) = known.and_then(|known| known.round) else {
             return;
         };

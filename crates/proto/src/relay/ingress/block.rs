@@ -30,7 +30,8 @@ impl Block {
         let payloads = (0..shape.repair_packets()).map(|_| AlignedBuffer::new(CODED_BYTES_MAX));
         let rows = REPAIR_PACKETS_MAX - usize::from(shape.repair_packets());
         let first_row = slot as usize % (rows + 1);
-        let encoder = Encoder::from_row(engine, first_row, payloads).expect("the rows of a block are within 8");
+        let encoder =
+            Encoder::from_row(engine, first_row, payloads).expect("the rows of a block are within 8");
         let left_out = slot % u32::from(shape.source_packets());
         Self { encoder, size: shape.source_packets(), left_out, covered: None, due: None }
     }
@@ -45,9 +46,8 @@ impl Block {
 
     /// Whether this packet lies too far ahead to be covered together with the first.
     pub(crate) fn is_beyond(&self, sequence: SequenceNumber) -> bool {
-        self.covered.is_some_and(|(first, _)| {
-            sequence.since(first).is_some_and(|offset| offset >= Mask::SPAN_MAX)
-        })
+        self.covered
+            .is_some_and(|(first, _)| sequence.since(first).is_some_and(|offset| offset >= Mask::SPAN_MAX))
     }
 
     /// Whether this packet comes before the first block.

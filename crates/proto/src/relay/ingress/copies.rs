@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use crate::limits::{COPY_ASKS_MAX, COPY_REORDERING, COPIES_ASKED_MAX};
+use crate::limits::{COPIES_ASKED_MAX, COPY_ASKS_MAX, COPY_REORDERING};
 
 /// What a copy is to the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use byway_code::Engine;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Alias, FlowKey};
 
+use super::EgressPort;
 use super::block::Block;
 use super::copies::Copies;
 use super::group::GroupKey;
-use super::EgressPort;
 use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_PORTS_MAX};
 use crate::parts::placement::PlacedFlow;
 use crate::parts::token_bucket::TokenBucket;

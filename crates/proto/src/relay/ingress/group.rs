@@ -8,7 +8,10 @@ use byway_units::{BatchId, Bytes, Rate, Time};
 use byway_wire::{Alias, SequenceNumber};
 
 use super::{EgressPort, FlowSlot};
-use crate::limits::{BATCH_REPAIRS_MAX, BATCH_WAIT, OUTAGE_BELIEVED_FOR, CODED_BYTES_MAX, CODING_QUEUES, OVERHEAD_PERCENT, OVERHEAD_RESERVE, RESERVE_TIME};
+use crate::limits::{
+    BATCH_REPAIRS_MAX, BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, OUTAGE_BELIEVED_FOR, OVERHEAD_PERCENT,
+    OVERHEAD_RESERVE, RESERVE_TIME,
+};
 use crate::parts::placement::{Closed, FullestFirst, Packet, Placement, Settings, Spending};
 
 /// A packet in a batch.
@@ -92,7 +95,14 @@ impl Group {
             queues: CODING_QUEUES,
             spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
         };
-        Self { key, placement: Placement::new(settings, FullestFirst), open: Vec::new(), engine, next_batch: 0, dark: Vec::new() }
+        Self {
+            key,
+            placement: Placement::new(settings, FullestFirst),
+            open: Vec::new(),
+            engine,
+            next_batch: 0,
+            dark: Vec::new(),
+        }
     }
 
     /// Puts a packet into a batch; closed batches, before and after, go to `close`.

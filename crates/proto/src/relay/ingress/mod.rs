@@ -15,8 +15,8 @@ mod group;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use byway_code::{Engine, Repair};
 use arrayvec::ArrayVec;
+use byway_code::{Engine, Repair};
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::Mask;
 use byway_wire::{Alias, FlowKey, SequenceNumber};
@@ -40,7 +40,13 @@ pub(crate) struct EgressPort(pub(crate) u16);
 /// Where the ingress half puts what it makes.
 pub(crate) trait Sink {
     /// The digest that vouches for a packet, if the egress relay wants digests.
-    fn digest(&mut self, port: EgressPort, alias: Alias, sequence: SequenceNumber, coded: &[u8]) -> Option<[u8; 4]>;
+    fn digest(
+        &mut self,
+        port: EgressPort,
+        alias: Alias,
+        sequence: SequenceNumber,
+        coded: &[u8],
+    ) -> Option<[u8; 4]>;
     /// Sends the repair packets of a batch.
     fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
     /// Sends a repair packet of a flow's block, whose index is below `made`.
@@ -86,7 +92,11 @@ impl Ingress {
     }
 
     /// Registers a flow; `register` is told the slot that it gets.
-    pub(crate) fn register(&mut self, register: impl FnOnce(FlowSlot) -> Registration, now: Time) -> FlowSlot {
+    pub(crate) fn register(
+        &mut self,
+        register: impl FnOnce(FlowSlot) -> Registration,
+        now: Time,
+    ) -> FlowSlot {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.flows.push(None);
             FlowSlot(u32::try_from(self.flows.len() - 1).expect("the number of flows is limited"))
