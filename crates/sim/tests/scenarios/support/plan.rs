@@ -54,6 +54,8 @@ pub(crate) struct FlowPlan {
     pub(crate) direct: Link,
     pub(crate) back: Link,
     pub(crate) sending: Sending,
+    /// When the application has nothing to say.
+    pub(crate) pauses: Vec<Span>,
     pub(crate) datagram_bytes: usize,
     pub(crate) begin: Duration,
     pub(crate) length: Duration,
@@ -90,6 +92,7 @@ impl Plan {
             direct: direct(),
             back: direct(),
             sending: Sending::Paced(ms(10)),
+            pauses: Vec::new(),
             datagram_bytes: 300,
             begin: secs(2),
             length: secs(10),

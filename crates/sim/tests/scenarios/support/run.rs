@@ -295,8 +295,12 @@ impl Scenario for Run {
             Task::Send(flow) => flow,
             Task::Act(act) => return act(self, world),
         };
-        for _ in 0..self.burst(flow, world.now()) {
-            self.send(flow, world);
+        let now = world.now();
+        let pauses = &self.plan.flows[flow].pauses;
+        if !pauses.iter().any(|span| span.from <= now && now < span.until) {
+            for _ in 0..self.burst(flow, now) {
+                self.send(flow, world);
+            }
         }
         let plan = &self.plan.flows[flow];
         if world.now() + plan.interval() < Time::START + plan.begin + plan.length {
