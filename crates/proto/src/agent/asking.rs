@@ -192,7 +192,7 @@ impl Agent {
     }
 
     /// How long after a request its answer is missed: one and a half round trips to the relay.
-    fn ask_again_after(&self, id: ReceiveFlowId) -> Duration {
+    pub(super) fn ask_again_after(&self, id: ReceiveFlowId) -> Duration {
         let round_trip = self.egress_of(id).map_or(crate::limits::INITIAL_ROUND_TRIP, |(session, _)| {
             self.sessions.round_trip(session)
         });

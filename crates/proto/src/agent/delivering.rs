@@ -79,9 +79,33 @@ impl Agent {
         }
         active.open = None;
         active.tracker.close();
+        self.say_ack(id, sequence, now);
+    }
+
+    /// A repair came that nobody needed: if the direct path delivers, the ACK that said so was lost, and the relay
+    /// repairs whatever is sent.
+    pub(super) fn end_needless_repairs(&mut self, id: ReceiveFlowId, now: Time) {
+        let again_after = self.ask_again_after(id);
+        let Some(active) = self.receivers[id.0 as usize].active() else {
+            return;
+        };
+        let lately = active.last_ack.is_some_and(|last| now.saturating_since(last) < again_after);
+        if active.open.is_none()
+            && !lately
+            && let Some(highest) = active.highest_direct
+        {
+            self.say_ack(id, highest, now);
+        }
+    }
+
+    fn say_ack(&mut self, id: ReceiveFlowId, from: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
         flow.statistics.acks += 1;
+        if let Some(active) = flow.active_mut() {
+            active.last_ack = Some(now);
+        }
         if let Some((session, alias)) = self.egress_of(id) {
-            self.sessions.say(session, &Message::Ack(Ack { alias, from_low: sequence.low() }), now);
+            self.sessions.say(session, &Message::Ack(Ack { alias, from_low: from.low() }), now);
         }
     }
 

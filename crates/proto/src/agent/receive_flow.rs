@@ -53,6 +53,8 @@ pub(super) struct Active {
     pub(super) last_direct: Time,
     /// The open-ended NACK in force: from which packet on.
     pub(super) open: Option<SequenceNumber>,
+    /// When the relay was told last that the direct path delivers.
+    pub(super) last_ack: Option<Time>,
     /// Coded bytes of packets that arrived, for blocks and for others.
     pub(super) kept: SequenceRing<Handle>,
     /// Repair packets that do not suffice yet.
@@ -157,6 +159,7 @@ impl Active {
             clock: ArrivalClock::default(),
             last_direct: now,
             open: None,
+            last_ack: None,
             kept: SequenceRing::new(KEPT_REACH),
             blocks: Blocks::default(),
             requests: Requests::default(),

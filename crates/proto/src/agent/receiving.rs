@@ -105,6 +105,9 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         if !flow.is_new(sequence) {
             flow.statistics.duplicates += 1;
+            if delivery.is_repair() {
+                self.end_needless_repairs(id, now);
+            }
             return;
         }
         let Ok(flags) = CodedBytes::parse(&*coded).map(|coded| coded.flags()) else {
