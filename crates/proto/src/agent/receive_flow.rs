@@ -133,6 +133,11 @@ impl ReceiveFlow {
         self.active = None;
     }
 
+    /// Whether a packet has arrived.
+    pub(super) fn has_begun(&self) -> bool {
+        self.active.is_some() || self.rested_at.is_some()
+    }
+
     /// Forgets everything: the sender begins anew.
     pub(super) fn restart(&mut self) {
         self.rested_at = None;

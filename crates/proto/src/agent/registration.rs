@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered};
+use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered, Unregister};
 use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
@@ -162,6 +162,20 @@ impl Agent {
             }
             self.register(flow, now);
         }
+    }
+
+    /// Has a flow's relays forget it, and take it anew.
+    pub(super) fn withdraw(&mut self, flow: Flow, now: Time) {
+        let (flow_key, role) = self.identity_of(flow);
+        let relays: Vec<_> = self.settings_of(flow).paths.iter().map(|path| (path.ingress, path.egress)).collect();
+        for (path, (ingress, egress)) in relays.into_iter().enumerate() {
+            let place = if role == FlowRole::Sender { ingress } else { egress };
+            if let Some(session) = self.relay_session(place) {
+                self.sessions.say(session, &Message::Unregister(Unregister { flow_key, role }), now);
+            }
+            self.registrations_of_mut(flow).restart(path, now);
+        }
+        self.register(flow, now);
     }
 
     /// A relay went or came: flows take the best path that works.
