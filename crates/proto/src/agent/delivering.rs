@@ -7,6 +7,7 @@ use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
 
 use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::requests::Asker;
 use super::{Agent, Delivered};
 use crate::parts::gap_tracker::Arrival;
 use crate::parts::loss_timer::LossTimer;
@@ -63,8 +64,10 @@ impl Agent {
             return;
         };
         active.kept.insert(sequence.number(), packet);
-        if !active.requests.is_empty() && active.requests.take(sequence, now) {
-            self.answer(id, sequence, packet, now);
+        while let Some(active) = self.receivers[id.0 as usize].active_mut()
+            && let Some(asker) = active.requests.take(sequence, now)
+        {
+            self.answer(id, asker, sequence, packet, now);
         }
     }
 
@@ -104,7 +107,7 @@ impl Agent {
         if let Some(active) = flow.active_mut() {
             active.last_ack = Some(now);
         }
-        if let Some((session, alias)) = self.egress_of(id) {
+        for (session, alias) in self.egresses_of(id) {
             self.sessions.say(session, &Message::Ack(Ack { alias, from_low: from.low() }), now);
         }
     }
@@ -137,13 +140,11 @@ impl Agent {
     pub(super) fn answer(
         &mut self,
         id: ReceiveFlowId,
+        (session, alias): Asker,
         sequence: SequenceNumber,
         packet: crate::parts::packet_log::Handle,
         now: Time,
     ) {
-        let Some((session, alias)) = self.egress_of(id) else {
-            return;
-        };
         let flow = &mut self.receivers[id.0 as usize];
         if !flow.consent.take(packet.bytes().into(), now) {
             flow.statistics.beyond_consent += 1;

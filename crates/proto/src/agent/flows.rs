@@ -150,9 +150,12 @@ impl Agent {
         }
     }
 
+    pub(super) fn relay_is_dead(&self, session: SessionId) -> bool {
+        self.relays.iter().any(|relay| relay.session == session && relay.is_dead)
+    }
+
     pub(super) fn relay_is_alive(&self, session: SessionId, now: Time) -> bool {
-        let dead = self.relays.iter().any(|relay| relay.session == session && relay.is_dead);
-        !dead && self.sessions.is_established(session, now)
+        !self.relay_is_dead(session) && self.sessions.is_established(session, now)
     }
 
     pub(super) fn identity_of(&self, flow: Flow) -> (FlowKey, FlowRole) {

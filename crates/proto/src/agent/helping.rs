@@ -69,6 +69,7 @@ impl Agent {
         let Some(id) = self.received_flow(session, request.alias) else {
             return;
         };
+        let asker = (session, request.alias);
         let until = now + request.patience.duration().min(PATIENCE_MAX);
         let mut lost = RangeSet::new();
         let mut last = None;
@@ -80,10 +81,10 @@ impl Agent {
             };
             let kept = active.kept.get(sequence.number()).filter(|packet| self.kept.get(*packet, now).is_some());
             if let Some(packet) = kept {
-                self.answer(id, sequence, packet, now);
+                self.answer(id, asker, sequence, packet, now);
                 continue;
             }
-            active.requests.add(sequence, until, now);
+            active.requests.add(sequence, asker, until, now);
             let is_lost = active.tracker.is_missing(sequence.number()) && active.requests.tell(sequence);
             if is_lost && last.is_none_or(|last| last < sequence) && lost.insert(sequence) {
                 last = Some(sequence);
