@@ -9,6 +9,7 @@ use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::requests::Asker;
 use super::{Agent, Delivered};
+use crate::limits::REPORT_INTERVAL;
 use crate::parts::gap_tracker::Arrival;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
@@ -41,6 +42,7 @@ impl Agent {
             active.last_direct = now;
         }
         flow.count(sequence, delivery, lateness, allowance);
+        self.plan_report(id, now + REPORT_INTERVAL);
         self.keep(id, sequence, now);
         if is_direct {
             self.end_open_nack(id, sequence, now);

@@ -132,3 +132,30 @@ fn a_long_datagram_travels_in_two_pieces_and_is_repaired() {
     let latest = run.got.iter().map(|got| got.at).max().expect("something was delivered");
     assert!(latest < run.end() + Duration::from_millis(300));
 }
+
+#[test]
+fn a_sender_is_told_the_losses_that_repairs_hide() {
+    let (world, run) = lossy(Service::Coding).run();
+    for flow in 0..4 {
+        let sender = world.host(run.agents[2 * flow]).agent();
+        let report = sender.report(run.sending[flow].expect("the flow was opened")).expect("a report came");
+        assert_eq!((report.lost, report.bursts, report.longest_burst), (15, 15, 1), "{report:?}");
+        assert_eq!(report.repaired.in_stream + report.repaired.cooperative, 15, "{report:?}");
+    }
+}
+
+#[test]
+fn a_flow_on_standby_copies_nothing_until_the_first_losses() {
+    let mut plan = Plan::pairs(4, Service::Caching).each_flow(|flow| flow.settings.standby = true);
+    plan.lose(0, 300, 3);
+    for nth in 0..20 {
+        plan.lose(0, 500 + nth * 20, 1);
+    }
+    let (world, run) = plan.run();
+    let fates = run.fates(&world);
+    assert_eq!((fates[0].lost, fates[0].missing), (23, 3), "{:?}", fates[0]);
+    assert_eq!(fates[0].by(Delivery::Cached), 20);
+    let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
+    assert!((400..650).contains(&copies(0)), "{}", copies(0));
+    assert_eq!((copies(1), copies(2), copies(3)), (0, 0, 0), "clean paths are not copied");
+}
