@@ -36,21 +36,25 @@ impl Agent {
         let is_direct = delivery == Delivery::Direct;
         let lateness =
             if is_direct { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
+        if !is_direct && lateness > allowance {
+            // Of no use to the application, and no reason to refuse the direct copy, should that come after all.
+            flow.statistics.late += 1;
+            self.keep(id, sequence, now);
+            return;
+        }
         let arrival = active.tracker.arrived(sequence.number(), now);
         if is_direct {
             active.timer.arrival(arrival == Arrival::Next, now);
             active.last_direct = now;
         }
-        flow.count(sequence, delivery, lateness, allowance);
+        flow.count(sequence, delivery, lateness);
         self.plan_report(id, now + REPORT_INTERVAL);
         self.keep(id, sequence, now);
         if is_direct {
             self.end_open_nack(id, sequence, now);
         }
         self.plan_losses(id);
-        if is_direct || lateness <= allowance {
-            self.deliver(id, sequence, piece, ecn, datagram, delivery);
-        }
+        self.deliver(id, sequence, piece, ecn, datagram, delivery);
     }
 
     /// Keeps the coded bytes for blocks and for others, and answers those who wait for them.
@@ -159,17 +163,13 @@ impl Agent {
 }
 
 impl ReceiveFlow {
-    /// Counts a packet that is new.
-    fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration, allowance: Duration) {
+    /// Counts a packet that is new and in time.
+    fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) {
         if delivery == Delivery::Direct {
             self.count_burst(sequence);
         }
         let statistics = &mut self.statistics;
         statistics.lost += u64::from(delivery.is_repair());
-        if delivery != Delivery::Direct && lateness > allowance {
-            statistics.late += 1;
-            return;
-        }
         statistics.lateness_max = statistics.lateness_max.max(lateness);
         let counter = match delivery {
             Delivery::Direct => &mut statistics.direct,
