@@ -82,6 +82,8 @@ impl Agent {
                 return;
             }
         };
+        // A receiver that is given packets unasked has to be heard of, or it would be lost when its address changes.
+        self.sessions.use_session(session, now);
         let flow = self.relay_of(session).and_then(|relay| relay.flow(header.alias));
         let Some(Flow::Received(id)) = flow else {
             self.counters.flows_unknown += 1;
