@@ -6,11 +6,12 @@ mod node;
 mod plan;
 mod run;
 
-pub(crate) use books::{Books, Crossing};
-pub(crate) use identities::{address, agent_number};
+
+pub(crate) use books::Crossing;
+pub(crate) use identities::{AGENTS, RELAYS, address, relay_secret};
 pub(crate) use node::{Node, Parcel};
-pub(crate) use plan::{AgentPlan, FlowPlan, Plan, access, between, direct};
-pub(crate) use run::{Fate, Got, OverlayWorld, Run};
+pub(crate) use plan::{AgentPlan, Plan, access};
+pub(crate) use run::{Fate, OverlayWorld, Run};
 
 use byway_units::{Duration, Probability, Time};
 

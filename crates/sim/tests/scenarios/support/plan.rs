@@ -6,8 +6,8 @@ use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, RelayPath, Re
 use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
 use byway_sim::overlay::Sending;
 use byway_sim::{Jitter, Link, Seed, Span};
-use byway_units::{Duration, FlowId, Rate, Time};
-use byway_wire::seal::{Portable, PreSharedKey, Suite};
+use byway_units::{AgentId, Duration, FlowId, Rate, Time};
+use byway_wire::seal::{Portable, PreSharedKey, StaticSecret, Suite};
 use byway_wire::{
     BlockShape, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES,
     Service, Services, TenantId,
@@ -40,10 +40,25 @@ pub(crate) struct AgentPlan {
     pub(crate) relays: Vec<(usize, Link)>,
     /// Whether the others know its address.
     pub(crate) is_known: bool,
+    /// The agent whose number it bears, if not its own.
+    pub(crate) number_of: Option<usize>,
+    /// The agent whose secret it has, if not its own.
+    pub(crate) secret_of: Option<usize>,
+}
+
+impl AgentPlan {
+    pub(crate) fn at(relay: usize) -> Self {
+        Self { relays: vec![(relay, access())], is_known: true, number_of: None, secret_of: None }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct FlowPlan {
+    /// The flow whose number it bears, if not its own.
+    pub(crate) number_of: Option<usize>,
+    /// Whether its sender, or its receiver, knows nothing of the overlay.
+    pub(crate) sends_alone: bool,
+    pub(crate) receives_alone: bool,
     pub(crate) from: usize,
     pub(crate) to: usize,
     /// The ingress and the egress relay of each path, best first.
@@ -74,8 +89,10 @@ impl Plan {
     /// `pairs` senders and receivers: sender p is agent 2p, its receiver agent 2p + 1, their flow is flow p. The
     /// ingress relay is relay 0, the egress relay relay 1.
     pub(crate) fn pairs(pairs: usize, service: Service) -> Self {
-        let agent = |relay| AgentPlan { relays: vec![(relay, access())], is_known: true };
         let flow = |pair: usize| FlowPlan {
+            number_of: None,
+            sends_alone: false,
+            receives_alone: false,
             from: 2 * pair,
             to: 2 * pair + 1,
             paths: if service == Service::Internet { vec![] } else { vec![(0, 1)] },
@@ -101,7 +118,7 @@ impl Plan {
             seed: 1,
             relays: 2,
             between: between(),
-            agents: (0..pairs).flat_map(|_| [agent(0), agent(1)]).collect(),
+            agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
             flows: (0..pairs).map(flow).collect(),
         }
     }
@@ -165,12 +182,24 @@ impl Plan {
 
     pub(crate) fn key(&self, flow: usize) -> FlowKey {
         let plan = &self.flows[flow];
-        let number = u16::try_from(flow + 1).expect("there are few flows");
-        flow_between(agent_number(plan.from), agent_number(plan.to), FlowId::new(number))
+        let number = u16::try_from(plan.number_of.unwrap_or(flow) + 1).expect("there are few flows");
+        flow_between(self.number(plan.from), self.number(plan.to), FlowId::new(number))
     }
 
-    pub(crate) fn settings(&self, flow: usize) -> FlowSettings {
+    fn number(&self, agent: usize) -> AgentId {
+        agent_number(self.agents[agent].number_of.unwrap_or(agent))
+    }
+
+    fn secret(&self, agent: usize) -> StaticSecret {
+        agent_secret(self.seed(), self.agents[agent].secret_of.unwrap_or(agent))
+    }
+
+    /// What one end of a flow is told.
+    pub(crate) fn settings(&self, flow: usize, sends: bool) -> FlowSettings {
         let plan = &self.flows[flow];
+        if if sends { plan.sends_alone } else { plan.receives_alone } {
+            return FlowSettings { service: Service::Internet, paths: Vec::new(), ..plan.settings.clone() };
+        }
         let path = |(ingress, egress): &(usize, usize)| RelayPath {
             ingress: (relay_number(*ingress), SHARD),
             egress: (relay_number(*egress), SHARD),
@@ -180,7 +209,6 @@ impl Plan {
     }
 
     fn grants(&self) -> Vec<Grant> {
-        let seed = self.seed();
         let relay = |relay| GrantedRelay { relay: relay_number(relay), shard: SHARD };
         let grant = |flow: usize, ingress, egress| Grant {
             services: Services::from_bits(0b1_1111),
@@ -189,14 +217,14 @@ impl Plan {
             egress: relay(egress),
             first_flow: self.key(flow).flow(),
             last_flow: self.key(flow).flow(),
-            sender: agent_number(self.flows[flow].from),
-            receiver: Receiver::Agent(agent_number(self.flows[flow].to)),
+            sender: self.number(self.flows[flow].from),
+            receiver: Receiver::Agent(self.number(self.flows[flow].to)),
             coding_group: CodingGroupId::new(1),
             tenant: TenantId::new(1),
             rate: KilobitsPerSecond::new(100_000),
             not_after_unix_seconds: u64::MAX,
-            sender_key: *agent_secret(seed, self.flows[flow].from).public_key().bytes(),
-            receiver_key: *agent_secret(seed, self.flows[flow].to).public_key().bytes(),
+            sender_key: *self.secret(self.flows[flow].from).public_key().bytes(),
+            receiver_key: *self.secret(self.flows[flow].to).public_key().bytes(),
             signature: [0; SIGNATURE_BYTES],
         };
         let paths = |flow: usize| self.flows[flow].paths.iter().map(move |path| (flow, *path));
@@ -229,8 +257,8 @@ impl Plan {
     pub(crate) fn agent(&self, agent: usize, life: u64, now: Time) -> Agent {
         let seed = self.seed();
         let identity = AgentIdentity {
-            number: agent_number(agent),
-            secret: agent_secret(seed, agent),
+            number: self.number(agent),
+            secret: self.secret(agent),
             suite: Suite::Aes256Gcm,
             started_unix_nanos: 1 + life,
         };
@@ -248,8 +276,8 @@ impl Plan {
         for other in self.peers(agent) {
             let addresses = if self.agents[other].is_known { vec![address(AGENTS, other)] } else { vec![] };
             let peer = Peer {
-                number: agent_number(other),
-                key: agent_secret(seed, other).public_key(),
+                number: self.number(other),
+                key: self.secret(other).public_key(),
                 pre_shared: PreSharedKey::default(),
                 addresses,
             };

@@ -130,11 +130,11 @@ impl Run {
 
     fn give_flows(&mut self, agent: usize, mut host: byway_proto::agent::Agent, now: Time) -> byway_proto::agent::Agent {
         for flow in 0..self.plan.flows.len() {
-            let (key, settings) = (self.plan.key(flow), self.plan.settings(flow));
+            let key = self.plan.key(flow);
             if self.plan.flows[flow].from == agent {
-                self.sending[flow] = host.open_flow(key, settings, now);
+                self.sending[flow] = host.open_flow(key, self.plan.settings(flow, true), now);
             } else if self.plan.flows[flow].to == agent {
-                self.receiving[flow] = host.accept_flow(key, settings, now);
+                self.receiving[flow] = host.accept_flow(key, self.plan.settings(flow, false), now);
             }
         }
         host
