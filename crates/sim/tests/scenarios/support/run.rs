@@ -71,7 +71,8 @@ pub(crate) struct Run {
     pub(crate) relays: Vec<NodeId>,
     pub(crate) sending: Vec<Option<SendFlowId>>,
     pub(crate) receiving: Vec<Option<ReceiveFlowId>>,
-    pub(crate) numbers: Vec<u64>,
+    /// When each datagram of each flow was sent.
+    pub(crate) sent: Vec<Vec<Time>>,
     pub(crate) deliveries: Deliveries<usize>,
     repairs: Vec<Repairs<u64>>,
     pub(crate) got: Vec<Got>,
@@ -119,7 +120,7 @@ impl Run {
             relays,
             sending: vec![None; flows],
             receiving: vec![None; flows],
-            numbers: vec![0; flows],
+            sent: vec![Vec::new(); flows],
             deliveries: Deliveries::new(secs(1)),
             repairs: vec![Repairs::default(); flows],
             got: Vec::new(),
@@ -190,8 +191,8 @@ impl Run {
     }
 
     fn send(&mut self, flow: usize, world: &mut OverlayWorld) {
-        let number = self.numbers[flow];
-        self.numbers[flow] += 1;
+        let number = self.sent[flow].len() as u64;
+        self.sent[flow].push(world.now());
         let plan = &self.plan.flows[flow];
         let mut datagram = Vec::with_capacity(plan.datagram_bytes);
         datagram.extend_from_slice(&number.to_be_bytes());
@@ -268,11 +269,8 @@ impl Run {
     pub(crate) fn missing(&self, flow: usize, from: Time, until: Time) -> Vec<u64> {
         let delivered: std::collections::BTreeSet<u64> =
             self.got.iter().filter(|got| got.flow == flow).map(|got| got.number).collect();
-        let sent = (0..self.numbers[flow]).filter(|number| {
-            let sent = self.plan.sends_at(flow, *number);
-            sent >= from && sent < until
-        });
-        sent.filter(|number| !delivered.contains(number)).collect()
+        let sent = (0..).zip(&self.sent[flow]).filter(|(_, sent)| **sent >= from && **sent < until);
+        sent.map(|(number, _)| number).filter(|number| !delivered.contains(number)).collect()
     }
 
     /// Where the receiver of a flow took its packets in a span of time, by way.
