@@ -137,6 +137,8 @@ impl Agent {
         let mut writer = byway_wire::Writer::new(&mut message);
         let written = Message::Register(register).emit(&mut writer).map(|()| writer.written().len());
         if self.sessions.is_established(session, now) {
+            // Whoever waits for an answer wants to know whether the other side is still there.
+            self.sessions.use_session(session, now);
             self.sessions.say(session, &Message::Register(register), now);
         } else if let Ok(length) = written {
             self.sessions.connect(session, &message[..length], now);

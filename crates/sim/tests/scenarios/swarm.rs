@@ -161,6 +161,41 @@ fn set_links(run: &Run, world: &mut OverlayWorld, wrong: Option<&[Link; 3]>) {
     }
 }
 
+/// Tells the story if the run itself fails.
+struct Told(String);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.0);
+        }
+    }
+}
+
+/// A link in few words.
+fn told(link: &Link) -> String {
+    let mut words = Vec::new();
+    for loss in &link.loss {
+        words.push(match loss {
+            Loss::Independent(share) => format!("loses {share}"),
+            _ => "loses in bursts".into(),
+        });
+    }
+    if link.jitter.max > Duration::ZERO {
+        words.push(format!("jitter {} (reorders: {})", link.jitter.max, link.jitter.may_reorder));
+    }
+    if link.reordering.detour > Duration::ZERO {
+        words.push(format!("{} detour {}", link.reordering.probability, link.reordering.detour));
+    }
+    if link.duplication > share(0.0) {
+        words.push(format!("doubles {}", link.duplication));
+    }
+    if link.corruption > share(0.0) {
+        words.push(format!("corrupts {}", link.corruption));
+    }
+    words.join(", ")
+}
+
 /// Runs the world of a seed, and says what it was.
 fn run_world(seed: u64) -> (OverlayWorld, Run, String) {
     let mut random = Seed::new(seed).named("swarm").sequence();
@@ -168,15 +203,17 @@ fn run_world(seed: u64) -> (OverlayWorld, Run, String) {
     let wrong = [wrong(&mut random, 0.1), wrong(&mut random, 0.03), wrong(&mut random, 0.02)];
     let faults = faults(&mut random, &plan);
     let story = format!(
-        "seed {seed}: {} pairs, {} relays, {:?}, {:?}, {} B, links {wrong:?}, {faults:?}",
+        "seed {seed}: {} pairs, {} relays, {:?}, {:?}, {} B, direct [{}], access [{}], between [{}], {faults:?}",
         plan.flows.len(),
         plan.relays,
         plan.flows[0].settings.service,
         plan.flows[0].sending,
         plan.flows[0].datagram_bytes,
+        told(&wrong[0]),
+        told(&wrong[1]),
+        told(&wrong[2]),
     );
-    // Shown where the run itself fails.
-    println!("{story}");
+    let _told = Told(story.clone());
     let (mut world, mut run) = plan.build();
     Run::when(&mut world, at(FROM), move |run, world| set_links(run, world, Some(&wrong)));
     for (from, until, fault) in faults {
@@ -197,6 +234,16 @@ fn check(seed: u64) -> u64 {
     // vanish nor appear, at the end of the run.
     let (mut world, mut run, story) = run_world(seed);
     for flow in 0..run.plan.flows.len() {
+        if false && flow == 0 {
+            for agent in [0, 1] {
+            let a = world.host(run.agents[agent]).agent();
+            println!("{:?} {:?}", a.counters(), a.session_counters());
+            }
+            println!("{:?} {:?}", run.ingress(0,&world), run.egress(1,&world));
+            println!("{:?} {:?}", run.statistics(0,&world), world.host(run.relays[1]).relay().counters());
+            println!("{:?}", run.events);
+            for k in 0..17 { println!("{k} {:?}", run.ways(0, at(k*1000), at(k*1000+1000))); }
+        }
         let missing = run.missing(flow, at(UNTIL + HEALING), Time::MAX);
         assert!(missing.is_empty(), "{} packets of flow {flow} from {:?} on: {story}", missing.len(), missing.first());
     }
