@@ -242,6 +242,13 @@ pub const REORDERING_TIME: Duration = Duration::from_millis(3);
 /// How often a packet is asked for: as often as it may be repaired, and twice more, as requests are lost too.
 pub const ASKS_MAX: u8 = 4;
 
+/// Most egress relays of one flow that are asked for repairs: the one in use and those that stand by.
+pub const PATHS_ASKED_MAX: usize = 4;
+
+/// How often a relay is asked to register a flow before the next path is tried: three times in 750 ms, longer than
+/// any handshake that succeeds at once.
+pub const REGISTER_TRIES: u32 = 3;
+
 /// Pieces of one flow that wait for the other half.
 pub const PIECES_MAX: usize = 16;
 

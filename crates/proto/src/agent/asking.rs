@@ -1,5 +1,6 @@
 //! What is missing is noticed, and asked for.
 
+use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{Confirm, Lost, Nack};
 use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber};
@@ -7,7 +8,7 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::ReceiveFlowId;
-use crate::limits::FLOW_REST;
+use crate::limits::{FLOW_REST, INITIAL_ROUND_TRIP, PATHS_ASKED_MAX};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
@@ -22,11 +23,18 @@ struct Question {
 }
 
 impl Agent {
-    /// The egress relay of a flow's path in use, and what it calls the flow.
-    pub(super) fn egress_of(&self, id: ReceiveFlowId) -> Option<(SessionId, Alias)> {
+    /// The egress relays of a flow, and what they call it: all are asked, since only the sender knows which path it
+    /// uses.
+    pub(super) fn egresses_of(&self, id: ReceiveFlowId) -> ArrayVec<(SessionId, Alias), PATHS_ASKED_MAX> {
         let flow = &self.receivers[id.0 as usize];
-        let path = flow.settings.paths.get(flow.registrations.in_use())?;
-        Some((self.relay_session(path.egress)?, flow.registrations.alias()?))
+        let mut egresses = ArrayVec::new();
+        for (place, path) in flow.settings.paths.iter().enumerate() {
+            let egress = self.relay_session(path.egress).zip(flow.registrations.alias_of(place));
+            if let Some(egress) = egress.filter(|egress| !egresses.contains(egress) && !egresses.is_full()) {
+                egresses.push(egress);
+            }
+        }
+        egresses
     }
 
     /// Looks for packets that should be here, and asks for them.
@@ -110,25 +118,25 @@ impl Agent {
     }
 
     fn ask(&mut self, id: ReceiveFlowId, ranges: &Ranges<'_>, question: Question, now: Time) {
-        let Some((session, alias)) = self.egress_of(id) else {
-            return;
-        };
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
         if !repairs(flow.settings.service) {
             return;
         }
         flow.statistics.nacks += u64::from(!ranges.is_empty());
-        let nack = Nack {
-            alias,
-            open_from_low: question.open_from.map(SequenceNumber::low),
-            noticed_by_timer: question.noticed_by_timer,
-            answers_confirm: question.answers_confirm,
-            patience: Microseconds::from_duration(flow.allowance(round_trip)),
-            ranges: *ranges,
-        };
-        self.sessions.use_session(session, now);
-        self.sessions.say(session, &Message::Nack(nack), now);
+        let patience = Microseconds::from_duration(flow.allowance(round_trip));
+        for (session, alias) in self.egresses_of(id) {
+            let nack = Nack {
+                alias,
+                open_from_low: question.open_from.map(SequenceNumber::low),
+                noticed_by_timer: question.noticed_by_timer,
+                answers_confirm: question.answers_confirm,
+                patience,
+                ranges: *ranges,
+            };
+            self.sessions.use_session(session, now);
+            self.sessions.say(session, &Message::Nack(nack), now);
+        }
     }
 
     /// A relay could repair packets now, and asks whether they are still missing.
@@ -160,9 +168,6 @@ impl Agent {
 
     /// Tells the relay that packets that others ask for are lost here too.
     fn tell_lost(&mut self, id: ReceiveFlowId, due: &[NumberRange], now: Time) {
-        let Some((session, alias)) = self.egress_of(id) else {
-            return;
-        };
         let Some(active) = self.receivers[id.0 as usize].active_mut() else {
             return;
         };
@@ -176,7 +181,7 @@ impl Agent {
                 break;
             }
         }
-        if !lost.is_empty() {
+        for (session, alias) in self.egresses_of(id).into_iter().filter(|_| !lost.is_empty()) {
             self.sessions.say(session, &Message::Lost(Lost { alias, ranges: lost.ranges() }), now);
         }
     }
@@ -196,10 +201,9 @@ impl Agent {
     }
 
     /// How long after a request its answer is missed: one and a half round trips to the relay.
-    fn ask_again_after(&self, id: ReceiveFlowId) -> Duration {
-        let round_trip = self
-            .egress_of(id)
-            .map_or(crate::limits::INITIAL_ROUND_TRIP, |(session, _)| self.sessions.round_trip(session));
+    pub(super) fn ask_again_after(&self, id: ReceiveFlowId) -> Duration {
+        let round_trips = self.egresses_of(id).into_iter().map(|(session, _)| self.sessions.round_trip(session));
+        let round_trip = round_trips.min().unwrap_or(INITIAL_ROUND_TRIP);
         round_trip + round_trip / 2
     }
 }

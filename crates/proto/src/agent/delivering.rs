@@ -7,6 +7,7 @@ use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
 
 use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::requests::Asker;
 use super::{Agent, Delivered};
 use crate::limits::REPORT_INTERVAL;
 use crate::parts::loss_timer::LossTimer;
@@ -34,6 +35,12 @@ impl Agent {
         let is_direct = delivery == Delivery::Direct;
         let lateness =
             if is_direct { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
+        if !is_direct && lateness > allowance {
+            // Of no use to the application, and no reason to refuse the direct copy, should that come after all.
+            flow.statistics.late += 1;
+            self.keep(id, sequence, now);
+            return;
+        }
         if is_direct {
             // What a silence with losses lasted says nothing about when packets are sent, repaired or not.
             let follows = active.highest_direct.is_some_and(|highest| sequence == highest.next());
@@ -42,16 +49,14 @@ impl Agent {
             active.expect_answers_by(now);
         }
         active.tracker.arrived(sequence.number(), now);
-        let report_at = flow.count(sequence, delivery, lateness, allowance, now);
+        flow.count(sequence, delivery, lateness);
+        self.plan_report(id, now + REPORT_INTERVAL);
         self.keep(id, sequence, now);
         if is_direct {
             self.end_open_nack(id, sequence, now);
         }
-        self.plan_report(id, report_at);
         self.plan_losses(id);
-        if is_direct || lateness <= allowance {
-            self.deliver(id, sequence, piece, ecn, datagram, delivery);
-        }
+        self.deliver(id, sequence, piece, ecn, datagram, delivery);
     }
 
     /// Keeps the coded bytes for blocks and for others, and answers those who wait for them.
@@ -67,8 +72,10 @@ impl Agent {
             return;
         };
         active.kept.insert(sequence.number(), packet);
-        if !active.requests.is_empty() && active.requests.take(sequence, now) {
-            self.answer(id, sequence, packet, now);
+        while let Some(active) = self.receivers[id.0 as usize].active_mut()
+            && let Some(asker) = active.requests.take(sequence, now)
+        {
+            self.answer(id, asker, sequence, packet, now);
         }
     }
 
@@ -83,9 +90,33 @@ impl Agent {
         }
         active.open = None;
         active.tracker.close();
+        self.say_ack(id, sequence, now);
+    }
+
+    /// A repair came that nobody needed: if the direct path delivers, the ACK that said so was lost, and the relay
+    /// repairs whatever is sent.
+    pub(super) fn end_needless_repairs(&mut self, id: ReceiveFlowId, now: Time) {
+        let again_after = self.ask_again_after(id);
+        let Some(active) = self.receivers[id.0 as usize].active() else {
+            return;
+        };
+        let lately = active.last_ack.is_some_and(|last| now.saturating_since(last) < again_after);
+        if active.open.is_none()
+            && !lately
+            && let Some(highest) = active.highest_direct
+        {
+            self.say_ack(id, highest, now);
+        }
+    }
+
+    fn say_ack(&mut self, id: ReceiveFlowId, from: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
         flow.statistics.acks += 1;
-        if let Some((session, alias)) = self.egress_of(id) {
-            self.sessions.say(session, &Message::Ack(Ack { alias, from_low: sequence.low() }), now);
+        if let Some(active) = flow.active_mut() {
+            active.last_ack = Some(now);
+        }
+        for (session, alias) in self.egresses_of(id) {
+            self.sessions.say(session, &Message::Ack(Ack { alias, from_low: from.low() }), now);
         }
     }
 
@@ -117,13 +148,11 @@ impl Agent {
     pub(super) fn answer(
         &mut self,
         id: ReceiveFlowId,
+        (session, alias): Asker,
         sequence: SequenceNumber,
         packet: crate::parts::packet_log::Handle,
         now: Time,
     ) {
-        let Some((session, alias)) = self.egress_of(id) else {
-            return;
-        };
         let flow = &mut self.receivers[id.0 as usize];
         if !flow.consent.take(packet.bytes().into(), now) {
             flow.statistics.beyond_consent += 1;
@@ -136,32 +165,13 @@ impl Agent {
 }
 
 impl ReceiveFlow {
-    /// Counts a packet that is new; when the sender is to be told at the latest.
-    fn count(
-        &mut self,
-        sequence: SequenceNumber,
-        delivery: Delivery,
-        lateness: Duration,
-        allowance: Duration,
-        now: Time,
-    ) -> Time {
-        let bursts = self.statistics.bursts;
+    /// Counts a packet that is new and in time.
+    fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) {
         if delivery == Delivery::Direct {
             self.count_burst(sequence);
         }
-        self.count_delivery(delivery, lateness, allowance);
-        // A sender that waits for losses to begin with copies is told at once.
-        let wakes_sender = self.settings.standby && self.statistics.bursts > bursts;
-        if wakes_sender { now } else { now + REPORT_INTERVAL }
-    }
-
-    fn count_delivery(&mut self, delivery: Delivery, lateness: Duration, allowance: Duration) {
         let statistics = &mut self.statistics;
         statistics.lost += u64::from(delivery.is_repair());
-        if delivery != Delivery::Direct && lateness > allowance {
-            statistics.late += 1;
-            return;
-        }
         statistics.lateness_max = statistics.lateness_max.max(lateness);
         let counter = match delivery {
             Delivery::Direct => &mut statistics.direct,

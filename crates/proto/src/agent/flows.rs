@@ -152,9 +152,12 @@ impl Agent {
         }
     }
 
+    pub(super) fn relay_is_dead(&self, session: SessionId) -> bool {
+        self.relays.iter().any(|relay| relay.session == session && relay.is_dead)
+    }
+
     pub(super) fn relay_is_alive(&self, session: SessionId, now: Time) -> bool {
-        let dead = self.relays.iter().any(|relay| relay.session == session && relay.is_dead);
-        !dead && self.sessions.is_established(session, now)
+        !self.relay_is_dead(session) && self.sessions.is_established(session, now)
     }
 
     pub(super) fn identity_of(&self, flow: Flow) -> (FlowKey, FlowRole) {
@@ -266,7 +269,7 @@ impl Agent {
                 self.choose_paths(now);
             }
             Some(Role::Peer(peer)) if fresh => {
-                self.restart_flows_from(session);
+                self.restart_flows_from(session, now);
                 self.events.push_back(Event::PeerEstablished(peer));
                 self.name_candidates(session, now);
             }
@@ -285,10 +288,15 @@ impl Agent {
         }
     }
 
-    /// A peer began anew: its sequence numbers begin anew too.
-    fn restart_flows_from(&mut self, session: SessionId) {
-        for flow in self.receivers.iter_mut().filter(|flow| flow.peer == session) {
-            flow.restart();
+    /// A peer began anew: its sequence numbers begin anew too. What relays know by the old ones is of no use.
+    fn restart_flows_from(&mut self, session: SessionId, now: Time) {
+        let flows = self.receivers.iter().enumerate();
+        let restarted: Vec<usize> =
+            flows.filter(|(_, flow)| flow.peer == session && flow.has_begun()).map(|(place, _)| place).collect();
+        for place in restarted {
+            self.receivers[place].restart();
+            let id = u32::try_from(place).expect("flows are numbered in 32 bits");
+            self.withdraw(Flow::Received(ReceiveFlowId(id)), now);
         }
     }
 }

@@ -67,6 +67,7 @@ impl Agent {
         let Some(id) = self.received_flow(session, request.alias) else {
             return;
         };
+        let asker = (session, request.alias);
         let until = now + request.patience.duration().min(PATIENCE_MAX);
         let mut not_here = RangeSet::new();
         let mut told_last = None;
@@ -79,10 +80,10 @@ impl Agent {
             let kept =
                 active.kept.get(sequence.number()).filter(|packet| self.kept.get(*packet, now).is_some());
             if let Some(packet) = kept {
-                self.answer(id, sequence, packet, now);
+                self.answer(id, asker, sequence, packet, now);
                 continue;
             }
-            active.requests.add(sequence, until, now);
+            active.requests.add(sequence, asker, until, now);
             let is_lost = active.is_lost(sequence) && active.requests.tell(sequence);
             if is_lost && told_last.is_none_or(|last| last < sequence) && not_here.insert(sequence) {
                 told_last = Some(sequence);

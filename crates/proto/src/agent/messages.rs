@@ -82,6 +82,14 @@ impl Agent {
         self.sessions.say(session, &Message::Candidates(Candidates { addresses }), now);
     }
 
+    /// As long as a peer is reached through a relay, both sides name their addresses with every report: the direct
+    /// path may open at any time.
+    pub(super) fn look_for_direct_path(&mut self, session: SessionId, now: Time) {
+        if !self.sessions.is_direct(session) {
+            self.name_candidates(session, now);
+        }
+    }
+
     fn name_candidates_to_all(&mut self, now: Time) {
         let peers: Vec<SessionId> = self.peers.values().copied().collect();
         for session in peers {
@@ -93,6 +101,9 @@ impl Agent {
 
     /// A peer says where it may be reached: both sides try at once.
     fn candidates(&mut self, session: SessionId, candidates: &Candidates<'_>, now: Time) {
+        if self.sessions.is_direct(session) {
+            return;
+        }
         for address in candidates.addresses.iter() {
             self.sessions.try_address(session, address.into(), now);
         }
@@ -107,6 +118,7 @@ impl Agent {
         let flow = &mut self.senders[id.0 as usize];
         if flow.peer == session {
             flow.take_report(report, now);
+            self.look_for_direct_path(session, now);
         }
     }
 }

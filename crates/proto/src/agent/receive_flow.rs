@@ -55,6 +55,8 @@ pub(super) struct Active {
     pub(super) open: Option<SequenceNumber>,
     /// By when repairs that it asked for should be here.
     pub(super) answers_due: Time,
+    /// When the relay was told last that the direct path delivers.
+    pub(super) last_ack: Option<Time>,
     /// Coded bytes of packets that arrived, for blocks and for others.
     pub(super) kept: SequenceRing<Handle>,
     /// Repair packets that do not suffice yet.
@@ -133,6 +135,11 @@ impl ReceiveFlow {
         self.active = None;
     }
 
+    /// Whether a packet has arrived.
+    pub(super) fn has_begun(&self) -> bool {
+        self.active.is_some() || self.rested_at.is_some()
+    }
+
     /// Forgets everything: the sender begins anew.
     pub(super) fn restart(&mut self) {
         self.rested_at = None;
@@ -175,6 +182,7 @@ impl Active {
             last_direct: now,
             open: None,
             answers_due: now,
+            last_ack: None,
             kept: SequenceRing::new(KEPT_REACH),
             blocks: Blocks::default(),
             requests: Requests::default(),

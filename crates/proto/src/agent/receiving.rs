@@ -84,6 +84,8 @@ impl Agent {
                 return;
             }
         };
+        // A receiver that is given packets unasked has to be heard of, or it would be lost when its address changes.
+        self.sessions.use_session(session, now);
         let flow = self.relay_of(session).and_then(|relay| relay.flow(header.alias));
         let Some(Flow::Received(id)) = flow else {
             self.counters.flows_unknown += 1;
@@ -107,6 +109,9 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         if !flow.is_new(sequence) {
             flow.statistics.duplicates += 1;
+            if delivery.is_repair() {
+                self.end_needless_repairs(id, now);
+            }
             return;
         }
         let Ok(flags) = CodedBytes::parse(&*coded).map(|coded| coded.flags()) else {
@@ -116,15 +121,17 @@ impl Agent {
         self.scratch.clear();
         self.scratch.extend_from_slice(coded);
         let (peer, number) = (flow.peer, flow.key.flow());
-        let session = self.sessions.get(peer);
-        let epoch = session.and_then(|session| session.by_bits(flags.epoch_low_bits()));
-        let Some(epoch) = epoch.filter(|epoch| epoch.may_open(now)) else {
-            flow.statistics.false_repairs += 1;
+        for index in self.sessions.epochs_by_bits(peer, flags.epoch_low_bits(), now) {
+            let epoch = self.sessions.get_mut(peer).and_then(|session| session.by_index(index));
+            coded.copy_from_slice(&self.scratch);
+            let Some(Ok(plaintext)) = epoch.map(|epoch| epoch.open_source(number, sequence, coded)) else {
+                continue;
+            };
+            self.sessions.confirmed(peer, index, now);
+            self.handle_changes(now);
+            self.arrived(id, sequence, flags.piece(), plaintext, delivery, now);
             return;
-        };
-        match epoch.open_source(number, sequence, coded) {
-            Ok(plaintext) => self.arrived(id, sequence, flags.piece(), plaintext, delivery, now),
-            Err(_) => self.receivers[id.0 as usize].statistics.false_repairs += 1,
         }
+        self.receivers[id.0 as usize].statistics.false_repairs += 1;
     }
 }

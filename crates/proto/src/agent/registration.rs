@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered};
+use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered, Unregister};
 use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
 use super::settings::{Duplication, FlowSettings};
 use super::{Agent, Flow};
-use crate::limits::{PATH_CHANGE_INTERVAL, REGISTER_RETRY, REGISTER_RETRY_MAX};
+use crate::limits::{PATH_CHANGE_INTERVAL, REGISTER_RETRY, REGISTER_RETRY_MAX, REGISTER_TRIES};
 use crate::session::SessionId;
 
 /// What one relay says of a flow.
@@ -44,7 +44,12 @@ impl Registrations {
 
     /// What the relay of the path in use calls the flow.
     pub(super) fn alias(&self) -> Option<Alias> {
-        match self.paths.get(self.in_use)? {
+        self.alias_of(self.in_use)
+    }
+
+    /// What the relay of a path calls the flow.
+    pub(super) fn alias_of(&self, path: usize) -> Option<Alias> {
+        match self.paths.get(path)? {
             Registration::Accepted(alias) => Some(*alias),
             Registration::Asking { .. } | Registration::Refused(_) => None,
         }
@@ -77,6 +82,11 @@ impl Registrations {
         self.paths[path] = Registration::Asking { tries: 0, next: now };
     }
 
+    /// Whether the relay of a path may still answer.
+    fn is_open(&self, path: usize) -> bool {
+        matches!(self.paths.get(path), Some(Registration::Asking { tries, .. }) if *tries <= REGISTER_TRIES)
+    }
+
     /// Takes the best path that works, unless the path changed lately or the one in use works as well.
     fn choose(&mut self, works: impl Fn(usize) -> bool, now: Time) -> bool {
         let Some(best) = (0..self.paths.len()).find(|path| works(*path)) else {
@@ -105,6 +115,7 @@ impl Agent {
                 self.ask_to_register(flow, path, now);
             }
         }
+        self.choose_path(flow, now);
         self.plan_registration(flow);
     }
 
@@ -126,6 +137,8 @@ impl Agent {
         let mut writer = byway_wire::Writer::new(&mut message);
         let written = Message::Register(register).emit(&mut writer).map(|()| writer.written().len());
         if self.sessions.is_established(session, now) {
+            // Whoever waits for an answer wants to know whether the other side is still there.
+            self.sessions.use_session(session, now);
             self.sessions.say(session, &Message::Register(register), now);
         } else if let Ok(length) = written {
             self.sessions.connect(session, &message[..length], now);
@@ -164,6 +177,20 @@ impl Agent {
         }
     }
 
+    /// Has a flow's relays forget it, and take it anew.
+    pub(super) fn withdraw(&mut self, flow: Flow, now: Time) {
+        let (flow_key, role) = self.identity_of(flow);
+        let relays: Vec<_> = self.settings_of(flow).paths.iter().map(|path| (path.ingress, path.egress)).collect();
+        for (path, (ingress, egress)) in relays.into_iter().enumerate() {
+            let place = if role == FlowRole::Sender { ingress } else { egress };
+            if let Some(session) = self.relay_session(place) {
+                self.sessions.say(session, &Message::Unregister(Unregister { flow_key, role }), now);
+            }
+            self.registrations_of_mut(flow).restart(path, now);
+        }
+        self.register(flow, now);
+    }
+
     /// A relay went or came: flows take the best path that works.
     pub(super) fn choose_paths(&mut self, now: Time) {
         for flow in self.all_flows() {
@@ -173,13 +200,17 @@ impl Agent {
 
     fn choose_path(&mut self, flow: Flow, now: Time) {
         let (_, role) = self.identity_of(flow);
+        let registrations = self.registrations_of(flow);
         let works: Vec<bool> = (0..self.settings_of(flow).paths.len())
             .map(|path| {
                 let relay = &self.settings_of(flow).paths[path];
                 let place = if role == FlowRole::Sender { relay.ingress } else { relay.egress };
-                let alive =
-                    self.relay_session(place).is_some_and(|session| self.relay_is_alive(session, now));
-                alive && matches!(self.registrations_of(flow).get(path), Some(Registration::Accepted(_)))
+                let Some(session) = self.relay_session(place) else {
+                    return false;
+                };
+                let accepted = registrations.alias_of(path).is_some() && self.relay_is_alive(session, now);
+                // Which relay answers first says nothing about which is best.
+                accepted || (registrations.is_open(path) && !self.relay_is_dead(session))
             })
             .collect();
         if self.registrations_of_mut(flow).choose(|path| works[path], now) {

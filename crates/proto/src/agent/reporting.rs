@@ -21,6 +21,7 @@ impl Agent {
         }
         let (peer, report) = (flow.peer, flow.report());
         self.sessions.say(peer, &Message::Report(report), now);
+        self.look_for_direct_path(peer, now);
         self.timers.arm(key, now + REPORT_INTERVAL);
     }
 

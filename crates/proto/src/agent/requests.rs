@@ -3,14 +3,19 @@
 use alloc::collections::VecDeque;
 
 use byway_units::Time;
-use byway_wire::SequenceNumber;
+use byway_wire::{Alias, SequenceNumber};
 
 use crate::limits::REQUESTS_MAX;
+use crate::session::SessionId;
+
+/// The relay that asked, and what it calls the flow.
+pub(super) type Asker = (SessionId, Alias);
 
 /// A packet of this receiver's own flow that somebody else's repair needs.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     sequence: SequenceNumber,
+    asker: Asker,
     /// After this an answer is of no use.
     until: Time,
     /// Whether the relay was told that the packet is lost here too.
@@ -25,8 +30,9 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Notes a request.
-    pub(super) fn add(&mut self, sequence: SequenceNumber, until: Time, now: Time) {
-        if let Some(known) = self.requests.iter_mut().find(|request| request.sequence == sequence) {
+    pub(super) fn add(&mut self, sequence: SequenceNumber, asker: Asker, until: Time, now: Time) {
+        let is_known = |request: &&mut Request| request.sequence == sequence && request.asker == asker;
+        if let Some(known) = self.requests.iter_mut().find(is_known) {
             known.until = known.until.max(until);
             return;
         }
@@ -34,15 +40,14 @@ impl Requests {
         if self.requests.len() == REQUESTS_MAX {
             self.requests.pop_front();
         }
-        self.requests.push_back(Request { sequence, until, told: false });
+        self.requests.push_back(Request { sequence, asker, until, told: false });
     }
 
-    /// Whether somebody waits for a packet that arrived now.
-    pub(super) fn take(&mut self, sequence: SequenceNumber, now: Time) -> bool {
-        let Some(place) = self.requests.iter().position(|request| request.sequence == sequence) else {
-            return false;
-        };
-        self.requests.remove(place).is_some_and(|request| request.until > now)
+    /// Who waits for a packet that arrived now. Call until there is nobody.
+    pub(super) fn take(&mut self, sequence: SequenceNumber, now: Time) -> Option<Asker> {
+        let waits = |request: &Request| request.sequence == sequence && request.until > now;
+        let place = self.requests.iter().position(waits)?;
+        self.requests.remove(place).map(|request| request.asker)
     }
 
     /// Whether somebody waits for a packet that is lost, and was not told so.

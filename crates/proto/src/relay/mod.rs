@@ -126,7 +126,8 @@ impl Relay {
         relay
     }
 
-    /// Adds another relay. Of two that know each other, the one with the smaller key begins the session.
+    /// Adds another relay, and begins a session at once: a relay that restarted is known again as soon as it is back.
+    /// Of two that know each other, the one with the smaller key keeps the session up.
     fn add_relay(&mut self, other: &OtherRelay, own_key: PublicKey, now: Time) {
         let remote = Remote {
             key: other.key,
@@ -136,12 +137,9 @@ impl Relay {
             addresses: alloc::vec![other.address],
             keep: own_key < other.key,
         };
-        let begins = remote.keep;
         let session = self.sessions.add(remote, now);
         self.ports.add_relay(other.number, other.shard, session);
-        if begins {
-            self.sessions.connect(session, &[], now);
-        }
+        self.sessions.connect(session, &[], now);
     }
 
     /// Takes one input.

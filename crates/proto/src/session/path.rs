@@ -1,10 +1,11 @@
-//! Where the packets of a session go: the address that proved itself, and one that tries to.
+//! Where the packets of a session go: the address that proved itself, and those that try to.
 
 use core::net::SocketAddr;
 
+use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
-use crate::limits::{AMPLIFICATION_MAX, CHALLENGES_MAX};
+use crate::limits::{AMPLIFICATION_MAX, CANDIDATES_MAX, CHALLENGES_MAX};
 
 /// What proves that a node is where it says: it sends this back.
 pub(crate) type Token = [u8; 8];
@@ -21,10 +22,11 @@ struct Candidate {
 }
 
 /// The addresses of a peer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     validated: Option<SocketAddr>,
-    candidate: Option<Candidate>,
+    /// Oldest first.
+    candidates: ArrayVec<Candidate, CANDIDATES_MAX>,
 }
 
 impl Path {
@@ -36,7 +38,7 @@ impl Path {
     /// Takes an address as proved.
     pub(crate) fn validate(&mut self, address: SocketAddr) {
         self.validated = Some(address);
-        self.candidate = None;
+        self.candidates.clear();
     }
 
     /// Notes that an authenticated packet came from an address, the newest packet of the session so far. From
@@ -46,33 +48,31 @@ impl Path {
             return;
         }
         let earned = bytes.saturating_mul(AMPLIFICATION_MAX);
-        match &mut self.candidate {
-            Some(candidate) if candidate.address == from => {
-                candidate.allowance = candidate.allowance.saturating_add(earned);
-            }
-            _ => self.candidate = Some(Candidate::new(from, earned, now, token())),
+        match self.candidates.iter_mut().find(|candidate| candidate.address == from) {
+            Some(candidate) => candidate.allowance = candidate.allowance.saturating_add(earned),
+            None => self.add(Candidate::new(from, earned, now, token())),
         }
+    }
+
+    fn add(&mut self, candidate: Candidate) {
+        if self.candidates.is_full() {
+            self.candidates.remove(0);
+        }
+        self.candidates.push(candidate);
     }
 
     /// Challenges an address that the peer named or is expected at, unasked.
     pub(crate) fn try_address(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
-        if self.validated != Some(address) {
-            self.candidate = Some(Candidate::new(address, bytes, now, token));
+        let is_tried = self.candidates.iter().any(|candidate| candidate.address == address);
+        if self.validated != Some(address) && !is_tried {
+            self.add(Candidate::new(address, bytes, now, token));
         }
     }
 
     /// The challenge that is due, and where to; it takes `bytes` there.
-    pub(crate) fn challenge(
-        &mut self,
-        bytes: usize,
-        interval: Duration,
-        now: Time,
-    ) -> Option<(SocketAddr, Token)> {
-        let candidate = self.candidate.as_mut().filter(|candidate| candidate.next_try <= now)?;
-        if candidate.tries == CHALLENGES_MAX {
-            self.candidate = None;
-            return None;
-        }
+    pub(crate) fn challenge(&mut self, bytes: usize, interval: Duration, now: Time) -> Option<(SocketAddr, Token)> {
+        self.candidates.retain(|candidate| candidate.next_try > now || candidate.tries < CHALLENGES_MAX);
+        let candidate = self.candidates.iter_mut().find(|candidate| candidate.next_try <= now)?;
         candidate.tries += 1;
         // Each further challenge waits twice as long.
         candidate.next_try = now + interval * (1 << candidate.tries);
@@ -82,14 +82,14 @@ impl Path {
 
     /// When the next challenge is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.candidate.map(|candidate| candidate.next_try)
+        self.candidates.iter().map(|candidate| candidate.next_try).min()
     }
 
     /// A token came back; whether that moves the session, and to where.
     pub(crate) fn answered(&mut self, token: Token) -> Option<SocketAddr> {
-        let candidate = self.candidate.filter(|candidate| candidate.token == token)?;
-        self.validate(candidate.address);
-        Some(candidate.address)
+        let address = self.candidates.iter().find(|candidate| candidate.token == token)?.address;
+        self.validate(address);
+        Some(address)
     }
 }
 
@@ -153,6 +153,19 @@ mod tests {
         }
         assert_eq!(challenges, CHALLENGES_MAX);
         assert_eq!(path.address(), Some(address(1)));
+    }
+
+    #[test]
+    fn several_addresses_are_tried_side_by_side() {
+        let mut path = path_to(address(1));
+        path.heard(address(2), 100, Time::START, || TOKEN);
+        path.try_address(address(3), 180, Time::START, [3; 8]);
+        path.try_address(address(2), 180, Time::START, [4; 8]);
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(3), [3; 8])));
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), None);
+        assert_eq!(path.answered(TOKEN), Some(address(2)));
+        assert_eq!(path.answered([3; 8]), None, "one is enough");
     }
 
     #[test]

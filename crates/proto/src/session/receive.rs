@@ -3,12 +3,14 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::packets::{Envelope, EnvelopeHeader, MessagePacket, SourcePacket};
 use byway_wire::seal::{OpenError, ReceivedInitiation, Refused};
 use byway_wire::{Packet, SessionIndex};
 
 use super::handshake::Origin;
+use super::session::EPOCHS_MAX;
 use super::{Change, Rejected, SessionId, Sessions};
 
 /// What a datagram was.
@@ -150,10 +152,7 @@ impl Sessions {
         newest: bool,
         now: Time,
     ) {
-        let waits = self.get(id).is_some_and(|session| session.answered.is_some());
-        if waits && let Some(fresh) = self.confirm(id, index, now) {
-            self.changes.push_back(Change::Established { session: id, fresh });
-        }
+        self.confirmed(id, index, now);
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         session.probes.heard();
         if let Origin::Address(from) = origin
@@ -164,6 +163,24 @@ impl Sessions {
             session.path.heard(from, bytes, now, || random.bytes());
             self.arm(id);
         }
+    }
+
+    /// Notes that the peer sealed something under the epoch with this index, by whatever way it came.
+    pub(crate) fn confirmed(&mut self, id: SessionId, index: SessionIndex, now: Time) {
+        let waits = self.get(id).is_some_and(|session| session.answered.is_some());
+        if waits && let Some(fresh) = self.confirm(id, index, now) {
+            self.changes.push_back(Change::Established { session: id, fresh });
+        }
+    }
+
+    /// The indices of a session's epochs with these two low bits that open packets.
+    pub(crate) fn epochs_by_bits(
+        &self,
+        id: SessionId,
+        bits: u8,
+        now: Time,
+    ) -> ArrayVec<SessionIndex, { EPOCHS_MAX + 1 }> {
+        self.get(id).map(|session| session.indices_by_bits(bits, now)).unwrap_or_default()
     }
 
     /// Counts a packet that was not taken.

@@ -26,6 +26,11 @@ impl Sessions {
         self.get(id).is_some_and(|session| session.is_established(now))
     }
 
+    /// Whether the peer can be reached without a relay.
+    pub(crate) fn is_direct(&self, id: SessionId) -> bool {
+        self.get(id).is_some_and(|session| session.path.address().is_some())
+    }
+
     fn way(&self, id: SessionId) -> Option<Way> {
         let session = self.get(id)?;
         let direct = session.path.address().map(Way::Direct);

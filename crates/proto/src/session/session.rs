@@ -19,7 +19,7 @@ use crate::limits::{ANSWER_KEPT_FOR, IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE
 pub(crate) struct SessionId(pub(crate) u32);
 
 /// Epochs that can open packets at the same time: the newest and two before it, as two bits tell them apart.
-const EPOCHS_MAX: usize = 3;
+pub(crate) const EPOCHS_MAX: usize = 3;
 
 /// The other side, as it was told.
 #[derive(Clone, Debug)]
@@ -126,10 +126,12 @@ impl Session {
         self.epochs.iter_mut().chain(answered).find(|epoch| epoch.ours == index)
     }
 
-    /// The newest epoch with these two low bits, among those that open packets.
-    pub(crate) fn by_bits(&self, bits: u8) -> Option<&Epoch> {
+    /// The indices of the epochs with these two low bits, among those that open packets: one, or two while a
+    /// handshake with a peer that began anew waits for its confirmation.
+    pub(crate) fn indices_by_bits(&self, bits: u8, now: Time) -> ArrayVec<SessionIndex, { EPOCHS_MAX + 1 }> {
         let answered = self.answered.as_ref().map(|answered| &answered.epoch);
-        self.epochs.iter().chain(answered).find(|epoch| epoch.number.low_bits() == bits)
+        let epochs = self.epochs.iter().chain(answered);
+        epochs.filter(|epoch| epoch.number.low_bits() == bits && epoch.may_open(now)).map(|epoch| epoch.ours).collect()
     }
 
     /// Whether data came or went lately.

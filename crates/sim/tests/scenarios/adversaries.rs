@@ -1,0 +1,324 @@
+//! Who lies, forges, replays or floods gets nothing, and others are none the worse for it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use byway_proto::agent::Delivery;
+use byway_sim::{Link, NodeId, Step};
+use byway_wire::Service;
+use byway_wire::seal::{Initiation, PreSharedKey, Purpose, StaticSecret, Suite};
+
+use crate::support::{
+    AGENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at, ms, relay_secret, secs, share,
+};
+
+/// Eight coded flows without in-stream repair packets. What receiver 7 has, and gives for others, is not what the
+/// ingress relay got copies of: a second sender, with the same number and key, sends the copies.
+fn with_a_liar() -> Plan {
+    let mut plan = Plan::pairs(8, Service::Coding).each_flow(|flow| flow.settings.rates.in_stream = None);
+    let (sender, receiver) = (plan.flows[7].from, plan.flows[7].to);
+    let mut copies = plan.flows[7].clone();
+    plan.flows[7].sends_alone = true;
+    plan.agents.push(AgentPlan { number_of: Some(sender), secret_of: Some(sender), ..AgentPlan::at(0) });
+    plan.agents.push(AgentPlan { number_of: Some(receiver), ..AgentPlan::at(1) });
+    (copies.from, copies.to) = (16, 17);
+    copies.number_of = Some(7);
+    copies.receives_alone = true;
+    plan.flows.push(copies);
+    plan.agents[sender].relays.clear();
+    for nth in 0..10 {
+        plan.lose(0, 40 + nth * 80, 5);
+    }
+    plan
+}
+
+#[test]
+fn a_cooperating_receiver_that_lies_is_barred_and_nothing_false_is_delivered() {
+    let (world, run) = with_a_liar().run();
+    let egress = run.egress(1, &world);
+    assert!(egress.answers_false > 0, "the liar was asked, and answered: {egress:?}");
+    assert!(egress.answers_false <= 16, "it is not asked again once its lies are known: {egress:?}");
+    assert_eq!(egress.rounds_inconsistent, 0, "no lie was used: {egress:?}");
+    let fate = &run.fates(&world)[0];
+    assert_eq!((fate.lost, fate.repaired), (50, 50), "{fate:?}, {egress:?}");
+    for flow in 0..8 {
+        assert_eq!(run.statistics(flow, &world).false_repairs, 0);
+    }
+}
+
+/// Somebody near whoever it wants to reach.
+fn stranger(run: &Run, world: &mut OverlayWorld) -> (NodeId, SocketAddr) {
+    let own = address(66, 0);
+    let stranger = world.add(Node::stranger(), own);
+    for node in run.agents.iter().chain(&run.relays) {
+        world.connect_both(stranger, *node, &Link { delay: ms(1), ..Link::default() });
+    }
+    (stranger, own)
+}
+
+/// Caching flows with losses, whose packets are written down.
+fn watched() -> (OverlayWorld, Run) {
+    let mut plan = Plan::pairs(3, Service::Caching);
+    for nth in 0..20 {
+        plan.lose(0, 30 + nth * 45, 2);
+    }
+    let (mut world, run) = plan.build();
+    let mut pairs = vec![(run.relays[0], run.relays[1]), (run.relays[1], run.relays[0])];
+    for flow in &run.plan.flows {
+        let (sender, receiver) = (run.agents[flow.from], run.agents[flow.to]);
+        pairs.extend([(sender, receiver), (receiver, sender)]);
+        pairs.extend([(sender, run.relays[0]), (run.relays[0], sender)]);
+        pairs.extend([(receiver, run.relays[1]), (run.relays[1], receiver)]);
+    }
+    world.observer_mut().watched = pairs;
+    (world, run)
+}
+
+/// What was sent so far and is no longer under way: what comes sooner by another way is as good as the packet itself.
+fn seen_before(world: &OverlayWorld) -> Vec<Crossing> {
+    let before = world.now().saturating_sub(ms(200));
+    let seen = world.observer().crossings.iter().filter(|seen| seen.step == Step::Sent && seen.time < before);
+    seen.cloned().collect()
+}
+
+/// Has the stranger send what was seen so far, changed or not.
+fn send_what_was_seen(
+    world: &mut OverlayWorld,
+    stranger: NodeId,
+    change: impl Fn(usize, &mut Parcel),
+) -> usize {
+    let chosen = seen_before(world).into_iter().enumerate();
+    let parcels: Vec<_> = chosen
+        .map(|(nth, crossing)| {
+            let mut parcel = Parcel { source: None, destination: crossing.destination, payload: crossing.payload };
+            change(nth, &mut parcel);
+            parcel
+        })
+        .collect();
+    let count = parcels.len();
+    world.input(stranger, |host, _| parcels.into_iter().for_each(|parcel| host.post(parcel)));
+    count
+}
+
+/// What was delivered without and with an attack at 6 s and at 9 s.
+fn attacked(attack: impl Fn(&mut Run, &mut OverlayWorld, NodeId) + Clone + 'static) -> (OverlayWorld, Run, NodeId) {
+    let (mut peace, mut undisturbed) = watched();
+    undisturbed.finish(&mut peace);
+    let (mut world, mut run) = watched();
+    let (stranger, _) = stranger(&run, &mut world);
+    for time in [at(6_000), at(9_000)] {
+        let attack = attack.clone();
+        Run::when(&mut world, time, move |run, world| attack(run, world, stranger));
+    }
+    run.finish(&mut world);
+    let delivered = |run: &Run| -> Vec<_> { run.got.iter().map(|got| (got.at, got.flow, got.number, got.way)).collect() };
+    assert_eq!(delivered(&run).len(), delivered(&undisturbed).len());
+    assert!(delivered(&run) == delivered(&undisturbed), "the same deliveries at the same instants");
+    assert_eq!(run.fate(&world).by(Delivery::Cached), 40);
+    assert_eq!(moves(&run, &world), 0, "no session moves");
+    (world, run, stranger)
+}
+
+fn moves(run: &Run, world: &OverlayWorld) -> u64 {
+    let agents = run.agents.iter().map(|agent| world.host(*agent).agent().session_counters().moves);
+    let relays = run.relays.iter().map(|relay| world.host(*relay).relay().session_counters().moves);
+    agents.chain(relays).sum()
+}
+
+fn replayed(run: &Run, world: &OverlayWorld) -> u64 {
+    let agents = run.agents.iter().map(|agent| world.host(*agent).agent().session_counters().replayed);
+    let relays = run.relays.iter().map(|relay| world.host(*relay).relay().session_counters().replayed);
+    agents.chain(relays).sum()
+}
+
+fn forged(run: &Run, world: &OverlayWorld) -> u64 {
+    let agents = run.agents.iter().map(|agent| world.host(*agent).agent().session_counters().forged);
+    let relays = run.relays.iter().map(|relay| world.host(*relay).relay().session_counters().forged);
+    let flows = (0..run.plan.flows.len()).map(|flow| run.statistics(flow, world).forged);
+    agents.chain(relays).chain(flows).sum()
+}
+
+#[test]
+fn packets_that_are_replayed_from_elsewhere_do_nothing() {
+    let (world, run, stranger) = attacked(|_, world, stranger| {
+        let sent = send_what_was_seen(world, stranger, |_, _| {});
+        assert!(sent > 2_000, "{sent}");
+    });
+    assert!(replayed(&run, &world) > 1_000);
+    assert_eq!(forged(&run, &world), 0);
+    for answer in world.host(stranger).received() {
+        assert!([5, 6].contains(&answer[0]), "nothing but an answer to a handshake: kind {}", answer[0]);
+    }
+}
+
+#[test]
+fn packets_that_are_replayed_with_their_own_source_address_do_nothing() {
+    let (world, run, _) = attacked(|_, world, stranger| {
+        let parcels = seen_before(world).into_iter().map(|seen| Parcel {
+            source: Some(seen.source),
+            destination: seen.destination,
+            payload: seen.payload,
+        });
+        let parcels: Vec<_> = parcels.collect();
+        world.input(stranger, |host, _| parcels.into_iter().for_each(|parcel| host.post(parcel)));
+    });
+    assert!(replayed(&run, &world) > 1_000);
+}
+
+#[test]
+fn packets_that_are_altered_do_nothing() {
+    let (world, run, stranger) = attacked(|_, world, stranger| {
+        send_what_was_seen(world, stranger, |nth, parcel| {
+            let last = parcel.payload.len() - 1;
+            parcel.payload[last - nth % 16] ^= 1 << (nth % 8);
+            // Sequence numbers and counters that nobody has used yet.
+            let place = if parcel.payload[0] == 7 { 9 } else { 8 };
+            if parcel.payload.len() > place + 2 && nth % 2 == 0 && (7..=9).contains(&parcel.payload[0]) {
+                parcel.payload[place] ^= 0x10;
+            }
+        });
+    });
+    assert!(forged(&run, &world) > 1_000, "{}", forged(&run, &world));
+    // A handshake packet whose last MAC alone was altered is one that was answered before, or wants a cookie.
+    let answers = world.host(stranger).received();
+    assert!(answers.len() < 60 && answers.iter().all(|answer| [5, 6].contains(&answer[0])), "{}", answers.len());
+}
+
+#[test]
+fn garbage_of_every_kind_and_length_does_nothing() {
+    let (world, _, stranger) = attacked(|run, world, stranger| {
+        let mut random = run.plan.seed().named("garbage").sequence();
+        let mut parcels = Vec::new();
+        for destination in (0..6).map(|agent| address(AGENTS, agent)).chain((0..2).map(|relay| address(RELAYS, relay))) {
+            for length in 0..120 {
+                let mut payload: Vec<u8> = (0..length).map(|_| random.bits().to_be_bytes()[0]).collect();
+                if let Some(kind) = payload.first_mut() {
+                    *kind %= 17;
+                }
+                parcels.push(Parcel { source: None, destination, payload });
+            }
+        }
+        world.input(stranger, |host, _| parcels.into_iter().for_each(|parcel| host.post(parcel)));
+    });
+    assert!(world.host(stranger).received().is_empty());
+}
+
+#[test]
+fn a_packet_that_overtakes_from_elsewhere_does_not_move_its_session() {
+    let (mut world, mut run) = watched();
+    let (stranger, _) = stranger(&run, &mut world);
+    let link = (run.agents[0], run.agents[1]);
+    for nth in 0..200 {
+        // Just after each packet is sent, its twin comes from elsewhere, 49 ms before it.
+        let time = run.plan.sends_at(0, 200 + nth) + byway_units::Duration::from_micros(10);
+        Run::when(&mut world, time, move |_, world| {
+            let newest = world.observer().crossings.iter().rev();
+            let newest = newest.filter(|seen| (seen.from, seen.to) == (link.0, Some(link.1))).find(|seen| seen.step == Step::Sent);
+            let newest = newest.expect("packets were sent").clone();
+            let parcel = Parcel { source: None, destination: newest.destination, payload: newest.payload };
+            world.input(stranger, |host, _| host.post(parcel));
+        });
+    }
+    run.finish(&mut world);
+    assert_eq!(moves(&run, &world), 0);
+    assert!(run.statistics(0, &world).duplicates >= 150, "the packets themselves come second");
+    let fate = run.fate(&world);
+    assert_eq!(fate.missing, 0, "{fate:?}");
+    let challenges: usize = world.host(stranger).received().iter().map(Vec::len).sum();
+    assert!(challenges > 0, "the other address was asked to prove itself");
+    assert!(challenges <= 3 * 200 * 400, "and got no more than three times what came from it: {challenges} B");
+}
+
+/// Initiations to relay 1 by somebody that nobody knows.
+fn unknown_initiations(run: &Run, count: usize) -> Vec<Vec<u8>> {
+    let relay = relay_secret(run.plan.seed(), 1).public_key();
+    let nobody = StaticSecret::from_bytes([7; 32]);
+    let packet = |nth: usize| {
+        let initiation = Initiation {
+            purpose: Purpose::AgentToRelay,
+            suite: Suite::Aes256Gcm,
+            shard: 0,
+            capabilities: 0,
+            sender_index: u32::try_from(nth).unwrap(),
+            stamp: nth as u64,
+            boot: nth as u64,
+            epoch: 0,
+            messages: &[],
+        };
+        let mut seed = [3; 32];
+        seed[..8].copy_from_slice(&nth.to_be_bytes());
+        initiation.write(&nobody, &relay, &PreSharedKey::default(), &seed).expect("the key is a key").0
+    };
+    (0..count).map(packet).collect()
+}
+
+#[test]
+fn a_flood_of_handshakes_from_spoofed_addresses_gets_cookies_no_larger_than_the_requests() {
+    let (mut world, mut run) = watched();
+    let (stranger, _) = stranger(&run, &mut world);
+    let spoofed = |nth: usize| {
+        let [_, _, high, low] = u32::try_from(nth).unwrap().to_be_bytes();
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 99, high, low)), 999)
+    };
+    // The stranger has all those addresses, so that what is sent there is seen.
+    for nth in 0..500 {
+        world.assign(spoofed(nth), stranger);
+    }
+    let packets = unknown_initiations(&run, 50);
+    let requests = 5_000_usize;
+    for nth in 0..requests {
+        let parcel = Parcel {
+            source: Some(spoofed(nth % 500)),
+            destination: address(RELAYS, 1),
+            payload: packets[nth % 50].clone(),
+        };
+        let time = at(5_000) + byway_units::Duration::from_micros(200) * nth as u64;
+        Run::when(&mut world, time, move |_, world| {
+            world.input(stranger, |host, _| host.post(parcel));
+        });
+    }
+    run.finish(&mut world);
+    let answers = world.host(stranger).received();
+    assert!(answers.len() > 3_000 && answers.len() <= requests, "{}", answers.len());
+    assert!(answers.iter().all(|answer| answer[0] == 6 && answer.len() <= packets[0].len()), "cookies, nothing else");
+    let relay = world.host(run.relays[1]).relay();
+    assert_eq!(relay.session_counters().cookies, answers.len() as u64);
+    assert!(relay.counters().strangers_refused > 0, "what is read without a cookie is refused");
+    let fate = run.fate(&world);
+    assert_eq!((fate.lost, fate.repaired, fate.missing), (40, 40, 0), "established flows go on: {fate:?}");
+}
+
+#[test]
+fn an_agent_without_a_session_gets_one_while_the_relay_is_flooded() {
+    let (mut world, mut run) = watched();
+    let (stranger, own) = stranger(&run, &mut world);
+    let packets = unknown_initiations(&run, 50);
+    for nth in 0..20_000_usize {
+        let parcel = Parcel { source: Some(own), destination: address(RELAYS, 1), payload: packets[nth % 50].clone() };
+        let time = at(4_000) + byway_units::Duration::from_micros(200) * nth as u64;
+        Run::when(&mut world, time, move |_, world| {
+            world.input(stranger, |host, _| host.post(parcel));
+        });
+    }
+    Run::when(&mut world, at(5_000), |run, world| run.restart_agent(1, world));
+    run.finish(&mut world);
+    let repaired = run.ways(0, at(6_500), at(8_000));
+    assert!(repaired.get(&Delivery::Cached).is_some_and(|count| *count > 0), "{repaired:?}");
+}
+
+#[test]
+fn a_receiver_that_asks_for_everything_again_and_again_costs_no_more_than_its_rate() {
+    // An outage of one direction: requests get through, nothing comes back, so they are made again and again.
+    let mut plan = Plan::pairs(2, Service::Caching);
+    plan.darken(0, at(4_000), secs(8));
+    plan.flows[0].settings.rate = byway_units::Rate::from_kilobits_per_second(300);
+    let (mut world, mut run) = plan.build();
+    let (relay, receiver) = (run.relays[1], run.agents[1]);
+    Run::when(&mut world, at(4_000), move |_, world| {
+        let dark = Link { loss: vec![byway_sim::Loss::Independent(share(1.0))], ..Link::default() };
+        world.connect(relay, receiver, dark);
+    });
+    run.finish(&mut world);
+    let sent = world.counters(relay, receiver).expect("they are connected").sent_bytes.count();
+    // 10 s of 300 kbit/s, two seconds more at once, and the headers and probes.
+    assert!(sent > 150_000 && sent < 600_000, "{sent} B");
+}

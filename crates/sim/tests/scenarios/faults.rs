@@ -1,0 +1,228 @@
+//! What breaks does no harm, and what can take over does.
+
+use byway_proto::agent::{Delivery, Event};
+use byway_sim::{Hang, Jitter, Link, Loss};
+use byway_units::Time;
+use byway_wire::Service;
+
+use crate::support::{OverlayWorld, Plan, Run, at, ms, secs, share};
+
+/// Four flows on direct paths that lose, delay and now and then go dark.
+fn rough(service: Service) -> Plan {
+    let mut plan = Plan::pairs(4, service).each_flow(|flow| {
+        flow.direct.loss = vec![Loss::Independent(share(0.02))];
+        flow.direct.jitter = Jitter { max: ms(5), may_reorder: false };
+    });
+    plan.darken(1, at(6_000), ms(700));
+    plan
+}
+
+/// Whatever happens to the overlay: what the direct path delivers is delivered at the same instants.
+fn does_no_harm(service: Service, break_overlay: impl Fn(&mut Plan), act: impl Fn(&mut Run, &mut OverlayWorld)) -> Run {
+    let (alone, direct) = rough(Service::Internet).run();
+    let mut plan = rough(service);
+    break_overlay(&mut plan);
+    let (mut world, mut run) = plan.build();
+    act(&mut run, &mut world);
+    run.finish(&mut world);
+    assert_eq!(world.observer().lost, alone.observer().lost, "the same losses");
+    assert_eq!(world.observer().direct, alone.observer().direct, "the same arrivals");
+    for got in &direct.got {
+        let again = run.got.iter().find(|again| (again.flow, again.number) == (got.flow, got.number));
+        let at = again.map(|again| (again.at, again.way == Delivery::Direct));
+        assert!(at.is_some_and(|(at, is_direct)| at == got.at || (at < got.at && !is_direct)), "{got:?}: {at:?}");
+    }
+    run
+}
+
+fn repairs(run: &Run) -> usize {
+    run.got.iter().filter(|got| got.way != Delivery::Direct).count()
+}
+
+fn each_overlay_link(plan: &mut Plan, change: impl Fn(&mut Link)) {
+    change(&mut plan.between);
+    for agent in &mut plan.agents {
+        agent.relays.iter_mut().for_each(|(_, link)| change(link));
+    }
+}
+
+#[test]
+fn a_healthy_overlay_only_adds_to_the_direct_path() {
+    for service in [Service::Coding, Service::Caching] {
+        let run = does_no_harm(service, |_| {}, |_, _| {});
+        assert!(repairs(&run) > 100, "{service:?}: {}", repairs(&run));
+    }
+}
+
+#[test]
+fn a_dead_overlay_does_no_harm() {
+    for service in [Service::Coding, Service::Caching, Service::Both] {
+        let run = does_no_harm(service, |_| {}, |run, world| {
+            for relay in run.relays.clone() {
+                world.stop(relay);
+            }
+        });
+        assert_eq!(repairs(&run), 0);
+    }
+}
+
+#[test]
+fn an_overlay_that_dies_on_the_way_does_no_harm() {
+    let run = does_no_harm(Service::Coding, |_| {}, |_, world| {
+        Run::when(world, at(6_300), |run, world| run.relays.clone().into_iter().for_each(|relay| world.stop(relay)));
+    });
+    assert!(repairs(&run) > 30, "before it died: {}", repairs(&run));
+}
+
+#[test]
+fn an_overlay_that_hangs_does_no_harm() {
+    for hang in [Hang::Keep, Hang::Lose] {
+        let run = does_no_harm(Service::Coding, |_| {}, move |_, world| {
+            Run::when(world, at(4_000), move |run, world| {
+                run.relays.clone().into_iter().for_each(|relay| world.hang(relay, hang));
+            });
+            Run::when(world, at(5_500), |run, world| {
+                run.relays.clone().into_iter().for_each(|relay| world.resume(relay));
+            });
+        });
+        let after = run.got.iter().filter(|got| got.way != Delivery::Direct && got.at > at(6_000)).count();
+        assert!(after > 30, "{hang:?}: it repairs again: {after}");
+    }
+}
+
+#[test]
+fn an_overlay_that_loses_packets_does_no_harm() {
+    for lost in [0.1, 0.5] {
+        let run = does_no_harm(
+            Service::Coding,
+            |plan| each_overlay_link(plan, |link| link.loss = vec![Loss::Independent(share(lost))]),
+            |_, _| {},
+        );
+        assert!(lost > 0.4 || repairs(&run) > 20, "{lost}: {}", repairs(&run));
+    }
+}
+
+#[test]
+fn a_slow_overlay_does_no_harm() {
+    for service in [Service::Coding, Service::Caching] {
+        does_no_harm(service, |plan| each_overlay_link(plan, |link| link.delay += ms(300)), |_, _| {});
+    }
+}
+
+#[test]
+fn an_overlay_that_duplicates_corrupts_and_reorders_does_no_harm() {
+    let run = does_no_harm(
+        Service::Coding,
+        |plan| {
+            each_overlay_link(plan, |link| {
+                link.duplication = share(0.3);
+                link.corruption = share(0.05);
+                link.jitter = Jitter { max: ms(20), may_reorder: true };
+            });
+        },
+        |_, _| {},
+    );
+        assert!(repairs(&run) > 50, "{}", repairs(&run));
+}
+
+/// Each flow loses every 16th packet, one flow after the other.
+fn losing_in_turn(mut plan: Plan) -> Plan {
+    for flow in 0..plan.flows.len() {
+        let packets = plan.flows[flow].length.as_millis() / 10;
+        for number in (20 + 4 * flow as u64..packets).step_by(16) {
+            plan.lose(flow, number, 1);
+        }
+    }
+    plan
+}
+
+/// Four flows flows with standby relays, when a relay dies at 6 s.
+fn with_standby(service: Service, dies: usize) -> (OverlayWorld, Run) {
+    let plan = losing_in_turn(Plan::pairs(4, service).with_standby_relays());
+    let (mut world, mut run) = plan.build();
+    Run::when(&mut world, at(6_000), move |run, world| world.stop(run.relays[dies]));
+    run.finish(&mut world);
+    (world, run)
+}
+
+/// Packets sent in a span of time and never delivered, of all flows.
+fn missing(run: &Run, from: Time, until: Time) -> usize {
+    (0..run.plan.flows.len()).map(|flow| run.missing(flow, from, until).len()).sum()
+}
+
+#[test]
+fn when_the_ingress_relay_dies_forwarding_goes_on_through_the_standby_within_600_ms() {
+    let (_, run) = with_standby(Service::Forwarding, 0);
+    assert_eq!(missing(&run, at(2_000), at(5_900)), 0);
+    assert!(missing(&run, at(5_900), at(6_600)) > 0, "the relay's death shows");
+    assert_eq!(missing(&run, at(6_600), Time::MAX), 0);
+    let changed = run.events.iter().filter(|(_, _, event)| matches!(event, Event::PathChanged { .. }));
+    assert!(changed.clone().count() >= 4, "{:?}", run.events);
+    assert!(changed.clone().all(|(time, ..)| *time >= at(6_000) && *time <= at(6_600)), "{:?}", run.events);
+}
+
+#[test]
+fn when_the_ingress_relay_dies_repairs_go_on_through_the_standby_within_600_ms() {
+    for service in [Service::Caching, Service::Coding] {
+        let (world, run) = with_standby(service, 0);
+        let fate = run.fate(&world);
+        assert!(fate.lost > 200, "{fate:?}");
+        assert_eq!(missing(&run, at(2_500), at(5_800)), 0, "{service:?}");
+        assert_eq!(missing(&run, at(6_600), at(11_700)), 0, "{service:?}: {fate:?}");
+    }
+}
+
+#[test]
+fn a_relay_that_restarts_with_nothing_in_its_memory_repairs_again_within_a_second() {
+    for service in [Service::Coding, Service::Caching] {
+        for relay in [0, 1] {
+            let plan = losing_in_turn(Plan::pairs(4, service));
+            let (mut world, mut run) = plan.build();
+            Run::when(&mut world, at(5_000), move |run, world| world.stop(run.relays[relay]));
+            Run::when(&mut world, at(5_300), move |run, world| run.restart_relay(relay, world));
+            run.finish(&mut world);
+            assert_eq!(missing(&run, at(2_500), at(4_800)), 0, "{service:?}, relay {relay}");
+            let late = missing(&run, at(6_600), at(11_700));
+            assert_eq!(late, 0, "{service:?}, relay {relay}: {:?} {:?}", run.ingress(0, &world), run.egress(1, &world));
+            assert!(run.ways(0, at(6_600), at(12_000)).len() > 1, "something was repaired");
+        }
+    }
+}
+
+/// Four coded flows, of which pair 0 has an agent that restarts at 5 s.
+fn with_restarted_agent(agent: usize) -> (OverlayWorld, Run) {
+    let plan = losing_in_turn(Plan::pairs(4, Service::Coding).each_flow(|flow| flow.length = secs(16)));
+    let (mut world, mut run) = plan.build();
+    Run::when(&mut world, at(5_000), move |run, world| world.stop(run.agents[agent]));
+    Run::when(&mut world, at(5_300), move |run, world| run.restart_agent(agent, world));
+    run.finish(&mut world);
+    (world, run)
+}
+
+#[test]
+fn an_agent_that_restarts_is_back_within_a_second() {
+    for agent in [0, 1] {
+        let (_, run) = with_restarted_agent(agent);
+        assert_eq!(run.missing(0, at(2_500), at(4_800)), [], "agent {agent}");
+        assert_eq!(run.missing(0, at(6_300), at(17_700)), [], "agent {agent}");
+        for flow in 1..4 {
+            // While receiver 0 is away, it cannot help: one packet lost in a small batch is then one too many.
+            assert_eq!(run.missing(flow, at(2_500), at(4_800)), [], "agent {agent}: others are not disturbed");
+            assert_eq!(run.missing(flow, at(6_300), at(17_700)), [], "agent {agent}: others are not disturbed");
+        }
+        let repaired = run.ways(0, at(6_500), at(18_000));
+        assert!(repaired.len() > 1, "agent {agent}: losses are repaired again: {repaired:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_hears_nothing_for_seconds_goes_on_where_it_was() {
+    let mut plan = Plan::pairs(4, Service::Coding);
+    plan.flows[0].length = secs(14);
+    let (mut world, mut run) = plan.build();
+    Run::when(&mut world, at(5_000), |run, world| world.hang(run.agents[1], Hang::Lose));
+    Run::when(&mut world, at(8_000), |run, world| world.resume(run.agents[1]));
+    run.finish(&mut world);
+    assert!(!run.missing(0, at(5_000), at(8_000)).is_empty());
+    assert_eq!(run.missing(0, at(8_500), Time::MAX), []);
+}

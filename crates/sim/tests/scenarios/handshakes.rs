@@ -1,0 +1,120 @@
+//! Who finds whom, and how sessions follow when addresses change.
+
+use byway_proto::agent::Delivery;
+use byway_sim::Span;
+use byway_units::Time;
+use byway_wire::Service;
+
+use crate::support::{AGENTS, Plan, Run, address, at, ms, secs};
+
+/// Two flows through one relay between agents that do not know each other's addresses.
+fn strangers(service: Service) -> Plan {
+    let mut plan = Plan::pairs(2, service).with_one_relay();
+    plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
+    plan
+}
+
+#[test]
+fn where_no_direct_path_is_open_agents_shake_hands_and_send_through_their_relay() {
+    let mut plan = strangers(Service::Forwarding);
+    for flow in &mut plan.flows {
+        flow.direct.outages.push(Span::new(at(0), secs(60)));
+        flow.back.outages.push(Span::new(at(0), secs(60)));
+    }
+    let (world, run) = plan.run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.missing, fate.by(Delivery::Forwarded)), (2_000, 0, 2_000), "{fate:?}");
+    assert!(world.host(run.relays[0]).relay().counters().relayed > 0);
+}
+
+#[test]
+fn agents_that_meet_at_a_relay_tell_each_other_where_they_are_and_open_the_direct_path() {
+    let (world, run) = strangers(Service::Both).run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.missing), (2_000, 0), "{fate:?}");
+    assert_eq!(world.observer().direct.len(), 2_000, "all packets take the direct path too");
+}
+
+#[test]
+fn a_direct_path_that_opens_later_is_found() {
+    let mut plan = strangers(Service::Both);
+    for flow in &mut plan.flows {
+        flow.direct.outages.push(Span::new(at(0), ms(4_500)));
+        flow.back.outages.push(Span::new(at(0), ms(4_500)));
+    }
+    let (world, run) = plan.run();
+    assert_eq!(run.fate(&world).missing, 0);
+    let direct = world.observer().direct.iter().filter(|(time, ..)| *time > at(9_500)).count();
+    assert!(direct > 400, "{direct}");
+}
+
+/// One agent's address changes at 6 s, as when a NAT forgets it.
+fn rebound(service: Service, agent: usize) -> (crate::support::OverlayWorld, Run) {
+    let mut plan = Plan::pairs(4, service);
+    for nth in 0..20 {
+        plan.lose(0, 30 + nth * 45, 2);
+    }
+    let (mut world, run) = plan.build();
+    Run::when(&mut world, at(6_000), move |run, world| {
+        world.readdress(run.agents[agent], address(AGENTS, agent), address(77, agent));
+    });
+    (world, run)
+}
+
+#[test]
+fn a_sender_whose_address_changes_is_followed_within_two_round_trips() {
+    for service in [Service::Coding, Service::Caching] {
+        let (mut world, mut run) = rebound(service, 0);
+        world.run_until(at(6_215), &mut run);
+        // A packet every 10 ms, a round trip of 100 ms to the receiver and 17 ms to the relay.
+        let moves = world.host(run.agents[1]).agent().session_counters().moves;
+        assert_eq!(moves, 1, "the receiver follows");
+        assert_eq!(world.host(run.relays[0]).relay().session_counters().moves, 1, "the relay follows");
+        run.finish(&mut world);
+        assert_eq!(world.host(run.agents[1]).agent().session_counters().moves, 1);
+        let fate = run.fate(&world);
+        assert_eq!((fate.sent, fate.repaired, fate.missing), (4_000, 40, 0), "{service:?}: {fate:?}");
+    }
+}
+
+#[test]
+fn a_receiver_whose_address_changes_is_followed_when_it_speaks() {
+    for service in [Service::Coding, Service::Caching] {
+        let (mut world, mut run) = rebound(service, 1);
+        run.finish(&mut world);
+        assert_eq!(world.host(run.agents[0]).agent().session_counters().moves, 1, "the sender follows");
+        assert_eq!(world.host(run.relays[1]).relay().session_counters().moves, 1, "the relay follows");
+        let direct = run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct && got.at > at(6_001));
+        let back = direct.map(|got| got.at).min().expect("the direct path is back");
+        assert!(back < at(7_250), "a report each second, and a challenge: {back}");
+        let missing = run.missing(0, at(6_150), Time::MAX);
+        assert_eq!(missing, [], "{service:?}: the relay bridges what the direct path loses");
+    }
+}
+
+#[test]
+fn a_receiver_of_forwarded_packets_whose_address_changes_is_followed() {
+    let (mut world, mut run) = rebound(Service::Forwarding, 1);
+    run.finish(&mut world);
+    let missing = run.missing(0, at(7_200), Time::MAX);
+    assert_eq!(missing, []);
+}
+
+#[test]
+fn agents_that_begin_at_the_same_time_agree_on_one_session() {
+    // Each is sender and receiver.
+    let mut plan = Plan::pairs(2, Service::Coding);
+    (plan.flows[1].from, plan.flows[1].to) = (1, 0);
+    plan.agents[0].relays.push((1, crate::support::access()));
+    plan.agents[1].relays.push((0, crate::support::access()));
+    plan.lose(0, 100, 1);
+    plan.lose(1, 200, 1);
+    let (world, run) = plan.run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.missing), (2_000, 0), "{fate:?}");
+    for agent in [0, 1] {
+        let sessions = world.host(run.agents[agent]).agent().session_counters();
+        assert!(sessions.handshakes <= 4, "{sessions:?}");
+        assert_eq!(sessions.forged, 0);
+    }
+}

@@ -1,0 +1,11 @@
+//! Agents and relays in the world: each test tells a story and is named as the sentence it proves.
+
+mod support;
+
+mod adversaries;
+mod faults;
+mod handshakes;
+mod keys;
+mod recovery;
+mod services;
+mod swarm;

@@ -1,0 +1,161 @@
+//! What each service does, with and without losses.
+
+use byway_proto::agent::Delivery;
+use byway_sim::{Link, Loss};
+use byway_units::Duration;
+use byway_wire::Service;
+
+use crate::support::{Plan, at, ms, secs, share};
+
+/// Four flows, of which each loses single packets now and then.
+fn lossy(service: Service) -> Plan {
+    let mut plan = Plan::pairs(4, service);
+    for flow in 0..4 {
+        for nth in 0..15 {
+            plan.lose(flow, 20 + nth * 60 + flow as u64 * 13, 1);
+        }
+    }
+    plan
+}
+
+#[test]
+fn the_internet_service_delivers_what_the_direct_path_does_and_costs_nothing() {
+    let (world, run) = lossy(Service::Internet).run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.lost, fate.repaired, fate.missing), (4_000, 60, 0, 60));
+    assert_eq!(fate.by(Delivery::Direct), 3_940);
+    for agent in &run.agents {
+        assert_eq!(world.host(*agent).agent().counters().copies, 0);
+    }
+}
+
+#[test]
+fn the_coding_service_repairs_from_repair_packets_alone() {
+    let (world, run) = lossy(Service::Coding).run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.lost, fate.missing), (4_000, 60, 0), "{fate:?}");
+    assert_eq!(fate.repaired, 60, "{fate:?}");
+    assert_eq!(fate.by(Delivery::InStream) + fate.by(Delivery::Cooperative), 60, "{fate:?}");
+    assert_eq!(run.ingress(0, &world).carried, 0);
+}
+
+#[test]
+fn the_caching_service_repairs_from_the_cache_alone() {
+    let (world, run) = lossy(Service::Caching).run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.lost, fate.repaired, fate.missing), (60, 60, 0), "{fate:?}");
+    assert_eq!(fate.by(Delivery::Cached), 60, "{fate:?}");
+    assert_eq!(run.ingress(0, &world).cross_stream + run.ingress(0, &world).in_stream, 0);
+}
+
+#[test]
+fn the_forwarding_service_needs_no_direct_path() {
+    let mut plan = lossy(Service::Forwarding);
+    for flow in 0..4 {
+        plan.darken(flow, at(1_500), secs(20));
+    }
+    let (world, run) = plan.run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.missing), (4_000, 0), "{fate:?}");
+    assert_eq!(fate.by(Delivery::Forwarded), 4_000);
+    assert_eq!(world.observer().direct, [], "nothing was sent on the direct path");
+}
+
+#[test]
+fn with_both_services_the_first_copy_counts_and_the_second_fills_in() {
+    let (world, run) = lossy(Service::Both).run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.lost, fate.repaired, fate.missing), (4_000, 60, 60, 0), "{fate:?}");
+    assert!(fate.by(Delivery::Forwarded) >= 60, "{fate:?}");
+    // Here the overlay is about as long as the direct path; a longer one comes second.
+    let mut far = lossy(Service::Both);
+    far.between = Link { delay: ms(60), ..Link::default() };
+    let (world, run) = far.run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.by(Delivery::Direct), fate.by(Delivery::Forwarded)), (3_940, 60));
+    let duplicates: u64 = (0..4).map(|flow| run.statistics(flow, &world).duplicates).sum();
+    assert_eq!(duplicates, 3_940);
+}
+
+#[test]
+fn one_relay_can_be_ingress_and_egress_for_every_service() {
+    for service in [Service::Coding, Service::Caching, Service::Forwarding, Service::Both] {
+        let (world, run) = lossy(service).with_one_relay().run();
+        let fate = run.fate(&world);
+        assert_eq!((fate.sent, fate.missing), (4_000, 0), "{service:?}: {fate:?}");
+        let ways: u64 = match service {
+            Service::Coding => fate.by(Delivery::InStream) + fate.by(Delivery::Cooperative),
+            Service::Caching => fate.by(Delivery::Cached),
+            _ => fate.by(Delivery::Forwarded),
+        };
+        assert!(ways >= 60, "{service:?}: {fate:?}");
+    }
+}
+
+#[test]
+fn a_lone_flow_is_coded_with_itself_and_repeated() {
+    let mut plan = Plan::pairs(1, Service::Coding);
+    for nth in 0..15 {
+        plan.lose(0, 20 + nth * 60, 1);
+    }
+    let (world, run) = plan.run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.lost, fate.repaired, fate.missing), (15, 15, 0), "{fate:?}");
+    assert!(fate.by(Delivery::InStream) > 0, "{fate:?}");
+    assert!(run.ingress(0, &world).uncovered_budget + run.ingress(0, &world).uncovered_alone > 0);
+}
+
+#[test]
+fn a_lone_flow_is_cached() {
+    let mut plan = Plan::pairs(1, Service::Caching);
+    plan.lose(0, 100, 7);
+    plan.lose(0, 300, 1);
+    let (world, run) = plan.run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.lost, fate.repaired, fate.by(Delivery::Cached)), (8, 8, 8), "{fate:?}");
+}
+
+#[test]
+fn a_long_datagram_travels_in_two_pieces_and_is_repaired() {
+    let plan = Plan::pairs(4, Service::Coding).each_flow(|flow| {
+        flow.datagram_bytes = 1_472;
+        flow.settings.rate = byway_units::Rate::from_megabits_per_second(2);
+        flow.direct.loss = vec![Loss::Independent(share(0.01))];
+    });
+    let (world, run) = plan.run();
+    let counters = run.deliveries.counters();
+    let lost = world.observer().lost.len();
+    assert!(lost >= 40, "{lost} of 8,000 pieces");
+    assert_eq!(counters.sent, 4_000);
+    assert!(counters.missing() <= 2, "{counters:?} of {lost} lost pieces");
+    assert!(run.got.iter().any(|got| got.way != Delivery::Direct));
+    let latest = run.got.iter().map(|got| got.at).max().expect("something was delivered");
+    assert!(latest < run.end() + Duration::from_millis(300));
+}
+
+#[test]
+fn a_sender_is_told_the_losses_that_repairs_hide() {
+    let (world, run) = lossy(Service::Coding).run();
+    for flow in 0..4 {
+        let sender = world.host(run.agents[2 * flow]).agent();
+        let report = sender.report(run.sending[flow].expect("the flow was opened")).expect("a report came");
+        assert_eq!((report.lost, report.bursts, report.longest_burst), (15, 15, 1), "{report:?}");
+        assert_eq!(report.repaired.in_stream + report.repaired.cooperative, 15, "{report:?}");
+    }
+}
+
+#[test]
+fn a_flow_on_standby_copies_nothing_until_the_first_losses() {
+    let mut plan = Plan::pairs(4, Service::Caching).each_flow(|flow| flow.settings.standby = true);
+    plan.lose(0, 300, 3);
+    for nth in 0..20 {
+        plan.lose(0, 500 + nth * 20, 1);
+    }
+    let (world, run) = plan.run();
+    let fates = run.fates(&world);
+    assert_eq!((fates[0].lost, fates[0].missing), (23, 3), "{:?}", fates[0]);
+    assert_eq!(fates[0].by(Delivery::Cached), 20);
+    let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
+    assert!((400..650).contains(&copies(0)), "{}", copies(0));
+    assert_eq!((copies(1), copies(2), copies(3)), (0, 0, 0), "clean paths are not copied");
+}

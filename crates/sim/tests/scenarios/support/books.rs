@@ -1,0 +1,76 @@
+//! What the world itself saw.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use byway_sim::{NodeId, Observer, Record, Step};
+use byway_units::Time;
+
+/// The first byte of a source packet (docs/wire.md).
+const SOURCE_PACKET: u8 = 7;
+
+/// A packet that was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Crossing {
+    pub(crate) time: Time,
+    pub(crate) from: NodeId,
+    pub(crate) to: Option<NodeId>,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) step: Step,
+}
+
+/// Notes what became of source packets on direct paths, and whatever else a test wants to see.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    /// Source packets lost on a direct path: flow and sequence number, in the order of their loss.
+    pub(crate) lost: Vec<(usize, u64)>,
+    /// Source packets that a direct path delivered: when, flow, sequence number.
+    pub(crate) direct: Vec<(Time, usize, u64)>,
+    /// Everything between these nodes is written down.
+    pub(crate) watched: Vec<(NodeId, NodeId)>,
+    pub(crate) crossings: Vec<Crossing>,
+    /// Packets sent from a node to a node, by first byte and second byte (an envelope's role).
+    pub(crate) sent: BTreeMap<(NodeId, NodeId, u8, u8), u64>,
+}
+
+/// The flow, counted from 0, and the sequence number of a source packet.
+fn identity(payload: &[u8]) -> Option<(usize, u64)> {
+    if payload.first() != Some(&SOURCE_PACKET) {
+        return None;
+    }
+    let flow = u16::from_be_bytes(*payload.get(5..)?.first_chunk()?);
+    let sequence = u32::from_be_bytes(*payload.get(7..)?.first_chunk()?);
+    Some((usize::from(flow).checked_sub(1)?, u64::from(sequence)))
+}
+
+impl Observer for Books {
+    fn packet(&mut self, record: &Record<'_>) {
+        match (record.step, identity(record.payload)) {
+            (Step::Lost(_), Some(packet)) => self.lost.push(packet),
+            (Step::Delivered, Some((flow, sequence))) => self.direct.push((record.time, flow, sequence)),
+            _ => {}
+        }
+        let Some(to) = record.to else {
+            return;
+        };
+        if record.step == Step::Sent
+            && let [kind, role, ..] = record.payload
+        {
+            let role = if *kind == 9 { *role } else { 0 };
+            *self.sent.entry((record.from, to, *kind, role)).or_default() += 1;
+        }
+        if self.watched.contains(&(record.from, to)) {
+            self.crossings.push(Crossing {
+                time: record.time,
+                from: record.from,
+                to: record.to,
+                source: record.source,
+                destination: record.destination,
+                payload: record.payload.to_vec(),
+                step: record.step,
+            });
+        }
+    }
+}

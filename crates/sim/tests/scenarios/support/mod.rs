@@ -1,0 +1,33 @@
+//! An overlay of any shape, its applications, and the books about them.
+
+mod books;
+mod identities;
+mod node;
+mod plan;
+mod run;
+
+
+pub(crate) use books::Crossing;
+pub(crate) use identities::{AGENTS, RELAYS, address, relay_secret};
+pub(crate) use node::{Node, Parcel};
+pub(crate) use plan::{AgentPlan, Plan, access};
+pub(crate) use run::{Fate, OverlayWorld, Run};
+
+use byway_units::{Duration, Probability, Time};
+
+pub(crate) fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+pub(crate) fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// The instant so many milliseconds after the start.
+pub(crate) fn at(millis: u64) -> Time {
+    Time::START + ms(millis)
+}
+
+pub(crate) fn share(value: f64) -> Probability {
+    Probability::new(value).expect("a probability")
+}

@@ -1,0 +1,303 @@
+//! What a test describes: relays, agents, flows and the links between them.
+
+use byway_code::Engine;
+use byway_proto::CodingRates;
+use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, RelayPath, RelayPeer, flow_between};
+use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
+use byway_sim::overlay::Sending;
+use byway_sim::{Jitter, Link, Seed, Span};
+use byway_units::{AgentId, Duration, FlowId, Rate, Time};
+use byway_wire::seal::{Portable, PreSharedKey, StaticSecret, Suite};
+use byway_wire::{
+    BlockShape, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES,
+    Service, Services, TenantId,
+};
+
+use super::identities::{
+    AGENTS, RELAYS, SHARD, address, agent_number, agent_secret, bytes, relay_number, relay_secret,
+};
+use super::{ms, secs};
+
+/// The direct path: 50 ms.
+pub(crate) fn direct() -> Link {
+    Link { delay: ms(50), ..Link::default() }
+}
+
+/// Between an agent and its relay: 7.5 ms and a little jitter that keeps the order.
+pub(crate) fn access() -> Link {
+    let jitter = Jitter { max: ms(1), may_reorder: false };
+    Link { delay: Duration::from_micros(7_500), jitter, ..Link::default() }
+}
+
+/// Between relays: 35 ms, so that the overlay is as long as the direct path.
+pub(crate) fn between() -> Link {
+    Link { delay: ms(35), ..Link::default() }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct AgentPlan {
+    /// The relays it knows, and how it reaches each.
+    pub(crate) relays: Vec<(usize, Link)>,
+    /// Whether the others know its address.
+    pub(crate) is_known: bool,
+    /// The agent whose number it bears, if not its own.
+    pub(crate) number_of: Option<usize>,
+    /// The agent whose secret it has, if not its own.
+    pub(crate) secret_of: Option<usize>,
+}
+
+impl AgentPlan {
+    pub(crate) fn at(relay: usize) -> Self {
+        Self { relays: vec![(relay, access())], is_known: true, number_of: None, secret_of: None }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct FlowPlan {
+    /// The flow whose number it bears, if not its own.
+    pub(crate) number_of: Option<usize>,
+    /// Whether its sender, or its receiver, knows nothing of the overlay.
+    pub(crate) sends_alone: bool,
+    pub(crate) receives_alone: bool,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// The ingress and the egress relay of each path, best first.
+    pub(crate) paths: Vec<(usize, usize)>,
+    /// What the flow asks for; the paths are filled in.
+    pub(crate) settings: FlowSettings,
+    /// From sender to receiver, and back.
+    pub(crate) direct: Link,
+    pub(crate) back: Link,
+    pub(crate) sending: Sending,
+    /// When the application has nothing to say.
+    pub(crate) pauses: Vec<Span>,
+    pub(crate) datagram_bytes: usize,
+    pub(crate) begin: Duration,
+    pub(crate) length: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) relays: usize,
+    pub(crate) between: Link,
+    pub(crate) agents: Vec<AgentPlan>,
+    pub(crate) flows: Vec<FlowPlan>,
+}
+
+impl Plan {
+    /// `pairs` senders and receivers: sender p is agent 2p, its receiver agent 2p + 1, their flow is flow p. The
+    /// ingress relay is relay 0, the egress relay relay 1.
+    pub(crate) fn pairs(pairs: usize, service: Service) -> Self {
+        let flow = |pair: usize| FlowPlan {
+            number_of: None,
+            sends_alone: false,
+            receives_alone: false,
+            from: 2 * pair,
+            to: 2 * pair + 1,
+            paths: if service == Service::Internet { vec![] } else { vec![(0, 1)] },
+            settings: FlowSettings {
+                service,
+                rates: CodingRates {
+                    in_stream: BlockShape::new(5, 1),
+                    batch: BlockShape::new(8, 2),
+                },
+                rate: Rate::from_kilobits_per_second(800),
+                latency_budget: ms(300),
+                ..FlowSettings::default()
+            },
+            direct: direct(),
+            back: direct(),
+            sending: Sending::Paced(ms(10)),
+            pauses: Vec::new(),
+            datagram_bytes: 300,
+            begin: secs(2),
+            length: secs(10),
+        };
+        Self {
+            seed: 1,
+            relays: 2,
+            between: between(),
+            agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
+            flows: (0..pairs).map(flow).collect(),
+        }
+    }
+
+    /// Both relays of every flow are relay 0.
+    pub(crate) fn with_one_relay(mut self) -> Self {
+        self.relays = 1;
+        for agent in &mut self.agents {
+            for (relay, _) in &mut agent.relays {
+                *relay = 0;
+            }
+        }
+        for path in self.flows.iter_mut().flat_map(|flow| &mut flow.paths) {
+            *path = (0, 0);
+        }
+        self
+    }
+
+    /// Every flow may also go through relays 2 and 3, which nobody uses as long as relays 0 and 1 work.
+    pub(crate) fn with_standby_relays(mut self) -> Self {
+        self.relays = 4;
+        for agent in &mut self.agents {
+            let (near, link) = agent.relays[0].clone();
+            agent.relays.push((near + 2, link));
+        }
+        for flow in &mut self.flows {
+            flow.paths.push((2, 3));
+        }
+        self
+    }
+
+    pub(crate) fn each_flow(mut self, change: impl Fn(&mut FlowPlan)) -> Self {
+        self.flows.iter_mut().for_each(change);
+        self
+    }
+
+    pub(crate) fn seed(&self) -> Seed {
+        Seed::new(self.seed)
+    }
+
+    /// When flow `flow` sends its packet (or frame) `number`. The flows take turns within an interval.
+    pub(crate) fn sends_at(&self, flow: usize, number: u64) -> Time {
+        let plan = &self.flows[flow];
+        let interval = plan.interval();
+        let phase = interval / self.flows.len() as u64 * flow as u64;
+        Time::START + plan.begin + phase + interval * number
+    }
+
+    /// Has the direct path lose these packets (or frames) in a row.
+    pub(crate) fn lose(&mut self, flow: usize, first: u64, count: u64) {
+        let margin = Duration::from_micros(200);
+        let from = self.sends_at(flow, first).saturating_sub(margin);
+        let until = self.sends_at(flow, first + count - 1) + margin;
+        self.flows[flow].direct.outages.push(Span { from, until });
+    }
+
+    /// Has the direct path go dark.
+    pub(crate) fn darken(&mut self, flow: usize, from: Time, length: Duration) {
+        self.flows[flow].direct.outages.push(Span::new(from, length));
+    }
+
+    pub(crate) fn key(&self, flow: usize) -> FlowKey {
+        let plan = &self.flows[flow];
+        let number = u16::try_from(plan.number_of.unwrap_or(flow) + 1).expect("there are few flows");
+        flow_between(self.number(plan.from), self.number(plan.to), FlowId::new(number))
+    }
+
+    fn number(&self, agent: usize) -> AgentId {
+        agent_number(self.agents[agent].number_of.unwrap_or(agent))
+    }
+
+    fn secret(&self, agent: usize) -> StaticSecret {
+        agent_secret(self.seed(), self.agents[agent].secret_of.unwrap_or(agent))
+    }
+
+    /// What one end of a flow is told.
+    pub(crate) fn settings(&self, flow: usize, sends: bool) -> FlowSettings {
+        let plan = &self.flows[flow];
+        if if sends { plan.sends_alone } else { plan.receives_alone } {
+            return FlowSettings { service: Service::Internet, paths: Vec::new(), ..plan.settings.clone() };
+        }
+        let path = |(ingress, egress): &(usize, usize)| RelayPath {
+            ingress: (relay_number(*ingress), SHARD),
+            egress: (relay_number(*egress), SHARD),
+            grant: Vec::new(),
+        };
+        FlowSettings { paths: plan.paths.iter().map(path).collect(), ..plan.settings.clone() }
+    }
+
+    fn grants(&self) -> Vec<Grant> {
+        let relay = |relay| GrantedRelay { relay: relay_number(relay), shard: SHARD };
+        let grant = |flow: usize, ingress, egress| Grant {
+            services: Services::from_bits(0b1_1111),
+            sharing: false,
+            ingress: relay(ingress),
+            egress: relay(egress),
+            first_flow: self.key(flow).flow(),
+            last_flow: self.key(flow).flow(),
+            sender: self.number(self.flows[flow].from),
+            receiver: Receiver::Agent(self.number(self.flows[flow].to)),
+            coding_group: CodingGroupId::new(1),
+            tenant: TenantId::new(1),
+            rate: KilobitsPerSecond::new(100_000),
+            not_after_unix_seconds: u64::MAX,
+            sender_key: *self.secret(self.flows[flow].from).public_key().bytes(),
+            receiver_key: *self.secret(self.flows[flow].to).public_key().bytes(),
+            signature: [0; SIGNATURE_BYTES],
+        };
+        let paths = |flow: usize| self.flows[flow].paths.iter().map(move |path| (flow, *path));
+        (0..self.flows.len()).flat_map(paths).map(|(flow, (ingress, egress))| grant(flow, ingress, egress)).collect()
+    }
+
+    /// A relay with nothing in its memory. Of two in the same place, the later has the higher `life`.
+    pub(crate) fn relay(&self, relay: usize, life: u64, now: Time) -> Relay {
+        let seed = self.seed();
+        let other = |other: usize| OtherRelay {
+            number: relay_number(other),
+            shard: SHARD,
+            key: relay_secret(seed, other).public_key(),
+            address: address(RELAYS, other),
+        };
+        let settings = RelaySettings {
+            number: relay_number(relay),
+            shard: SHARD,
+            secret: relay_secret(seed, relay),
+            suite: Suite::Aes256Gcm,
+            started_unix_nanos: 1 + life,
+            authority: Authority::Static(self.grants()),
+            relays: (0..self.relays).filter(|known| *known != relay).map(other).collect(),
+        };
+        let own_seed = bytes(seed.numbered(life), "relay's seed", relay);
+        Relay::new(settings, Engine::fastest(), &Portable, own_seed, now)
+    }
+
+    /// An agent that knows its relays and all it talks to, without flows yet.
+    pub(crate) fn agent(&self, agent: usize, life: u64, now: Time) -> Agent {
+        let seed = self.seed();
+        let identity = AgentIdentity {
+            secret: self.secret(agent),
+            suite: Suite::Aes256Gcm,
+            started_unix_nanos: 1 + life,
+        };
+        let own_seed = bytes(seed.numbered(life), "agent's seed", agent);
+        let mut host = Agent::new(identity, Engine::fastest(), &Portable, own_seed, now);
+        for (relay, _) in &self.agents[agent].relays {
+            let peer = RelayPeer {
+                number: relay_number(*relay),
+                shard: SHARD,
+                key: relay_secret(seed, *relay).public_key(),
+                address: address(RELAYS, *relay),
+            };
+            host.add_relay(&peer, now);
+        }
+        for other in self.peers(agent) {
+            let addresses = if self.agents[other].is_known { vec![address(AGENTS, other)] } else { vec![] };
+            let peer = Peer {
+                number: self.number(other),
+                key: self.secret(other).public_key(),
+                pre_shared: PreSharedKey::default(),
+                addresses,
+            };
+            host.add_peer(peer, now);
+        }
+        host
+    }
+
+    fn peers(&self, agent: usize) -> impl Iterator<Item = usize> + '_ {
+        self.flows.iter().filter_map(move |flow| match (flow.from == agent, flow.to == agent) {
+            (true, _) => Some(flow.to),
+            (_, true) => Some(flow.from),
+            _ => None,
+        })
+    }
+}
+
+impl FlowPlan {
+    pub(crate) fn interval(&self) -> Duration {
+        match self.sending {
+            Sending::Paced(interval) | Sending::Frames { interval, .. } => interval,
+        }
+    }
+}
