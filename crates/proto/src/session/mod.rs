@@ -66,6 +66,8 @@ impl Local {
 pub struct SessionCounters {
     /// Packets that are not of the protocol, or malformed.
     pub malformed: u64,
+    /// Packets of a kind that this version does not know; peers send one each to see that it is so.
+    pub unknown_kinds: u64,
     /// Packets with an index that no session has.
     pub unknown_index: u64,
     /// Packets whose tag is wrong.

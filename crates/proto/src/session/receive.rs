@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::packets::{Envelope, EnvelopeHeader, MessagePacket, SourcePacket};
 use byway_wire::seal::{OpenError, ReceivedInitiation, Refused};
-use byway_wire::{Packet, SessionIndex};
+use byway_wire::{Packet, ParseError, SessionIndex};
 
 use super::handshake::Origin;
 use super::session::EPOCHS_MAX;
@@ -60,6 +60,10 @@ impl Sessions {
             Ok(Packet::Source(packet)) => self.source(packet),
             Ok(Packet::Message(packet)) => self.messages(packet, origin, now),
             Ok(Packet::Envelope(packet)) => self.enveloped(packet, origin, now),
+            Err(ParseError::UnknownKind { .. }) => {
+                self.counters.unknown_kinds += 1;
+                Received::Nothing
+            }
             Ok(_) | Err(_) => {
                 self.counters.malformed += 1;
                 Received::Nothing

@@ -50,7 +50,8 @@ fn in_stream_repair_packets_are_of_no_use_against_bursts() {
     plan.lose(0, 100, 10);
     let (world, run) = plan.run();
     let fate = run.fate(&world);
-    assert_eq!((fate.lost, fate.repaired), (10, 0), "{fate:?}");
+    // But for the first and the last packet, which may be the only ones that their blocks lack.
+    assert!(fate.lost == 10 && fate.repaired <= 2, "{fate:?}");
 }
 
 #[test]
