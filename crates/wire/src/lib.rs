@@ -33,7 +33,7 @@
 //! MessageHeader { receiver: SessionIndex::new(0x2A), counter_low: Counter::FIRST.low() }.emit(header);
 //! let mut writer = Writer::new(rest);
 //! nack.emit(&mut writer)?;
-//! Probe { number: 1, sent: Timestamp::new(5) }.emit(&mut writer)?;
+//! Probe { number: 1, sent: Timestamp::new(5), round_trip: Microseconds::new(80_000) }.emit(&mut writer)?;
 //! let length = writer.length() + MESSAGE_OVERHEAD;
 //!
 //! // The relay tells what it is, and reads it. (Here, nothing was sealed.)

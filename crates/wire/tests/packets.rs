@@ -64,6 +64,8 @@ proptest! {
         prop_assert_eq!((authenticated, tag.as_slice()), copy.split_at(length - 16));
         let read = Envelope::parse(bytes.as_mut_slice()).expect("the packet is legal");
         prop_assert_eq!(read.into_coded(), &copy[16..length - 16]);
+        let read = Envelope::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!(&*read.into_bytes(), copy.as_slice());
     }
 
     #[test]
@@ -73,6 +75,8 @@ proptest! {
         let copy = bytes.clone();
         let read = MessagePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
         prop_assert_eq!((read.header(), read.sealed()), (&header, &copy[9..]));
+        prop_assert_eq!(&*read.into_bytes(), copy.as_slice());
+        let read = MessagePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
         let (associated, sealed) = read.into_parts();
         let (ciphertext, tag) = sealed.split();
         prop_assert_eq!(associated, &copy[..9]);

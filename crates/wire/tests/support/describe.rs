@@ -216,6 +216,7 @@ fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
     match message {
         Message::Probe(message) => {
             lines.add("number", message.number).add("sent", message.sent.micros());
+            lines.add("round-trip", message.round_trip.count());
             "probe"
         }
         Message::ProbeReply(message) => probe_reply(message, lines),
@@ -256,6 +257,7 @@ fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
     lines.yes("relay-side-duplication", options.relay_side_duplication);
     lines.yes("sender-makes-repairs", options.sender_makes_repairs);
     lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
+    lines.yes("selective", options.selective);
     lines.add("rate", message.rate.count()).add("budget", message.budget.count());
     let shown = format!("{} {} {}", consent.burst_percent, consent.average_per_mille, consent.seconds);
     lines.add("consent", shown).hex("grant", message.grant);
