@@ -287,19 +287,18 @@ def credential_fields(role, member):
     ]
 
 
-def print_signed(name, context, fields):
-    signed = b"", [f"signed {(context + join(fields)).hex()}"]
-    part(name, *fields, data("signature", fill(13, 64)), signed)
+def print_signed(name, fields):
+    part(name, *fields, data("signature", fill(13, 64)))
 
 
 def print_other_parts():
     section("Addresses, grants, credentials")
     part("mapped-address", mapped("192.0.2.7", 0x1234))
     part("mapped-address", mapped("2001:db8::7", 65535))
-    print_signed("grant", b"byway grant", grant_fields(("agent", 7), 0, fill(2, 32)))
-    print_signed("grant", b"byway grant", grant_fields(("group", 8), 1, bytes(32)))
-    print_signed("credential", b"byway credential", credential_fields("agent", 0x7FFFFFFF))
-    print_signed("credential", b"byway credential", credential_fields("relay", 0xFFFFFFFF))
+    print_signed("grant", grant_fields(("agent", 7), 0, fill(2, 32)))
+    print_signed("grant", grant_fields(("group", 8), 1, bytes(32)))
+    print_signed("credential", credential_fields("agent", 0x7FFFFFFF))
+    print_signed("credential", credential_fields("relay", 0xFFFFFFFF))
 
     right = join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)
     refused("grant", right[:-1], "a byte too short")

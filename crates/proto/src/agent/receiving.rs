@@ -49,10 +49,10 @@ impl Agent {
             self.receivers[id.0 as usize].statistics.duplicates += 1;
             return;
         }
-        let coded = packet.into_coded().into_bytes();
-        let bytes = coded.len();
+        let coded = packet.into_coded();
+        let bytes = coded.as_bytes().len();
         self.scratch.clear();
-        self.scratch.extend_from_slice(coded);
+        self.scratch.extend_from_slice(coded.as_bytes());
         let epoch = self.sessions.get_mut(session).and_then(|session| session.by_index(header.receiver));
         let Some(epoch) = epoch.filter(|epoch| epoch.may_open(now)) else {
             return;
@@ -107,12 +107,13 @@ impl Agent {
             flow.statistics.duplicates += 1;
             return;
         }
-        let Ok(flags) = CodedBytes::parse(&*coded).map(|coded| coded.flags()) else {
+        let Ok(coded) = CodedBytes::parse(coded) else {
             flow.statistics.false_repairs += 1;
             return;
         };
+        let flags = coded.flags();
         self.scratch.clear();
-        self.scratch.extend_from_slice(coded);
+        self.scratch.extend_from_slice(coded.as_bytes());
         let (peer, number) = (flow.peer, flow.key.flow());
         let session = self.sessions.get(peer);
         let epoch = session.and_then(|session| session.by_bits(flags.epoch_low_bits()));

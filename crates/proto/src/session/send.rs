@@ -127,7 +127,7 @@ impl Sessions {
     /// The digest by which this side vouches for a packet, if both sides want digests.
     pub(crate) fn digest(&self, id: SessionId, alias: Alias, sequence_low: u32, coded: &[u8]) -> Option<[u8; 4]> {
         let session = self.get(id).filter(|session| session.digests)?;
-        Some(session.epochs.first()?.digests.send.digest(alias.number(), sequence_low, coded))
+        Some(session.epochs.first()?.digests.send.digest(alias, sequence_low, coded))
     }
 
     /// Whether the peer vouches for a packet with this digest, in any epoch that is still read.
@@ -141,7 +141,7 @@ impl Sessions {
     ) -> bool {
         self.get(id).is_some_and(|session| {
             let mut keys = session.epochs.iter().map(|epoch| &epoch.digests.receive);
-            keys.any(|key| key.digest(alias.number(), sequence_low, coded) == digest)
+            keys.any(|key| key.digest(alias, sequence_low, coded) == digest)
         })
     }
 
