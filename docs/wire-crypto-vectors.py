@@ -162,14 +162,14 @@ def print_handshake(name, suite, purpose, shard, psk, messages):
     show("responder-key", public(responder))
     show("responder-seed", responder_seed)
     show("responder-index", indices[1])
-    show("responder-capabilities", number(3, 2))
+    show("responder-capabilities", number(1, 2))
     show("responder-boot", boots[1])
     show("responder-messages", messages[1])
     show("stamp", stamp)
     show("epoch", epoch)
 
     header = bytes([4, 1, purpose, suite, shard, 0]) + number(1, 2) + indices[0]
-    payloads = stamp + boots[0] + epoch + messages[0], indices[1] + number(3, 2) + boots[1] + messages[1]
+    payloads = stamp + boots[0] + epoch + messages[0], indices[1] + number(1, 2) + boots[1] + messages[1]
     first, second, forth, back = handshake(
         suite, b"byway" + header, initiator, initiator_seed, responder, responder_seed, psk, payloads
     )
@@ -208,7 +208,8 @@ def print_packets(cipher, index):
 
     counter = number(0x2_0000_0001, 8)
     header = b"\x08" + index + counter[4:]
-    messages = bytes([32, 0, 8]) + number(1, 4) + number(123_456, 4)
+    probe = number(1, 4) + number(123_456, 4) + number(80_000, 4)
+    messages = bytes([32]) + number(len(probe), 2) + probe
     show("message-plaintext", messages)
     show("message-packet", header + cipher.encrypt(bytes([0, 1, 0, 0]) + counter, messages, header))
 

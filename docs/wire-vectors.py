@@ -287,19 +287,18 @@ def credential_fields(role, member):
     ]
 
 
-def print_signed(name, context, fields):
-    signed = b"", [f"signed {(context + join(fields)).hex()}"]
-    part(name, *fields, data("signature", fill(13, 64)), signed)
+def print_signed(name, fields):
+    part(name, *fields, data("signature", fill(13, 64)))
 
 
 def print_other_parts():
     section("Addresses, grants, credentials")
     part("mapped-address", mapped("192.0.2.7", 0x1234))
     part("mapped-address", mapped("2001:db8::7", 65535))
-    print_signed("grant", b"byway grant", grant_fields(("agent", 7), 0, fill(2, 32)))
-    print_signed("grant", b"byway grant", grant_fields(("group", 8), 1, bytes(32)))
-    print_signed("credential", b"byway credential", credential_fields("agent", 0x7FFFFFFF))
-    print_signed("credential", b"byway credential", credential_fields("relay", 0xFFFFFFFF))
+    print_signed("grant", grant_fields(("agent", 7), 0, fill(2, 32)))
+    print_signed("grant", grant_fields(("group", 8), 1, bytes(32)))
+    print_signed("credential", credential_fields("agent", 0x7FFFFFFF))
+    print_signed("credential", credential_fields("relay", 0xFFFFFFFF))
 
     right = join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)
     refused("grant", right[:-1], "a byte too short")
@@ -330,7 +329,7 @@ def register(key, role, service, shapes, options, rate, budget, consent, grant):
     show = lambda name, shape: (bytes(shape), [f"{name} {shape[0]} {shape[1]}" if any(shape) else f"{name} -"])
     burst, average, seconds = consent
     consent_bytes = bytes([burst]) + average.to_bytes(2, "big") + bytes([seconds])
-    names = ["relay-side-duplication", "sender-makes-repairs", "coded-with-other-tenants"]
+    names = ["relay-side-duplication", "sender-makes-repairs", "coded-with-other-tenants", "selective"]
     return [
         key, word("role", FLOW_ROLES, role), word("service", SERVICES, service),
         show("in-stream", in_stream), show("batch", batch),
@@ -343,7 +342,7 @@ def register(key, role, service, shapes, options, rate, budget, consent, grant):
 
 def print_registration():
     section("Messages of registration")
-    message("register", *register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["sender-makes-repairs"],
+    message("register", *register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["sender-makes-repairs", "selective"],
             10_000, 150_000, (0, 0, 0), join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)))
     message("register", *register(MULTICAST, "receiver", "internet", ((0, 0), (0, 0)), [], 0, 0, (25, 100, 10), b""))
     message("register", *register(UNICAST, "receiver", "coding", ((32, 8), (32, 8)), ["relay-side-duplication",
@@ -416,7 +415,9 @@ def print_repair():
 
 def print_paths():
     section("Messages of sessions and paths")
-    message("probe", number("number", 4, 0x01020304), number("sent", 4, 0x05060708))
+    for round_trip in (0, 0x090A0B0C):
+        message("probe", number("number", 4, 0x01020304), number("sent", 4, 0x05060708),
+                number("round-trip", 4, round_trip))
     for where in [("198.51.100.9", 4500), ("2001:db8::9", 65535)]:
         message("probe-reply", number("number", 4, 1), number("sent", 4, 2), number("received", 4, 3),
                 number("envelopes", 4, 4), address("address", *where))
@@ -439,6 +440,9 @@ def print_accepted():
     accepted("nack", *nack(1, None, False, False, 5, (7, 3)), later)
     accepted("close", word("reason", REASONS, "leaving"), later)
     accepted("aliases-known", silent(b"\x01"), alias(7), number("known", 1, 0), later)
+    options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), b"")
+    options[5] = (bytes([0b1111_1000]), options[5][1])
+    accepted("register", *options)
     ignored = nack(1, None, False, True, 5)
     ignored[1] = (bytes([0b1111_1100]), ignored[1][1])
     ignored[2] = (b"\x12\x34\x56\x78", ignored[2][1])
@@ -475,6 +479,7 @@ def print_refused_messages():
     refused_message("candidates", "9 addresses", silent(b"\x09"), *[address("", "192.0.2.1", 1)] * 9)
     refused_message("candidates", "family 5", silent(b"\x01\x05\0\0\0\0\0\0"))
     refused_message("probe-reply", "an address that is cut off", silent(bytes(16) + b"\x06" + bytes(17)))
+    refused_message("probe", "no round trip", silent(bytes(8)))
     refused_message("path-challenge", "seven bytes", silent(bytes(7)))
     refused_message("close", "reason 3", silent(b"\x03"))
 

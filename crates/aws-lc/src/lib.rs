@@ -28,8 +28,8 @@ impl Provider for AwsLc {
 struct Keyed(LessSafeKey);
 
 impl PacketKey for Keyed {
-    fn seal(&self, nonce: &Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES] {
-        let sealed = self.0.seal_in_place_separate_tag(aws_nonce(nonce), Aad::from(aad), in_out);
+    fn seal(&self, nonce: &Nonce, associated: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES] {
+        let sealed = self.0.seal_in_place_separate_tag(aws_nonce(nonce), Aad::from(associated), in_out);
         let tag = sealed.expect("packets are shorter than 64 GiB");
         tag.as_ref().try_into().expect("both suites have tags of 16 bytes")
     }
@@ -37,11 +37,11 @@ impl PacketKey for Keyed {
     fn open(
         &self,
         nonce: &Nonce,
-        aad: &[u8],
+        associated: &[u8],
         in_out: &mut [u8],
         tag: &[u8; TAG_BYTES],
     ) -> Result<(), Forged> {
-        let opened = self.0.open_in_place_separate_tag(aws_nonce(nonce), Aad::from(aad), tag, in_out);
+        let opened = self.0.open_in_place_separate_tag(aws_nonce(nonce), Aad::from(associated), tag, in_out);
         opened.map(|_| ()).map_err(|_| Forged)
     }
 }

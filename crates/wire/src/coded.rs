@@ -148,13 +148,10 @@ pub(crate) fn illegal_flags(thing: &'static str, byte: u8) -> ParseError {
     }
 }
 
-/// Bytes of a source packet's associated data.
-pub const ASSOCIATED_BYTES: usize = 7;
-
 /// The associated data of a source packet: `flow ‖ sequence number (low 32 bits) ‖ flags`.
 #[inline]
 #[must_use]
-pub const fn associated_data(flow: FlowId, sequence_low: u32, flags: Flags) -> [u8; ASSOCIATED_BYTES] {
+pub const fn associated_data(flow: FlowId, sequence_low: u32, flags: Flags) -> [u8; 7] {
     let ([f0, f1], [s0, s1, s2, s3]) = (flow.number().to_be_bytes(), sequence_low.to_be_bytes());
     [f0, f1, s0, s1, s2, s3, flags.0]
 }
@@ -173,23 +170,17 @@ impl<'a> Sealed<'a> {
         Self { bytes }
     }
 
-    /// Ciphertext and tag in one piece, for libraries that take them so.
-    #[inline]
-    #[must_use]
-    pub fn joined(self) -> &'a mut [u8] {
-        self.bytes
-    }
-
     /// Ciphertext and tag.
     #[inline]
     #[must_use]
     pub fn split(self) -> (&'a mut [u8], &'a [u8; TAG_BYTES]) {
-        let (ciphertext, tag) = split_tag_mut(self.bytes);
+        let (ciphertext, tag) = self.split_mut();
         (ciphertext, tag)
     }
-}
 
-#[inline]
-fn split_tag_mut(bytes: &mut [u8]) -> (&mut [u8], &mut [u8; TAG_BYTES]) {
-    bytes.split_last_chunk_mut().expect("sealed bytes end in a tag")
+    /// Plaintext, and where the tag is written.
+    #[inline]
+    pub(crate) fn split_mut(self) -> (&'a mut [u8], &'a mut [u8; TAG_BYTES]) {
+        self.bytes.split_last_chunk_mut().expect("sealed bytes end in a tag")
+    }
 }

@@ -3,14 +3,13 @@
 use byway_units::{AgentId, RelayId};
 
 use crate::error::ParseError;
-use crate::grant::SIGNATURE_BYTES;
 use crate::ids::agent_number;
+use crate::limits::{KEY_BYTES, SIGNATURE_BYTES};
 use crate::reader::Reader;
 use crate::writer::Output;
 
 const THING: &str = "credential";
 const VERSION: u8 = 1;
-const CONTEXT: &[u8; 16] = b"byway credential";
 const AGENT: u8 = 1;
 const RELAY: u8 = 2;
 
@@ -31,17 +30,18 @@ pub struct Credential {
     /// When the credential ends, in seconds of Unix time.
     pub not_after_unix_seconds: u64,
     /// The member's long-term public key.
-    pub key: [u8; 32],
-    /// The network key's signature over [`Credential::signed_bytes`].
+    pub key: [u8; KEY_BYTES],
+    /// The network key's signature over [`Credential::fields`], of
+    /// [`Statement::Credential`](crate::seal::Statement::Credential).
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
 impl Credential {
     /// Bytes of a credential.
-    pub const BYTES: usize = FIELDS_BYTES + SIGNATURE_BYTES;
+    pub const BYTES: usize = Self::FIELDS_BYTES + SIGNATURE_BYTES;
 
-    /// Bytes of [`Credential::signed_bytes`].
-    pub const SIGNED_BYTES: usize = CONTEXT.len() + FIELDS_BYTES;
+    /// Bytes of [`Credential::fields`].
+    pub const FIELDS_BYTES: usize = 46;
 
     /// Reads a credential. What is read gives the same bytes again, so that the signature can be checked over them.
     ///
@@ -65,19 +65,17 @@ impl Credential {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        let (fields, signature) = bytes.split_at_mut(FIELDS_BYTES);
+        let (fields, signature) = bytes.split_at_mut(Self::FIELDS_BYTES);
         self.emit_fields(&mut Output::new(fields));
         signature.copy_from_slice(&self.signature);
         bytes
     }
 
-    /// What the signature is over: `"byway credential"` and all fields before it.
+    /// The bytes of all fields but the signature, which is over them.
     #[must_use]
-    pub fn signed_bytes(&self) -> [u8; Self::SIGNED_BYTES] {
-        let mut bytes = [0; Self::SIGNED_BYTES];
-        let mut output = Output::new(&mut bytes);
-        output.bytes(CONTEXT);
-        self.emit_fields(&mut output);
+    pub fn fields(&self) -> [u8; Self::FIELDS_BYTES] {
+        let mut bytes = [0; Self::FIELDS_BYTES];
+        self.emit_fields(&mut Output::new(&mut bytes));
         bytes
     }
 
@@ -93,9 +91,6 @@ impl Credential {
         output.bytes(&self.key);
     }
 }
-
-/// Bytes of the fields before the signature.
-const FIELDS_BYTES: usize = 46;
 
 fn parse_member(reader: &mut Reader<'_>) -> Result<Member, ParseError> {
     match reader.u8("role")? {

@@ -4,6 +4,7 @@ use byway_units::{AgentId, FlowId, RelayId};
 
 use crate::error::ParseError;
 use crate::ids::{CodingGroupId, Receiver, Shard, TenantId, agent_number};
+use crate::limits::{KEY_BYTES, SIGNATURE_BYTES};
 use crate::quantities::KilobitsPerSecond;
 use crate::reader::Reader;
 use crate::service::Services;
@@ -11,10 +12,6 @@ use crate::writer::Output;
 
 const THING: &str = "grant";
 const VERSION: u8 = 1;
-const CONTEXT: &[u8; 11] = b"byway grant";
-
-/// Bytes of an Ed25519 signature (RFC 8032 section 5.1.6).
-pub const SIGNATURE_BYTES: usize = 64;
 
 /// A relay's part in a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +50,19 @@ pub struct Grant {
     /// When the grant ends, in seconds of Unix time.
     pub not_after_unix_seconds: u64,
     /// The sender's long-term public key.
-    pub sender_key: [u8; 32],
+    pub sender_key: [u8; KEY_BYTES],
     /// The receiver's long-term public key; for a group, zeros, or the key of the receiver whose grant this is.
-    pub receiver_key: [u8; 32],
-    /// The controller's signature over [`Grant::signed_bytes`].
+    pub receiver_key: [u8; KEY_BYTES],
+    /// The controller's signature over [`Grant::fields`], of [`Statement::Grant`](crate::seal::Statement::Grant).
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
 impl Grant {
     /// Bytes of a grant.
-    pub const BYTES: usize = FIELDS_BYTES + SIGNATURE_BYTES;
+    pub const BYTES: usize = Self::FIELDS_BYTES + SIGNATURE_BYTES;
 
-    /// Bytes of [`Grant::signed_bytes`].
-    pub const SIGNED_BYTES: usize = CONTEXT.len() + FIELDS_BYTES;
+    /// Bytes of [`Grant::fields`].
+    pub const FIELDS_BYTES: usize = 109;
 
     /// Reads a grant. What is read gives the same bytes again, so that the signature can be checked over them.
     ///
@@ -107,19 +104,17 @@ impl Grant {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        let (fields, signature) = bytes.split_at_mut(FIELDS_BYTES);
+        let (fields, signature) = bytes.split_at_mut(Self::FIELDS_BYTES);
         self.emit_fields(&mut Output::new(fields));
         signature.copy_from_slice(&self.signature);
         bytes
     }
 
-    /// What the signature is over: `"byway grant"` and all fields before it.
+    /// The bytes of all fields but the signature, which is over them.
     #[must_use]
-    pub fn signed_bytes(&self) -> [u8; Self::SIGNED_BYTES] {
-        let mut bytes = [0; Self::SIGNED_BYTES];
-        let mut output = Output::new(&mut bytes);
-        output.bytes(CONTEXT);
-        self.emit_fields(&mut output);
+    pub fn fields(&self) -> [u8; Self::FIELDS_BYTES] {
+        let mut bytes = [0; Self::FIELDS_BYTES];
+        self.emit_fields(&mut Output::new(&mut bytes));
         bytes
     }
 
@@ -143,9 +138,6 @@ impl Grant {
         output.bytes(&self.receiver_key);
     }
 }
-
-/// Bytes of the fields before the signature.
-const FIELDS_BYTES: usize = 109;
 
 fn parse_sharing(reader: &mut Reader<'_>) -> Result<bool, ParseError> {
     match reader.u8("sharing")? {

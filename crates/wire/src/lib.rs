@@ -33,7 +33,7 @@
 //! MessageHeader { receiver: SessionIndex::new(0x2A), counter_low: Counter::FIRST.low() }.emit(header);
 //! let mut writer = Writer::new(rest);
 //! nack.emit(&mut writer)?;
-//! Probe { number: 1, sent: Timestamp::new(5) }.emit(&mut writer)?;
+//! Probe { number: 1, sent: Timestamp::new(5), round_trip: Microseconds::new(80_000) }.emit(&mut writer)?;
 //! let length = writer.length() + MESSAGE_OVERHEAD;
 //!
 //! // The relay tells what it is, and reads it. (Here, nothing was sealed.)
@@ -80,13 +80,13 @@ mod codes;
 mod credential;
 mod error;
 mod grant;
-mod handshake;
 mod ids;
 pub mod limits;
 mod list;
 mod low;
 pub mod messages;
 pub mod packets;
+mod payloads;
 mod plaintext;
 mod quantities;
 mod ranges;
@@ -98,16 +98,17 @@ mod writer;
 
 pub use address::Address;
 pub use capabilities::Capabilities;
-pub use coded::{ASSOCIATED_BYTES, CODED_OVERHEAD, CodedBytes, Flags, Piece, Sealed, associated_data};
+pub use coded::{CODED_OVERHEAD, CodedBytes, Flags, Piece, Sealed, associated_data};
 pub use credential::{Credential, Member};
 pub use error::{Full, ParseError};
-pub use grant::{Grant, GrantedRelay, SIGNATURE_BYTES};
-pub use handshake::{InitiationPayload, ResponsePayload};
+pub use grant::{Grant, GrantedRelay};
 pub use ids::{Alias, Boot, CodingGroupId, Epoch, FlowKey, GroupId, Receiver, SessionIndex, Shard, TenantId};
+pub use limits::SIGNATURE_BYTES;
 pub use list::List;
 pub use low::{Counter, SequenceNumber};
 pub use messages::{Message, Messages};
 pub use packets::Packet;
+pub use payloads::{InitiationPayload, ResponsePayload};
 pub use plaintext::{Ecn, Plaintext};
 pub use quantities::{KilobitsPerSecond, Microseconds, Timestamp};
 pub use ranges::{RangeSet, Ranges, SequenceRange};

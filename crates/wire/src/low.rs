@@ -137,6 +137,15 @@ mod tests {
     }
 
     #[test]
+    fn distances_are_counted_forwards_and_end_at_the_last_number() {
+        let number = SequenceNumber::new((1 << 32) - 1);
+        assert_eq!(number.plus(2), SequenceNumber::new((1 << 32) + 1));
+        assert_eq!(number.plus(2).since(number), Some(2));
+        assert_eq!((number.since(number), number.since(number.plus(1))), (Some(0), None));
+        assert_eq!(SequenceNumber::new(u64::MAX - 1).plus(2), SequenceNumber::new(u64::MAX));
+    }
+
+    #[test]
     #[should_panic(expected = "used up")]
     fn the_last_counter_has_no_successor() {
         let _ = Counter::new(u64::MAX).next();

@@ -10,11 +10,13 @@ mod message;
 mod response;
 mod source;
 
-pub use cookie::{COOKIE_PACKET_BYTES, Cookie, CookieHeader, CookieParts};
+pub use cookie::{COOKIE_PACKET_BYTES, CookieHeader, CookiePacket};
 pub use envelope::{ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole};
-pub use initiation::{INITIATION_OVERHEAD, Initiation, InitiationHeader, InitiationParts, Purpose, Suite};
+pub use initiation::{
+    INITIATION_BYTES_MIN, INITIATION_OVERHEAD, InitiationHeader, InitiationPacket, Purpose, Suite,
+};
 pub use message::{MESSAGE_OVERHEAD, MessageHeader, MessagePacket};
-pub use response::{RESPONSE_OVERHEAD, Response, ResponseHeader, ResponseParts};
+pub use response::{RESPONSE_BYTES_MIN, RESPONSE_OVERHEAD, ResponseHeader, ResponsePacket};
 pub use source::{SOURCE_OVERHEAD, SourceHeader, SourcePacket};
 
 use crate::codes::{Code, codes};
@@ -63,11 +65,11 @@ impl Kind {
 #[derive(Debug)]
 pub enum Packet<'a> {
     /// The first packet of a handshake.
-    Initiation(Initiation<&'a mut [u8]>),
+    Initiation(InitiationPacket<&'a [u8]>),
     /// The answer to an initiation.
-    Response(Response<&'a mut [u8]>),
+    Response(ResponsePacket<&'a [u8]>),
     /// The answer of a busy or doubtful responder.
-    Cookie(Cookie<&'a mut [u8]>),
+    Cookie(CookiePacket<&'a [u8]>),
     /// Application data on the direct path.
     Source(SourcePacket<&'a mut [u8]>),
     /// A row of messages.
@@ -77,7 +79,7 @@ pub enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Tells what `datagram` is, without copying it; its parts can be decrypted where they lie.
+    /// Tells what `datagram` is, without copying it; what a session sealed can be opened where it lies.
     ///
     /// # Errors
     /// If its kind is unknown, its length impossible, or a field of its header illegal.
@@ -90,9 +92,9 @@ impl<'a> Packet<'a> {
             return Err(too_short("datagram", "kind", 1, datagram));
         };
         match Kind::from_first_byte(first_byte) {
-            Some(Kind::Initiation) => Initiation::parse(datagram).map(Self::Initiation),
-            Some(Kind::Response) => Response::parse(datagram).map(Self::Response),
-            Some(Kind::Cookie) => Cookie::parse(datagram).map(Self::Cookie),
+            Some(Kind::Initiation) => InitiationPacket::parse(&*datagram).map(Self::Initiation),
+            Some(Kind::Response) => ResponsePacket::parse(&*datagram).map(Self::Response),
+            Some(Kind::Cookie) => CookiePacket::parse(&*datagram).map(Self::Cookie),
             Some(Kind::Source) => SourcePacket::parse(datagram).map(Self::Source),
             Some(Kind::Message) => MessagePacket::parse(datagram).map(Self::Message),
             Some(Kind::Envelope) => Envelope::parse(datagram).map(Self::Envelope),
@@ -173,20 +175,13 @@ fn part<const N: usize>(bytes: &[u8], start: usize) -> &[u8; N] {
     bytes[start..].first_chunk().expect("the length of the packet has been checked")
 }
 
+/// As [`part`], for writing.
+fn part_mut<const N: usize>(bytes: &mut [u8], start: usize) -> &mut [u8; N] {
+    bytes[start..].first_chunk_mut().expect("the length of the packet has been checked")
+}
+
 /// The last `N` bytes and what stands before them, in a packet whose length has been checked.
 #[inline]
 fn split_end<const N: usize>(bytes: &[u8]) -> (&[u8], &[u8; N]) {
     bytes.split_last_chunk().expect("the length of the packet has been checked")
-}
-
-/// As [`split_end`], for decrypting in place.
-#[inline]
-fn split_end_mut<const N: usize>(bytes: &mut [u8]) -> (&mut [u8], &mut [u8; N]) {
-    bytes.split_last_chunk_mut().expect("the length of the packet has been checked")
-}
-
-/// The first `N` bytes and what follows them, in a packet whose length has been checked.
-#[inline]
-fn split_start_mut<const N: usize>(bytes: &mut [u8]) -> (&mut [u8; N], &mut [u8]) {
-    bytes.split_first_chunk_mut().expect("the length of the packet has been checked")
 }

@@ -1,8 +1,7 @@
 //! Sealing: who may read and write a packet, and who said it.
 //!
-//! Everything here works on byte slices and on the numbers that the packets carry; the layout of the packets
-//! that are sealed is the business of the rest of the crate, save those of the handshake. The format is in
-//! `docs/wire.md`, and `docs/wire-crypto-vectors.txt` holds what an independent implementation computes.
+//! Where things lie in packets is the business of the [views](crate::packets), which come in here checked. The
+//! format is in `docs/wire.md`, and `docs/wire-crypto-vectors.txt` holds what an independent implementation computes.
 //!
 //! # From the first packet to the last
 //! 1. The initiator writes an [`Initiation`] and keeps what it needs to [read the
@@ -28,7 +27,6 @@ mod digest;
 mod epoch_keys;
 mod handshake;
 mod hex;
-mod limits;
 mod mac;
 mod noise;
 mod portable;
@@ -38,20 +36,22 @@ mod signature;
 mod split_keys;
 mod static_key;
 
-pub use aead::{Forged, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
-pub use cookie::{COOKIE_BYTES, Cookie, CookieError, CookieJar, SourceAddress};
-pub use digest::{DIGEST_BYTES, DigestKey};
-pub use epoch_keys::{EpochKeys, OpenError};
+pub use aead::{Forged, Nonce, PacketKey, Provider};
+pub use cookie::{Cookie, CookieError, CookieJar};
+pub use digest::DigestKey;
+pub use epoch_keys::EpochKeys;
 pub use handshake::{
-    AcceptError, Acceptance, AwaitedResponse, Initiation, InitiationError, Purpose, ReceivedInitiation,
-    Responder, Response, ResponseError, Screened, WriteError,
+    AcceptError, Acceptance, AwaitedResponse, Initiation, InitiationError, ReceivedInitiation, Responder,
+    Response, ResponseError, Screened, WriteError,
 };
 pub use hex::HexError;
-pub use limits::{COOKIE_SECRET_LIFE, HANDSHAKE_BYTES_MAX, REPLAY_WINDOW, RESPONSES_MAX};
 pub use mac::write_mac2;
 pub use portable::Portable;
 pub use random::Random;
 pub use replay::{Refused, ReplayWindow};
-pub use signature::{BadSignature, SIGNATURE_BYTES, SigningKey, Statement, VerifyingKey, VerifyingKeyError};
+pub use signature::{BadSignature, SigningKey, Statement, VerifyingKey, VerifyingKeyError};
 pub use split_keys::SplitKeys;
 pub use static_key::{PreSharedKey, PublicKey, StaticSecret};
+
+pub use crate::limits::{KEY_BYTES, TAG_BYTES};
+pub use crate::packets::{Purpose, Suite};

@@ -1,7 +1,7 @@
 //! Errors say which packet or message, which field, what was found and what is allowed.
 
 use byway_wire::messages::Message;
-use byway_wire::packets::{Cookie, SourcePacket};
+use byway_wire::packets::{CookiePacket, SourcePacket};
 use byway_wire::{Grant, Messages, Packet, ParseError, Plaintext};
 
 /// What the error says, of something that must be one.
@@ -36,7 +36,7 @@ fn a_cut_message_is_named() {
 
 #[test]
 fn what_is_too_long_is_named() {
-    assert_eq!(shown(Cookie::parse([6; 57])), "cookie: 57 bytes, 56 are allowed");
+    assert_eq!(shown(CookiePacket::parse([6; 57])), "cookie: 57 bytes, 56 are allowed");
     assert_eq!(shown(Grant::parse(&[1; 174])), "grant: 174 bytes, 173 are allowed");
 }
 

@@ -177,8 +177,8 @@ proptest! {
     }
 
     #[test]
-    fn probe_survives(number in any::<u32>(), sent in timestamp()) {
-        check(Probe { number, sent });
+    fn probe_survives(number in any::<u32>(), sent in timestamp(), round_trip in micros()) {
+        check(Probe { number, sent, round_trip });
     }
 
     #[test]
@@ -251,10 +251,11 @@ fn in_front(payload: &[u8], expected: &[u8], emit: impl FnOnce(&mut [u8]) -> Res
 
 #[test]
 fn messages_in_a_row_are_read_in_order_past_one_that_does_not_parse() {
-    let probe = Message::from(Probe { number: 1, sent: byway_wire::Timestamp::new(2) });
+    let (sent, round_trip) = (byway_wire::Timestamp::new(2), byway_wire::Microseconds::new(3));
+    let probe = Message::from(Probe { number: 1, sent, round_trip });
     let close = Message::from(Close { reason: CloseReason::Restarting });
     let mut bytes = emitted(&[probe, close, close]);
-    let reason_of_the_first_close = 11 + 3;
+    let reason_of_the_first_close = 15 + 3;
     bytes[reason_of_the_first_close] = 9;
     let read: Vec<_> = Messages::new(&bytes).collect();
     assert_eq!((read.len(), &read[0], &read[2]), (3, &Ok(probe), &Ok(close)));

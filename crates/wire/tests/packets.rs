@@ -5,9 +5,10 @@ mod support;
 use byway_units::{AgentId, FlowId, RelayId};
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
 use byway_wire::packets::{
-    COOKIE_PACKET_BYTES, Cookie, CookieHeader, ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole,
-    INITIATION_OVERHEAD, Initiation, InitiationHeader, Kind, MESSAGE_OVERHEAD, MessageHeader, MessagePacket,
-    Purpose, RESPONSE_OVERHEAD, Response, ResponseHeader, SOURCE_OVERHEAD, SourceHeader, SourcePacket, Suite,
+    COOKIE_PACKET_BYTES, CookieHeader, CookiePacket, ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader,
+    EnvelopeRole, INITIATION_BYTES_MIN, INITIATION_OVERHEAD, InitiationHeader, InitiationPacket, Kind,
+    MESSAGE_OVERHEAD, MessageHeader, MessagePacket, Purpose, RESPONSE_BYTES_MIN, RESPONSE_OVERHEAD,
+    ResponseHeader, ResponsePacket, SOURCE_OVERHEAD, SourceHeader, SourcePacket, Suite,
 };
 use byway_wire::{
     Boot, CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Grant, InitiationPayload, Member, Packet,
@@ -40,12 +41,8 @@ proptest! {
         prop_assert_eq!(read.coded().into_bytes(), &copy[11..]);
 
         let read = SourcePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
-        prop_assert_eq!(read.into_coded().into_sealed().joined(), &copy[12..]);
-        let read = SourcePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
-        let (associated, sealed) = read.into_parts();
-        prop_assert_eq!(associated, &copy[5..12]);
-        prop_assert_eq!(associated, associated_data(header.flow, sequence_low, flags));
-        let (ciphertext, tag) = sealed.split();
+        prop_assert_eq!(associated_data(header.flow, sequence_low, flags).to_vec(), &copy[5..12]);
+        let (ciphertext, tag) = read.into_coded().into_sealed().split();
         prop_assert_eq!((&*ciphertext, tag.as_slice()), copy[12..].split_at(application_bytes + 5));
     }
 
@@ -64,6 +61,8 @@ proptest! {
         prop_assert_eq!((authenticated, tag.as_slice()), copy.split_at(length - 16));
         let read = Envelope::parse(bytes.as_mut_slice()).expect("the packet is legal");
         prop_assert_eq!(read.into_coded(), &copy[16..length - 16]);
+        let read = Envelope::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        prop_assert_eq!(&*read.into_bytes(), copy.as_slice());
     }
 
     #[test]
@@ -73,6 +72,8 @@ proptest! {
         let copy = bytes.clone();
         let read = MessagePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
         prop_assert_eq!((read.header(), read.sealed()), (&header, &copy[9..]));
+        prop_assert_eq!(&*read.into_bytes(), copy.as_slice());
+        let read = MessagePacket::parse(bytes.as_mut_slice()).expect("the packet is legal");
         let (associated, sealed) = read.into_parts();
         let (ciphertext, tag) = sealed.split();
         prop_assert_eq!(associated, &copy[..9]);
@@ -87,39 +88,32 @@ proptest! {
         let header = InitiationHeader { purpose, suite, shard: Shard::new(shard), capabilities, sender };
         let length = INITIATION_OVERHEAD + payload_bytes;
         let mut bytes = packet(length, |header_bytes| header.emit(header_bytes));
-        let copy = bytes.clone();
-        let read = Initiation::parse(bytes.as_mut_slice()).expect("the packet is legal");
+        bytes[5] = 0xFF;
+        let read = InitiationPacket::parse(bytes.as_slice()).expect("the reserved byte is ignored");
         prop_assert_eq!(read.header(), &header);
-        prop_assert_eq!((read.before_mac1(), read.mac1().as_slice()), copy[..length - 16].split_at(length - 32));
-        prop_assert_eq!((read.before_mac2(), read.mac2().as_slice()), copy.split_at(length - 16));
-        prop_assert_eq!((read.prologue().as_slice(), read.noise_message()), copy[..length - 32].split_at(12));
-        let parts = read.into_parts();
-        prop_assert_eq!(parts.prologue, &copy[..12]);
-        prop_assert_eq!((&parts.ephemeral[..], &parts.sealed_static[..]), copy[12..92].split_at(32));
-        prop_assert_eq!(parts.sealed_payload, &copy[92..length - 32]);
+        prop_assert_eq!((read.before_mac1(), read.mac1().as_slice()), bytes[..length - 16].split_at(length - 32));
+        prop_assert_eq!((read.before_mac2(), read.mac2().as_slice()), bytes.split_at(length - 16));
+        prop_assert_eq!(read.noise_message(), &bytes[12..length - 32]);
+        prop_assert_eq!(read.prologue().to_vec(), [b"byway", &bytes[..12]].concat(), "as it was sent");
     }
 
     #[test]
     fn responses_survive(receiver in index(), payload_bytes in 14..300_usize) {
         let header = ResponseHeader { receiver };
         let length = RESPONSE_OVERHEAD + payload_bytes;
-        let mut bytes = packet(length, |header_bytes| header.emit(header_bytes));
-        let copy = bytes.clone();
-        let read = Response::parse(bytes.as_mut_slice()).expect("the packet is legal");
-        prop_assert_eq!((read.header(), read.noise_message()), (&header, &copy[8..]));
-        let parts = read.into_parts();
-        prop_assert_eq!((&parts.ephemeral[..], &*parts.sealed_payload), copy[8..].split_at(32));
+        let bytes = packet(length, |header_bytes| header.emit(header_bytes));
+        let read = ResponsePacket::parse(bytes.as_slice()).expect("the packet is legal");
+        prop_assert_eq!((read.header(), read.noise_message()), (&header, &bytes[8..]));
     }
 
     #[test]
     fn cookies_survive(receiver in index(), salt in any::<[u8; 16]>()) {
         let header = CookieHeader { receiver, salt };
-        let mut bytes = packet(COOKIE_PACKET_BYTES, |header_bytes| header.emit(header_bytes));
-        let copy = bytes.clone();
-        let read = Cookie::parse(bytes.as_mut_slice()).expect("the packet is legal");
-        prop_assert_eq!((read.header(), read.sealed()), (&header, &copy[24..]));
-        let parts = read.into_parts();
-        prop_assert_eq!((&parts.cookie[..], &parts.tag[..]), copy[24..].split_at(16));
+        let bytes = packet(COOKIE_PACKET_BYTES, |header_bytes| header.emit(header_bytes));
+        let read = CookiePacket::parse(bytes.as_slice()).expect("the packet is legal");
+        prop_assert_eq!(read.header(), &header);
+        let (cookie, tag) = read.sealed();
+        prop_assert_eq!((cookie.as_slice(), tag.as_slice()), bytes[24..].split_at(16));
     }
 
     #[test]
@@ -134,24 +128,21 @@ proptest! {
     #[test]
     fn payloads_of_handshakes_survive(
         stamp in any::<u64>(), boot in any::<u64>(), epoch in any::<u8>(), index in index(),
-        capabilities in capabilities(),
+        capabilities in capabilities(), messages in payload(),
     ) {
         let payload = InitiationPayload { stamp, boot: Boot::new(boot), epoch: Epoch::new(epoch) };
-        let mut bytes = [0xAA; InitiationPayload::BYTES];
-        payload.emit(&mut bytes);
-        prop_assert_eq!(InitiationPayload::parse(&bytes).map(|(payload, _)| payload), Ok(payload));
+        let bytes = [&payload.to_bytes()[..], &messages].concat();
+        prop_assert_eq!(InitiationPayload::parse(&bytes), Ok((payload, messages.as_slice())));
         let payload = ResponsePayload { index, capabilities, boot: Boot::new(boot) };
-        let mut bytes = [0xAA; ResponsePayload::BYTES];
-        payload.emit(&mut bytes);
-        prop_assert_eq!(ResponsePayload::parse(&bytes).map(|(payload, _)| payload), Ok(payload));
+        let bytes = [&payload.to_bytes()[..], &messages].concat();
+        prop_assert_eq!(ResponsePayload::parse(&bytes), Ok((payload, messages.as_slice())));
     }
 
     #[test]
     fn grants_survive(grant in grant()) {
         let bytes = grant.to_bytes();
         prop_assert_eq!(Grant::parse(&bytes), Ok(grant));
-        let signed = grant.signed_bytes();
-        prop_assert_eq!((&signed[..11], &signed[11..]), (&b"byway grant"[..], &bytes[..109]));
+        prop_assert_eq!([grant.fields().as_slice(), &grant.signature].concat(), bytes);
     }
 
     #[test]
@@ -176,8 +167,7 @@ proptest! {
         let credential = Credential { member, not_after_unix_seconds, key, signature };
         let bytes = credential.to_bytes();
         prop_assert_eq!(Credential::parse(&bytes), Ok(credential));
-        let signed = credential.signed_bytes();
-        prop_assert_eq!((&signed[..16], &signed[16..]), (&b"byway credential"[..], &bytes[..46]));
+        prop_assert_eq!([credential.fields().as_slice(), &signature].concat(), bytes);
     }
 
     #[test]
@@ -191,7 +181,8 @@ proptest! {
     #[test]
     fn any_other_bytes_are_survived(bytes in vec(prop_oneof![any::<u8>(), 0..3_u8], 0..200)) {
         if let Ok(coded) = CodedBytes::parse(bytes.clone().as_mut_slice()) {
-            prop_assert_eq!(coded.into_sealed().joined(), &bytes[1..]);
+            let (ciphertext, tag) = coded.into_sealed().split();
+            prop_assert_eq!((&*ciphertext, tag.as_slice()), bytes[1..].split_at(bytes.len() - 17));
         }
         if let Ok(grant) = Grant::parse(&bytes) {
             prop_assert!(grant.to_bytes() == *bytes);
@@ -207,7 +198,7 @@ proptest! {
 fn sizes_are_those_of_the_description() {
     assert_eq!(SOURCE_OVERHEAD, 33);
     assert_eq!(ENVELOPE_OVERHEAD + CODED_OVERHEAD, 54);
-    assert_eq!(COOKIE_PACKET_BYTES, 56);
+    assert_eq!((INITIATION_BYTES_MIN, RESPONSE_BYTES_MIN, COOKIE_PACKET_BYTES), (157, 70, 56));
     assert_eq!((Grant::BYTES, Credential::BYTES), (173, 110));
     let in_stream = MESSAGE_OVERHEAD + byway_wire::messages::InStreamHead::BYTES + CODED_OVERHEAD;
     assert_eq!(in_stream, 63);
@@ -243,7 +234,29 @@ fn a_view_refuses_packets_of_other_kinds() {
         let bytes = vec![kind.first_byte(); COOKIE_PACKET_BYTES];
         assert_eq!(SourcePacket::parse(&bytes).is_ok(), *kind == Kind::Source);
         assert_eq!(MessagePacket::parse(&bytes).is_ok(), *kind == Kind::Message);
-        assert_eq!(Cookie::parse(&bytes).is_ok(), *kind == Kind::Cookie);
+        assert_eq!(CookiePacket::parse(&bytes).is_ok(), *kind == Kind::Cookie);
+        let bytes = vec![kind.first_byte(); RESPONSE_BYTES_MIN];
+        assert_eq!(ResponsePacket::parse(&bytes).is_ok(), *kind == Kind::Response);
+        let mut bytes = [kind.first_byte(); INITIATION_BYTES_MIN];
+        bytes[1..4].fill(1);
+        assert_eq!(InitiationPacket::parse(&bytes).is_ok(), *kind == Kind::Initiation);
+    }
+}
+
+#[test]
+fn packets_of_handshakes_have_a_least_length() {
+    let mut initiation = [4; INITIATION_BYTES_MIN];
+    initiation[1..4].fill(1);
+    for length in 0..INITIATION_BYTES_MIN {
+        let needed = INITIATION_BYTES_MIN;
+        let error = ParseError::TooShort { thing: "initiation", field: "all", needed, left: length };
+        assert_eq!(InitiationPacket::parse(&initiation[..length]).err(), Some(error));
+    }
+    let response = [5; RESPONSE_BYTES_MIN];
+    for length in 0..RESPONSE_BYTES_MIN {
+        let needed = RESPONSE_BYTES_MIN;
+        let error = ParseError::TooShort { thing: "response", field: "all", needed, left: length };
+        assert_eq!(ResponsePacket::parse(&response[..length]).err(), Some(error));
     }
 }
 

@@ -1,15 +1,18 @@
 //! A busy responder asks for a cookie.
 
-mod seal_support;
+mod support;
 
 use core::net::SocketAddr;
 
 use byway_units::{Duration, Time};
-use byway_wire::seal::{
-    COOKIE_BYTES, COOKIE_SECRET_LIFE, CookieError, CookieJar, Forged, Initiation, SourceAddress, Suite,
-    write_mac2,
+use byway_wire::limits::COOKIE_SECRET_LIFE;
+use byway_wire::packets::{COOKIE_PACKET_BYTES, INITIATION_BYTES_MIN};
+use byway_wire::seal::{CookieError, CookieJar, Forged, Initiation, Suite, write_mac2};
+use byway_wire::{Address, ParseError};
+use support::handshakes::{
+    Counted, INDEX, INITIATION, Refusal, flipped, no_pre_shared, open_cookie, responder_secret, screened,
+    write,
 };
-use seal_support::{Counted, INDEX, INITIATION, flipped, no_psk, responder, responder_secret, write};
 
 const NOW: Time = Time::from_nanos(5_000_000_000_000);
 
@@ -17,61 +20,58 @@ fn jar() -> CookieJar {
     CookieJar::new(responder_secret().public_key())
 }
 
-fn address(text: &str) -> SourceAddress {
+fn address(text: &str) -> Address {
     text.parse::<SocketAddr>().expect("an address").into()
 }
 
-fn home() -> SourceAddress {
+fn home() -> Address {
     address("203.0.113.9:40000")
 }
 
 /// The initiation with the cookie that `jar` gives for `from` at `now`.
-fn with_cookie(jar: &mut CookieJar, from: &SourceAddress, now: Time, random: &mut Counted) -> Vec<u8> {
-    let (mut packet, awaited) = write(&INITIATION, &no_psk(), 1);
-    let cookie = jar.packet(&responder().screen(&packet).expect("mac1 is right"), from, now, random);
-    write_mac2(&mut packet, &awaited.open_cookie(&cookie).expect("the cookie is right"));
+fn with_cookie(jar: &mut CookieJar, from: Address, now: Time, random: &mut Counted) -> Vec<u8> {
+    let (mut packet, awaited) = write(&INITIATION, &no_pre_shared(), 1);
+    let cookie = jar.packet(&screened(&packet), from, now, random);
+    write_mac2(&mut packet, &open_cookie(&awaited, &cookie).expect("the cookie is right"));
     packet
 }
 
-fn admits(jar: &CookieJar, packet: &[u8], from: &SourceAddress, now: Time) -> bool {
-    jar.admits(&responder().screen(packet).expect("mac1 is right"), from, now)
+fn admits(jar: &CookieJar, packet: &[u8], from: Address, now: Time) -> bool {
+    jar.admits(&screened(packet), from, now)
 }
 
 #[test]
 fn a_cookie_admits_its_initiation_from_its_address() {
     let (mut jar, mut random) = (jar(), Counted(0));
-    let packet = with_cookie(&mut jar, &home(), NOW, &mut random);
-    assert!(admits(&jar, &packet, &home(), NOW));
-    assert!(
-        admits(&jar, &packet, &address("[::ffff:203.0.113.9]:40000"), NOW),
-        "the mapped form is the same"
-    );
+    let packet = with_cookie(&mut jar, home(), NOW, &mut random);
+    assert!(admits(&jar, &packet, home(), NOW));
+    assert!(admits(&jar, &packet, address("[::ffff:203.0.113.9]:40000"), NOW), "the mapped form is the same");
     for elsewhere in ["203.0.113.9:40001", "203.0.113.8:40000", "[2001:db8::1]:40000"] {
-        assert!(!admits(&jar, &packet, &address(elsewhere), NOW), "{elsewhere}");
+        assert!(!admits(&jar, &packet, address(elsewhere), NOW), "{elsewhere}");
     }
 }
 
 #[test]
 fn the_cookie_is_of_use_for_another_initiation_from_there() {
     let (mut jar, mut random) = (jar(), Counted(0));
-    let (packet, awaited) = write(&INITIATION, &no_psk(), 1);
-    let answer = jar.packet(&responder().screen(&packet).expect("mac1 is right"), &home(), NOW, &mut random);
-    let cookie = awaited.open_cookie(&answer).expect("the cookie is right");
-    let (mut next, _) = write(&Initiation { stamp: INITIATION.stamp + 1, ..INITIATION }, &no_psk(), 2);
-    assert!(!admits(&jar, &next, &home(), NOW));
+    let (packet, awaited) = write(&INITIATION, &no_pre_shared(), 1);
+    let answer = jar.packet(&screened(&packet), home(), NOW, &mut random);
+    let cookie = open_cookie(&awaited, &answer).expect("the cookie is right");
+    let (mut next, _) = write(&Initiation { stamp: INITIATION.stamp + 1, ..INITIATION }, &no_pre_shared(), 2);
+    assert!(!admits(&jar, &next, home(), NOW));
     write_mac2(&mut next, &cookie);
-    assert!(admits(&jar, &next, &home(), NOW));
+    assert!(admits(&jar, &next, home(), NOW));
 }
 
 #[test]
 fn without_a_cookie_nothing_is_admitted() {
-    let (packet, _) = write(&INITIATION, &no_psk(), 1);
+    let (packet, _) = write(&INITIATION, &no_pre_shared(), 1);
     let (mut jar, mut random) = (jar(), Counted(0));
-    assert!(!admits(&jar, &packet, &home(), NOW), "not before the first secret either");
-    let admitted = with_cookie(&mut jar, &home(), NOW, &mut random);
-    assert!(!admits(&jar, &packet, &home(), NOW));
+    assert!(!admits(&jar, &packet, home(), NOW), "not before the first secret either");
+    let admitted = with_cookie(&mut jar, home(), NOW, &mut random);
+    assert!(!admits(&jar, &packet, home(), NOW));
     for bit in 8 * (admitted.len() - 16)..8 * admitted.len() {
-        assert!(!admits(&jar, &flipped(&admitted, bit), &home(), NOW), "bit {bit}");
+        assert!(!admits(&jar, &flipped(&admitted, bit), home(), NOW), "bit {bit}");
     }
 }
 
@@ -79,69 +79,65 @@ fn without_a_cookie_nothing_is_admitted() {
 fn a_secret_makes_cookies_for_one_life_and_is_accepted_for_two() {
     let (mut jar, mut random) = (jar(), Counted(0));
     let moment = Duration::from_nanos(1);
-    let first = with_cookie(&mut jar, &home(), NOW, &mut random);
-    let last_of_first = with_cookie(&mut jar, &home(), NOW + COOKIE_SECRET_LIFE - moment, &mut random);
+    let first = with_cookie(&mut jar, home(), NOW, &mut random);
+    let last_of_first = with_cookie(&mut jar, home(), NOW + COOKIE_SECRET_LIFE - moment, &mut random);
     assert_eq!(first, last_of_first, "one secret, one cookie");
-    let of_second = with_cookie(&mut jar, &home(), NOW + COOKIE_SECRET_LIFE, &mut random);
+    let of_second = with_cookie(&mut jar, home(), NOW + COOKIE_SECRET_LIFE, &mut random);
     assert_ne!(first, of_second);
 
     let end = NOW + COOKIE_SECRET_LIFE * 2;
-    assert!(admits(&jar, &first, &home(), end - moment), "the predecessor is accepted");
-    assert!(!admits(&jar, &first, &home(), end));
-    assert!(admits(&jar, &of_second, &home(), end));
-    assert!(admits(&jar, &of_second, &home(), end + COOKIE_SECRET_LIFE - moment));
-    assert!(!admits(&jar, &of_second, &home(), end + COOKIE_SECRET_LIFE), "without a successor too");
+    assert!(admits(&jar, &first, home(), end - moment), "the predecessor is accepted");
+    assert!(!admits(&jar, &first, home(), end));
+    assert!(admits(&jar, &of_second, home(), end));
+    assert!(admits(&jar, &of_second, home(), end + COOKIE_SECRET_LIFE - moment));
+    assert!(!admits(&jar, &of_second, home(), end + COOKIE_SECRET_LIFE), "without a successor too");
 
-    with_cookie(&mut jar, &home(), end, &mut random);
-    assert!(!admits(&jar, &first, &home(), NOW), "two secrets later it is gone for good");
+    with_cookie(&mut jar, home(), end, &mut random);
+    assert!(!admits(&jar, &first, home(), NOW), "two secrets later it is gone for good");
 }
 
 #[test]
 fn a_cookie_is_smaller_than_any_initiation() {
-    let (packet, _) = write(&Initiation { messages: &[], ..INITIATION }, &no_psk(), 1);
-    assert_eq!(COOKIE_BYTES, 56);
-    assert!(COOKIE_BYTES < packet.len());
+    let (packet, _) = write(&Initiation { messages: &[], ..INITIATION }, &no_pre_shared(), 1);
+    assert_eq!((COOKIE_PACKET_BYTES, INITIATION_BYTES_MIN), (56, packet.len()));
+    const { assert!(COOKIE_PACKET_BYTES < INITIATION_BYTES_MIN) };
 }
 
 #[test]
 fn a_changed_bit_of_a_cookie_packet_is_refused_or_is_reserved() {
-    for suite in Suite::ALL {
-        let (packet, awaited) = write(&Initiation { suite, ..INITIATION }, &no_psk(), 1);
-        let responder = responder();
-        let screened = responder.screen(&packet).expect("mac1 is right");
-        let answer = jar().packet(&screened, &home(), NOW, &mut Counted(0));
+    for &suite in Suite::ALL {
+        let (packet, awaited) = write(&Initiation { suite, ..INITIATION }, &no_pre_shared(), 1);
+        let answer = jar().packet(&screened(&packet), home(), NOW, &mut Counted(0));
         for bit in 0..8 * answer.len() {
-            let error = awaited.open_cookie(&flipped(&answer, bit)).err();
+            let error = open_cookie(&awaited, &flipped(&answer, bit)).err();
             match bit / 8 {
-                0 => assert!(matches!(error, Some(CookieError::WrongKind { .. }))),
+                0 => assert!(matches!(error, Some(Refusal::Malformed(ParseError::Illegal { .. })))),
                 1..4 => assert_eq!(error, None),
-                4..8 => assert!(matches!(error, Some(CookieError::WrongIndex { expected: INDEX, .. }))),
-                _ => assert_eq!(error, Some(CookieError::Forged(Forged)), "bit {bit}"),
+                4..8 => {
+                    let Some(Refusal::Wrong(CookieError::WrongIndex { index, expected })) = error else {
+                        panic!("bit {bit}: {error:?}");
+                    };
+                    assert!(index != INDEX && expected == INDEX, "bit {bit}");
+                }
+                _ => assert_eq!(error, Some(Refusal::Wrong(CookieError::Forged(Forged))), "bit {bit}"),
             }
-        }
-        for bytes in [0, COOKIE_BYTES - 1] {
-            let error = awaited.open_cookie(&answer[..bytes]).err();
-            assert_eq!(error, Some(CookieError::WrongLength { bytes }));
         }
     }
 }
 
 #[test]
 fn a_cookie_for_another_initiation_does_not_open() {
-    let (packet, _) = write(&INITIATION, &no_psk(), 1);
-    let (_, awaited) = write(&INITIATION, &no_psk(), 2);
-    let responder = responder();
-    let screened = responder.screen(&packet).expect("mac1 is right");
-    let answer = jar().packet(&screened, &home(), NOW, &mut Counted(0));
-    assert_eq!(awaited.open_cookie(&answer).err(), Some(CookieError::Forged(Forged)));
+    let (packet, _) = write(&INITIATION, &no_pre_shared(), 1);
+    let (_, awaited) = write(&INITIATION, &no_pre_shared(), 2);
+    let answer = jar().packet(&screened(&packet), home(), NOW, &mut Counted(0));
+    let error = open_cookie(&awaited, &answer).err();
+    assert_eq!(error, Some(Refusal::Wrong(CookieError::Forged(Forged))));
 }
 
 #[test]
 fn equal_cookies_travel_under_different_salts() {
     let (mut jar, mut random) = (jar(), Counted(0));
-    let (packet, _) = write(&INITIATION, &no_psk(), 1);
-    let responder = responder();
-    let screened = responder.screen(&packet).expect("mac1 is right");
-    let answers = [0, 1].map(|_| jar.packet(&screened, &home(), NOW, &mut random));
+    let (packet, _) = write(&INITIATION, &no_pre_shared(), 1);
+    let answers = [0, 1].map(|_| jar.packet(&screened(&packet), home(), NOW, &mut random));
     assert_ne!(answers[0][8..], answers[1][8..]);
 }

@@ -1,23 +1,55 @@
 //! Packets are sealed on one side and opened on the other.
 
-mod seal_support;
+mod support;
 
 use byway_units::FlowId;
-use byway_wire::seal::{EpochKeys, Forged, OpenError, Portable, Suite};
+use byway_wire::packets::{Envelope, EnvelopeHeader, EnvelopeRole, MessageHeader, MessagePacket};
+use byway_wire::seal::{EpochKeys, Forged, Portable, Suite};
+use byway_wire::{Alias, CodedBytes, Counter, SequenceNumber};
 use proptest::prelude::{ProptestConfig, Strategy, any, proptest};
 use proptest::sample::{Index, select};
-use proptest::{collection, prop_assert_eq};
-use seal_support::{flipped, keys};
+use proptest::{collection, prop_assert, prop_assert_eq};
+use support::handshakes::{Refusal, flipped, keys};
+use support::strategies::{alias, flags, index};
 
-const FORGED: OpenError = OpenError::Forged(Forged);
+const FORGED: Refusal<Forged> = Refusal::Wrong(Forged);
 
 fn sides(suite: Suite) -> (EpochKeys, EpochKeys) {
     let (ours, theirs) = keys(suite);
     (ours.epoch_keys(&Portable, suite), theirs.epoch_keys(&Portable, suite))
 }
 
-fn with_tag(bytes: &[u8]) -> Vec<u8> {
-    [bytes, &[0; 16]].concat()
+/// What a sender hands over for sealing: the packet, and room for the tag.
+fn unsealed<const N: usize>(emit: impl FnOnce(&mut [u8; N]), body: &[u8]) -> Vec<u8> {
+    let mut header = [0; N];
+    emit(&mut header);
+    [&header, body, &[0; 16]].concat()
+}
+
+fn open_source(
+    keys: &EpochKeys,
+    flow: FlowId,
+    sequence: SequenceNumber,
+    coded: &[u8],
+) -> Result<Vec<u8>, Refusal<Forged>> {
+    let mut coded = coded.to_vec();
+    let opened = keys.open_source(flow, sequence, CodedBytes::parse(coded.as_mut_slice())?);
+    opened.map(|plaintext| plaintext.to_vec()).map_err(Refusal::Wrong)
+}
+
+fn open_message(keys: &EpochKeys, counter: Counter, packet: &[u8]) -> Result<Vec<u8>, Refusal<Forged>> {
+    let mut packet = packet.to_vec();
+    let opened = keys.open_message(counter, MessagePacket::parse(packet.as_mut_slice())?);
+    opened.map(|messages| messages.to_vec()).map_err(Refusal::Wrong)
+}
+
+fn verify_envelope(keys: &EpochKeys, counter: Counter, packet: &[u8]) -> Result<(), Refusal<Forged>> {
+    keys.verify_envelope(counter, &Envelope::parse(packet)?).map_err(Refusal::Wrong)
+}
+
+/// The counter with one of its bits turned over.
+fn other(counter: Counter, bit: Index) -> Counter {
+    Counter::new(counter.number() ^ 1 << bit.index(64))
 }
 
 proptest! {
@@ -25,99 +57,113 @@ proptest! {
 
     #[test]
     fn a_source_packet_opens_as_it_was_sealed_and_not_otherwise(
-        suite in select(&Suite::ALL[..]),
+        suite in select(Suite::ALL),
         flow in any::<u16>().prop_map(FlowId::new),
         number in any::<u64>(),
-        coded in collection::vec(any::<u8>(), 1..200),
+        flags in flags(),
+        plaintext in collection::vec(any::<u8>(), 5..200),
         bit in any::<Index>(),
     ) {
-        let (sender, receiver) = sides(suite);
-        let mut sealed = with_tag(&coded);
-        sender.seal_source(flow, number, &mut sealed);
-        let open = |flow, number, bytes: &[u8]| {
-            receiver.open_source(flow, number, &mut bytes.to_vec()).map(|plaintext| plaintext.to_vec())
-        };
-        prop_assert_eq!(open(flow, number, &sealed), Ok(coded[1..].to_vec()));
-        prop_assert_eq!(open(flow, number, &flipped(&sealed, bit.index(8 * sealed.len()))), Err(FORGED));
-        prop_assert_eq!(open(flow, number ^ 1 << bit.index(64), &sealed), Err(FORGED));
-        prop_assert_eq!(open(FlowId::new(flow.number() ^ 1 << bit.index(16)), number, &sealed), Err(FORGED));
-        prop_assert_eq!(
-            sender.open_source(flow, number, &mut sealed.clone()).map(|_| ()), Err(FORGED), "no reflection"
-        );
+        let ((sender, receiver), sequence) = (sides(suite), SequenceNumber::new(number));
+        let mut coded = unsealed(|first: &mut [u8; 1]| first[0] = flags.to_wire(), &plaintext);
+        sender.seal_source(flow, sequence, &mut coded);
+        prop_assert_eq!(open_source(&receiver, flow, sequence, &coded), Ok(plaintext));
+        prop_assert!(open_source(&receiver, flow, sequence, &flipped(&coded, bit.index(8 * coded.len()))).is_err());
+        let other_sequence = SequenceNumber::new(number ^ 1 << bit.index(64));
+        prop_assert_eq!(open_source(&receiver, flow, other_sequence, &coded), Err(FORGED));
+        let other_flow = FlowId::new(flow.number() ^ 1 << bit.index(16));
+        prop_assert_eq!(open_source(&receiver, other_flow, sequence, &coded), Err(FORGED));
+        prop_assert_eq!(open_source(&sender, flow, sequence, &coded), Err(FORGED), "no reflection");
     }
 
     #[test]
     fn a_message_packet_opens_as_it_was_sealed_and_not_otherwise(
-        suite in select(&Suite::ALL[..]),
-        counter in any::<u64>(),
-        packet in collection::vec(any::<u8>(), 9..200),
+        suite in select(Suite::ALL),
+        receiver_index in index(),
+        counter in any::<u64>().prop_map(Counter::new),
+        messages in collection::vec(any::<u8>(), 0..200),
         bit in any::<Index>(),
     ) {
         let (sender, receiver) = sides(suite);
-        let mut sealed = with_tag(&packet);
-        sender.seal_message(counter, &mut sealed);
-        prop_assert_eq!(&sealed[..9], &packet[..9]);
-        let open = |counter, bytes: &[u8]| {
-            receiver.open_message(counter, &mut bytes.to_vec()).map(|messages| messages.to_vec())
-        };
-        prop_assert_eq!(open(counter, &sealed), Ok(packet[9..].to_vec()));
-        prop_assert_eq!(open(counter, &flipped(&sealed, bit.index(8 * sealed.len()))), Err(FORGED));
-        prop_assert_eq!(open(counter ^ 1 << bit.index(64), &sealed), Err(FORGED));
+        let header = MessageHeader { receiver: receiver_index, counter_low: counter.low() };
+        let mut packet = unsealed(|bytes| header.emit(bytes), &messages);
+        sender.seal_message(counter, &mut packet);
+        prop_assert_eq!(MessagePacket::parse(packet.as_slice()).map(|packet| *packet.header()), Ok(header));
+        prop_assert_eq!(open_message(&receiver, counter, &packet), Ok(messages));
+        prop_assert!(open_message(&receiver, counter, &flipped(&packet, bit.index(8 * packet.len()))).is_err());
+        prop_assert_eq!(open_message(&receiver, other(counter, bit), &packet), Err(FORGED));
+        prop_assert_eq!(open_message(&sender, counter, &packet), Err(FORGED), "no reflection");
     }
 
     #[test]
     fn an_envelope_is_verified_as_it_was_tagged_and_not_otherwise(
-        suite in select(&Suite::ALL[..]),
-        counter in any::<u64>(),
-        envelope in collection::vec(any::<u8>(), 0..700),
+        suite in select(Suite::ALL),
+        (role, receiver_index, alias) in (select(EnvelopeRole::ALL), index(), alias()),
+        counter in any::<u64>().prop_map(Counter::new),
+        sequence_low in any::<u32>(),
+        coded in collection::vec(any::<u8>(), 22..700),
         bit in any::<Index>(),
     ) {
         let (sender, receiver) = sides(suite);
-        let mut tagged = with_tag(&envelope);
-        sender.tag_envelope(counter, &mut tagged);
-        prop_assert_eq!(receiver.verify_envelope(counter, &tagged), Ok(envelope.as_slice()));
-        let changed = flipped(&tagged, bit.index(8 * tagged.len()));
-        prop_assert_eq!(receiver.verify_envelope(counter, &changed), Err(FORGED));
-        prop_assert_eq!(receiver.verify_envelope(counter ^ 1 << bit.index(64), &tagged), Err(FORGED));
-        prop_assert_eq!(sender.verify_envelope(counter, &tagged), Err(FORGED), "no reflection");
+        let counter_low = counter.low();
+        let header = EnvelopeHeader { role, receiver: receiver_index, counter_low, alias, sequence_low };
+        let mut envelope = unsealed(|bytes| header.emit(bytes), &coded);
+        let before = envelope.clone();
+        sender.tag_envelope(counter, &mut envelope);
+        prop_assert_eq!(&envelope[..16 + coded.len()], &before[..16 + coded.len()]);
+        prop_assert_eq!(verify_envelope(&receiver, counter, &envelope), Ok(()));
+        let changed = flipped(&envelope, bit.index(8 * envelope.len()));
+        prop_assert!(verify_envelope(&receiver, counter, &changed).is_err());
+        prop_assert_eq!(verify_envelope(&receiver, other(counter, bit), &envelope), Err(FORGED));
+        prop_assert_eq!(verify_envelope(&sender, counter, &envelope), Err(FORGED), "no reflection");
     }
 }
 
 #[test]
-fn packets_too_short_to_be_sealed_are_refused() {
-    let (_, receiver) = sides(Suite::Aes256Gcm);
-    let flow = FlowId::new(1);
-    for bytes in 0..17 {
-        let error = OpenError::TooShort { bytes, needed: 17 };
-        assert_eq!(receiver.open_source(flow, 0, &mut vec![0; bytes]).map(|_| ()), Err(error));
+fn any_changed_bit_that_still_reads_as_a_packet_is_forged() {
+    let (sender, receiver) = sides(Suite::Aes256Gcm);
+    let (counter, mut packet) = (Counter::FIRST, [&[8][..], &[0; 40]].concat());
+    sender.seal_message(counter, &mut packet);
+    let (mut malformed, mut forged) = (0, 0);
+    for bit in 0..8 * packet.len() {
+        match open_message(&receiver, counter, &flipped(&packet, bit)) {
+            Err(Refusal::Malformed(_)) => malformed += 1,
+            Err(Refusal::Wrong(Forged)) => forged += 1,
+            Ok(_) => panic!("bit {bit}"),
+        }
     }
-    for bytes in 0..25 {
-        let error = OpenError::TooShort { bytes, needed: 25 };
-        assert_eq!(receiver.open_message(0, &mut vec![0; bytes]).map(|_| ()), Err(error));
-    }
-    for bytes in 0..16 {
-        let error = OpenError::TooShort { bytes, needed: 16 };
-        assert_eq!(receiver.verify_envelope(0, &vec![0; bytes]).map(|_| ()), Err(error));
-    }
-    assert_eq!(receiver.open_source(flow, 0, &mut [0; 17]).map(|_| ()), Err(FORGED));
+    assert_eq!((malformed, forged), (8, 40 * 8), "the kind is looked at first");
 }
 
 #[test]
 fn keys_of_another_epoch_open_nothing() {
     let (sender, _) = sides(Suite::Aes256Gcm);
     let (_, other) = sides(Suite::ChaCha20Poly1305);
-    let mut packet = with_tag(b"header of the packet");
-    sender.seal_message(0, &mut packet);
-    assert_eq!(other.open_message(0, &mut packet).map(|_| ()), Err(FORGED));
+    let mut packet = [&[8][..], &[0; 40]].concat();
+    sender.seal_message(Counter::FIRST, &mut packet);
+    assert_eq!(open_message(&other, Counter::FIRST, &packet), Err(FORGED));
+}
+
+#[test]
+#[should_panic(expected = "the caller puts messages between header and tag")]
+fn a_message_packet_without_its_header_is_a_broken_invariant() {
+    sides(Suite::Aes256Gcm).0.seal_message(Counter::FIRST, &mut [0; 40]);
+}
+
+#[test]
+#[should_panic(expected = "the caller puts a plaintext between flags and tag")]
+fn coded_bytes_without_a_plaintext_are_a_broken_invariant() {
+    sides(Suite::Aes256Gcm).0.seal_source(FlowId::new(1), SequenceNumber::FIRST, &mut [0; 17]);
 }
 
 #[test]
 fn both_directions_have_digests_of_their_own() {
     let (ours, theirs) = keys(Suite::Aes256Gcm);
-    let digest = ours.send_digests().digest(1, 2, b"coded");
-    assert_eq!(theirs.receive_digests().digest(1, 2, b"coded"), digest);
-    assert_ne!(ours.receive_digests().digest(1, 2, b"coded"), digest);
-    for (alias, number, coded) in [(2, 2, b"coded"), (1, 3, b"coded"), (1, 2, b"coder")] {
-        assert_ne!(ours.send_digests().digest(alias, number, coded), digest);
+    let alias = |number| Alias::new(number).expect("aliases are not 0");
+    let digest = ours.send_digests().digest(alias(1), 2, b"coded");
+    assert_eq!(theirs.receive_digests().digest(alias(1), 2, b"coded"), digest);
+    assert_ne!(ours.receive_digests().digest(alias(1), 2, b"coded"), digest);
+    for (number, sequence_low, coded) in [(2, 2, b"coded"), (1, 3, b"coded"), (1, 2, b"coder")] {
+        assert_ne!(ours.send_digests().digest(alias(number), sequence_low, coded), digest);
     }
 }

@@ -2,28 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use byway_wire::seal::{REPLAY_WINDOW, Refused, ReplayWindow};
+use byway_wire::Counter;
+use byway_wire::limits::REPLAY_WINDOW;
+use byway_wire::seal::{Refused, ReplayWindow};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 use proptest::{collection, prop_assert_eq};
 
 /// What the wire format says, word for word.
 #[derive(Default)]
 struct Naive {
-    seen: BTreeSet<u64>,
+    seen: BTreeSet<Counter>,
 }
 
 impl Naive {
-    fn accept(&mut self, number: u64) -> Result<(), Refused> {
+    fn accept(&mut self, counter: Counter) -> Result<(), Refused> {
         if let Some(&highest) = self.seen.last()
-            && highest.saturating_sub(number) >= REPLAY_WINDOW
+            && highest.number().saturating_sub(counter.number()) >= REPLAY_WINDOW
         {
-            return Err(Refused::TooOld { number, highest });
+            return Err(Refused::TooOld { counter, highest });
         }
-        if self.seen.insert(number) { Ok(()) } else { Err(Refused::Replayed { number }) }
+        if self.seen.insert(counter) { Ok(()) } else { Err(Refused::Replayed { counter }) }
     }
 }
 
-/// Where the next number lies, seen from the highest one.
+/// Where the next counter lies, seen from the highest one.
 #[derive(Clone, Copy, Debug)]
 enum Move {
     Forward(u64),
@@ -32,11 +34,11 @@ enum Move {
 }
 
 impl Move {
-    const fn from(self, highest: u64) -> u64 {
+    const fn from(self, highest: Counter) -> Counter {
         match self {
-            Self::Forward(by) => highest.saturating_add(by),
-            Self::Back(by) => highest.saturating_sub(by),
-            Self::To(number) => number,
+            Self::Forward(by) => highest.plus(by),
+            Self::Back(by) => Counter::new(highest.number().saturating_sub(by)),
+            Self::To(number) => Counter::new(number),
         }
     }
 }
@@ -63,28 +65,28 @@ proptest! {
     ) {
         let (mut window, mut naive) = (ReplayWindow::new(), Naive::default());
         for step in [start].into_iter().chain(moves) {
-            let number = step.from(window.highest());
-            let asked = window.would_accept(number);
-            let accepted = window.accept(number);
+            let counter = step.from(window.highest());
+            let asked = window.would_accept(counter);
+            let accepted = window.accept(counter);
             prop_assert_eq!(asked, accepted);
-            prop_assert_eq!(accepted, naive.accept(number), "number {}", number);
+            prop_assert_eq!(accepted, naive.accept(counter), "{}", counter);
             prop_assert_eq!(Some(&window.highest()), naive.seen.last());
         }
     }
 
     #[test]
-    fn after_a_long_run_each_number_of_the_window_is_judged_alike(
+    fn after_a_long_run_each_counter_of_the_window_is_judged_alike(
         missing in collection::btree_set(0..20_000_u64, 0..40),
         jump in 0..3 * REPLAY_WINDOW,
     ) {
         let (mut window, mut naive) = (ReplayWindow::new(), Naive::default());
         let run = (0..20_000).filter(|number| !missing.contains(number)).chain([20_000 + jump]);
-        for number in run {
-            prop_assert_eq!(window.accept(number), naive.accept(number));
+        for counter in run.map(Counter::new) {
+            prop_assert_eq!(window.accept(counter), naive.accept(counter));
         }
-        let highest = window.highest();
-        for number in highest - REPLAY_WINDOW - 70..=highest {
-            prop_assert_eq!(window.accept(number), naive.accept(number), "number {}", number);
+        let highest = window.highest().number();
+        for counter in (highest - REPLAY_WINDOW - 70..=highest).map(Counter::new) {
+            prop_assert_eq!(window.accept(counter), naive.accept(counter), "{}", counter);
         }
     }
 }

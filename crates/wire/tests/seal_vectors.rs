@@ -1,20 +1,30 @@
 //! The published test vectors, made by the implementation in `docs/wire-crypto-vectors.py`.
 
+mod support;
+
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use byway_units::{FlowId, Time};
+use byway_wire::packets::{
+    CookiePacket, Envelope, InitiationPacket, MessagePacket, ResponsePacket, SourcePacket,
+};
 use byway_wire::seal::{
     Acceptance, AwaitedResponse, CookieJar, Initiation, Portable, PreSharedKey, PublicKey, Purpose, Random,
-    Responder, Response, SigningKey, SourceAddress, SplitKeys, Statement, StaticSecret, Suite, VerifyingKey,
-    write_mac2,
+    Responder, Response, SigningKey, SplitKeys, Statement, StaticSecret, Suite, VerifyingKey, write_mac2,
 };
+use byway_wire::{
+    Address, Alias, Boot, Capabilities, Counter, Credential, Epoch, Grant, SequenceNumber, SessionIndex,
+    Shard,
+};
+use support::vectors::bytes;
 
 const VECTORS: &str = include_str!("../../../docs/wire-crypto-vectors.txt");
 
 const FLOW: FlowId = FlowId::new(0x0102);
-const SEQUENCE_NUMBER: u64 = 0x1_0000_0002;
-const MESSAGE_COUNTER: u64 = 0x2_0000_0001;
-const ENVELOPE_COUNTER: u64 = 0x2_0000_0002;
+const SEQUENCE_NUMBER: SequenceNumber = SequenceNumber::new(0x1_0000_0002);
+const MESSAGE_COUNTER: Counter = Counter::new(0x2_0000_0001);
+const ENVELOPE_COUNTER: Counter = Counter::new(0x2_0000_0002);
 
 /// One section of the vectors: its first line, then name by name.
 struct Section {
@@ -35,19 +45,51 @@ impl Section {
         StaticSecret::from_bytes(self.array(name))
     }
 
-    fn suite(&self) -> Suite {
-        Suite::from_number(self.array::<1>("suite")[0]).expect("a known suite")
+    fn byte(&self, name: &str) -> u8 {
+        self.array::<1>(name)[0]
     }
 
-    fn psk(&self) -> PreSharedKey {
+    fn suite(&self) -> Suite {
+        let suite = Suite::ALL.iter().find(|suite| **suite as u8 == self.byte("suite"));
+        *suite.expect("a known suite")
+    }
+
+    fn purpose(&self) -> Purpose {
+        let purpose = Purpose::ALL.iter().find(|purpose| **purpose as u8 == self.byte("purpose"));
+        *purpose.expect("a known purpose")
+    }
+
+    fn index(&self, side: &str) -> SessionIndex {
+        SessionIndex::new(u32::from_be_bytes(self.array(&format!("{side}-index"))))
+    }
+
+    fn capabilities(&self, side: &str) -> Capabilities {
+        Capabilities::from_bits(u16::from_be_bytes(self.array(&format!("{side}-capabilities"))))
+    }
+
+    fn boot(&self, side: &str) -> Boot {
+        Boot::new(u64::from_be_bytes(self.array(&format!("{side}-boot"))))
+    }
+
+    fn pre_shared(&self) -> PreSharedKey {
         PreSharedKey::from_bytes(self.array("psk"))
     }
-}
 
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits = hex.trim_start_matches('-').as_bytes().chunks(2);
-    let digits = digits.map(|pair| str::from_utf8(pair).expect("vectors are ASCII"));
-    digits.map(|pair| u8::from_str_radix(pair, 16).expect("vectors are hexadecimal")).collect()
+    fn initiation(&self, name: &str) -> InitiationPacket<&[u8]> {
+        InitiationPacket::parse(self.get(name)).expect("vectors are valid")
+    }
+
+    fn response(&self) -> ResponsePacket<&[u8]> {
+        ResponsePacket::parse(self.get("response")).expect("vectors are valid")
+    }
+
+    /// The address that the cookie is for.
+    fn address(&self) -> Address {
+        let bytes: [u8; 18] = self.array("cookie-address");
+        let (ip, port) = bytes.split_first_chunk::<16>().expect("an IPv6 address");
+        let port = u16::from_be_bytes(port.try_into().expect("a port"));
+        Address { ip: Ipv6Addr::from(*ip).into(), port }
+    }
 }
 
 fn sections(kind: &str) -> Vec<Section> {
@@ -69,41 +111,42 @@ fn sections(kind: &str) -> Vec<Section> {
 
 fn written(section: &Section) -> (Vec<u8>, AwaitedResponse) {
     let initiation = Initiation {
-        purpose: Purpose::from_number(section.array::<1>("purpose")[0]).expect("a known purpose"),
+        purpose: section.purpose(),
         suite: section.suite(),
-        shard: section.array::<1>("shard")[0],
-        capabilities: u16::from_be_bytes(section.array("initiator-capabilities")),
-        sender_index: u32::from_be_bytes(section.array("initiator-index")),
+        shard: Shard::new(section.byte("shard")),
+        capabilities: section.capabilities("initiator"),
+        index: section.index("initiator"),
         stamp: u64::from_be_bytes(section.array("stamp")),
-        boot: u64::from_be_bytes(section.array("initiator-boot")),
-        epoch: section.array::<1>("epoch")[0],
+        boot: section.boot("initiator"),
+        epoch: Epoch::new(section.byte("epoch")),
         messages: section.get("initiator-messages"),
     };
     let responder = PublicKey::from_bytes(section.array("responder-key"));
     let secret = section.secret("initiator-secret");
-    let written = initiation.write(&secret, &responder, &section.psk(), &section.array("initiator-seed"));
+    let (pre_shared, seed) = (section.pre_shared(), section.array("initiator-seed"));
+    let written = initiation.write(&secret, &responder, &pre_shared, &seed);
     written.expect("vectors are valid")
 }
 
 fn accepted(section: &Section) -> (Vec<u8>, SplitKeys) {
     let responder = Responder::new(section.secret("responder-secret"));
-    let screened = responder.screen(section.get("initiation")).expect("vectors are valid");
+    let screened = responder.screen(section.initiation("initiation")).expect("vectors are valid");
     let received = responder.read(&screened, &section.array("responder-seed")).expect("vectors are valid");
     assert_eq!(received.peer.bytes(), section.get("initiator-key"));
     assert_eq!(received.messages, section.get("initiator-messages"));
     let acceptance = Acceptance {
-        index: u32::from_be_bytes(section.array("responder-index")),
-        capabilities: u16::from_be_bytes(section.array("responder-capabilities")),
-        boot: u64::from_be_bytes(section.array("responder-boot")),
+        index: section.index("responder"),
+        capabilities: section.capabilities("responder"),
+        boot: section.boot("responder"),
         messages: section.get("responder-messages"),
     };
-    received.accept(&acceptance, &section.psk()).expect("vectors are valid")
+    received.accept(&acceptance, &section.pre_shared()).expect("vectors are valid")
 }
 
 /// The initiator's keys, then the responder's.
 fn keys(section: &Section) -> (SplitKeys, SplitKeys) {
     let (_, mut awaited) = written(section);
-    let Response { keys, .. } = awaited.read(section.get("response")).expect("vectors are valid");
+    let Response { keys, .. } = awaited.read(section.response()).expect("vectors are valid");
     (keys, accepted(section).1)
 }
 
@@ -140,16 +183,17 @@ fn cookies_are_the_published_ones() {
         let (mut packet, awaited) = written(&section);
         let responder = Responder::new(section.secret("responder-secret"));
         let mut jar = CookieJar::new(PublicKey::from_bytes(section.array("responder-key")));
-        let address = SourceAddress::from_bytes(section.array("cookie-address"));
+        let address = section.address();
         let mut random =
             Scripted(["cookie-secret", "cookie-salt"].map(|name| section.get(name).to_vec()).to_vec());
-        let screened = responder.screen(section.get("initiation")).expect("vectors are valid");
-        let cookie = jar.packet(&screened, &address, Time::START, &mut random);
+        let screened = responder.screen(section.initiation("initiation")).expect("vectors are valid");
+        let cookie = jar.packet(&screened, address, Time::START, &mut random);
         assert_eq!(cookie.as_slice(), section.get("cookie"));
-        write_mac2(&mut packet, &awaited.open_cookie(&cookie).expect("vectors are valid"));
+        let cookie = CookiePacket::parse(section.get("cookie")).expect("vectors are valid");
+        write_mac2(&mut packet, &awaited.open_cookie(cookie).expect("vectors are valid"));
         assert_eq!(packet, section.get("initiation-with-cookie"));
-        let screened = responder.screen(&packet).expect("mac1 has not changed");
-        assert!(jar.admits(&screened, &address, Time::START));
+        let screened = responder.screen(section.initiation("initiation-with-cookie"));
+        assert!(jar.admits(&screened.expect("mac1 has not changed"), address, Time::START));
     }
 }
 
@@ -175,7 +219,8 @@ fn sealed_packets_are_the_published_ones() {
         sender.tag_envelope(ENVELOPE_COUNTER, &mut envelope);
         assert_eq!(envelope, published);
 
-        let digest = ours.send_digests().digest(0x0102, 0x0304_0506, &[7, 8, 9]);
+        let alias = Alias::new(0x0102).expect("it is not 0");
+        let digest = ours.send_digests().digest(alias, 0x0304_0506, &[7, 8, 9]);
         assert_eq!(digest, section.get("digest-of-alias-0102-number-03040506-coded-070809"));
     }
 }
@@ -184,15 +229,22 @@ fn sealed_packets_are_the_published_ones() {
 fn published_packets_open() {
     for section in sections("handshake") {
         let receiver = keys(&section).1.epoch_keys(&Portable, section.suite());
-        let mut coded = section.get("source-packet")[11..].to_vec();
-        let plaintext = receiver.open_source(FLOW, SEQUENCE_NUMBER, &mut coded).expect("vectors are valid");
-        assert_eq!(plaintext, section.get("source-plaintext"));
+        let mut packet = section.get("source-packet").to_vec();
+        let source = SourcePacket::parse(packet.as_mut_slice()).expect("vectors are valid");
+        assert_eq!((source.header().flow, source.header().sequence_low), (FLOW, SEQUENCE_NUMBER.low()));
+        let plaintext = receiver.open_source(FLOW, SEQUENCE_NUMBER, source.into_coded());
+        assert_eq!(plaintext.expect("vectors are valid"), section.get("source-plaintext"));
+
         let mut packet = section.get("message-packet").to_vec();
-        let messages = receiver.open_message(MESSAGE_COUNTER, &mut packet).expect("vectors are valid");
+        let message = MessagePacket::parse(packet.as_mut_slice()).expect("vectors are valid");
+        assert_eq!(message.header().counter_low, MESSAGE_COUNTER.low());
+        let messages = receiver.open_message(MESSAGE_COUNTER, message).expect("vectors are valid");
         assert_eq!(messages, section.get("message-plaintext"));
-        let envelope = section.get("envelope");
-        let inside = receiver.verify_envelope(ENVELOPE_COUNTER, envelope).expect("vectors are valid");
-        assert_eq!(inside[16..], section.get("source-packet")[11..]);
+
+        let envelope = Envelope::parse(section.get("envelope")).expect("vectors are valid");
+        assert_eq!(envelope.header().counter_low, ENVELOPE_COUNTER.low());
+        assert_eq!(receiver.verify_envelope(ENVELOPE_COUNTER, &envelope), Ok(()));
+        assert_eq!(envelope.coded(), &section.get("source-packet")[11..]);
     }
 }
 
@@ -212,5 +264,14 @@ fn signatures_are_the_published_ones() {
         assert_eq!(key.sign(statement, fields), signature);
         let key = VerifyingKey::from_bytes(&section.array("key")).expect("vectors are valid");
         assert_eq!(key.verify(statement, fields, &signature), Ok(()));
+        assert_eq!(read_and_fields(statement, &[fields, &signature].concat()), fields);
+    }
+}
+
+/// The fields of a grant or credential that was read from its bytes.
+fn read_and_fields(statement: Statement, bytes: &[u8]) -> Vec<u8> {
+    match statement {
+        Statement::Grant => Grant::parse(bytes).expect("vectors are valid").fields().to_vec(),
+        Statement::Credential => Credential::parse(bytes).expect("vectors are valid").fields().to_vec(),
     }
 }

@@ -130,7 +130,7 @@ fn part(vector: &Vector) -> (Lines, Vec<u8>) {
             let mut copy = bytes.clone();
             let coded = CodedBytes::parse(copy.as_mut_slice()).expect("published parts are legal");
             let rewritten = coded.as_bytes().to_vec();
-            lines.flags(coded.flags()).hex("sealed", coded.into_sealed().joined());
+            lines.flags(coded.flags()).hex("sealed", &coded.as_bytes()[1..]);
             rewritten
         }
         "associated-data" => associated(bytes, &mut lines),
@@ -164,22 +164,22 @@ fn associated(bytes: &[u8], lines: &mut Lines) -> Vec<u8> {
 
 fn initiation_payload(bytes: &[u8], lines: &mut Lines) -> Vec<u8> {
     let (payload, messages) = InitiationPayload::parse(bytes).expect("published parts are legal");
-    let messages: Vec<_> = messages.map(|message| message.expect("it is legal")).collect();
     lines.add("stamp", payload.stamp).add("boot", payload.boot.number());
-    lines.add("epoch", payload.epoch.number()).hex("messages", &emitted(&messages));
-    let mut fixed = [0; InitiationPayload::BYTES];
-    payload.emit(&mut fixed);
-    [fixed.as_slice(), &emitted(&messages)].concat()
+    lines.add("epoch", payload.epoch.number()).hex("messages", messages);
+    [&payload.to_bytes(), emitted_again(messages).as_slice()].concat()
 }
 
 fn response_payload(bytes: &[u8], lines: &mut Lines) -> Vec<u8> {
     let (payload, messages) = ResponsePayload::parse(bytes).expect("published parts are legal");
-    let messages: Vec<_> = messages.map(|message| message.expect("it is legal")).collect();
     lines.add("index", payload.index.number()).add("capabilities", payload.capabilities.bits());
-    lines.add("boot", payload.boot.number()).hex("messages", &emitted(&messages));
-    let mut fixed = [0; ResponsePayload::BYTES];
-    payload.emit(&mut fixed);
-    [fixed.as_slice(), &emitted(&messages)].concat()
+    lines.add("boot", payload.boot.number()).hex("messages", messages);
+    [&payload.to_bytes(), emitted_again(messages).as_slice()].concat()
+}
+
+/// The messages, read and written anew.
+fn emitted_again(messages: &[u8]) -> Vec<u8> {
+    let messages: Vec<_> = Messages::new(messages).map(|message| message.expect("it is legal")).collect();
+    emitted(&messages)
 }
 
 /// Mapped addresses are never read: the address comes from the vector.

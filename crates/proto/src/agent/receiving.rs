@@ -51,10 +51,10 @@ impl Agent {
             self.receivers[id.0 as usize].statistics.duplicates += 1;
             return;
         }
-        let coded = packet.into_coded().into_bytes();
-        let bytes = coded.len();
+        let coded = packet.into_coded();
+        let bytes = coded.as_bytes().len();
         self.scratch.clear();
-        self.scratch.extend_from_slice(coded);
+        self.scratch.extend_from_slice(coded.as_bytes());
         let epoch = self.sessions.get_mut(session).and_then(|session| session.by_index(header.receiver));
         let Some(epoch) = epoch.filter(|epoch| epoch.may_open(now)) else {
             return;
@@ -123,8 +123,12 @@ impl Agent {
         let (peer, number) = (flow.peer, flow.key.flow());
         for index in self.sessions.epochs_by_bits(peer, flags.epoch_low_bits(), now) {
             let epoch = self.sessions.get_mut(peer).and_then(|session| session.by_index(index));
+            // An attempt under other keys leaves garbage.
             coded.copy_from_slice(&self.scratch);
-            let Some(Ok(plaintext)) = epoch.map(|epoch| epoch.open_source(number, sequence, coded)) else {
+            let Some((epoch, coded)) = epoch.zip(CodedBytes::parse(&mut *coded).ok()) else {
+                continue;
+            };
+            let Ok(plaintext) = epoch.open_source(number, sequence, coded) else {
                 continue;
             };
             self.sessions.confirmed(peer, index, now);

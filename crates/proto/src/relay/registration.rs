@@ -6,7 +6,7 @@ use byway_wire::messages::{
     Refusal, Register, Registered, Unregister,
 };
 use byway_wire::seal::{PublicKey, ReceivedInitiation, Statement};
-use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Messages, Receiver, SIGNATURE_BYTES};
+use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Messages, Receiver};
 
 use super::Relay;
 use super::ingress::{EgressPort, GroupKey, Onward, Registration};
@@ -44,8 +44,7 @@ impl Relay {
                     return Err(Refusal::NoGrant);
                 }
                 let grant = Grant::parse(register.grant).map_err(|_| Refusal::GrantInvalid)?;
-                let fields = &register.grant[..Grant::BYTES - SIGNATURE_BYTES];
-                key.verify(Statement::Grant, fields, &grant.signature).map_err(|_| Refusal::GrantInvalid)?;
+                key.verify(Statement::Grant, &grant.fields(), &grant.signature).map_err(|_| Refusal::GrantInvalid)?;
                 if grant.not_after_unix_seconds < self.sessions.unix_seconds(now) {
                     return Err(Refusal::GrantExpired);
                 }

@@ -4,9 +4,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use byway_units::{FlowId, Time};
-use byway_wire::packets::{ENVELOPE_OVERHEAD, EnvelopeHeader, EnvelopeRole, MESSAGE_OVERHEAD, MessageHeader};
-use byway_wire::seal::{DigestKey, EpochKeys, OpenError, Refused, ReplayWindow};
-use byway_wire::{Alias, CODED_OVERHEAD, Counter, SequenceNumber, SessionIndex};
+use byway_wire::packets::{
+    ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole, MESSAGE_OVERHEAD, MessageHeader, MessagePacket,
+};
+use byway_wire::seal::{DigestKey, EpochKeys, Forged, Refused, ReplayWindow};
+use byway_wire::{Alias, CodedBytes, Counter, SequenceNumber, SessionIndex};
 use thiserror::Error;
 
 use crate::limits::{EPOCH_OPENS_FOR, EPOCH_PACKETS_MAX, EPOCH_SEALS_FOR, REKEY_AFTER, REKEY_PACKETS};
@@ -17,7 +19,7 @@ pub(crate) enum Rejected {
     #[error(transparent)]
     Replay(#[from] Refused),
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Forged(#[from] Forged),
 }
 
 /// Keys, indices and counters between one handshake and the next.
@@ -123,7 +125,7 @@ impl Epoch {
         header.emit(out[start..].first_chunk_mut().expect("the header's place was just made"));
         out.extend_from_slice(messages);
         out.resize(start + MESSAGE_OVERHEAD + messages.len(), 0);
-        self.keys.seal_message(counter.number(), &mut out[start..]);
+        self.keys.seal_message(counter, &mut out[start..]);
     }
 
     /// Appends an envelope around coded bytes.
@@ -138,36 +140,35 @@ impl Epoch {
         header.emit(out[start..].first_chunk_mut().expect("the header's place was just made"));
         out.extend_from_slice(coded);
         out.resize(start + ENVELOPE_OVERHEAD + coded.len(), 0);
-        self.keys.tag_envelope(counter.number(), &mut out[start..]);
+        self.keys.tag_envelope(counter, &mut out[start..]);
     }
 
     /// Opens a message packet, once. The messages, and whether it is the newest packet so far.
     pub(crate) fn open_messages<'a>(
         &mut self,
-        counter_low: u32,
-        packet: &'a mut [u8],
+        packet: MessagePacket<&'a mut [u8]>,
     ) -> Result<(&'a mut [u8], bool), Rejected> {
-        let counter = self.counter(counter_low);
-        self.window.would_accept(counter.number())?;
-        let newest = counter.number() >= self.window.highest();
-        let messages = self.keys.open_message(counter.number(), packet)?;
-        self.window.accept(counter.number())?;
+        let counter = self.counter(packet.header().counter_low);
+        self.window.would_accept(counter)?;
+        let newest = counter >= self.window.highest();
+        let messages = self.keys.open_message(counter, packet)?;
+        self.window.accept(counter)?;
         Ok((messages, newest))
     }
 
     /// Verifies an envelope, once; whether it is the newest packet so far.
-    pub(crate) fn verify_envelope(&mut self, counter_low: u32, envelope: &[u8]) -> Result<bool, Rejected> {
-        let counter = self.counter(counter_low);
-        self.window.would_accept(counter.number())?;
-        let newest = counter.number() >= self.window.highest();
-        self.keys.verify_envelope(counter.number(), envelope)?;
-        self.window.accept(counter.number())?;
+    pub(crate) fn verify_envelope(&mut self, envelope: &Envelope<&mut [u8]>) -> Result<bool, Rejected> {
+        let counter = self.counter(envelope.header().counter_low);
+        self.window.would_accept(counter)?;
+        let newest = counter >= self.window.highest();
+        self.keys.verify_envelope(counter, envelope)?;
+        self.window.accept(counter)?;
         self.envelopes = self.envelopes.wrapping_add(1);
         Ok(newest)
     }
 
     fn counter(&self, low: u32) -> Counter {
-        Counter::nearest(low, Counter::new(self.window.highest()))
+        Counter::nearest(low, self.window.highest())
     }
 
     /// The index in the packets that this side sends.
@@ -177,8 +178,7 @@ impl Epoch {
 
     /// Seals the coded bytes of a source packet in place: flags first, room for the tag last.
     pub(crate) fn seal_source(&self, flow: FlowId, sequence: SequenceNumber, coded: &mut [u8]) {
-        debug_assert!(coded.len() >= CODED_OVERHEAD);
-        self.keys.seal_source(flow, sequence.number(), coded);
+        self.keys.seal_source(flow, sequence, coded);
     }
 
     /// Opens the coded bytes of a source packet in place. What they hold after an error is garbage.
@@ -186,8 +186,8 @@ impl Epoch {
         &self,
         flow: FlowId,
         sequence: SequenceNumber,
-        coded: &'a mut [u8],
-    ) -> Result<&'a mut [u8], OpenError> {
-        self.keys.open_source(flow, sequence.number(), coded)
+        coded: CodedBytes<&'a mut [u8]>,
+    ) -> Result<&'a mut [u8], Forged> {
+        self.keys.open_source(flow, sequence, coded)
     }
 }

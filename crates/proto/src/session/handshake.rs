@@ -1,12 +1,12 @@
 //! Handshakes, in both directions.
 
-use core::net::SocketAddr;
+use core::net::{Ipv6Addr, SocketAddr};
 
 use byway_units::Time;
 use byway_wire::messages::Unknown;
-use byway_wire::packets::Kind;
-use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SourceAddress, SplitKeys};
-use byway_wire::{Boot, Capabilities, Message, SessionIndex};
+use byway_wire::packets::{CookiePacket, InitiationPacket, Kind, ResponsePacket};
+use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SplitKeys};
+use byway_wire::{Address, Boot, Capabilities, Message, SessionIndex};
 
 use super::attempt::Attempt;
 use super::epoch::Digests;
@@ -41,12 +41,12 @@ impl Sessions {
         let initiation = Initiation {
             purpose: remote.purpose,
             suite: local.suite,
-            shard: remote.shard.number(),
-            capabilities: local.capabilities.bits(),
-            sender_index: index.number(),
+            shard: remote.shard,
+            capabilities: local.capabilities,
+            index,
             stamp,
-            boot: boot.number(),
-            epoch: epoch.number(),
+            boot,
+            epoch,
             messages,
         };
         match initiation.write(&local.secret, &remote.key, &remote.pre_shared, &seed) {
@@ -82,15 +82,20 @@ impl Sessions {
     }
 
     /// Takes an initiation: answers it again, asks for a cookie, or reads it.
-    pub(super) fn initiation<'a>(&mut self, datagram: &[u8], origin: Origin, now: Time) -> Received<'a> {
-        let Ok(screened) = self.responder.screen(datagram) else {
+    pub(super) fn initiation<'a>(
+        &mut self,
+        packet: InitiationPacket<&[u8]>,
+        origin: Origin,
+        now: Time,
+    ) -> Received<'a> {
+        let Ok(screened) = self.responder.screen(packet) else {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         };
         let address = origin.source_address();
-        let has_cookie = self.cookies.admits(&screened, &address, now);
+        let has_cookie = self.cookies.admits(&screened, address, now);
         if !has_cookie && !self.admits_without_cookie(origin, now) {
-            self.give_cookie(&screened, origin, &address, now);
+            self.give_cookie(&screened, origin, address, now);
             return Received::Nothing;
         }
         let seed = self.random.bytes();
@@ -112,7 +117,7 @@ impl Sessions {
                 Received::Nothing
             }
             Verdict::Cookie => {
-                self.give_cookie(&screened, origin, &address, now);
+                self.give_cookie(&screened, origin, address, now);
                 Received::Nothing
             }
             Verdict::Drop => {
@@ -157,7 +162,7 @@ impl Sessions {
         address_may && self.handshakes.take(Packets::new(1), now)
     }
 
-    fn give_cookie(&mut self, screened: &Screened<'_>, origin: Origin, address: &SourceAddress, now: Time) {
+    fn give_cookie(&mut self, screened: &Screened<'_>, origin: Origin, address: Address, now: Time) {
         self.counters.cookies += 1;
         let packet = self.cookies.packet(screened, address, now, &mut self.random);
         self.answer(origin, &packet, now);
@@ -185,13 +190,10 @@ impl Sessions {
         let index = self.draw_index(id);
         let (boot, provider, ours) = (self.boot, self.provider, self.local.capabilities);
         let session = self.slots[id.0 as usize].as_mut().expect("the caller names a session that exists");
-        let acceptance =
-            Acceptance { index: index.number(), capabilities: ours.bits(), boot: boot.number(), messages };
+        let acceptance = Acceptance { index, capabilities: ours, boot, messages };
         let (mac1, stamp, suite) = (initiation.mac1, initiation.stamp, initiation.suite);
-        let number = byway_wire::Epoch::new(initiation.epoch);
-        let (theirs, their_boot) = (SessionIndex::new(initiation.sender_index), Boot::new(initiation.boot));
-        session.digests =
-            (ours & Capabilities::from_bits(initiation.capabilities)).contain(Capabilities::DIGESTS);
+        let (number, theirs, their_boot) = (initiation.epoch, initiation.index, initiation.boot);
+        session.digests = (ours & initiation.capabilities).contain(Capabilities::DIGESTS);
         let Ok((response, keys)) = initiation.accept(&acceptance, &session.remote.pre_shared) else {
             self.by_index.remove(index);
             return;
@@ -225,11 +227,11 @@ impl Sessions {
     /// Takes a response to an initiation of ours.
     pub(super) fn response<'a>(
         &mut self,
-        index: SessionIndex,
-        datagram: &[u8],
+        packet: ResponsePacket<&[u8]>,
         origin: Origin,
         now: Time,
     ) -> Received<'a> {
+        let index = packet.header().receiver;
         let Some(id) = self.by_index.get(index).map(SessionId) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
@@ -240,35 +242,35 @@ impl Sessions {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        let Ok(response) = attempt.awaited.read(datagram) else {
+        let Ok(response) = attempt.awaited.read(packet) else {
             self.counters.forged += 1;
             return Received::Nothing;
         };
-        let (keys, theirs) = (&response.keys, SessionIndex::new(response.index));
+        let (keys, theirs) = (&response.keys, response.index);
         let epoch =
             Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), digests(keys), now);
         session.attempt = None;
-        session.digests =
-            (ours & Capabilities::from_bits(response.capabilities)).contain(Capabilities::DIGESTS);
+        session.digests = (ours & response.capabilities).contain(Capabilities::DIGESTS);
         session.initiator = true;
         if let Origin::Address(from) = origin {
             session.path.validate(from);
         }
-        let fresh = self.begin(id, epoch, Boot::new(response.boot), now);
+        let fresh = self.begin(id, epoch, response.boot, now);
         self.changes.push_back(Change::Established { session: id, fresh });
         self.send_probe(id, now);
         Received::Response { session: id, messages: response.messages }
     }
 
     /// Takes a cookie, and sends the initiation again with it.
-    pub(super) fn cookie<'a>(&mut self, index: SessionIndex, datagram: &[u8], now: Time) -> Received<'a> {
+    pub(super) fn cookie<'a>(&mut self, packet: CookiePacket<&[u8]>, now: Time) -> Received<'a> {
+        let index = packet.header().receiver;
         let id = self.by_index.get(index).map(SessionId);
         let session = id.and_then(|id| self.get_mut(id));
         let Some(attempt) = session.and_then(|session| session.attempt.as_mut()) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        match attempt.awaited.open_cookie(datagram) {
+        match attempt.awaited.open_cookie(packet) {
             Ok(cookie) if attempt.index == index => attempt.add_cookie(&cookie, now),
             _ => self.counters.forged += 1,
         }
@@ -336,10 +338,10 @@ fn digests(keys: &SplitKeys) -> Digests {
 
 impl Origin {
     /// The address that a cookie is bound to; packets through relays share the unspecified one.
-    fn source_address(self) -> SourceAddress {
+    fn source_address(self) -> Address {
         match self {
-            Self::Address(address) => SourceAddress::from(address),
-            Self::Detour(_) => SourceAddress::from_bytes([0; 18]),
+            Self::Address(address) => Address::from(address),
+            Self::Detour(_) => Address { ip: Ipv6Addr::UNSPECIFIED.into(), port: 0 },
         }
     }
 }

@@ -5,8 +5,8 @@ use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
-use byway_wire::packets::{Envelope, EnvelopeHeader, MessagePacket, SourcePacket};
-use byway_wire::seal::{OpenError, ReceivedInitiation, Refused};
+use byway_wire::packets::{Envelope, EnvelopeHeader, MESSAGE_OVERHEAD, MessagePacket, SourcePacket};
+use byway_wire::seal::{ReceivedInitiation, Refused};
 use byway_wire::{Packet, ParseError, SessionIndex};
 
 use super::handshake::Origin;
@@ -50,13 +50,10 @@ impl Sessions {
         origin: Origin,
         now: Time,
     ) -> Received<'a> {
-        let first_byte = datagram.first().copied();
-        match first_byte {
-            Some(4) => return self.initiation(datagram, origin, now),
-            Some(5 | 6) => return self.handshake_answer(datagram, origin, now),
-            _ => {}
-        }
         match Packet::parse(datagram) {
+            Ok(Packet::Initiation(packet)) => self.initiation(packet, origin, now),
+            Ok(Packet::Response(packet)) => self.response(packet, origin, now),
+            Ok(Packet::Cookie(packet)) => self.cookie(packet, now),
             Ok(Packet::Source(packet)) => self.source(packet),
             Ok(Packet::Message(packet)) => self.messages(packet, origin, now),
             Ok(Packet::Envelope(packet)) => self.enveloped(packet, origin, now),
@@ -64,23 +61,10 @@ impl Sessions {
                 self.counters.unknown_kinds += 1;
                 Received::Nothing
             }
-            Ok(_) | Err(_) => {
+            Err(_) => {
                 self.counters.malformed += 1;
                 Received::Nothing
             }
-        }
-    }
-
-    fn handshake_answer<'a>(&mut self, datagram: &[u8], origin: Origin, now: Time) -> Received<'a> {
-        let Some([b4, b5, b6, b7]) = datagram.get(4..8).and_then(|bytes| bytes.first_chunk().copied()) else {
-            self.counters.malformed += 1;
-            return Received::Nothing;
-        };
-        let index = SessionIndex::new(u32::from_be_bytes([b4, b5, b6, b7]));
-        if datagram[0] == 5 {
-            self.response(index, datagram, origin, now)
-        } else {
-            self.cookie(index, datagram, now)
         }
     }
 
@@ -108,10 +92,9 @@ impl Sessions {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        let datagram = packet.into_bytes();
-        let bytes = datagram.len();
-        match epoch.open_messages(header.counter_low, datagram) {
+        match epoch.open_messages(packet) {
             Ok((messages, newest)) => {
+                let bytes = MESSAGE_OVERHEAD + messages.len();
                 self.authenticated(id, header.receiver, origin, bytes, newest, now);
                 Received::Messages { session: id, messages }
             }
@@ -133,9 +116,9 @@ impl Sessions {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        let datagram = packet.into_bytes();
-        match epoch.verify_envelope(header.counter_low, datagram) {
+        match epoch.verify_envelope(&packet) {
             Ok(newest) => {
+                let datagram = packet.into_bytes();
                 self.authenticated(id, header.receiver, origin, datagram.len(), newest, now);
                 Received::Envelope { session: id, header, datagram }
             }
@@ -192,8 +175,7 @@ impl Sessions {
         let counter = match rejected {
             Rejected::Replay(Refused::Replayed { .. }) => &mut self.counters.replayed,
             Rejected::Replay(Refused::TooOld { .. }) => &mut self.counters.too_old,
-            Rejected::Open(OpenError::TooShort { .. }) => &mut self.counters.malformed,
-            Rejected::Open(OpenError::Forged(_)) => &mut self.counters.forged,
+            Rejected::Forged(_) => &mut self.counters.forged,
         };
         *counter += 1;
     }

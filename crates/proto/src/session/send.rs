@@ -130,7 +130,7 @@ impl Sessions {
         coded: &[u8],
     ) -> Option<[u8; 4]> {
         let session = self.get(id).filter(|session| session.digests)?;
-        Some(session.epochs.first()?.digests.send.digest(alias.number(), sequence_low, coded))
+        Some(session.epochs.first()?.digests.send.digest(alias, sequence_low, coded))
     }
 
     /// Whether the peer vouches for a packet with this digest, in any epoch that is still read.
@@ -144,7 +144,7 @@ impl Sessions {
     ) -> bool {
         self.get(id).is_some_and(|session| {
             let mut keys = session.epochs.iter().map(|epoch| &epoch.digests.receive);
-            keys.any(|key| key.digest(alias.number(), sequence_low, coded) == digest)
+            keys.any(|key| key.digest(alias, sequence_low, coded) == digest)
         })
     }
 

@@ -236,12 +236,12 @@ fn unknown_initiations(run: &Run, count: usize) -> Vec<Vec<u8>> {
         let initiation = Initiation {
             purpose: Purpose::AgentToRelay,
             suite: Suite::Aes256Gcm,
-            shard: 0,
-            capabilities: 0,
-            sender_index: u32::try_from(nth).unwrap(),
+            shard: byway_wire::Shard::new(0),
+            capabilities: byway_wire::Capabilities::NONE,
+            index: byway_wire::SessionIndex::new(u32::try_from(nth).unwrap()),
             stamp: nth as u64,
-            boot: nth as u64,
-            epoch: 0,
+            boot: byway_wire::Boot::new(nth as u64),
+            epoch: byway_wire::Epoch::new(0),
             messages: &[],
         };
         let mut seed = [3; 32];

@@ -49,7 +49,9 @@ impl Record<ENTRY_BYTES> for Entry {
 /// The packets that a repair packet covers, in the order of the code's source packets.
 pub type Entries<'a> = List<'a, Entry, ENTRY_BYTES>;
 
-/// The first bytes of a keyed hash of one covered packet.
+/// The first bytes of a keyed hash of one covered packet; see [`DigestKey`](crate::seal::DigestKey).
+///
+/// A damaged packet passes once in 2^32; the end-to-end tag still catches it.
 pub type Digest = [u8; DIGEST_BYTES];
 
 /// What a repair packet covers: 1 to [`SOURCE_PACKETS_MAX`] packets, and digests of all of them or of none.

@@ -155,6 +155,10 @@ impl<'a> InStreamRepair<'a> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -169,5 +173,27 @@ mod tests {
         let bits = |count| Mask::of_first(count).map(Mask::bits);
         assert_eq!([bits(0), bits(1), bits(5)], [None, Some(1), Some(0b1_1111)]);
         assert_eq!([bits(32), bits(33)], [Some(u32::MAX), None]);
+    }
+
+    #[test]
+    fn a_mask_grows_offset_by_offset_up_to_its_last_bit() {
+        let mask = [7, 4, 0, 7].into_iter().try_fold(Mask::FIRST, Mask::with).expect("there are such bits");
+        assert!(mask.offsets().eq([0, 4, 7]));
+        let full = (0..Mask::SPAN_MAX).try_fold(Mask::FIRST, Mask::with);
+        assert_eq!(full, Mask::of_first(32));
+        for offset in [Mask::SPAN_MAX, Mask::SPAN_MAX + 1, u64::MAX] {
+            assert_eq!(mask.with(offset), None, "{offset}");
+        }
+    }
+
+    #[test]
+    fn a_mask_contains_its_offsets_and_spans_to_the_last() {
+        let mask = Mask::new(0b1001_0001).expect("bit 0 is set");
+        let contained: Vec<_> = (0..200).filter(|offset| mask.contains(*offset)).collect();
+        assert_eq!(contained, [0, 4, 7]);
+        assert!(!mask.contains(u64::MAX));
+        let last = Mask::FIRST.with(Mask::SPAN_MAX - 1).expect("it is the last bit");
+        assert!(last.contains(31) && !last.contains(32));
+        assert_eq!([Mask::FIRST.span(), mask.span(), last.span()], [1, 8, Mask::SPAN_MAX]);
     }
 }

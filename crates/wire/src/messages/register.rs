@@ -21,7 +21,7 @@ codes! {
 
 /// Details of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a bit of the message, and any may be set")]
+#[allow(clippy::struct_excessive_bools, reason = "bits of one byte, each with a meaning of its own")]
 pub struct FlowOptions {
     /// The ingress relay sends packets on the overlay too, instead of waiting for a NACK.
     pub relay_side_duplication: bool,

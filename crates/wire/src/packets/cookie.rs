@@ -1,12 +1,9 @@
 //! Cookies: what a busy or doubtful responder answers.
 
-use super::{Kind, checked_header, split_start_mut, too_long};
+use super::{Kind, checked_header, part, part_mut, too_long};
 use crate::error::ParseError;
 use crate::ids::SessionIndex;
-use crate::limits::TAG_BYTES;
-
-const SALT_BYTES: usize = 16;
-const COOKIE_BYTES: usize = 16;
+use crate::limits::{MAC_BYTES, TAG_BYTES};
 
 /// The header of a cookie packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +11,15 @@ pub struct CookieHeader {
     /// The index that the initiation gave as its sender's.
     pub receiver: SessionIndex,
     /// Random; goes into the key under which the cookie is sealed.
-    pub salt: [u8; SALT_BYTES],
+    pub salt: [u8; Self::SALT_BYTES],
 }
 
 impl CookieHeader {
     /// Bytes of the header; the sealed cookie follows.
-    pub const BYTES: usize = 8 + SALT_BYTES;
+    pub const BYTES: usize = 8 + Self::SALT_BYTES;
+
+    /// Bytes of the salt.
+    pub const SALT_BYTES: usize = 16;
 
     /// Writes the header.
     pub fn emit(&self, header: &mut [u8; Self::BYTES]) {
@@ -32,15 +32,18 @@ impl CookieHeader {
 
 /// A checked cookie packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Cookie<B> {
+pub struct CookiePacket<B> {
     header: CookieHeader,
     bytes: B,
 }
 
-/// Bytes of a cookie packet, no more and no fewer.
-pub const COOKIE_PACKET_BYTES: usize = CookieHeader::BYTES + COOKIE_BYTES + TAG_BYTES;
+const COOKIE_START: usize = CookieHeader::BYTES;
+const TAG_START: usize = COOKIE_START + MAC_BYTES;
 
-impl<B: AsRef<[u8]>> Cookie<B> {
+/// Bytes of a cookie packet, no more and no fewer.
+pub const COOKIE_PACKET_BYTES: usize = TAG_START + TAG_BYTES;
+
+impl<B: AsRef<[u8]>> CookiePacket<B> {
     /// Checks the length.
     ///
     /// # Errors
@@ -64,29 +67,26 @@ impl<B: AsRef<[u8]>> Cookie<B> {
         &self.header
     }
 
-    /// The sealed cookie and its tag, in one piece.
+    /// The sealed cookie and its tag.
     #[must_use]
-    pub fn sealed(&self) -> &[u8] {
-        &self.bytes.as_ref()[CookieHeader::BYTES..]
+    pub fn sealed(&self) -> (&[u8; MAC_BYTES], &[u8; TAG_BYTES]) {
+        let bytes = self.bytes.as_ref();
+        (part(bytes, COOKIE_START), part(bytes, TAG_START))
     }
 }
 
-/// What is sealed in a cookie packet, for decrypting in place.
-#[derive(Debug)]
-pub struct CookieParts<'a> {
-    /// The sealed cookie.
-    pub cookie: &'a mut [u8; COOKIE_BYTES],
-    /// Its tag.
-    pub tag: &'a [u8; TAG_BYTES],
-}
+impl CookiePacket<[u8; COOKIE_PACKET_BYTES]> {
+    /// A packet with this header and this cookie, sealed.
+    pub(crate) fn new(header: CookieHeader, cookie: &[u8; MAC_BYTES], tag: &[u8; TAG_BYTES]) -> Self {
+        let mut bytes = [0; COOKIE_PACKET_BYTES];
+        header.emit(part_mut(&mut bytes, 0));
+        *part_mut(&mut bytes, COOKIE_START) = *cookie;
+        *part_mut(&mut bytes, TAG_START) = *tag;
+        Self { header, bytes }
+    }
 
-impl<'a> Cookie<&'a mut [u8]> {
-    /// The sealed cookie and its tag.
-    #[must_use]
-    pub fn into_parts(self) -> CookieParts<'a> {
-        let (_, sealed) = split_start_mut::<{ CookieHeader::BYTES }>(self.bytes);
-        let (cookie, tag) = split_start_mut(sealed);
-        let (tag, _) = split_start_mut(tag);
-        CookieParts { cookie, tag }
+    /// The packet.
+    pub(crate) const fn into_bytes(self) -> [u8; COOKIE_PACKET_BYTES] {
+        self.bytes
     }
 }

@@ -1,42 +1,46 @@
 //! Initiations: the first packet of a handshake.
 
-use super::{Kind, checked_header, illegal, part, split_end_mut, split_start_mut};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Kind, checked_header, illegal, part, part_mut};
 use crate::capabilities::Capabilities;
 use crate::codes::{Code, codes};
 use crate::error::ParseError;
-use crate::handshake::InitiationPayload;
 use crate::ids::{SessionIndex, Shard};
-use crate::limits::TAG_BYTES;
+use crate::limits::{KEY_BYTES, MAC_BYTES, TAG_BYTES};
+use crate::payloads::InitiationPayload;
 
 const THING: &str = "initiation";
 
 /// The version of the wire format.
 const VERSION: u8 = 1;
 
-/// Bytes of a MAC.
-const MAC_BYTES: usize = 16;
+/// What the Noise prologue begins with; the header follows.
+const PROLOGUE_START: &[u8; 5] = b"byway";
 
-/// Bytes of an X25519 public key.
-pub(crate) const KEY_BYTES: usize = 32;
+const PROLOGUE_BYTES: usize = PROLOGUE_START.len() + InitiationHeader::BYTES;
 
 codes! {
-    /// Between whom the session is to be.
+    /// Between whom a session is.
     pub enum Purpose {
         /// Two agents, end to end.
         EndToEnd = 1,
-        /// An agent and a relay.
+        /// An agent and a relay's shard.
         AgentToRelay = 2,
-        /// Two relays.
+        /// Two relays' shards.
         RelayToRelay = 3,
     }
 }
 
 codes! {
-    /// The cryptography of the session; the initiator chooses.
+    /// The ciphers of handshake and session; the initiator chooses.
     pub enum Suite {
-        /// `Noise_IKpsk2_25519_AESGCM_BLAKE2s`.
+        /// AES-256-GCM (NIST SP 800-38D), after a handshake by `Noise_IKpsk2_25519_AESGCM_BLAKE2s`: the faster one on
+        /// processors that have instructions for it.
         Aes256Gcm = 1,
-        /// `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s`.
+        /// ChaCha20-Poly1305 (RFC 8439), after a handshake by `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s`: the faster one
+        /// on all others.
         ChaCha20Poly1305 = 2,
     }
 }
@@ -44,11 +48,11 @@ codes! {
 /// The header of an initiation, which is part of the Noise prologue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitiationHeader {
-    /// Between whom the session is to be.
+    /// Between whom the session is.
     pub purpose: Purpose,
-    /// The cryptography of the session.
+    /// The ciphers of handshake and session.
     pub suite: Suite,
-    /// The shard of the responder, if it is a relay.
+    /// The shard of the responder that is asked for, if it is a relay.
     pub shard: Shard,
     /// What the initiator can do.
     pub capabilities: Capabilities,
@@ -86,7 +90,7 @@ impl InitiationHeader {
 
 /// A checked initiation.
 #[derive(Clone, Copy, Debug)]
-pub struct Initiation<B> {
+pub struct InitiationPacket<B> {
     header: InitiationHeader,
     bytes: B,
 }
@@ -95,15 +99,16 @@ pub struct Initiation<B> {
 pub const INITIATION_OVERHEAD: usize =
     InitiationHeader::BYTES + 2 * KEY_BYTES + 2 * TAG_BYTES + 2 * MAC_BYTES;
 
-impl<B: AsRef<[u8]>> Initiation<B> {
+/// Bytes of an initiation without messages.
+pub const INITIATION_BYTES_MIN: usize = INITIATION_OVERHEAD + InitiationPayload::BYTES;
+
+impl<B: AsRef<[u8]>> InitiationPacket<B> {
     /// Checks length and header.
     ///
     /// # Errors
-    /// If the packet is of another kind, too short for the fixed part of its payload, or a field of its header is
-    /// illegal.
+    /// If the packet is of another kind, shorter than [`INITIATION_BYTES_MIN`], or a field of its header is illegal.
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
-        let bytes_min = INITIATION_OVERHEAD + InitiationPayload::BYTES;
-        let header = checked_header(THING, Kind::Initiation, bytes_min, bytes.as_ref())?;
+        let header = checked_header(THING, Kind::Initiation, INITIATION_BYTES_MIN, bytes.as_ref())?;
         Ok(Self { header: InitiationHeader::parse(header)?, bytes })
     }
 
@@ -113,13 +118,17 @@ impl<B: AsRef<[u8]>> Initiation<B> {
         &self.header
     }
 
-    /// The header's bytes, which end the Noise prologue.
+    /// The Noise prologue: `"byway"` and the header as it was sent, bits without a meaning included.
     #[must_use]
-    pub fn prologue(&self) -> &[u8; InitiationHeader::BYTES] {
-        part(self.bytes.as_ref(), 0)
+    pub fn prologue(&self) -> [u8; PROLOGUE_BYTES] {
+        let mut prologue = [0; PROLOGUE_BYTES];
+        let (start, header) = prologue.split_at_mut(PROLOGUE_START.len());
+        start.copy_from_slice(PROLOGUE_START);
+        header.copy_from_slice(&self.bytes.as_ref()[..InitiationHeader::BYTES]);
+        prologue
     }
 
-    /// The first Noise message, in one piece.
+    /// The first Noise message: ephemeral key, sealed static key, sealed payload.
     #[must_use]
     pub fn noise_message(&self) -> &[u8] {
         &self.before_mac1()[InitiationHeader::BYTES..]
@@ -128,53 +137,72 @@ impl<B: AsRef<[u8]>> Initiation<B> {
     /// What `mac1` authenticates.
     #[must_use]
     pub fn before_mac1(&self) -> &[u8] {
-        let bytes = self.bytes.as_ref();
-        &bytes[..bytes.len() - 2 * MAC_BYTES]
+        &self.bytes.as_ref()[..self.mac1_start()]
     }
 
     /// Shows that the sender knows the responder's public key.
     #[must_use]
     pub fn mac1(&self) -> &[u8; MAC_BYTES] {
-        let bytes = self.bytes.as_ref();
-        part(bytes, bytes.len() - 2 * MAC_BYTES)
+        part(self.bytes.as_ref(), self.mac1_start())
     }
 
     /// What `mac2` authenticates.
     #[must_use]
     pub fn before_mac2(&self) -> &[u8] {
-        let bytes = self.bytes.as_ref();
-        &bytes[..bytes.len() - MAC_BYTES]
+        &self.bytes.as_ref()[..self.mac2_start()]
     }
 
     /// Shows that the sender got a cookie; zeros without one.
     #[must_use]
     pub fn mac2(&self) -> &[u8; MAC_BYTES] {
-        let bytes = self.bytes.as_ref();
-        part(bytes, bytes.len() - MAC_BYTES)
+        part(self.bytes.as_ref(), self.mac2_start())
+    }
+
+    /// How many bytes the packet has.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.as_ref().len()
+    }
+
+    fn mac1_start(&self) -> usize {
+        self.length() - 2 * MAC_BYTES
+    }
+
+    fn mac2_start(&self) -> usize {
+        self.length() - MAC_BYTES
     }
 }
 
-/// The parts of the first Noise message, for decrypting in place.
-#[derive(Debug)]
-pub struct InitiationParts<'a> {
-    /// The header's bytes, which end the Noise prologue.
-    pub prologue: &'a [u8; InitiationHeader::BYTES],
-    /// The initiator's ephemeral public key.
-    pub ephemeral: &'a [u8; KEY_BYTES],
-    /// The initiator's long-term public key, sealed, and its tag.
-    pub sealed_static: &'a mut [u8; KEY_BYTES + TAG_BYTES],
-    /// The sealed payload and its tag.
-    pub sealed_payload: &'a mut [u8],
+impl<B: AsRef<[u8]> + AsMut<[u8]>> InitiationPacket<B> {
+    /// Where the first Noise message is written.
+    pub(crate) fn noise_message_mut(&mut self) -> &mut [u8] {
+        let end = self.mac1_start();
+        &mut self.bytes.as_mut()[InitiationHeader::BYTES..end]
+    }
+
+    /// Where `mac1` is written.
+    pub(crate) fn mac1_mut(&mut self) -> &mut [u8; MAC_BYTES] {
+        let start = self.mac1_start();
+        part_mut(self.bytes.as_mut(), start)
+    }
+
+    /// Where `mac2` is written.
+    pub(crate) fn mac2_mut(&mut self) -> &mut [u8; MAC_BYTES] {
+        let start = self.mac2_start();
+        part_mut(self.bytes.as_mut(), start)
+    }
 }
 
-impl<'a> Initiation<&'a mut [u8]> {
-    /// The parts of the first Noise message.
-    #[must_use]
-    pub fn into_parts(self) -> InitiationParts<'a> {
-        let (prologue, rest) = split_start_mut(self.bytes);
-        let (ephemeral, rest) = split_start_mut(rest);
-        let (sealed_static, rest) = split_start_mut(rest);
-        let (sealed_payload, _macs) = split_end_mut::<{ 2 * MAC_BYTES }>(rest);
-        InitiationParts { prologue, ephemeral, sealed_static, sealed_payload }
+impl InitiationPacket<Vec<u8>> {
+    /// A packet with this header, and zeros where a Noise message with `messages_bytes` of messages and the MACs
+    /// belong.
+    pub(crate) fn with_room(header: InitiationHeader, messages_bytes: usize) -> Self {
+        let mut bytes = vec![0; INITIATION_BYTES_MIN + messages_bytes];
+        header.emit(part_mut(&mut bytes, 0));
+        Self { header, bytes }
+    }
+
+    /// The packet.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 }

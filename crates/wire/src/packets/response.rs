@@ -1,11 +1,13 @@
 //! Responses: the second and last packet of a handshake.
 
-use super::initiation::KEY_BYTES;
-use super::{Kind, checked_header, split_start_mut};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Kind, checked_header, part_mut};
 use crate::error::ParseError;
-use crate::handshake::ResponsePayload;
 use crate::ids::SessionIndex;
-use crate::limits::TAG_BYTES;
+use crate::limits::{KEY_BYTES, TAG_BYTES};
+use crate::payloads::ResponsePayload;
 
 /// The header of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,7 @@ impl ResponseHeader {
 
 /// A checked response.
 #[derive(Clone, Copy, Debug)]
-pub struct Response<B> {
+pub struct ResponsePacket<B> {
     header: ResponseHeader,
     bytes: B,
 }
@@ -35,14 +37,19 @@ pub struct Response<B> {
 /// Bytes of a response beyond its payload: header, ephemeral key and tag.
 pub const RESPONSE_OVERHEAD: usize = ResponseHeader::BYTES + KEY_BYTES + TAG_BYTES;
 
-impl<B: AsRef<[u8]>> Response<B> {
+/// Bytes of a response without messages.
+pub const RESPONSE_BYTES_MIN: usize = RESPONSE_OVERHEAD + ResponsePayload::BYTES;
+
+// A response is never longer than its initiation, so the shortest has to be allowed for all.
+const _: () = assert!(RESPONSE_BYTES_MIN <= super::INITIATION_BYTES_MIN);
+
+impl<B: AsRef<[u8]>> ResponsePacket<B> {
     /// Checks the length.
     ///
     /// # Errors
-    /// If the packet is of another kind or too short for the fixed part of its payload.
+    /// If the packet is of another kind or shorter than [`RESPONSE_BYTES_MIN`].
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
-        let bytes_min = RESPONSE_OVERHEAD + ResponsePayload::BYTES;
-        let header = checked_header("response", Kind::Response, bytes_min, bytes.as_ref())?;
+        let header = checked_header("response", Kind::Response, RESPONSE_BYTES_MIN, bytes.as_ref())?;
         let [_, _, _, _, i0, i1, i2, i3] = *header;
         let receiver = SessionIndex::new(u32::from_be_bytes([i0, i1, i2, i3]));
         Ok(Self { header: ResponseHeader { receiver }, bytes })
@@ -54,28 +61,28 @@ impl<B: AsRef<[u8]>> Response<B> {
         &self.header
     }
 
-    /// The second Noise message, in one piece.
+    /// The second Noise message: ephemeral key, sealed payload.
     #[must_use]
     pub fn noise_message(&self) -> &[u8] {
         &self.bytes.as_ref()[ResponseHeader::BYTES..]
     }
 }
 
-/// The parts of the second Noise message, for decrypting in place.
-#[derive(Debug)]
-pub struct ResponseParts<'a> {
-    /// The responder's ephemeral public key.
-    pub ephemeral: &'a [u8; KEY_BYTES],
-    /// The sealed payload and its tag.
-    pub sealed_payload: &'a mut [u8],
-}
+impl ResponsePacket<Vec<u8>> {
+    /// A packet with this header, and zeros where a Noise message with `messages_bytes` of messages belongs.
+    pub(crate) fn with_room(header: ResponseHeader, messages_bytes: usize) -> Self {
+        let mut bytes = vec![0; RESPONSE_BYTES_MIN + messages_bytes];
+        header.emit(part_mut(&mut bytes, 0));
+        Self { header, bytes }
+    }
 
-impl<'a> Response<&'a mut [u8]> {
-    /// The parts of the second Noise message.
-    #[must_use]
-    pub fn into_parts(self) -> ResponseParts<'a> {
-        let (_, noise_message) = split_start_mut::<{ ResponseHeader::BYTES }>(self.bytes);
-        let (ephemeral, sealed_payload) = split_start_mut(noise_message);
-        ResponseParts { ephemeral, sealed_payload }
+    /// Where the second Noise message is written.
+    pub(crate) fn noise_message_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[ResponseHeader::BYTES..]
+    }
+
+    /// The packet.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 }

@@ -3,7 +3,7 @@
 use byway_units::FlowId;
 
 use super::{Kind, checked_header};
-use crate::coded::{ASSOCIATED_BYTES, CODED_OVERHEAD, CodedBytes, FLAGS_BYTES, Flags, Sealed, illegal_flags};
+use crate::coded::{CODED_OVERHEAD, CodedBytes, FLAGS_BYTES, Flags, illegal_flags};
 use crate::error::ParseError;
 use crate::ids::SessionIndex;
 
@@ -88,13 +88,5 @@ impl<'a> SourcePacket<&'a mut [u8]> {
     #[must_use]
     pub fn into_coded(self) -> CodedBytes<&'a mut [u8]> {
         CodedBytes::checked(self.header.flags, &mut self.bytes[SourceHeader::CODED_START..])
-    }
-
-    /// Associated data, which are the end of the header, and what is sealed.
-    #[inline]
-    #[must_use]
-    pub fn into_parts(self) -> (&'a [u8], Sealed<'a>) {
-        let (header, sealed) = self.bytes.split_at_mut(SourceHeader::BYTES);
-        (&header[SourceHeader::BYTES - ASSOCIATED_BYTES..], Sealed::checked(sealed))
     }
 }

@@ -5,44 +5,9 @@ use alloc::boxed::Box;
 use byway_units::FlowId;
 use thiserror::Error;
 
-/// The bytes of a packet key, in either suite.
-pub const KEY_BYTES: usize = 32;
-
-/// The bytes of an authentication tag, in either suite.
-pub const TAG_BYTES: usize = 16;
-
-/// The ciphers of a session; its initiator chooses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Suite {
-    /// AES-256-GCM (NIST SP 800-38D): the faster one on processors that have instructions for it.
-    Aes256Gcm,
-    /// ChaCha20-Poly1305 (RFC 8439): the faster one on all others.
-    ChaCha20Poly1305,
-}
-
-impl Suite {
-    /// All suites.
-    pub const ALL: [Self; 2] = [Self::Aes256Gcm, Self::ChaCha20Poly1305];
-
-    /// The suite with this number on the wire.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::Aes256Gcm),
-            2 => Some(Self::ChaCha20Poly1305),
-            _ => None,
-        }
-    }
-
-    /// The number of this suite on the wire.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        match self {
-            Self::Aes256Gcm => 1,
-            Self::ChaCha20Poly1305 => 2,
-        }
-    }
-}
+use crate::limits::{KEY_BYTES, TAG_BYTES};
+use crate::low::{Counter, SequenceNumber};
+use crate::packets::Suite;
 
 /// What is never used twice with one key.
 ///
@@ -54,16 +19,16 @@ impl Nonce {
     /// For keys that seal only once.
     pub(super) const ZERO: Self = Self([0; 12]);
 
-    /// The nonce of the source packet with this 64-bit sequence number: `0[2] ‖ flow[2] ‖ number[8]`.
+    /// The nonce of a source packet: `0[2] ‖ flow[2] ‖ sequence number[8]`.
     #[must_use]
-    pub const fn of_source_packet(flow: FlowId, number: u64) -> Self {
-        Self::new([0, 0], flow.number().to_be_bytes(), number.to_be_bytes())
+    pub const fn of_source_packet(flow: FlowId, sequence: SequenceNumber) -> Self {
+        Self::new([0, 0], flow.number().to_be_bytes(), sequence.number().to_be_bytes())
     }
 
     /// The nonce of a message packet or an envelope: `1[2] ‖ 0[2] ‖ counter[8]`.
     #[must_use]
-    pub const fn of_counter(counter: u64) -> Self {
-        Self::new([0, 1], [0, 0], counter.to_be_bytes())
+    pub const fn of_counter(counter: Counter) -> Self {
+        Self::new([0, 1], [0, 0], counter.number().to_be_bytes())
     }
 
     /// The nonce of message `number` under one key of a Noise handshake, as Noise section 12 has it.
@@ -104,17 +69,22 @@ pub trait Provider {
 
 /// A key that seals and opens packets in place.
 pub trait PacketKey: Send + Sync {
-    /// Replaces the plaintext in `in_out` by its ciphertext, and gives the tag over it and `aad`.
+    /// Replaces the plaintext in `in_out` by its ciphertext, and gives the tag over it and the associated data.
     ///
     /// The caller never uses a nonce twice.
-    fn seal(&self, nonce: &Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES];
+    fn seal(&self, nonce: &Nonce, associated: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES];
 
     /// Replaces the ciphertext in `in_out` by its plaintext.
     ///
     /// # Errors
     /// If the tag is not right. What `in_out` then holds is garbage, to be looked at by nobody.
-    fn open(&self, nonce: &Nonce, aad: &[u8], in_out: &mut [u8], tag: &[u8; TAG_BYTES])
-    -> Result<(), Forged>;
+    fn open(
+        &self,
+        nonce: &Nonce,
+        associated: &[u8],
+        in_out: &mut [u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> Result<(), Forged>;
 }
 
 #[cfg(test)]
@@ -122,21 +92,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suites_have_the_numbers_of_the_wire() {
-        for suite in Suite::ALL {
-            assert_eq!(Suite::from_number(suite.number()), Some(suite));
-        }
-        assert_eq!(Suite::Aes256Gcm.number(), 1);
-        assert_eq!(Suite::ChaCha20Poly1305.number(), 2);
-        assert_eq!(Suite::from_number(0), None);
-        assert_eq!(Suite::from_number(3), None);
-    }
-
-    #[test]
     fn nonces_of_source_packets_and_of_counters_never_meet() {
-        let source = Nonce::of_source_packet(FlowId::new(0x0102), 0x0304_0506_0708_090A);
+        let source = Nonce::of_source_packet(FlowId::new(0x0102), SequenceNumber::new(0x0304_0506_0708_090A));
         assert_eq!(source.bytes(), &[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        let counter = Nonce::of_counter(0x0304_0506_0708_090A);
+        let counter = Nonce::of_counter(Counter::new(0x0304_0506_0708_090A));
         assert_eq!(counter.bytes(), &[0, 1, 0, 0, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 

@@ -5,16 +5,15 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher24;
 use zeroize::Zeroize;
 
-/// The bytes of a digest.
-///
-/// A damaged packet passes once in 2^32; the end-to-end tag still catches it.
-pub const DIGEST_BYTES: usize = 4;
+use crate::ids::Alias;
+use crate::messages::Digest;
 
-const KEY_BYTES: usize = 16;
+/// Bytes of a key of SipHash-2-4.
+const DIGEST_KEY_BYTES: usize = 16;
 
 /// The key of one direction's digests, wiped when dropped.
 #[derive(Clone)]
-pub struct DigestKey([u8; KEY_BYTES]);
+pub struct DigestKey([u8; DIGEST_KEY_BYTES]);
 
 impl DigestKey {
     /// The key that is the first half of `derived`.
@@ -23,14 +22,13 @@ impl DigestKey {
         Self(*key)
     }
 
-    /// The first bytes of SipHash-2-4 over `alias ‖ number ‖ coded bytes`, in the order of the paper's vectors.
-    ///
-    /// `number` is the low half of the sequence number.
+    /// The first bytes of SipHash-2-4 over `alias ‖ sequence number (low 32 bits) ‖ coded bytes`, in the order of the
+    /// paper's vectors.
     #[must_use]
-    pub fn digest(&self, alias: u16, number: u32, coded: &[u8]) -> [u8; DIGEST_BYTES] {
+    pub fn digest(&self, alias: Alias, sequence_low: u32, coded: &[u8]) -> Digest {
         let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(&alias.to_be_bytes());
-        hasher.write(&number.to_be_bytes());
+        hasher.write(&alias.number().to_be_bytes());
+        hasher.write(&sequence_low.to_be_bytes());
         hasher.write(coded);
         let [a, b, c, d, ..] = hasher.finish().to_le_bytes();
         [a, b, c, d]
@@ -55,7 +53,8 @@ mod tests {
             *byte = value;
         }
         let key = DigestKey::from_derived(&derived);
-        let digest = key.digest(0x0001, 0x0203_0405, &[6, 7, 8, 9, 10, 11, 12, 13, 14]);
+        let alias = Alias::new(0x0001).expect("1 is not 0");
+        let digest = key.digest(alias, 0x0203_0405, &[6, 7, 8, 9, 10, 11, 12, 13, 14]);
         assert_eq!(digest, [0xE5, 0x45, 0xBE, 0x49], "the hash is a129ca6149be45e5, lowest byte first");
     }
 }

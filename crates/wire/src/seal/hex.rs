@@ -5,7 +5,7 @@ use core::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::aead::KEY_BYTES;
+use crate::limits::KEY_BYTES;
 
 const DIGITS: usize = 2 * KEY_BYTES;
 

@@ -5,9 +5,8 @@ use subtle::ConstantTimeEq;
 use super::blake2s;
 use super::cookie::Cookie;
 use super::static_key::PublicKey;
-
-/// The bytes of either MAC.
-pub(super) const MAC_BYTES: usize = 16;
+use crate::limits::MAC_BYTES;
+use crate::packets::InitiationPacket;
 
 /// The key of `mac1`: anybody who knows the responder's public key can compute it.
 ///
@@ -21,39 +20,39 @@ impl Mac1Key {
     }
 }
 
-/// Computes `mac1` and writes it, and zeros for `mac2`, at the end of an initiation.
-pub(super) fn write_mac1(initiation: &mut [u8], key: &Mac1Key) -> [u8; MAC_BYTES] {
-    let (authenticated, at_end) = initiation.split_at_mut(initiation.len() - 2 * MAC_BYTES);
-    let mac = blake2s::mac(&key.0, &[authenticated]);
-    at_end.fill(0);
-    at_end[..MAC_BYTES].copy_from_slice(&mac);
+/// Writes `mac1` into an initiation.
+pub(super) fn write_mac1<B>(initiation: &mut InitiationPacket<B>, key: &Mac1Key) -> [u8; MAC_BYTES]
+where
+    B: AsRef<[u8]> + AsMut<[u8]>,
+{
+    let mac = mac1(initiation, key);
+    *initiation.mac1_mut() = mac;
     mac
 }
 
-/// Writes `mac2` at the end of an initiation, to be sent again to the responder that gave the cookie.
+/// Writes `mac2` into an initiation, to be sent again to the responder that gave the cookie.
 ///
 /// # Panics
-/// If `initiation` is too short to be one.
+/// If `initiation` is none.
 pub fn write_mac2(initiation: &mut [u8], cookie: &Cookie) {
-    let (authenticated, mac2) = initiation.split_last_chunk_mut().expect("an initiation ends in its MACs");
-    *mac2 = blake2s::mac(cookie.bytes(), &[authenticated]);
-}
-
-/// `mac1` of an initiation.
-pub(super) fn mac1(initiation: &[u8]) -> &[u8; MAC_BYTES] {
-    let (before, _) = initiation.split_last_chunk::<MAC_BYTES>().expect("an initiation ends in its MACs");
-    before.last_chunk().expect("an initiation ends in its MACs")
+    let mut initiation = InitiationPacket::parse(initiation).expect("the caller has written the initiation");
+    *initiation.mac2_mut() = mac2(&initiation, cookie);
 }
 
 /// Whether `mac1` is right, in constant time.
-pub(super) fn has_mac1(initiation: &[u8], key: &Mac1Key) -> bool {
-    let authenticated = &initiation[..initiation.len() - 2 * MAC_BYTES];
-    blake2s::mac(&key.0, &[authenticated]).ct_eq(mac1(initiation)).into()
+pub(super) fn has_mac1(initiation: &InitiationPacket<&[u8]>, key: &Mac1Key) -> bool {
+    mac1(initiation, key).ct_eq(initiation.mac1()).into()
 }
 
 /// Whether `mac2` is right, in constant time.
-pub(super) fn has_mac2(initiation: &[u8], cookie: &Cookie) -> bool {
-    let (authenticated, mac2) =
-        initiation.split_last_chunk::<MAC_BYTES>().expect("an initiation ends in its MACs");
-    blake2s::mac(cookie.bytes(), &[authenticated]).ct_eq(mac2).into()
+pub(super) fn has_mac2(initiation: &InitiationPacket<&[u8]>, cookie: &Cookie) -> bool {
+    mac2(initiation, cookie).ct_eq(initiation.mac2()).into()
+}
+
+fn mac1<B: AsRef<[u8]>>(initiation: &InitiationPacket<B>, key: &Mac1Key) -> [u8; MAC_BYTES] {
+    blake2s::mac(&key.0, &[initiation.before_mac1()])
+}
+
+fn mac2<B: AsRef<[u8]>>(initiation: &InitiationPacket<B>, cookie: &Cookie) -> [u8; MAC_BYTES] {
+    blake2s::mac(cookie.bytes(), &[initiation.before_mac2()])
 }

@@ -4,6 +4,8 @@
 //! a key agreement that ends in zeros is refused.
 
 use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use blake2::Blake2s256;
 use blake2::digest::{FixedOutput, Update};
@@ -16,10 +18,12 @@ use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use zeroize::Zeroizing;
 
-use super::aead::{KEY_BYTES, Nonce, Provider, Suite, TAG_BYTES};
+use super::aead::{Nonce, Provider};
 use super::portable::Portable;
 use super::split_keys::SplitKeys;
 use super::static_key::{PreSharedKey, PublicKey, StaticSecret};
+use crate::limits::{KEY_BYTES, TAG_BYTES};
+use crate::packets::Suite;
 
 /// Where `IKpsk2` mixes the pre-shared key in: at the end of message 2, when the responder knows the initiator.
 const PSK_PLACE: u8 = 2;
@@ -30,13 +34,13 @@ pub(super) fn initiator(
     prologue: &[u8],
     secret: &StaticSecret,
     responder: &PublicKey,
-    psk: &PreSharedKey,
+    pre_shared: &PreSharedKey,
     seed: &[u8; KEY_BYTES],
 ) -> Box<HandshakeState> {
     let pair = secret.pair();
     let built = builder(suite, prologue, &pair, seed)
         .remote_public_key(responder.bytes())
-        .and_then(|builder| builder.psk(PSK_PLACE, psk.bytes()))
+        .and_then(|builder| builder.psk(PSK_PLACE, pre_shared.bytes()))
         .and_then(Builder::build_initiator);
     Box::new(built.expect("an initiator has all that IKpsk2 asks of it"))
 }
@@ -54,8 +58,23 @@ pub(super) fn responder(
 }
 
 /// Gives the responder the key that it shares with this initiator.
-pub(super) fn set_psk(state: &mut HandshakeState, psk: &PreSharedKey) {
-    state.set_psk(PSK_PLACE.into(), psk.bytes()).expect("IKpsk2 has this place");
+pub(super) fn set_pre_shared(state: &mut HandshakeState, pre_shared: &PreSharedKey) {
+    state.set_psk(PSK_PLACE.into(), pre_shared.bytes()).expect("IKpsk2 has this place");
+}
+
+/// Writes a message over all of `message`, which has room for it and no more.
+pub(super) fn write(state: &mut HandshakeState, payload: &[u8], message: &mut [u8]) -> Result<(), Error> {
+    let bytes = state.write_message(payload, message)?;
+    assert_eq!(bytes, message.len(), "a packet has as much room as its Noise message takes");
+    Ok(())
+}
+
+/// The payload of a message.
+pub(super) fn read(state: &mut HandshakeState, message: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut payload = vec![0; message.len()];
+    let bytes = state.read_message(message, &mut payload)?;
+    payload.truncate(bytes);
+    Ok(payload)
 }
 
 /// The packet keys of a finished handshake.
@@ -225,29 +244,30 @@ impl Cipher for HandshakeCipher {
         self.key.copy_from_slice(key);
     }
 
-    fn encrypt(&self, number: u64, aad: &[u8], plaintext: &[u8], out: &mut [u8]) -> usize {
+    fn encrypt(&self, number: u64, associated: &[u8], plaintext: &[u8], out: &mut [u8]) -> usize {
         let (in_out, rest) = out.split_at_mut(plaintext.len());
         in_out.copy_from_slice(plaintext);
         let key = Portable.key(self.suite, &self.key);
-        rest[..TAG_BYTES].copy_from_slice(&key.seal(&Nonce::of_noise(self.suite, number), aad, in_out));
+        rest[..TAG_BYTES].copy_from_slice(&key.seal(
+            &Nonce::of_noise(self.suite, number),
+            associated,
+            in_out,
+        ));
         plaintext.len() + TAG_BYTES
     }
 
-    fn decrypt(&self, number: u64, aad: &[u8], sealed: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+    fn decrypt(&self, number: u64, associated: &[u8], sealed: &[u8], out: &mut [u8]) -> Result<usize, Error> {
         let (ciphertext, tag) = sealed.split_last_chunk().ok_or(Error::Decrypt)?;
         let in_out = out.get_mut(..ciphertext.len()).ok_or(Error::Decrypt)?;
         in_out.copy_from_slice(ciphertext);
         let key = Portable.key(self.suite, &self.key);
-        let opened = key.open(&Nonce::of_noise(self.suite, number), aad, in_out, tag);
+        let opened = key.open(&Nonce::of_noise(self.suite, number), associated, in_out, tag);
         opened.map(|()| ciphertext.len()).map_err(|_| Error::Decrypt)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-    use alloc::vec::Vec;
-
     use super::super::hex::vector;
     use super::*;
 
@@ -313,21 +333,19 @@ mod tests {
     /// Both sides, before the first message.
     fn sides(suite: Suite) -> (Box<HandshakeState>, Box<HandshakeState>) {
         let [secret, remote] = SECRETS.map(|secret| StaticSecret::from_bytes(key(secret)));
-        let psk = PreSharedKey::from_bytes(key(PSK));
+        let pre_shared = PreSharedKey::from_bytes(key(PSK));
         let prologue = vector(PROLOGUE);
-        let initiator = initiator(suite, &prologue, &secret, &remote.public_key(), &psk, &key(EPHEMERALS[0]));
+        let initiator =
+            initiator(suite, &prologue, &secret, &remote.public_key(), &pre_shared, &key(EPHEMERALS[0]));
         let mut responder = responder(suite, &prologue, &remote, &key(EPHEMERALS[1]));
-        set_psk(&mut responder, &psk);
+        set_pre_shared(&mut responder, &pre_shared);
         (initiator, responder)
     }
 
-    fn pass(from: &mut HandshakeState, to: &mut HandshakeState, payload: &[u8]) -> Vec<u8> {
-        let mut message = vec![0; 200];
-        let bytes = from.write_message(payload, &mut message).expect("it is its turn");
-        message.truncate(bytes);
-        let mut received = vec![0; payload.len()];
-        assert_eq!(to.read_message(&message, &mut received), Ok(payload.len()));
-        assert_eq!(received, payload);
+    fn pass(from: &mut HandshakeState, to: &mut HandshakeState, payload: &[u8], bytes: usize) -> Vec<u8> {
+        let mut message = vec![0; bytes];
+        assert_eq!(write(from, payload, &mut message), Ok(()));
+        assert_eq!(read(to, &message).as_deref(), Ok(payload));
         message
     }
 
@@ -335,10 +353,10 @@ mod tests {
     fn both_messages_and_both_keys_are_the_published_ones() {
         for known in KNOWN {
             let (mut initiator, mut responder) = sides(known.suite);
-            let first = pass(&mut initiator, &mut responder, &vector(PAYLOADS[0]));
-            assert_eq!(first, vector(known.messages[0]));
-            let second = pass(&mut responder, &mut initiator, &vector(PAYLOADS[1]));
-            assert_eq!(second, vector(known.messages[1]));
+            let messages = known.messages.map(vector);
+            let first = pass(&mut initiator, &mut responder, &vector(PAYLOADS[0]), messages[0].len());
+            let second = pass(&mut responder, &mut initiator, &vector(PAYLOADS[1]), messages[1].len());
+            assert_eq!([first, second], messages);
             assert_eq!(initiator.get_handshake_hash(), vector(known.hash));
             let (forth, back) = (split(&mut initiator), split(&mut responder));
             assert_eq!((forth.send(), forth.receive()), (back.receive(), back.send()));

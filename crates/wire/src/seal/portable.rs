@@ -8,7 +8,9 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::aes::Aes256Enc;
 use chacha20poly1305::ChaCha20Poly1305;
 
-use super::aead::{Forged, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
+use super::aead::{Forged, Nonce, PacketKey, Provider};
+use crate::limits::{KEY_BYTES, TAG_BYTES};
+use crate::packets::Suite;
 
 /// AES-256-GCM that only ever encrypts blocks: GCM needs no more, and half of the round keys stay away.
 type Aes256Gcm = AesGcm<Aes256Enc, U12>;
@@ -34,19 +36,20 @@ impl<C> PacketKey for Keyed<C>
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16> + Send + Sync,
 {
-    fn seal(&self, nonce: &Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES] {
-        let sealed = self.0.encrypt_inout_detached(nonce.bytes().into(), aad, in_out.into());
+    fn seal(&self, nonce: &Nonce, associated: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES] {
+        let sealed = self.0.encrypt_inout_detached(nonce.bytes().into(), associated, in_out.into());
         sealed.expect("packets are shorter than 64 GiB").into()
     }
 
     fn open(
         &self,
         nonce: &Nonce,
-        aad: &[u8],
+        associated: &[u8],
         in_out: &mut [u8],
         tag: &[u8; TAG_BYTES],
     ) -> Result<(), Forged> {
-        let opened = self.0.decrypt_inout_detached(nonce.bytes().into(), aad, in_out.into(), tag.into());
+        let opened =
+            self.0.decrypt_inout_detached(nonce.bytes().into(), associated, in_out.into(), tag.into());
         opened.map_err(|_| Forged)
     }
 }
@@ -62,7 +65,7 @@ mod tests {
         suite: Suite,
         key: &'static str,
         nonce: &'static str,
-        aad: &'static str,
+        associated: &'static str,
         plaintext: &'static str,
         ciphertext: &'static str,
         tag: &'static str,
@@ -76,7 +79,7 @@ mod tests {
             suite: Suite::Aes256Gcm,
             key: ZEROS,
             nonce: "000000000000000000000000",
-            aad: "",
+            associated: "",
             plaintext: "",
             ciphertext: "",
             tag: "530f8afbc74536b9a963b4f1c4cb738b",
@@ -85,7 +88,7 @@ mod tests {
             suite: Suite::Aes256Gcm,
             key: ZEROS,
             nonce: "000000000000000000000000",
-            aad: "",
+            associated: "",
             plaintext: "00000000000000000000000000000000",
             ciphertext: "cea7403d4d606b6e074ec5d3baf39d18",
             tag: "d0d1c8a799996bf0265b98b5d48ab919",
@@ -94,7 +97,7 @@ mod tests {
             suite: Suite::Aes256Gcm,
             key: "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
             nonce: "cafebabefacedbaddecaf888",
-            aad: "feedfacedeadbeeffeedfacedeadbeefabaddad2",
+            associated: "feedfacedeadbeeffeedfacedeadbeefabaddad2",
             plaintext: "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72\
                         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
             ciphertext: "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa\
@@ -105,7 +108,7 @@ mod tests {
             suite: Suite::ChaCha20Poly1305,
             key: "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f",
             nonce: "070000004041424344454647",
-            aad: "50515253c0c1c2c3c4c5c6c7",
+            associated: "50515253c0c1c2c3c4c5c6c7",
             plaintext: "4c616469657320616e642047656e746c656d656e206f662074686520636c6173\
                         73206f66202739393a204966204920636f756c64206f6666657220796f75206f\
                         6e6c79206f6e652074697020666f7220746865206675747572652c2073756e73\
@@ -132,7 +135,7 @@ mod tests {
     fn sealing_gives_the_published_bytes() {
         for known in KNOWN {
             let mut in_out = vector(known.plaintext);
-            let tag = known.packet_key().seal(&known.nonce(), &vector(known.aad), &mut in_out);
+            let tag = known.packet_key().seal(&known.nonce(), &vector(known.associated), &mut in_out);
             assert_eq!(in_out, vector(known.ciphertext));
             assert_eq!(tag.as_slice(), vector(known.tag));
         }
@@ -141,17 +144,17 @@ mod tests {
     #[test]
     fn the_published_bytes_open_and_nothing_beside_them() {
         for known in KNOWN {
-            let (key, nonce, aad) = (known.packet_key(), known.nonce(), vector(known.aad));
+            let (key, nonce, associated) = (known.packet_key(), known.nonce(), vector(known.associated));
             let tag: [u8; TAG_BYTES] = vector(known.tag).try_into().expect("tags have 16 bytes");
             let mut in_out = vector(known.ciphertext);
-            assert_eq!(key.open(&nonce, &aad, &mut in_out, &tag), Ok(()));
+            assert_eq!(key.open(&nonce, &associated, &mut in_out, &tag), Ok(()));
             assert_eq!(in_out, vector(known.plaintext));
             for bit in 0..8 * TAG_BYTES {
                 let mut wrong = tag;
                 wrong[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(key.open(&nonce, &aad, &mut vector(known.ciphertext), &wrong), Err(Forged));
+                assert_eq!(key.open(&nonce, &associated, &mut vector(known.ciphertext), &wrong), Err(Forged));
             }
-            let longer: Vec<u8> = aad.iter().copied().chain([0]).collect();
+            let longer: Vec<u8> = associated.iter().copied().chain([0]).collect();
             assert_eq!(key.open(&nonce, &longer, &mut vector(known.ciphertext), &tag), Err(Forged));
         }
     }

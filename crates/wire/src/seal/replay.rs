@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use thiserror::Error;
 
-use super::limits::REPLAY_WINDOW;
+use crate::limits::REPLAY_WINDOW;
+use crate::low::Counter;
 
 /// Numbers are remembered in words of this many bits.
 const WORD_BITS: u64 = 64;
@@ -20,33 +21,33 @@ const _: () = assert!(WORDS >= 2 && REPLAY_WINDOW.is_multiple_of(WORD_BITS));
 
 type Bitmap = [u64; WORDS];
 
-/// Why a number is not taken.
+/// Why a packet with this counter is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     /// It has been taken before.
-    #[error("packet {number} has been received before: drop it and count it as a duplicate")]
+    #[error("the packet with {counter} has been received before: drop it and count it as a duplicate")]
     Replayed {
-        /// The packet's number.
-        number: u64,
+        /// The packet's counter.
+        counter: Counter,
     },
     /// Too far behind to tell.
     #[error(
-        "packet {number} is {REPLAY_WINDOW} or more behind packet {highest}: drop it and count it as late"
+        "the packet with {counter} is {REPLAY_WINDOW} or more behind {highest}: drop it and count it as late"
     )]
     TooOld {
-        /// The packet's number.
-        number: u64,
-        /// The highest number taken.
-        highest: u64,
+        /// The packet's counter.
+        counter: Counter,
+        /// The highest counter taken.
+        highest: Counter,
     },
 }
 
-/// The numbers that have been taken, from 0 on, within [`REPLAY_WINDOW`] of the highest.
+/// The counters that have been taken, within [`REPLAY_WINDOW`] of the highest.
 ///
-/// While nothing is missing for longer than 64 numbers it lives in 32 bytes; with the first gap that lasts it
+/// While nothing is missing for longer than 64 counters it lives in 32 bytes; with the first gap that lasts it
 /// takes one bitmap of 1 KiB from the heap.
 ///
-/// Numbers lie in words of 64. The highest number's word and the one before it are at hand; the window's older
+/// Their numbers lie in words of 64. The highest number's word and the one before it are at hand; the window's older
 /// words are in a ring, or nowhere as long as all their numbers have been seen.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
@@ -64,38 +65,40 @@ impl ReplayWindow {
         Self { highest: 0, current: 0, previous: ALL_SEEN, older: None }
     }
 
-    /// The highest number taken, from which the next ones are completed; 0 before the first.
+    /// The highest counter taken, from which the next ones are completed; the first one before any is.
     #[must_use]
-    pub const fn highest(&self) -> u64 {
-        self.highest
+    pub const fn highest(&self) -> Counter {
+        Counter::new(self.highest)
     }
 
-    /// Whether `number` would be taken: to be asked before a packet is opened.
+    /// Whether `counter` would be taken: to be asked before a packet is opened.
     ///
     /// # Errors
     /// If it has been taken, or is too old to tell.
     #[inline]
-    pub fn would_accept(&self, number: u64) -> Result<(), Refused> {
-        let Some(behind) = self.highest.checked_sub(number) else {
+    pub fn would_accept(&self, counter: Counter) -> Result<(), Refused> {
+        let Some(behind) = self.highest().since(counter) else {
             return Ok(());
         };
         if behind >= REPLAY_WINDOW {
-            return Err(Refused::TooOld { number, highest: self.highest });
+            return Err(Refused::TooOld { counter, highest: self.highest() });
         }
+        let number = counter.number();
         if self.word(number / WORD_BITS) & bit(number) == 0 {
             Ok(())
         } else {
-            Err(Refused::Replayed { number })
+            Err(Refused::Replayed { counter })
         }
     }
 
-    /// Takes `number`: to be called once the packet is known to be true.
+    /// Takes `counter`: to be called once the packet is known to be true.
     ///
     /// # Errors
     /// If it has been taken, or is too old to tell.
     #[inline]
-    pub fn accept(&mut self, number: u64) -> Result<(), Refused> {
-        self.would_accept(number)?;
+    pub fn accept(&mut self, counter: Counter) -> Result<(), Refused> {
+        self.would_accept(counter)?;
+        let number = counter.number();
         if number > self.highest {
             self.advance(number);
         }
@@ -177,10 +180,22 @@ const fn slot(index: u64) -> usize {
 mod tests {
     use super::*;
 
+    fn accept(window: &mut ReplayWindow, number: u64) -> Result<(), Refused> {
+        window.accept(Counter::new(number))
+    }
+
     fn accept_all(window: &mut ReplayWindow, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
-            assert_eq!(window.accept(number), Ok(()), "{number}");
+            assert_eq!(accept(window, number), Ok(()), "{number}");
         }
+    }
+
+    fn replayed(number: u64) -> Refused {
+        Refused::Replayed { counter: Counter::new(number) }
+    }
+
+    fn too_old(number: u64, highest: u64) -> Refused {
+        Refused::TooOld { counter: Counter::new(number), highest: Counter::new(highest) }
     }
 
     #[test]
@@ -188,9 +203,9 @@ mod tests {
         let mut window = ReplayWindow::new();
         accept_all(&mut window, 0..3 * REPLAY_WINDOW);
         assert!(window.older.is_none());
-        assert_eq!(window.accept(5), Err(Refused::TooOld { number: 5, highest: 3 * REPLAY_WINDOW - 1 }));
+        assert_eq!(accept(&mut window, 5), Err(too_old(5, 3 * REPLAY_WINDOW - 1)));
         let number = 3 * REPLAY_WINDOW - 1_000;
-        assert_eq!(window.accept(number), Err(Refused::Replayed { number }));
+        assert_eq!(accept(&mut window, number), Err(replayed(number)));
     }
 
     #[test]
@@ -208,8 +223,8 @@ mod tests {
         let mut window = ReplayWindow::new();
         accept_all(&mut window, (0..1_000).filter(|number| *number != 10));
         assert!(window.older.is_some());
-        assert_eq!(window.accept(10), Ok(()));
-        assert_eq!(window.accept(10), Err(Refused::Replayed { number: 10 }));
+        assert_eq!(accept(&mut window, 10), Ok(()));
+        assert_eq!(accept(&mut window, 10), Err(replayed(10)));
         assert_eq!(size_of::<ReplayWindow>(), 32);
         assert_eq!(size_of::<Bitmap>(), 1_024);
     }
@@ -218,7 +233,7 @@ mod tests {
     fn the_window_ends_where_the_wire_says() {
         let mut window = ReplayWindow::new();
         accept_all(&mut window, [REPLAY_WINDOW]);
-        assert_eq!(window.accept(0), Err(Refused::TooOld { number: 0, highest: REPLAY_WINDOW }));
+        assert_eq!(accept(&mut window, 0), Err(too_old(0, REPLAY_WINDOW)));
         accept_all(&mut window, [1]);
     }
 
@@ -226,16 +241,16 @@ mod tests {
     fn the_largest_numbers_are_taken_too() {
         let mut window = ReplayWindow::new();
         accept_all(&mut window, [u64::MAX, u64::MAX - 100, u64::MAX - 8_191]);
-        assert_eq!(window.accept(u64::MAX), Err(Refused::Replayed { number: u64::MAX }));
-        assert_eq!(window.highest(), u64::MAX);
+        assert_eq!(accept(&mut window, u64::MAX), Err(replayed(u64::MAX)));
+        assert_eq!(window.highest(), Counter::new(u64::MAX));
     }
 
     #[test]
     fn asking_changes_nothing() {
-        let mut window = ReplayWindow::new();
-        assert_eq!(window.would_accept(7), Ok(()));
-        assert_eq!(window.would_accept(7), Ok(()));
+        let (mut window, counter) = (ReplayWindow::new(), Counter::new(7));
+        assert_eq!(window.would_accept(counter), Ok(()));
+        assert_eq!(window.would_accept(counter), Ok(()));
         accept_all(&mut window, [7]);
-        assert_eq!(window.would_accept(7), Err(Refused::Replayed { number: 7 }));
+        assert_eq!(window.would_accept(counter), Err(replayed(7)));
     }
 }

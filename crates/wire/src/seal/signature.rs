@@ -7,11 +7,8 @@ use core::str::FromStr;
 use ed25519_dalek::{Signature, Signer};
 use thiserror::Error;
 
-use super::aead::KEY_BYTES;
 use super::hex::{self, HexError};
-
-/// The bytes of a signature.
-pub const SIGNATURE_BYTES: usize = 64;
+use crate::limits::{KEY_BYTES, SIGNATURE_BYTES};
 
 /// What is signed. Its name is signed with it, so that one can never stand for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

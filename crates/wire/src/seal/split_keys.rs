@@ -4,10 +4,12 @@ use core::fmt;
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::aead::{KEY_BYTES, Provider, Suite};
+use super::aead::Provider;
 use super::blake2s;
 use super::digest::DigestKey;
 use super::epoch_keys::EpochKeys;
+use crate::limits::KEY_BYTES;
+use crate::packets::Suite;
 
 /// The packet keys of one epoch, seen from one side. Wiped when dropped.
 #[derive(Clone)]

@@ -6,8 +6,8 @@ use core::str::FromStr;
 use curve25519_dalek::montgomery::MontgomeryPoint;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::aead::KEY_BYTES;
 use super::hex::{self, HexError};
+use crate::limits::KEY_BYTES;
 
 /// A node's X25519 public key (RFC 7748): who it is. Shown as 64 hexadecimal digits.
 ///
@@ -168,8 +168,8 @@ mod tests {
         let secret: StaticSecret = ALICE.parse().expect("64 digits");
         assert_eq!(secret.bytes[..3], [0x77, 0x07, 0x6d]);
         assert_eq!(secret.public_key().to_string(), ALICE_PUBLIC);
-        let psk: PreSharedKey = ALICE.parse().expect("64 digits");
-        assert_eq!(psk.bytes(), &secret.bytes);
+        let pre_shared: PreSharedKey = ALICE.parse().expect("64 digits");
+        assert_eq!(pre_shared.bytes(), &secret.bytes);
         assert_eq!(PreSharedKey::default().bytes(), &[0; 32]);
     }
 

@@ -6,7 +6,7 @@ use byway_units::AgentId;
 use byway_wire::messages::{
     Aliases, AliasesKnown, CrossStreamRepair, InStreamRepair, Nack, ProbeReply, Register, Registered, Report,
 };
-use byway_wire::packets::{Cookie, Envelope, Initiation, Response, SourcePacket};
+use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
 use byway_wire::{
     Address, BlockShape, Credential, Flags, FlowKey, Grant, Member, Message, Packet, Ranges, Receiver,
 };
@@ -84,7 +84,7 @@ pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, Lines) {
         Packet::Initiation(packet) => ("initiation", initiation(packet)),
         Packet::Response(packet) => ("response", response(packet)),
         Packet::Cookie(packet) => ("cookie", cookie(packet)),
-        Packet::Source(packet) => ("source", source(packet)),
+        Packet::Source(packet) => ("source", source(&packet)),
         Packet::Envelope(packet) => ("envelope", envelope(&packet)),
         Packet::Message(packet) => {
             let mut lines = Lines::default();
@@ -95,11 +95,11 @@ pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, Lines) {
     }
 }
 
-fn source(packet: SourcePacket<&mut [u8]>) -> Lines {
+fn source(packet: &SourcePacket<&mut [u8]>) -> Lines {
     let (mut lines, header) = (Lines::default(), *packet.header());
     lines.add("receiver", header.receiver.number()).add("flow", header.flow.number());
     lines.add("sequence-low", header.sequence_low).flags(header.flags);
-    lines.hex("sealed", packet.into_parts().1.joined());
+    lines.hex("sealed", &packet.coded().into_bytes()[1..]);
     lines
 }
 
@@ -112,33 +112,33 @@ fn envelope(packet: &Envelope<&mut [u8]>) -> Lines {
     lines
 }
 
-fn initiation(packet: Initiation<&mut [u8]>) -> Lines {
+fn initiation(packet: InitiationPacket<&[u8]>) -> Lines {
     let (mut lines, header) = (Lines::default(), *packet.header());
-    let (mac1, mac2) = (*packet.mac1(), *packet.mac2());
     let suite = format!("{:?}", header.suite).replace("Aes256Gcm", "aes-256-gcm");
     lines.word("purpose", header.purpose);
     lines.add("suite", suite.replace("ChaCha20Poly1305", "chacha20-poly1305"));
     lines.add("shard", header.shard.number()).add("capabilities", header.capabilities.bits());
     lines.add("sender", header.sender.number());
-    let parts = packet.into_parts();
-    lines.hex("ephemeral", parts.ephemeral).hex("sealed-static", parts.sealed_static);
-    lines.hex("sealed-payload", parts.sealed_payload).hex("mac1", &mac1).hex("mac2", &mac2);
+    let (keys, sealed_payload) = packet.noise_message().split_at(80);
+    lines.hex("ephemeral", &keys[..32]).hex("sealed-static", &keys[32..]);
+    lines.hex("sealed-payload", sealed_payload);
+    lines.hex("mac1", packet.mac1()).hex("mac2", packet.mac2());
     lines
 }
 
-fn response(packet: Response<&mut [u8]>) -> Lines {
+fn response(packet: ResponsePacket<&[u8]>) -> Lines {
     let mut lines = Lines::default();
     lines.add("receiver", packet.header().receiver.number());
-    let parts = packet.into_parts();
-    lines.hex("ephemeral", parts.ephemeral).hex("sealed-payload", parts.sealed_payload);
+    let (ephemeral, sealed_payload) = packet.noise_message().split_at(32);
+    lines.hex("ephemeral", ephemeral).hex("sealed-payload", sealed_payload);
     lines
 }
 
-fn cookie(packet: Cookie<&mut [u8]>) -> Lines {
+fn cookie(packet: CookiePacket<&[u8]>) -> Lines {
     let (mut lines, header) = (Lines::default(), *packet.header());
     lines.add("receiver", header.receiver.number()).hex("salt", &header.salt);
-    let parts = packet.into_parts();
-    lines.hex("cookie", parts.cookie).hex("tag", parts.tag);
+    let (cookie, tag) = packet.sealed();
+    lines.hex("cookie", cookie).hex("tag", tag);
     lines
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn grant(grant: &Grant) -> Lines {
     lines.add("coding-group", grant.coding_group.number()).add("tenant", grant.tenant.number());
     lines.add("rate", grant.rate.count()).add("not-after", grant.not_after_unix_seconds);
     lines.hex("sender-key", &grant.sender_key).hex("receiver-key", &grant.receiver_key);
-    lines.hex("signature", &grant.signature).hex("signed", &grant.signed_bytes());
+    lines.hex("signature", &grant.signature);
     lines
 }
 
@@ -166,7 +166,6 @@ pub(crate) fn credential(credential: &Credential) -> Lines {
     let mut lines = Lines::default();
     lines.add("role", role).add("number", number).add("not-after", credential.not_after_unix_seconds);
     lines.hex("key", &credential.key).hex("signature", &credential.signature);
-    lines.hex("signed", &credential.signed_bytes());
     lines
 }
 
@@ -216,6 +215,7 @@ fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
     match message {
         Message::Probe(message) => {
             lines.add("number", message.number).add("sent", message.sent.micros());
+            lines.add("round-trip", message.round_trip.count());
             "probe"
         }
         Message::ProbeReply(message) => probe_reply(message, lines),
@@ -256,6 +256,7 @@ fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
     lines.yes("relay-side-duplication", options.relay_side_duplication);
     lines.yes("sender-makes-repairs", options.sender_makes_repairs);
     lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
+    lines.yes("selective", options.selective);
     lines.add("rate", message.rate.count()).add("budget", message.budget.count());
     let shown = format!("{} {} {}", consent.burst_percent, consent.average_per_mille, consent.seconds);
     lines.add("consent", shown).hex("grant", message.grant);

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of this module")]
 
 pub(crate) mod describe;
+pub(crate) mod handshakes;
 pub(crate) mod strategies;
 pub(crate) mod vectors;
 

@@ -62,10 +62,11 @@ pub(crate) fn shape() -> impl Strategy<Value = Option<BlockShape>> {
 }
 
 pub(crate) fn options() -> impl Strategy<Value = FlowOptions> {
-    any::<[bool; 3]>().prop_map(|[duplication, sender, others]| FlowOptions {
+    any::<[bool; 4]>().prop_map(|[duplication, sender, others, selective]| FlowOptions {
         relay_side_duplication: duplication,
         sender_makes_repairs: sender,
         coded_with_other_tenants: others,
+        selective,
     })
 }
 

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use super::super::limits::{HANDSHAKE_BYTES_MAX, RESPONSES_MAX};
-use super::header::{INITIATION_BYTES_MIN, INITIATION_KIND, RESPONSE_BYTES_MIN, RESPONSE_KIND};
+use crate::ids::SessionIndex;
+use crate::limits::RESPONSES_MAX;
 
 /// Why an initiation cannot be written. The caller is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -24,38 +24,6 @@ pub enum WriteError {
 /// Why an initiation is not answered. The peer, or somebody on the way, is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InitiationError {
-    /// Shorter than any initiation, or longer than any packet.
-    #[error(
-        "an initiation of {bytes} bytes, it has {INITIATION_BYTES_MIN} to {HANDSHAKE_BYTES_MAX}: drop it and count it"
-    )]
-    WrongLength {
-        /// Its length in bytes.
-        bytes: usize,
-    },
-    /// Another kind of packet.
-    #[error("a packet of kind {kind} where an initiation, kind {INITIATION_KIND}, was to be read: drop it")]
-    WrongKind {
-        /// Its first byte.
-        kind: u8,
-    },
-    /// A version that does not exist yet.
-    #[error("an initiation of version {version}, this node speaks version 1: drop it and count it")]
-    UnknownVersion {
-        /// The version it names.
-        version: u8,
-    },
-    /// A purpose that does not exist.
-    #[error("an initiation for purpose {purpose}, there are 1 to 3: drop it and count it")]
-    UnknownPurpose {
-        /// The purpose it names.
-        purpose: u8,
-    },
-    /// A suite that does not exist.
-    #[error("an initiation with suite {suite}, there are 1 and 2: drop it and count it")]
-    UnknownSuite {
-        /// The suite it names.
-        suite: u8,
-    },
     /// The sender does not know this node's key.
     #[error("the initiation's mac1 is wrong: its sender does not know this node's key; drop it and count it")]
     WrongMac1,
@@ -83,27 +51,13 @@ pub enum AcceptError {
 /// Why a response is not taken. The state survives: the true response may still come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ResponseError {
-    /// Shorter than any response, or longer than any packet.
-    #[error(
-        "a response of {bytes} bytes, it has {RESPONSE_BYTES_MIN} to {HANDSHAKE_BYTES_MAX}: drop it and count it"
-    )]
-    WrongLength {
-        /// Its length in bytes.
-        bytes: usize,
-    },
-    /// Another kind of packet.
-    #[error("a packet of kind {kind} where a response, kind {RESPONSE_KIND}, was to be read: drop it")]
-    WrongKind {
-        /// Its first byte.
-        kind: u8,
-    },
     /// A response to another initiation.
-    #[error("a response for index {index}, this handshake has {expected}: drop it and count it")]
+    #[error("a response for {index}, this handshake has {expected}: drop it and count it")]
     WrongIndex {
         /// The index it names.
-        index: u32,
+        index: SessionIndex,
         /// The index of this handshake.
-        expected: u32,
+        expected: SessionIndex,
     },
     /// Not from the responder, changed on the way, or the pre-shared keys differ.
     #[error("the response does not open: drop it and count it; if all do not, compare the pre-shared keys")]

@@ -1,25 +1,24 @@
 //! The responder: screens an initiation, reads it, and accepts it or not.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
 use snow::HandshakeState;
 use snow::error::Error;
 
-use super::super::aead::{KEY_BYTES, Suite};
-use super::super::limits::HANDSHAKE_BYTES_MAX;
-use super::super::mac::{self, Mac1Key};
-use super::super::noise;
-use super::super::split_keys::SplitKeys;
-use super::super::static_key::{PreSharedKey, PublicKey, StaticSecret};
-use super::header::{
-    Header, INITIATION_BYTES_MIN, INITIATION_HEADER_BYTES, MACS_BYTES, MESSAGE_1_OVERHEAD,
-    MESSAGE_2_OVERHEAD, Purpose, RESPONSE_BYTES_MIN, RESPONSE_FIELDS_BYTES, RESPONSE_HEADER_BYTES,
-    RESPONSE_KIND, prologue, take,
-};
 use super::{AcceptError, InitiationError};
+use crate::capabilities::Capabilities;
+use crate::ids::{Boot, Epoch, SessionIndex, Shard};
+use crate::limits::{KEY_BYTES, MAC_BYTES};
+use crate::packets::{
+    InitiationHeader, InitiationPacket, Purpose, RESPONSE_BYTES_MIN, ResponseHeader, ResponsePacket, Suite,
+};
+use crate::payloads::{InitiationPayload, ResponsePayload};
+use crate::seal::mac::{self, Mac1Key};
+use crate::seal::noise;
+use crate::seal::split_keys::SplitKeys;
+use crate::seal::static_key::{PreSharedKey, PublicKey, StaticSecret};
 
 /// A node's key, ready to be spoken to.
 pub struct Responder {
@@ -28,57 +27,26 @@ pub struct Responder {
 }
 
 /// An initiation from somebody who knows the responder's key; nothing else about it is certain yet.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Screened<'a> {
-    packet: &'a [u8],
-    header: Header,
+    packet: InitiationPacket<&'a [u8]>,
 }
 
-impl Screened<'_> {
-    /// What the session is for.
+impl<'a> Screened<'a> {
+    /// The header.
     #[must_use]
-    pub const fn purpose(&self) -> Purpose {
-        self.header.purpose
-    }
-
-    /// The ciphers of handshake and session.
-    #[must_use]
-    pub const fn suite(&self) -> Suite {
-        self.header.suite
-    }
-
-    /// The relay's shard that is asked for.
-    #[must_use]
-    pub const fn shard(&self) -> u8 {
-        self.header.shard
-    }
-
-    /// The index that the initiator wants to see in what it receives.
-    #[must_use]
-    pub const fn sender_index(&self) -> u32 {
-        self.header.sender_index
+    pub const fn header(&self) -> &InitiationHeader {
+        self.packet.header()
     }
 
     /// What no other initiation has: its first MAC.
     #[must_use]
-    pub fn mac1(&self) -> &[u8; 16] {
-        mac::mac1(self.packet)
+    pub fn mac1(&self) -> &[u8; MAC_BYTES] {
+        self.packet.mac1()
     }
 
-    pub(in super::super) const fn bytes(&self) -> &[u8] {
-        self.packet
-    }
-
-    /// The header as it came, and the Noise message.
-    fn parts(&self) -> (&[u8; INITIATION_HEADER_BYTES], &[u8]) {
-        let (header, rest) = self.packet.split_first_chunk().expect("the length has been checked");
-        (header, &rest[..rest.len() - MACS_BYTES])
-    }
-}
-
-impl fmt::Debug for Screened<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Screened({:?}, {} bytes)", self.header, self.packet.len())
+    pub(in crate::seal) const fn packet(&self) -> &InitiationPacket<&'a [u8]> {
+        &self.packet
     }
 }
 
@@ -93,18 +61,13 @@ impl Responder {
     /// Checks all that can be checked without a key agreement: one hash over the packet.
     ///
     /// # Errors
-    /// If this is not an initiation, or its sender does not know the responder's key. Then no answer is given.
-    pub fn screen<'a>(&self, packet: &'a [u8]) -> Result<Screened<'a>, InitiationError> {
-        let bytes = packet.len();
-        let header = packet
-            .first_chunk()
-            .filter(|_| (INITIATION_BYTES_MIN..=HANDSHAKE_BYTES_MAX).contains(&bytes))
-            .ok_or(InitiationError::WrongLength { bytes })?;
-        let header = Header::parse(header)?;
-        if !mac::has_mac1(packet, &self.mac1_key) {
-            return Err(InitiationError::WrongMac1);
+    /// If its sender does not know the responder's key. Then no answer is given.
+    pub fn screen<'a>(&self, packet: InitiationPacket<&'a [u8]>) -> Result<Screened<'a>, InitiationError> {
+        if mac::has_mac1(&packet, &self.mac1_key) {
+            Ok(Screened { packet })
+        } else {
+            Err(InitiationError::WrongMac1)
         }
-        Ok(Screened { packet, header })
     }
 
     /// Reads an initiation: two key agreements.
@@ -120,14 +83,13 @@ impl Responder {
         initiation: &Screened<'_>,
         seed: &[u8; KEY_BYTES],
     ) -> Result<ReceivedInitiation, InitiationError> {
-        let (header, message) = initiation.parts();
-        let mut payload = vec![0; message.len() - MESSAGE_1_OVERHEAD];
-        let mut noise = noise::responder(initiation.suite(), &prologue(header), &self.secret, seed);
-        noise.read_message(message, &mut payload).map_err(|error| match error {
+        let packet = initiation.packet;
+        let mut noise = noise::responder(packet.header().suite, &packet.prologue(), &self.secret, seed);
+        let payload = noise::read(&mut noise, packet.noise_message()).map_err(|error| match error {
             Error::Dh => InitiationError::WeakKey,
             _ => InitiationError::Forged,
         })?;
-        Ok(ReceivedInitiation::new(initiation, noise, &payload))
+        Ok(ReceivedInitiation::new(&packet, noise, &payload))
     }
 }
 
@@ -141,25 +103,25 @@ impl fmt::Debug for Responder {
 #[derive(Debug)]
 pub struct ReceivedInitiation {
     /// What no other initiation has: its first MAC.
-    pub mac1: [u8; 16],
+    pub mac1: [u8; MAC_BYTES],
     /// Who wrote it.
     pub peer: PublicKey,
-    /// What the session is for.
+    /// Between whom the session is.
     pub purpose: Purpose,
     /// The ciphers of handshake and session.
     pub suite: Suite,
-    /// The relay's shard that is asked for.
-    pub shard: u8,
-    /// What the initiator can do, bit by bit.
-    pub capabilities: u16,
-    /// The index that the initiator wants to see in what it receives.
-    pub sender_index: u32,
-    /// Nanoseconds, more in each initiation of the peer.
+    /// The shard of the responder that is asked for, if it is a relay.
+    pub shard: Shard,
+    /// What the initiator can do.
+    pub capabilities: Capabilities,
+    /// The initiator's index of the session.
+    pub index: SessionIndex,
+    /// Nanoseconds of Unix time, if the peer's clock is right; more in each initiation of the peer.
     pub stamp: u64,
-    /// Random, and constant for one run of the peer.
-    pub boot: u64,
-    /// The number of the epoch that begins.
-    pub epoch: u8,
+    /// The run of the initiator.
+    pub boot: Boot,
+    /// The epoch that begins.
+    pub epoch: Epoch,
     /// The initiator's messages, encoded.
     pub messages: Vec<u8>,
     noise: Box<HandshakeState>,
@@ -169,46 +131,44 @@ pub struct ReceivedInitiation {
 /// What the responder says when it accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Acceptance<'a> {
-    /// The index that the responder wants to see in what it receives.
-    pub index: u32,
-    /// What the responder can do, bit by bit.
-    pub capabilities: u16,
-    /// Random, and constant for one run of the responder.
-    pub boot: u64,
+    /// The responder's index of the session.
+    pub index: SessionIndex,
+    /// What the responder can do.
+    pub capabilities: Capabilities,
+    /// The run of the responder.
+    pub boot: Boot,
     /// Messages for the initiator, encoded.
     pub messages: &'a [u8],
 }
 
 impl Acceptance<'_> {
     fn payload(&self) -> Vec<u8> {
-        let mut payload = Vec::with_capacity(RESPONSE_FIELDS_BYTES + self.messages.len());
-        payload.extend_from_slice(&self.index.to_be_bytes());
-        payload.extend_from_slice(&self.capabilities.to_be_bytes());
-        payload.extend_from_slice(&self.boot.to_be_bytes());
-        payload.extend_from_slice(self.messages);
-        payload
+        let Self { index, capabilities, boot, messages } = *self;
+        [&ResponsePayload { index, capabilities, boot }.to_bytes(), messages].concat()
     }
 }
 
 impl ReceivedInitiation {
-    fn new(initiation: &Screened<'_>, noise: Box<HandshakeState>, payload: &[u8]) -> Self {
+    fn new(packet: &InitiationPacket<&[u8]>, noise: Box<HandshakeState>, payload: &[u8]) -> Self {
         let peer = noise.get_remote_static().and_then(|key| key.try_into().ok());
-        let Header { purpose, suite, shard, capabilities, sender_index } = initiation.header;
-        let mut rest = payload;
+        let InitiationHeader { purpose, suite, shard, capabilities, sender: index } = *packet.header();
+        let (fixed, messages) =
+            InitiationPayload::parse(payload).expect("the length of the packet has been checked");
+        let InitiationPayload { stamp, boot, epoch } = fixed;
         Self {
-            mac1: *initiation.mac1(),
+            mac1: *packet.mac1(),
             peer: PublicKey::from_bytes(peer.expect("message 1 brings the initiator's key")),
             purpose,
             suite,
             shard,
             capabilities,
-            sender_index,
-            stamp: u64::from_be_bytes(take(&mut rest)),
-            boot: u64::from_be_bytes(take(&mut rest)),
-            epoch: u8::from_be_bytes(take(&mut rest)),
-            messages: rest.to_vec(),
+            index,
+            stamp,
+            boot,
+            epoch,
+            messages: messages.to_vec(),
             noise,
-            initiation_bytes: initiation.packet.len(),
+            initiation_bytes: packet.length(),
         }
     }
 
@@ -223,7 +183,7 @@ impl ReceivedInitiation {
 
     /// The response, and the packet keys of the epoch: two more key agreements.
     ///
-    /// `psk` is the one shared with [`peer`](Self::peer). The keys must not be used to send before something
+    /// `pre_shared` is the one shared with [`peer`](Self::peer). The keys must not be used to send before something
     /// has been opened with them: this may be a replay.
     ///
     /// # Errors
@@ -231,32 +191,30 @@ impl ReceivedInitiation {
     pub fn accept(
         mut self,
         acceptance: &Acceptance<'_>,
-        psk: &PreSharedKey,
+        pre_shared: &PreSharedKey,
     ) -> Result<(Vec<u8>, SplitKeys), AcceptError> {
         let (bytes, room) = (acceptance.messages.len(), self.room());
         if bytes > room {
             return Err(AcceptError::MessagesTooLong { bytes, room });
         }
-        noise::set_psk(&mut self.noise, psk);
-        Ok((self.response(&acceptance.payload()), noise::split(&mut self.noise)))
+        noise::set_pre_shared(&mut self.noise, pre_shared);
+        Ok((self.response(acceptance), noise::split(&mut self.noise)))
     }
 
-    fn response(&mut self, payload: &[u8]) -> Vec<u8> {
-        let mut packet = vec![0; RESPONSE_HEADER_BYTES + MESSAGE_2_OVERHEAD + payload.len()];
-        packet[0] = RESPONSE_KIND;
-        packet[4..RESPONSE_HEADER_BYTES].copy_from_slice(&self.sender_index.to_be_bytes());
-        self.noise
-            .write_message(payload, &mut packet[RESPONSE_HEADER_BYTES..])
+    fn response(&mut self, acceptance: &Acceptance<'_>) -> Vec<u8> {
+        let header = ResponseHeader { receiver: self.index };
+        let mut packet = ResponsePacket::with_room(header, acceptance.messages.len());
+        noise::write(&mut self.noise, &acceptance.payload(), packet.noise_message_mut())
             .expect("message 1 agreed on something with both of the initiator's keys, and so does message 2");
-        packet
+        packet.into_bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::hex::vector;
     use super::super::{Initiation, ResponseError, WriteError};
     use super::*;
+    use crate::seal::hex::vector;
 
     /// The points of order 1, 2, 4 and 8 of curve and twist: 0, 1, two of order 8, p - 1, p and p + 1.
     const WEAK: [&str; 7] = [
@@ -272,12 +230,12 @@ mod tests {
     const INITIATION: Initiation<'static> = Initiation {
         purpose: Purpose::EndToEnd,
         suite: Suite::ChaCha20Poly1305,
-        shard: 0,
-        capabilities: 0,
-        sender_index: 1,
+        shard: Shard::new(0),
+        capabilities: Capabilities::NONE,
+        index: SessionIndex::new(1),
         stamp: 2,
-        boot: 3,
-        epoch: 4,
+        boot: Boot::new(3),
+        epoch: Epoch::new(4),
         messages: &[],
     };
 
@@ -300,12 +258,13 @@ mod tests {
     }
 
     fn written_by(secret: &StaticSecret) -> (Vec<u8>, super::super::AwaitedResponse) {
-        let (key, psk) = (responder().secret.public_key(), PreSharedKey::default());
-        INITIATION.write(secret, &key, &psk, &[3; KEY_BYTES]).expect("the initiation can be written")
+        let (key, pre_shared) = (responder().secret.public_key(), PreSharedKey::default());
+        INITIATION.write(secret, &key, &pre_shared, &[3; KEY_BYTES]).expect("the initiation can be written")
     }
 
     fn read(packet: &[u8]) -> Result<ReceivedInitiation, InitiationError> {
         let responder = responder();
+        let packet = InitiationPacket::parse(packet).expect("the header is legal");
         let screened = responder.screen(packet).expect("mac1 is right");
         responder.read(&screened, &[4; KEY_BYTES])
     }
@@ -323,8 +282,9 @@ mod tests {
     fn an_ephemeral_key_that_agrees_on_nothing_is_refused() {
         for key in weak_keys() {
             let (mut packet, _) = written_by(&initiator());
-            packet[INITIATION_HEADER_BYTES..][..KEY_BYTES].copy_from_slice(&key);
-            mac::write_mac1(&mut packet, &responder().mac1_key);
+            let mut changed = InitiationPacket::parse(packet.as_mut_slice()).expect("the header is legal");
+            changed.noise_message_mut()[..KEY_BYTES].copy_from_slice(&key);
+            mac::write_mac1(&mut changed, &responder().mac1_key);
             assert_eq!(read(&packet).map(|_| ()), Err(InitiationError::WeakKey));
         }
     }
@@ -342,16 +302,23 @@ mod tests {
     #[test]
     fn a_response_with_a_key_that_agrees_on_nothing_is_refused() {
         let (packet, _) = written_by(&initiator());
-        let acceptance = Acceptance { index: 5, capabilities: 0, boot: 6, messages: &[] };
+        let acceptance = Acceptance {
+            index: SessionIndex::new(5),
+            capabilities: Capabilities::NONE,
+            boot: Boot::new(6),
+            messages: &[],
+        };
         let accepted =
             read(&packet).expect("the initiation is good").accept(&acceptance, &PreSharedKey::default());
         let (response, _) = accepted.expect("there are no messages");
         for key in weak_keys() {
             let (_, mut awaited) = written_by(&initiator());
             let mut weak = response.clone();
-            weak[RESPONSE_HEADER_BYTES..][..KEY_BYTES].copy_from_slice(&key);
-            assert_eq!(awaited.read(&weak).map(|_| ()), Err(ResponseError::WeakKey));
-            assert!(awaited.read(&response).is_ok(), "the true one is still taken");
+            weak[ResponseHeader::BYTES..][..KEY_BYTES].copy_from_slice(&key);
+            let mut read =
+                |bytes: &[u8]| awaited.read(ResponsePacket::parse(bytes).expect("it is long enough"));
+            assert_eq!(read(&weak).map(|_| ()), Err(ResponseError::WeakKey));
+            assert!(read(&response).is_ok(), "the true one is still taken");
         }
     }
 }

@@ -3,13 +3,13 @@
 use crate::capabilities::Capabilities;
 use crate::error::ParseError;
 use crate::ids::{Boot, Epoch, SessionIndex};
-use crate::messages::Messages;
 use crate::reader::Reader;
+use crate::writer::Output;
 
 /// The fixed part of an initiation's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitiationPayload {
-    /// Nanoseconds of Unix time, if the node's clock is right; grows with every initiation of one run.
+    /// Nanoseconds of Unix time, if the node's clock is right; grows with every initiation of a node.
     pub stamp: u64,
     /// The run of the initiator.
     pub boot: Boot,
@@ -21,25 +21,28 @@ impl InitiationPayload {
     /// Bytes of the fixed part; messages follow.
     pub const BYTES: usize = 17;
 
-    /// Reads an opened payload.
+    /// Reads an opened payload; returns the messages behind the fixed part as they are, for
+    /// [`Messages`](crate::Messages).
     ///
     /// # Errors
-    /// If it is shorter than its fixed part. Errors in the messages are theirs.
-    pub fn parse(payload: &[u8]) -> Result<(Self, Messages<'_>), ParseError> {
+    /// If it is shorter than its fixed part.
+    pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new("payload of an initiation", payload);
         let stamp = reader.u64("stamp")?;
         let boot = Boot::new(reader.u64("boot")?);
         let epoch = Epoch::new(reader.u8("epoch")?);
-        Ok((Self { stamp, boot, epoch }, Messages::new(reader.rest())))
+        Ok((Self { stamp, boot, epoch }, reader.rest()))
     }
 
-    /// Writes the fixed part.
-    pub fn emit(&self, payload: &mut [u8; Self::BYTES]) {
-        let (stamp, rest) = payload.split_at_mut(8);
-        let (boot, epoch) = rest.split_at_mut(8);
-        stamp.copy_from_slice(&self.stamp.to_be_bytes());
-        boot.copy_from_slice(&self.boot.number().to_be_bytes());
-        epoch.copy_from_slice(&[self.epoch.number()]);
+    /// The fixed part's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let mut output = Output::new(&mut bytes);
+        output.u64(self.stamp);
+        output.u64(self.boot.number());
+        output.u8(self.epoch.number());
+        bytes
     }
 }
 
@@ -58,24 +61,27 @@ impl ResponsePayload {
     /// Bytes of the fixed part; messages follow.
     pub const BYTES: usize = 14;
 
-    /// Reads an opened payload.
+    /// Reads an opened payload; returns the messages behind the fixed part as they are, for
+    /// [`Messages`](crate::Messages).
     ///
     /// # Errors
-    /// If it is shorter than its fixed part. Errors in the messages are theirs.
-    pub fn parse(payload: &[u8]) -> Result<(Self, Messages<'_>), ParseError> {
+    /// If it is shorter than its fixed part.
+    pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new("payload of a response", payload);
         let index = SessionIndex::new(reader.u32("index")?);
         let capabilities = Capabilities::from_bits(reader.u16("capabilities")?);
         let boot = Boot::new(reader.u64("boot")?);
-        Ok((Self { index, capabilities, boot }, Messages::new(reader.rest())))
+        Ok((Self { index, capabilities, boot }, reader.rest()))
     }
 
-    /// Writes the fixed part.
-    pub fn emit(&self, payload: &mut [u8; Self::BYTES]) {
-        let (index, rest) = payload.split_at_mut(4);
-        let (capabilities, boot) = rest.split_at_mut(2);
-        index.copy_from_slice(&self.index.number().to_be_bytes());
-        capabilities.copy_from_slice(&self.capabilities.bits().to_be_bytes());
-        boot.copy_from_slice(&self.boot.number().to_be_bytes());
+    /// The fixed part's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let mut output = Output::new(&mut bytes);
+        output.u32(self.index.number());
+        output.u16(self.capabilities.bits());
+        output.u64(self.boot.number());
+        bytes
     }
 }
