@@ -198,6 +198,7 @@ impl Relay {
         }
         match self.ports.of_session(session) {
             Some(port) => {
+                self.egress.forget_batches(port.0);
                 for slot in self.ports.forget(port, now) {
                     self.ingress.set_known(slot, port, false);
                 }

@@ -11,7 +11,7 @@ use super::flow::FlowSlot;
 use super::rounds::RoundSlot;
 use crate::limits::{BATCH_REPAIRS_MAX, BATCHES_MAX};
 use crate::parts::packet_log::Handle;
-use crate::parts::sequence_ring::SequenceRing;
+use crate::parts::sequence_ring::{SequenceRing, widen};
 
 /// One packet that a batch covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,18 +100,24 @@ impl Default for Batches {
 
 impl Batches {
     pub(crate) fn get(&self, number: u32) -> Option<Batch> {
-        self.batches.get(u64::from(number))
+        self.batches.get(self.full(number))
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Batch> {
-        self.batches.get_mut(u64::from(number))
+        self.batches.get_mut(self.full(number))
+    }
+
+    /// Batch numbers begin anew after the last one of 32 bits.
+    fn full(&self, number: u32) -> u64 {
+        widen(number, self.batches.highest().unwrap_or(0))
     }
 
     /// Keeps a batch that is new; `None` if it is too old.
     pub(crate) fn insert(&mut self, number: u32, entries: &[Entry], now: Time) -> Option<&mut Batch> {
         let run = self.keep_entries(entries);
-        let inserted = self.batches.insert(u64::from(number), Batch::new(run, now));
-        self.batches.get_mut(u64::from(number)).filter(|_| inserted)
+        let number = self.full(number);
+        let inserted = self.batches.insert(number, Batch::new(run, now));
+        self.batches.get_mut(number).filter(|_| inserted)
     }
 
     /// What the batch covers; nothing if that is no longer kept.
