@@ -105,7 +105,7 @@ impl Egress {
             place: repair.place,
             length_symbol: repair.length_symbol,
             payload,
-            sent: false,
+            sent: None,
         };
         active.blocks.add(first, repair.mask, kept);
         active.highest = active.highest.max(first.plus(repair.mask.span() - 1));

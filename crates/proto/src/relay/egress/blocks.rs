@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
+use byway_units::Time;
 use byway_wire::messages::Mask;
 use byway_wire::{Place, SequenceNumber};
 
@@ -15,8 +16,8 @@ pub(crate) struct BlockRepair {
     pub(crate) place: Place,
     pub(crate) length_symbol: [u8; 2],
     pub(crate) payload: Handle,
-    /// Whether the receiver has it already.
-    pub(crate) sent: bool,
+    /// When it was sent to the receiver.
+    pub(crate) sent: Option<Time>,
 }
 
 /// A run of packets of one flow, and what repairs them.
@@ -34,7 +35,7 @@ impl Block {
         self.first.plus(self.mask.span() - 1)
     }
 
-    fn covers(&self, sequence: SequenceNumber) -> bool {
+    pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
         sequence.since(self.first).is_some_and(|offset| self.mask.contains(offset))
     }
 }
@@ -63,7 +64,12 @@ impl Blocks {
     }
 
     /// The newest block that covers this packet.
-    pub(crate) fn covering(&mut self, sequence: SequenceNumber) -> Option<&mut Block> {
+    pub(crate) fn covering(&self, sequence: SequenceNumber) -> Option<&Block> {
+        self.blocks.iter().rev().find(|block| block.covers(sequence))
+    }
+
+    /// See [`Blocks::covering`].
+    pub(crate) fn covering_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Block> {
         self.blocks.iter_mut().rev().find(|block| block.covers(sequence))
     }
 }
