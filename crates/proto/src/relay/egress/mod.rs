@@ -145,3 +145,6 @@ impl Egress {
         round_trip + round_trip / 2
     }
 }
+
+#[cfg(test)]
+mod tests;
