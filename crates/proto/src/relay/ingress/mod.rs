@@ -27,7 +27,7 @@ pub(crate) use flow::{FlowSlot, Onward, Registration};
 pub(crate) use group::{ClosedBatch, Covered, GroupKey};
 
 use flow::IngressFlow;
-use group::Group;
+use group::{BatchNumbers, Group};
 
 use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX};
 use crate::parts::placement::Packet;
@@ -65,6 +65,7 @@ pub(crate) struct Ingress {
     flows: Vec<Option<IngressFlow>>,
     free: Vec<FlowSlot>,
     groups: Vec<Group>,
+    batch_numbers: BatchNumbers,
     /// Flows by the time at which something of theirs is due; a flow may be due later than it stands here, never
     /// earlier.
     due: BTreeSet<(Time, FlowSlot)>,
@@ -78,6 +79,7 @@ impl Ingress {
             flows: Vec::new(),
             free: Vec::new(),
             groups: Vec::new(),
+            batch_numbers: BatchNumbers::default(),
             due: BTreeSet::new(),
             counters: IngressCounters::default(),
         }
@@ -297,8 +299,8 @@ impl Ingress {
         let digest = sink.digest(onward.port, onward.alias, sequence, coded);
         let covered = Covered { alias: onward.alias, sequence, digest };
         let group = self.group(key);
-        let counters = &mut self.counters;
-        self.groups[group].add(&Packet { flow: placed, bytes }, covered, coded, now, |batch| {
+        let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
+        self.groups[group].add(&Packet { flow: placed, bytes }, covered, coded, numbers, now, |batch| {
             close_batch(batch, counters, sink);
         });
     }
@@ -319,9 +321,9 @@ impl Ingress {
 
     /// Closes what waited long enough, and asks for copies that did not come.
     pub(crate) fn handle_timeout(&mut self, sink: &mut impl Sink, now: Time) {
-        let counters = &mut self.counters;
+        let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
         for group in &mut self.groups {
-            group.expire(now, |batch| close_batch(batch, counters, sink));
+            group.expire(numbers, now, |batch| close_batch(batch, counters, sink));
         }
         while let Some((at, slot)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, slot));
