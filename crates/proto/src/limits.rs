@@ -156,6 +156,12 @@ pub const BLOCK_WAIT: Duration = Duration::from_millis(120);
 /// How long a packet waits at most for its cross-stream batch; see the study in `parts::placement`.
 pub const BATCH_WAIT: Duration = Duration::from_millis(40);
 
+/// Most coding groups of one relay: the open batches of one take up to half a mebibyte.
+pub const GROUPS_MAX: usize = 128;
+
+/// Most flows of the ingress half: what a placement tells apart.
+pub const INGRESS_FLOWS_MAX: usize = crate::parts::limits::PLACEMENT_FLOWS_MAX;
+
 /// How many batches of one group are open at the same time; see the study in `parts::placement`.
 pub const CODING_QUEUES: u8 = 64;
 

@@ -96,6 +96,8 @@ pub(crate) struct Group {
     placement: Placement<FullestFirst>,
     open: Vec<OpenBatch>,
     engine: Engine,
+    /// How many flows are registered with it.
+    pub(crate) flows: u32,
     /// The flows whose direct path is dark, and until when that is believed.
     dark: Vec<(FlowSlot, Time)>,
 }
@@ -109,7 +111,7 @@ impl Group {
             queues: CODING_QUEUES,
             spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
         };
-        Self { key, placement: Placement::new(settings, FullestFirst), open: Vec::new(), engine, dark: Vec::new() }
+        Self { key, placement: Placement::new(settings, FullestFirst), open: Vec::new(), engine, flows: 0, dark: Vec::new() }
     }
 
     /// Puts a packet into a batch; closed batches, before and after, go to `close`.

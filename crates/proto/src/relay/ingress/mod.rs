@@ -29,7 +29,7 @@ pub(crate) use group::{ClosedBatch, Covered, GroupKey};
 use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
-use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX};
+use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX};
 use crate::parts::placement::Packet;
 use byway_wire::Service;
 
@@ -91,8 +91,19 @@ impl Ingress {
             self.flows.push(None);
             FlowSlot(u32::try_from(self.flows.len() - 1).expect("the number of flows is limited"))
         });
-        self.flows[slot.0 as usize] = Some(IngressFlow::new(register(slot), now));
+        let registration = register(slot);
+        if let Some(key) = registration.group {
+            let group = self.group(key);
+            self.groups[group].flows += 1;
+        }
+        self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, now));
         slot
+    }
+
+    /// Whether another flow may be registered, with this group.
+    pub(crate) fn has_room(&self, group: Option<GroupKey>) -> bool {
+        let is_known = group.is_none_or(|key| self.groups.iter().any(|group| group.key == key));
+        self.flows.len() - self.free.len() < INGRESS_FLOWS_MAX && (is_known || self.groups.len() < GROUPS_MAX)
     }
 
     /// Forgets a flow.
@@ -100,6 +111,10 @@ impl Ingress {
         if let Some(flow) = self.flows[slot.0 as usize].take() {
             if let Some(at) = flow.planned {
                 self.due.remove(&(at, slot));
+            }
+            if let Some(group) = self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group) {
+                group.flows -= 1;
+                self.groups.retain(|group| group.flows > 0);
             }
             self.free.push(slot);
         }
