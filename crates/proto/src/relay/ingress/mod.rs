@@ -409,3 +409,6 @@ fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &m
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
