@@ -132,6 +132,9 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 /// Most plaintext bytes of a packet of messages: with header and tag it fits in the least MTU that IPv6 allows.
 pub const MESSAGES_BYTES_MAX: usize = 1_180;
 
+/// What a packet takes in a message to a relay beside itself: type, length, and the other agent's number.
+pub const RELAYED_OVERHEAD: usize = 3 + 4;
+
 /// How long an answered handshake waits for its confirmation.
 pub const ANSWER_KEPT_FOR: Duration = Duration::from_secs(10);
 
