@@ -12,7 +12,7 @@ use super::attempt::Attempt;
 use super::epoch::Epoch;
 use super::path::Path;
 use super::probes::Probes;
-use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
+use crate::limits::{ANSWER_KEPT_FOR, IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
 
 /// Which session, in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +163,8 @@ impl Session {
         let oldest = self.epochs.last().map(Epoch::ends_at);
         let attempt = self.attempt.as_ref().map(Attempt::deadline);
         let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
-        [oldest, attempt, rekey, self.next_probe, self.path.deadline()].into_iter().flatten().min()
+        let answered = self.answered.as_ref().map(|answered| answered.since + ANSWER_KEPT_FOR);
+        [oldest, attempt, rekey, answered, self.next_probe, self.path.deadline()].into_iter().flatten().min()
     }
 
     /// Whether a session without packets is kept going.
