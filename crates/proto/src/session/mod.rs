@@ -254,3 +254,6 @@ impl fmt::Debug for Sessions {
         write!(f, "Sessions({} peers)", self.by_key.len())
     }
 }
+
+#[cfg(test)]
+mod tests;
