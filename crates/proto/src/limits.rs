@@ -275,6 +275,9 @@ pub const WAITING_COPIES_MAX: usize = 512;
 /// How often a receiver reports a flow in use to its sender.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How soon it reports losses: a sender that waits for them begins to copy within a few packets.
+pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
+
 /// How long copies go on after the last loss on a path that was clean.
 pub const STANDBY_FOR: Duration = Duration::from_secs(30);
 

@@ -39,12 +39,15 @@ impl Agent {
             active.timer.arrival(arrival == Arrival::Next, now);
             active.last_direct = now;
         }
+        let bursts = flow.statistics.bursts;
         flow.count(sequence, delivery, lateness, allowance);
+        let has_lost = flow.statistics.bursts > bursts;
         self.keep(id, sequence, now);
         if is_direct {
             self.end_open_nack(id, sequence, now);
         }
         self.plan_losses(id);
+        self.plan_report(id, has_lost, now);
         if is_direct || lateness <= allowance {
             self.deliver(id, sequence, piece, ecn, datagram, delivery);
         }
