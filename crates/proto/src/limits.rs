@@ -132,6 +132,9 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 /// Most plaintext bytes of a packet of messages: with header and tag it fits in the least MTU that IPv6 allows.
 pub const MESSAGES_BYTES_MAX: usize = 1_180;
 
+/// What a packet takes in a message to a relay beside itself: type, length, and the other agent's number.
+pub const RELAYED_OVERHEAD: usize = 3 + 4;
+
 /// How long an answered handshake waits for its confirmation.
 pub const ANSWER_KEPT_FOR: Duration = Duration::from_secs(10);
 
@@ -155,6 +158,12 @@ pub const BLOCK_WAIT: Duration = Duration::from_millis(120);
 
 /// How long a packet waits at most for its cross-stream batch; see the study in `parts::placement`.
 pub const BATCH_WAIT: Duration = Duration::from_millis(45);
+
+/// Most coding groups of one relay: the open batches of one take up to half a mebibyte.
+pub const GROUPS_MAX: usize = 128;
+
+/// Most flows of the ingress half: what a placement tells apart.
+pub const INGRESS_FLOWS_MAX: usize = crate::parts::limits::PLACEMENT_FLOWS_MAX;
 
 /// How many batches of one group are open at the same time; see the study in `parts::placement`.
 pub const CODING_QUEUES: u8 = 64;
@@ -276,6 +285,9 @@ pub const WAITING_COPIES_MAX: usize = 512;
 /// How often a receiver reports a flow in use to its sender.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How soon it reports losses: a sender that waits for them begins to copy within a few packets.
+pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
+
 /// How long copies go on after the last loss on a path that was clean.
 pub const STANDBY_FOR: Duration = Duration::from_secs(30);
 
@@ -311,3 +323,7 @@ pub const WIDENED_BLOCKS_MAX: usize = 12;
 /// How long an open-ended NACK has to be in force before it counts as an outage: longer than most bursts, in which
 /// in-stream blocks still help.
 pub const OUTAGE_AFTER: Duration = Duration::from_millis(200);
+
+/// So many flows of a batch that lost their last packets make it likely that the batch fails alone: with two repair
+/// packets, the third loss is one too many.
+pub const SUSPECTS_MIN: usize = 2;

@@ -9,7 +9,6 @@ use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::requests::Asker;
 use super::{Agent, Delivered};
-use crate::limits::REPORT_INTERVAL;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
 
@@ -49,8 +48,10 @@ impl Agent {
             active.expect_answers_by(now);
         }
         active.tracker.arrived(sequence.number(), now);
+        let bursts = flow.statistics.bursts;
         flow.count(sequence, delivery, lateness);
-        self.plan_report(id, now + REPORT_INTERVAL);
+        let has_lost = flow.statistics.bursts > bursts;
+        self.plan_report(id, has_lost, now);
         self.keep(id, sequence, now);
         if is_direct {
             self.end_open_nack(id, sequence, now);

@@ -8,7 +8,7 @@ use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::SendFlow;
-use crate::limits::{REPORT_INTERVAL, STANDBY_FOR};
+use crate::limits::{REPORT_AFTER_LOSS, REPORT_INTERVAL, STANDBY_FOR};
 
 impl Agent {
     /// Reports a flow that is in use, and plans the next time.
@@ -25,9 +25,10 @@ impl Agent {
         self.timers.arm(key, now + REPORT_INTERVAL);
     }
 
-    /// Makes sure that a flow is reported.
-    pub(super) fn plan_report(&mut self, id: ReceiveFlowId, at: Time) {
+    /// Makes sure that a flow in use is reported: soon, where packets were lost.
+    pub(super) fn plan_report(&mut self, id: ReceiveFlowId, has_lost: bool, now: Time) {
         let key = timer_key(Timer::Report, id.0);
+        let at = now + if has_lost { REPORT_AFTER_LOSS } else { REPORT_INTERVAL };
         if self.timers.armed(key).is_none_or(|armed| at < armed) {
             self.timers.arm(key, at);
         }

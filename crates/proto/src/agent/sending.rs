@@ -37,6 +37,8 @@ impl Agent {
             self.send_piece(id, Piece::First, first, ecn, copied, now);
             self.send_piece(id, Piece::Second, second, ecn, copied, now);
         }
+        // Both pieces go before any copy.
+        self.send_waiting_copies(now);
     }
 
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
@@ -81,7 +83,7 @@ impl Agent {
         }
     }
 
-    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
+    /// Lets a copy of what was just sealed wait its turn on the way to the ingress relay.
     fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use());
@@ -100,7 +102,6 @@ impl Agent {
         };
         flow.sent.insert(sequence.number(), packet);
         relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
-        self.send_waiting(place, now);
     }
 
     /// Queues an envelope behind the originals.

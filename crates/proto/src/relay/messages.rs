@@ -202,7 +202,7 @@ impl Relay {
         }
         if let Some(message) = Relayed::new(from, relayed.packet()) {
             self.counters.relayed += 1;
-            self.sessions.say(to, &Message::Relayed(message), now);
+            self.sessions.say_relayed(to, &message, now);
         }
     }
 

@@ -124,25 +124,31 @@ impl Relay {
             return Err(Refusal::NoRoom);
         }
         let class = class_of(grant, register);
-        let group = grant.coding_group.number();
+        let group = rates.batch.map(|shape| GroupKey {
+            egress: port,
+            group: grant.coding_group.number(),
+            shape: (shape.source_packets(), shape.repair_packets()),
+        });
+        if !self.ingress.has_room(group) {
+            return Err(Refusal::NoRoom);
+        }
         let slot = self.ingress.register(
             |slot| Registration {
                 key,
                 service: register.service,
                 rates,
                 rate: register.rate.rate().min(grant.rate.rate()),
-                group: rates.batch.map(|shape| GroupKey {
-                    egress: port,
-                    group,
-                    shape: (shape.source_packets(), shape.repair_packets()),
-                }),
+                group,
                 placed: PlacedFlow { slot: slot.0, class, correlation: correlation_of(key) },
                 duplicates: register.options.relay_side_duplication,
                 is_selective: register.options.selective,
             },
             now,
         );
-        let alias = self.ports.announce(port, slot, key, now).ok_or(Refusal::NoRoom)?;
+        let Some(alias) = self.ports.announce(port, slot, key, now) else {
+            self.ingress.unregister(slot);
+            return Err(Refusal::NoRoom);
+        };
         let known = self.ports.get(port).session.is_none() && !self.links.receivers_of(key).is_empty();
         self.ingress.add_onward(slot, Onward { port, alias, known });
         Ok(self.links.add(session, key.sender(), key, FlowRef::Sent(slot)))
@@ -198,6 +204,7 @@ impl Relay {
         }
         match self.ports.of_session(session) {
             Some(port) => {
+                self.egress.forget_batches(port.0);
                 for slot in self.ports.forget(port, now) {
                     self.ingress.set_known(slot, port, false);
                 }

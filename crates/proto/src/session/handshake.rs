@@ -103,9 +103,8 @@ impl Sessions {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         };
-        let Some(id) =
-            self.find(initiation.peer, initiation.purpose, self.local.peer_shard(initiation.purpose))
-        else {
+        let shard = self.local.peer_shard(initiation.purpose, initiation.index);
+        let Some(id) = self.find(initiation.peer, initiation.purpose, shard) else {
             return Received::Stranger { initiation, origin };
         };
         match self.judge(id, &initiation, &screened, has_cookie, now) {

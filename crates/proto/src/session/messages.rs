@@ -58,10 +58,14 @@ impl Sessions {
         let Some(answered) = session.probes.answered(reply.number, now) else {
             return;
         };
+        // All is well: the next probe need not come as soon as if this one had stayed unanswered.
+        session.plan_probe(now.saturating_sub(answered.round_trip));
+        session.next_probe = session.next_probe.map(|at| at.max(now));
         if core::mem::take(&mut session.dead) {
             self.changes.push_back(Change::Alive { session: id });
         }
         self.changes.push_back(Change::Probed { session: id, reply: *reply, enveloped: answered.enveloped });
+        self.arm(id);
     }
 
     fn path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {

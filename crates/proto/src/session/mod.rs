@@ -50,12 +50,13 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// The shard under which a peer that initiates is known: this side's own for those who came for it, 0 for
-    /// agents among themselves.
-    fn peer_shard(&self, purpose: Purpose) -> Shard {
+    /// The shard under which a peer that initiates is known: this side's own for agents who came for it, its own for
+    /// a relay, 0 for agents among themselves.
+    fn peer_shard(&self, purpose: Purpose, index: SessionIndex) -> Shard {
         match purpose {
             Purpose::AgentToRelay => self.shard,
-            Purpose::EndToEnd | Purpose::RelayToRelay => Shard::new(0),
+            Purpose::RelayToRelay => index.shard(),
+            Purpose::EndToEnd => Shard::new(0),
         }
     }
 }
@@ -250,3 +251,6 @@ impl fmt::Debug for Sessions {
         write!(f, "Sessions({} peers)", self.by_key.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,9 @@ use byway_wire::{Alias, Full, Message, RangeSet, SequenceNumber, Timestamp, Writ
 
 use super::messages::claimed;
 use super::{Detour, Enveloped, SessionId, Sessions};
-use crate::limits::{CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX};
+use crate::limits::{
+    CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX, RELAYED_OVERHEAD,
+};
 use crate::outbox::{Heading, Urgency};
 
 /// How the packets of a session travel now.
@@ -44,12 +46,15 @@ impl Sessions {
         };
         let was_in_use = session.is_in_use(now);
         session.used = now;
-        let wants_epoch = session.epochs.first().is_none_or(|newest| newest.is_stale(now));
-        if wants_epoch && session.attempt.is_none() && session.begins_epochs(now) {
-            self.connect(id, &[], now);
-        } else if !was_in_use && !wants_epoch {
+        let is_established = session.is_established(now);
+        let is_stale = session.epochs.first().is_some_and(|newest| newest.is_stale(now));
+        let begins = !is_established || (is_stale && session.begins_epochs(now));
+        if is_established && !was_in_use {
             session.plan_probe(now);
             self.arm(id);
+        }
+        if begins {
+            self.connect(id, &[], now);
         }
     }
 
@@ -193,7 +198,17 @@ impl Sessions {
             self.counters.unsendable += 1;
             return;
         };
-        self.say(detour.relay, &Message::Relayed(relayed), now);
+        self.say_relayed(detour.relay, &relayed, now);
+    }
+
+    /// Adds a packet of another session to what goes to the peer, however long it is.
+    pub(crate) fn say_relayed(&mut self, id: SessionId, relayed: &Relayed<'_>, now: Time) {
+        let message = Message::Relayed(*relayed);
+        if relayed.packet().len() + RELAYED_OVERHEAD <= MESSAGES_BYTES_MAX {
+            self.say(id, &message, now);
+        } else {
+            self.send_alone(id, &message, Urgency::Original, now);
+        }
     }
 
     /// Probes the peer.

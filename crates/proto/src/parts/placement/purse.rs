@@ -55,10 +55,13 @@ impl Purse {
     }
 
     pub(super) fn set_reserve(&mut self, bytes: Bytes) {
+        let before = self.reserve();
         if let Spending::Budget { reserve, .. } = &mut self.spending {
             *reserve = bytes;
         }
-        self.balance = self.balance.min(2 * self.reserve());
+        // Who makes the reserve larger brings the difference: flows that begin are protected from the start.
+        let brought = (self.reserve() - before).max(0);
+        self.balance = (self.balance + brought).min(2 * self.reserve());
     }
 
     /// A source packet pays in.

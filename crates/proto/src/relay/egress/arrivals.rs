@@ -82,6 +82,7 @@ impl Egress {
                 source.add_batch(batch);
             }
         }
+        self.ask_early(entries, now, actions);
         for entry in entries {
             if let Some(slot) = entry.flow {
                 self.became_repairable(slot, entry.sequence, now, actions);
@@ -99,8 +100,12 @@ impl Egress {
         };
         let active = flow.activate(now);
         let first = active.full(repair.first);
-        let kept =
-            BlockRepair { place: repair.place, length_symbol: repair.length_symbol, payload, sent: false };
+        let kept = BlockRepair {
+            place: repair.place,
+            length_symbol: repair.length_symbol,
+            payload,
+            sent: None,
+        };
         active.blocks.add(first, repair.mask, kept);
         active.highest = active.highest.max(first.plus(repair.mask.span() - 1));
         flow.packet_bytes = u16::try_from(repair.payload.len()).unwrap_or(u16::MAX);

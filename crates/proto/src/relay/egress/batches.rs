@@ -10,7 +10,7 @@ use super::flow::FlowSlot;
 use super::rounds::RoundSlot;
 use crate::limits::{BATCH_REPAIRS_MAX, BATCHES_MAX};
 use crate::parts::packet_log::Handle;
-use crate::parts::sequence_ring::SequenceRing;
+use crate::parts::sequence_ring::{SequenceRing, widen};
 
 /// One packet that a batch covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,18 +98,24 @@ impl Default for Batches {
 
 impl Batches {
     pub(crate) fn get(&self, number: u32) -> Option<Batch> {
-        self.by_number.get(u64::from(number))
+        self.by_number.get(self.full(number))
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Batch> {
-        self.by_number.get_mut(u64::from(number))
+        self.by_number.get_mut(self.full(number))
+    }
+
+    /// Batch numbers begin anew after the last one of 32 bits.
+    fn full(&self, number: u32) -> u64 {
+        widen(number, self.by_number.highest().unwrap_or(0))
     }
 
     /// Keeps a batch that is new; `None` if it is too old.
     pub(crate) fn insert(&mut self, number: u32, entries: &[Entry]) -> Option<&mut Batch> {
         let run = self.keep_entries(entries);
-        let inserted = self.by_number.insert(u64::from(number), Batch::new(run));
-        self.by_number.get_mut(u64::from(number)).filter(|_| inserted)
+        let number = self.full(number);
+        let inserted = self.by_number.insert(number, Batch::new(run));
+        self.by_number.get_mut(number).filter(|_| inserted)
     }
 
     /// What the batch covers; nothing if that is no longer kept.

@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
+use byway_units::Time;
 use byway_wire::messages::Mask;
 use byway_wire::{Place, SequenceNumber};
 
@@ -15,8 +16,8 @@ pub(crate) struct BlockRepair {
     pub(crate) place: Place,
     pub(crate) length_symbol: [u8; 2],
     pub(crate) payload: Handle,
-    /// Whether the receiver has it already.
-    pub(crate) sent: bool,
+    /// When it was sent to the receiver.
+    pub(crate) sent: Option<Time>,
 }
 
 /// A run of packets of one flow, and what repairs them.
@@ -34,7 +35,7 @@ impl Block {
         self.first.plus(self.mask.span() - 1)
     }
 
-    fn covers(&self, sequence: SequenceNumber) -> bool {
+    pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
         sequence.since(self.first).is_some_and(|offset| self.mask.contains(offset))
     }
 }
@@ -69,6 +70,14 @@ impl Blocks {
         self.blocks.iter().rev().find(|block| block.covers(sequence)).map(|block| block.first)
     }
 
+    /// The first packet and the length of the block that will cover this one, if blocks go on as they did.
+    pub(crate) fn expected(&self, sequence: SequenceNumber) -> Option<(SequenceNumber, u64)> {
+        let newest = self.blocks.iter().max_by_key(|block| block.first)?;
+        let span = newest.mask.span();
+        let blocks_ahead = sequence.since(newest.first)? / span;
+        (blocks_ahead > 0).then(|| (newest.first.plus(blocks_ahead * span), span))
+    }
+
     /// What the block that begins with this packet covers.
     pub(crate) fn mask_of(&self, first: SequenceNumber) -> Option<Mask> {
         self.blocks.iter().find(|block| block.first == first).map(|block| block.mask)
@@ -80,7 +89,12 @@ impl Blocks {
     }
 
     /// The newest block that covers this packet.
-    pub(crate) fn covering(&mut self, sequence: SequenceNumber) -> Option<&mut Block> {
+    pub(crate) fn covering(&self, sequence: SequenceNumber) -> Option<&Block> {
+        self.blocks.iter().rev().find(|block| block.covers(sequence))
+    }
+
+    /// See [`Blocks::covering`].
+    pub(crate) fn covering_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Block> {
         self.blocks.iter_mut().rev().find(|block| block.covers(sequence))
     }
 }

@@ -89,6 +89,8 @@ pub(crate) struct EgressFlow {
     pub(crate) packet_bytes: u16,
     /// Whether its receiver has answered falsely: it is asked no more.
     pub(crate) barred: bool,
+    /// The highest number of a flow that rests.
+    rested_at: SequenceNumber,
     /// Allocated while packets of the flow are known.
     active: Option<Box<Active>>,
 }
@@ -115,6 +117,7 @@ impl EgressFlow {
             patience: Duration::ZERO,
             packet_bytes: 0,
             barred: false,
+            rested_at: SequenceNumber::FIRST,
             active: None,
         }
     }
@@ -129,9 +132,10 @@ impl EgressFlow {
 
     /// What is kept of the flow, from now on at least.
     pub(crate) fn activate(&mut self, now: Time) -> &mut Active {
+        let highest = self.rested_at;
         let active = self.active.get_or_insert_with(|| {
             Box::new(Active {
-                highest: SequenceNumber::FIRST,
+                highest,
                 sources: SequenceRing::new(COVERED_PACKETS_MAX),
                 blocks: Blocks::default(),
                 missing: Missing::default(),
@@ -143,8 +147,15 @@ impl EgressFlow {
         active
     }
 
-    /// Forgets the packets of a flow that rests.
+    /// The full number of a packet whose low bits came in a packet.
+    pub(crate) fn full(&self, low: u32) -> SequenceNumber {
+        let highest = self.active().map_or(self.rested_at, |active| active.highest);
+        SequenceNumber::nearest(low, highest)
+    }
+
+    /// Forgets the packets of a flow that rests, but not how far it had come.
     pub(crate) fn rest(&mut self) {
+        self.rested_at = self.active().map_or(self.rested_at, |active| active.highest);
         self.active = None;
     }
 }

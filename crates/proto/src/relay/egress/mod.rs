@@ -143,8 +143,18 @@ impl Egress {
         &mut self.batches[index]
     }
 
+    /// Forgets the batches of an ingress relay: it restarted, and numbers them anew.
+    pub(crate) fn forget_batches(&mut self, ingress: u16) {
+        if let Some(batches) = self.batches.get_mut(usize::from(ingress)) {
+            *batches = Batches::default();
+        }
+    }
+
     /// How long after a request its answer is missed.
     fn ask_again_after(round_trip: Duration) -> Duration {
         round_trip + round_trip / 2
     }
 }
+
+#[cfg(test)]
+mod tests;

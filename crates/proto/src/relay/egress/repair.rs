@@ -97,32 +97,19 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
+        let Some((needed, bytes)) = self.own_repairs_needed(slot, sequence, now) else {
             return false;
         };
-        let Some(active) = flow.active_mut() else {
-            return false;
-        };
-        let open = active.open;
-        let Some(block) = active.blocks.covering(sequence) else {
-            return false;
-        };
-        let (first, last, mask) = (block.first, block.last(), block.mask);
-        let asked = active.missing.within(first, last).filter(|missing| missing.stage != Stage::Given);
-        let mut missing = asked.count();
-        if let Some(open) = open {
-            let covered = mask.offsets().filter(|offset| open.covers(first.plus(u64::from(*offset))));
-            missing = missing.max(covered.count());
+        if !self.charge(slot, sequence, bytes, Stage::InStream, now) {
+            return true;
         }
-        let held = block.repairs.iter().filter(|repair| self.log.get(repair.payload, now).is_some()).count();
-        let sent = block.repairs.iter().filter(|repair| repair.sent).count();
-        if missing > held || sent >= missing {
+        let active = self.flows[slot.0 as usize].as_mut().and_then(|flow| flow.active_mut());
+        let Some(block) = active.and_then(|active| active.blocks.covering_mut(sequence)) else {
             return false;
-        }
-        let mut bytes = 0;
-        for repair in block.repairs.iter_mut().filter(|repair| !repair.sent).take(missing - sent) {
-            repair.sent = true;
-            bytes += repair.payload.bytes();
+        };
+        let (first, mask) = (block.first, block.mask);
+        for repair in block.repairs.iter_mut().filter(|repair| repair.sent.is_none()).take(needed) {
+            repair.sent = Some(now);
             self.counters.in_stream += 1;
             actions.push(Action::InStream {
                 flow: slot,
@@ -133,8 +120,29 @@ impl Egress {
                 payload: repair.payload,
             });
         }
-        self.charge(slot, sequence, bytes, Stage::InStream, now);
         true
+    }
+
+    /// How many more repair packets of a packet's block restore all that is missing in it, and their bytes: none
+    /// if those that were sent just now for another packet do. `None` if they cannot.
+    fn own_repairs_needed(&self, slot: FlowSlot, sequence: SequenceNumber, now: Time) -> Option<(usize, usize)> {
+        let active = self.flow(slot)?.active()?;
+        let block = active.blocks.covering(sequence)?;
+        let asked = active.missing.within(block.first, block.last());
+        let mut lost = asked.filter(|missing| missing.stage != Stage::Given && block.covers(missing.sequence)).count();
+        if let Some(open) = active.open {
+            let covered = block.mask.offsets().map(|offset| block.first.plus(u64::from(offset)));
+            lost = lost.max(covered.filter(|sequence| open.covers(*sequence)).count());
+        }
+        let held = block.repairs.iter().filter(|repair| self.log.get(repair.payload, now).is_some()).count();
+        let sent = block.repairs.iter().filter(|repair| repair.sent.is_some()).count();
+        let is_sent_now = block.repairs.iter().any(|repair| repair.sent == Some(now));
+        let needed = lost.saturating_sub(sent);
+        if lost > held || (needed == 0 && !is_sent_now) {
+            return None;
+        }
+        let unsent = block.repairs.iter().filter(|repair| repair.sent.is_none()).take(needed);
+        Some((needed, unsent.map(|repair| repair.payload.bytes()).sum()))
     }
 
     /// Begins or joins a cooperative round for the packet.
@@ -205,10 +213,12 @@ impl Egress {
             };
             let kept = flow.active().and_then(|active| active.source(entry.sequence).packet);
             let again_after = Self::ask_again_after(flow.round_trip);
+            let asked = flow.active().and_then(|active| active.source(entry.sequence).asked);
+            let asked_lately = asked.is_some_and(|asked| asked + again_after > now);
             let round = self.rounds.get_mut(slot);
             if let Some(packet) = kept.filter(|packet| self.log.get(*packet, now).is_some()) {
                 round.take(place, packet);
-            } else if !flow.barred && round.may_ask(place, again_after, now) {
+            } else if !flow.barred && !asked_lately && round.may_ask(place, again_after, now) {
                 if !flow.consent.take(Bytes::from(bytes), now) {
                     self.counters.requests_beyond_consent += 1;
                     continue;

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
@@ -9,7 +10,7 @@ use super::Egress;
 use super::action::Action;
 use super::flow::{FlowSlot, OpenEnd};
 use super::missing::Stage;
-use crate::limits::{NACK_REACH, OPEN_END_BACKLOG_MAX};
+use crate::limits::{NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
 use crate::parts::packet_log::Handle;
 
 /// A NACK, its alias resolved and its numbers completed.
@@ -33,12 +34,14 @@ impl Egress {
         };
         flow.patience = request.patience;
         flow.activate(now);
-        for (first, last) in request.ranges {
-            let mut sequence = *first;
-            while sequence <= *last {
-                self.miss(request, sequence, now, actions);
-                sequence = sequence.plus(1);
-            }
+        // All are noted first: which repair is cheapest depends on what else is missing.
+        let ranges: ArrayVec<_, RANGES_MAX> =
+            request.ranges.iter().take(RANGES_MAX).filter_map(|range| self.within_reach(request.flow, *range)).collect();
+        for sequence in ranges.iter().flat_map(|(first, last)| numbers(*first, *last)) {
+            self.note(request, sequence, now);
+        }
+        for sequence in ranges.iter().flat_map(|(first, last)| numbers(*first, *last)) {
+            self.repair_noted(request.flow, sequence, now, actions);
         }
         if let Some(from) = request.open_from {
             self.open(request, from, now, actions);
@@ -46,29 +49,39 @@ impl Egress {
         self.sweep_from(now);
     }
 
-    /// One packet is missing.
-    fn miss(
+    /// The part of a range that is near enough to what the flow has sent.
+    fn within_reach(
         &mut self,
-        request: &Request<'_>,
-        sequence: SequenceNumber,
-        now: Time,
-        actions: &mut Vec<Action>,
-    ) {
+        slot: FlowSlot,
+        (first, last): (SequenceNumber, SequenceNumber),
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        let highest = self.flow(slot)?.active()?.highest;
+        let lowest = SequenceNumber::new(highest.number().saturating_sub(NACK_REACH));
+        let (from, to) = (first.max(lowest), last.min(highest.plus(NACK_REACH)));
+        let asked = last.since(first).map_or(0, |more| more + 1);
+        let near = to.since(from).map_or(0, |more| more + 1);
+        self.counters.asked += asked - near;
+        self.counters.refused_range += asked - near;
+        (near > 0).then_some((from, to))
+    }
+
+    /// Notes that one packet is missing.
+    fn note(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time) {
         self.counters.asked += 1;
-        let Some(flow) = self.flow_mut(request.flow) else {
+        let active = self.flow_mut(request.flow).and_then(|flow| flow.active_mut());
+        let asked = active.map(|active| active.missing.ask(sequence, now + request.patience, request.certain).is_some());
+        if asked == Some(false) {
+            self.counters.refused_room += 1;
+        }
+    }
+
+    /// Repairs a packet that was noted, unless a repair is on its way.
+    fn repair_noted(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+        let Some(flow) = self.flow_mut(slot) else {
             return;
         };
         let round_trip = flow.round_trip;
-        let Some(active) = flow.active_mut() else {
-            return;
-        };
-        let reach = active.highest.plus(NACK_REACH);
-        if sequence > reach || sequence.plus(NACK_REACH) < active.highest {
-            self.counters.refused_range += 1;
-            return;
-        }
-        let Some(missing) = active.missing.ask(sequence, now + request.patience, request.certain) else {
-            self.counters.refused_room += 1;
+        let Some(missing) = flow.active_mut().and_then(|active| active.missing.get_mut(sequence)) else {
             return;
         };
         match missing.stage {
@@ -76,7 +89,7 @@ impl Egress {
             Stage::Given | Stage::Confirming => missing.enter(Stage::Waiting, now),
             Stage::Waiting | Stage::InStream | Stage::Cooperating => {}
         }
-        self.repair(request.flow, sequence, now, actions);
+        self.repair(slot, sequence, now, actions);
     }
 
     /// Everything from a packet on is missing: what can be repaired is; the rest when its batches arrive.
@@ -119,7 +132,8 @@ impl Egress {
             .is_some_and(|missing| !matches!(missing.stage, Stage::Waiting | Stage::Confirming));
         if !under_way {
             let certain = Request { certain: true, ..*request };
-            self.miss(&certain, sequence, now, actions);
+            self.note(&certain, sequence, now);
+            self.repair_noted(request.flow, sequence, now, actions);
         }
     }
 
@@ -154,7 +168,7 @@ impl Egress {
             let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
                 continue;
             };
-            if state.asked[place].is_none() || state.have.contains(place) {
+            if (state.asked[place].is_none() && packet.is_none()) || state.have.contains(place) {
                 continue;
             }
             if packet.is_none() {
@@ -236,15 +250,14 @@ impl Egress {
 
     /// The full number of a packet of the flow.
     pub(crate) fn full(&self, slot: FlowSlot, low: u32) -> SequenceNumber {
-        let active = self.flow(slot).and_then(|flow| flow.active());
-        active.map_or(SequenceNumber::new(u64::from(low)), |active| active.full(low))
+        self.flow(slot).map_or(SequenceNumber::new(u64::from(low)), |flow| flow.full(low))
     }
 
     fn rounds_covering(
         &self,
         slot: FlowSlot,
         sequence: SequenceNumber,
-    ) -> arrayvec::ArrayVec<super::rounds::RoundSlot, 2> {
+    ) -> ArrayVec<super::rounds::RoundSlot, 2> {
         let active = self.flow(slot).and_then(|flow| flow.active());
         let batches = active.map(|active| active.source(sequence).batches).unwrap_or_default();
         batches
@@ -253,6 +266,11 @@ impl Egress {
             .filter_map(|batch| self.batches.get(usize::from(batch.ingress))?.get(batch.number)?.round)
             .collect()
     }
+}
+
+/// The numbers from `first` to `last`.
+fn numbers(first: SequenceNumber, last: SequenceNumber) -> impl Iterator<Item = SequenceNumber> {
+    (first.number()..=last.number()).map(SequenceNumber::new)
 }
 
 /// Where in a batch the packet stands.

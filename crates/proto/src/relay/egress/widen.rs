@@ -8,14 +8,15 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_code::{JOINT_UNKNOWNS_MAX, JointDecoder, Repair, SOURCE_PACKETS_MAX, Source};
-use byway_units::{BatchId, Bytes, Time};
+use byway_units::{BatchId, Bytes, Duration, Time};
 use byway_wire::SequenceNumber;
 
 use super::Egress;
 use super::action::Action;
+use super::batches::Entry;
 use super::flow::{BatchRef, FlowSlot};
 use super::rounds::RoundSlot;
-use crate::limits::{STUCK_ROUNDS_MAX, WIDENED_BATCHES_MAX, WIDENED_BLOCKS_MAX};
+use crate::limits::{INITIAL_ROUND_TRIP, STUCK_ROUNDS_MAX, SUSPECTS_MIN, WIDENED_BATCHES_MAX, WIDENED_BLOCKS_MAX};
 use crate::parts::packet_log::Handle;
 
 /// A packet, named by its flow; one of a flow without a receiver here has no name and cannot be had.
@@ -43,8 +44,17 @@ impl Cluster {
     }
 }
 
-/// The packets of a batch or block: at hand, or by name.
-type Members = ArrayVec<(Option<Name>, Option<Handle>), SOURCE_PACKETS_MAX>;
+/// A packet of a batch or block.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    name: Option<Name>,
+    /// The packet itself, if it is at hand.
+    packet: Option<Handle>,
+    /// Whether the batch's own round has asked for it lately.
+    is_asked: bool,
+}
+
+type Members = ArrayVec<Member, SOURCE_PACKETS_MAX>;
 
 impl Egress {
     /// Notes that a round may not succeed alone, and tries with others.
@@ -117,6 +127,23 @@ impl Egress {
             };
             unknowns_seen += 1;
             self.add_covers(slot, sequence, &mut cluster);
+            self.ask_ahead(slot, sequence, now, actions);
+        }
+    }
+
+    /// Asks for the packets that the block of a lost packet will cover, when its repair packet is yet to come: then
+    /// nothing has to be waited for after that.
+    fn ask_ahead(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+        let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
+            return;
+        };
+        let Some((first, span)) = active.blocks.expected(sequence).filter(|_| active.is_lost(sequence)) else {
+            return;
+        };
+        for mate in (0..span).map(|offset| (slot, first.plus(offset))) {
+            if self.at_hand(mate, now).is_none() {
+                self.ask_mate(mate, now, actions);
+            }
         }
     }
 
@@ -149,14 +176,37 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        for (name, packet) in members {
+        for Member { name, packet, is_asked } in members {
             if packet.is_some() {
                 continue;
             }
-            if let Some(name) = name.filter(|name| cluster.add(*name)) {
+            if let Some(name) = name.filter(|name| cluster.add(*name) && !is_asked) {
                 self.ask_mate(name, now, actions);
             }
         }
+    }
+
+    /// Asks at once for the rest of a new batch, if several of its flows lost their last packets: they are likely to
+    /// have lost these too, and then every packet of the others is needed.
+    pub(super) fn ask_early(&mut self, entries: &[Entry], now: Time, actions: &mut Vec<Action>) {
+        let names = entries.iter().filter_map(|entry| Some((entry.flow?, entry.sequence)));
+        let names: ArrayVec<Name, SOURCE_PACKETS_MAX> = names.collect();
+        let suspects = names.iter().filter(|name| self.is_suspect(**name)).count();
+        if suspects < SUSPECTS_MIN {
+            return;
+        }
+        for name in names {
+            if !self.is_suspect(name) && self.at_hand(name, now).is_none() {
+                self.ask_mate(name, now, actions);
+            }
+        }
+    }
+
+    /// Whether the flow is known to have lost this packet or the one before.
+    fn is_suspect(&self, (slot, sequence): Name) -> bool {
+        let active = self.flow(slot).and_then(|flow| flow.active());
+        let before = SequenceNumber::new(sequence.number().saturating_sub(1));
+        active.is_some_and(|active| active.is_lost(sequence) || active.is_lost(before))
     }
 
     /// Asks a receiver for a packet that it should have, for a wider round.
@@ -202,7 +252,10 @@ impl Egress {
             .map(|(place, entry)| {
                 let answered = round.and_then(|round| round.answer(place));
                 let name = entry.flow.map(|flow| (flow, entry.sequence));
-                (name, answered.or_else(|| name.and_then(|name| self.at_hand(name, now))))
+                let packet = answered.or_else(|| name.and_then(|name| self.at_hand(name, now)));
+                let again_after = Self::ask_again_after(self.round_trip_of(entry.flow));
+                let is_asked = round.is_some_and(|round| !round.may_ask(place, again_after, now));
+                Member { name, packet, is_asked }
             })
             .collect()
     }
@@ -215,9 +268,13 @@ impl Egress {
         mask.offsets()
             .map(|offset| {
                 let name = (slot, first.plus(u64::from(offset)));
-                (Some(name), self.at_hand(name, now))
+                Member { name: Some(name), packet: self.at_hand(name, now), is_asked: false }
             })
             .collect()
+    }
+
+    fn round_trip_of(&self, slot: Option<FlowSlot>) -> Duration {
+        slot.and_then(|slot| self.flow(slot)).map_or(INITIAL_ROUND_TRIP, |flow| flow.round_trip)
     }
 
     /// The packet, if it is kept here.
@@ -266,7 +323,7 @@ impl Egress {
         now: Time,
     ) {
         let mut sources: ArrayVec<Source<'_>, SOURCE_PACKETS_MAX> = ArrayVec::new();
-        for (name, packet) in members {
+        for Member { name, packet, .. } in members {
             let known = packet.and_then(|packet| self.log.get(packet, now)).map(Source::Known);
             let unknown = name.and_then(|name| cluster.number(name)).map(Source::Unknown);
             let Some(source) = known.or(unknown) else {
@@ -295,8 +352,8 @@ impl Egress {
         let Some(round) = known.and_then(|known| known.round) else {
             return;
         };
-        for (place, (_, packet)) in self.members_of_batch(batch, now).into_iter().enumerate() {
-            if let Some(packet) = packet {
+        for (place, member) in self.members_of_batch(batch, now).into_iter().enumerate() {
+            if let Some(packet) = member.packet {
                 self.rounds.get_mut(round).take(place, packet);
             }
         }

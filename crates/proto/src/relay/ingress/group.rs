@@ -74,6 +74,24 @@ pub(crate) struct GroupKey {
     pub(crate) shape: (u8, u8),
 }
 
+/// The numbers of batches: all groups towards an egress relay share a row, as it tells batches apart by number.
+#[derive(Debug, Default)]
+pub(crate) struct BatchNumbers {
+    next: Vec<u32>,
+}
+
+impl BatchNumbers {
+    fn take(&mut self, egress: EgressPort) -> BatchId {
+        let place = usize::from(egress.0);
+        if self.next.len() <= place {
+            self.next.resize(place + 1, 0);
+        }
+        let number = self.next[place];
+        self.next[place] = number.wrapping_add(1);
+        BatchId::new(number)
+    }
+}
+
 /// The batches of one group.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -81,7 +99,8 @@ pub(crate) struct Group {
     placement: Placement<FullestFirst>,
     open: Vec<OpenBatch>,
     engine: Engine,
-    next_batch: u32,
+    /// How many flows are registered with it.
+    pub(crate) flows: u32,
     /// The flows whose direct path is dark, and until when that is believed.
     dark: Vec<(FlowSlot, Time)>,
 }
@@ -95,14 +114,8 @@ impl Group {
             queues: CODING_QUEUES,
             spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
         };
-        Self {
-            key,
-            placement: Placement::new(settings, FullestFirst),
-            open: Vec::new(),
-            engine,
-            next_batch: 0,
-            dark: Vec::new(),
-        }
+        let placement = Placement::new(settings, FullestFirst);
+        Self { key, placement, open: Vec::new(), engine, flows: 0, dark: Vec::new() }
     }
 
     /// Puts a packet into a batch; closed batches, before and after, go to `close`.
@@ -111,27 +124,28 @@ impl Group {
         packet: &Packet,
         covered: Covered,
         coded: &[u8],
+        numbers: &mut BatchNumbers,
         now: Time,
         mut close: impl FnMut(&ClosedBatch<'_>),
     ) {
-        self.expire(now, &mut close);
+        self.expire(numbers, now, &mut close);
         let decision = self.placement.place(packet, BATCH_WAIT, now);
         if let Some(closed) = decision.closed_before {
-            self.close(closed, &mut close);
+            self.close(closed, numbers, &mut close);
         }
         let is_dark = self.is_dark(now);
         let batch = self.batch(decision.queue, is_dark);
         batch.encoder().add(coded).expect("the length of copies is checked, and a full batch is closed");
         batch.covered.push(covered);
         if let Some(closed) = decision.closed_after {
-            self.close(closed, &mut close);
+            self.close(closed, numbers, &mut close);
         }
     }
 
     /// Closes the batches whose time has come.
-    pub(crate) fn expire(&mut self, now: Time, mut close: impl FnMut(&ClosedBatch<'_>)) {
+    pub(crate) fn expire(&mut self, numbers: &mut BatchNumbers, now: Time, mut close: impl FnMut(&ClosedBatch<'_>)) {
         while let Some(closed) = self.placement.expire(now) {
-            self.close(closed, &mut close);
+            self.close(closed, numbers, &mut close);
         }
     }
 
@@ -179,10 +193,9 @@ impl Group {
         batch
     }
 
-    fn close(&mut self, closed: Closed, mut close: impl FnMut(&ClosedBatch<'_>)) {
-        let number = BatchId::new(self.next_batch);
-        self.next_batch = self.next_batch.wrapping_add(1);
+    fn close(&mut self, closed: Closed, numbers: &mut BatchNumbers, mut close: impl FnMut(&ClosedBatch<'_>)) {
         let egress = self.key.egress;
+        let number = numbers.take(egress);
         let batch = &mut self.open[closed.queue];
         let is_larger = batch.is_larger && closed.repairs > 0 && closed.size > 1;
         let repairs = usize::from(closed.repairs) + usize::from(is_larger);

@@ -27,9 +27,9 @@ pub(crate) use flow::{FlowSlot, Onward, Registration};
 pub(crate) use group::{ClosedBatch, Covered, GroupKey};
 
 use flow::IngressFlow;
-use group::Group;
+use group::{BatchNumbers, Group};
 
-use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX};
+use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX};
 use crate::parts::placement::Packet;
 use byway_wire::Service;
 
@@ -73,6 +73,7 @@ pub(crate) struct Ingress {
     flows: Vec<Option<IngressFlow>>,
     free: Vec<FlowSlot>,
     groups: Vec<Group>,
+    batch_numbers: BatchNumbers,
     /// Flows by the time at which something of theirs is due; a flow may be due later than it stands here, never
     /// earlier.
     due: BTreeSet<(Time, FlowSlot)>,
@@ -86,6 +87,7 @@ impl Ingress {
             flows: Vec::new(),
             free: Vec::new(),
             groups: Vec::new(),
+            batch_numbers: BatchNumbers::default(),
             due: BTreeSet::new(),
             counters: IngressCounters::default(),
         }
@@ -103,20 +105,28 @@ impl Ingress {
         });
         let registration = register(slot);
         let group = registration.group;
+        if let Some(key) = group {
+            let group = self.group(key);
+            self.groups[group].flows += 1;
+        }
         self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, now));
         self.set_income(group);
         slot
     }
 
+    /// Whether another flow may be registered, with this group.
+    pub(crate) fn has_room(&self, group: Option<GroupKey>) -> bool {
+        let is_known = group.is_none_or(|key| self.groups.iter().any(|group| group.key == key));
+        self.flows.len() - self.free.len() < INGRESS_FLOWS_MAX && (is_known || self.groups.len() < GROUPS_MAX)
+    }
+
     /// Lets a group know what its flows send at most.
     fn set_income(&mut self, key: Option<GroupKey>) {
-        let Some(key) = key else {
-            return;
-        };
-        let flows = self.flows.iter().flatten().filter(|flow| flow.registration.group == Some(key));
+        let flows = self.flows.iter().flatten().filter(|flow| flow.registration.group == key);
         let income = flows.fold(Rate::ZERO, |sum, flow| sum.saturating_add(flow.registration.rate));
-        let group = self.group(key);
-        self.groups[group].set_income(income);
+        if let Some(group) = self.groups.iter_mut().find(|group| Some(group.key) == key) {
+            group.set_income(income);
+        }
     }
 
     /// Forgets a flow.
@@ -124,6 +134,10 @@ impl Ingress {
         if let Some(flow) = self.flows[slot.0 as usize].take() {
             if let Some(at) = flow.planned {
                 self.due.remove(&(at, slot));
+            }
+            if let Some(group) = self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group) {
+                group.flows -= 1;
+                self.groups.retain(|group| group.flows > 0);
             }
             self.free.push(slot);
             self.set_income(flow.registration.group);
@@ -323,8 +337,8 @@ impl Ingress {
         let digest = sink.digest(onward.port, onward.alias, sequence, coded);
         let covered = Covered { alias: onward.alias, sequence, digest };
         let group = self.group(key);
-        let counters = &mut self.counters;
-        self.groups[group].add(&Packet { flow: placed, bytes }, covered, coded, now, |batch| {
+        let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
+        self.groups[group].add(&Packet { flow: placed, bytes }, covered, coded, numbers, now, |batch| {
             close_batch(batch, counters, sink);
         });
     }
@@ -345,9 +359,9 @@ impl Ingress {
 
     /// Closes what waited long enough, and asks for copies that did not come.
     pub(crate) fn handle_timeout(&mut self, sink: &mut impl Sink, now: Time) {
-        let counters = &mut self.counters;
+        let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
         for group in &mut self.groups {
-            group.expire(now, |batch| close_batch(batch, counters, sink));
+            group.expire(numbers, now, |batch| close_batch(batch, counters, sink));
         }
         while let Some((at, slot)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, slot));
@@ -418,3 +432,6 @@ fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &m
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Every limit is reached, and nothing breaks.
+
+use super::*;
+use crate::limits::{
+    BATCHES_MAX, BATCH_REPAIRS_MAX, BLOCKS_MAX, BLOCK_REPAIRS_MAX, EGRESS_LOG_BYTES, FLOW_REST, MISSING_PACKETS_MAX,
+    NACK_REACH, OPEN_END_BACKLOG_MAX, ROUNDS_MAX,
+};
+
+#[test]
+fn a_question_too_far_from_what_was_sent_is_refused() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 20_000), (a, 0)], 1);
+    talk.nack(flow, 20_000 + NACK_REACH, 20_000 + NACK_REACH);
+    talk.nack(flow, 20_000 - NACK_REACH, 20_000 - NACK_REACH);
+    assert_eq!(talk.egress.counters.refused_range, 0);
+    talk.nack(flow, 20_001 + NACK_REACH, 20_001 + NACK_REACH);
+    talk.nack(flow, 19_999 - NACK_REACH, 19_999 - NACK_REACH);
+    assert_eq!(talk.egress.counters.refused_range, 2);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn an_open_end_brings_back_no_more_than_its_backlog() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    talk.block(flow, 10_000, 5, 1);
+    talk.open(flow, 0);
+    assert_eq!(talk.egress.counters.asked, OPEN_END_BACKLOG_MAX + 1);
+}
+
+#[test]
+fn only_so_many_packets_of_a_flow_are_worked_on() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.carried(flow, 0);
+    talk.nack(flow, 1, 2_000);
+    assert_eq!(talk.egress.counters.refused_room, 2_000 - MISSING_PACKETS_MAX as u64);
+    talk.carried(flow, 1);
+    assert_eq!(talk.said(), [cached(flow, 1)], "what was taken is repaired all the same");
+    talk.wait(221);
+    talk.sweep();
+    assert_eq!(talk.egress.counters.given_up, MISSING_PACKETS_MAX as u64 - 1);
+    talk.nack(flow, 1_999, 1_999);
+    assert_eq!(talk.egress.counters.refused_room, 2_000 - MISSING_PACKETS_MAX as u64, "there is room again");
+}
+
+#[test]
+fn only_so_many_rounds_are_under_way() {
+    let mut talk = Talk::new();
+    let [a] = talk.flows();
+    let losers: Vec<FlowSlot> = (0..=ROUNDS_MAX.div_ceil(1_000)).map(|_| talk.flow(Service::Coding)).collect();
+    let packets = losers.iter().flat_map(|flow| (0..1_000).map(move |sequence| (*flow, sequence)));
+    for (number, (flow, sequence)) in (0_u32..).zip(packets) {
+        talk.batch(number, &[(flow, sequence), (a, 0)], 1);
+    }
+    losers.iter().for_each(|flow| talk.nack(*flow, 0, 999));
+    assert_eq!(talk.egress.rounds.under_way(), ROUNDS_MAX);
+    let asked = losers.len() as u64 * 1_000;
+    assert_eq!(talk.egress.counters.rounds_refused, asked - ROUNDS_MAX as u64);
+    talk.wait(250);
+    talk.sweep();
+    assert_eq!(talk.egress.rounds.under_way(), 0);
+    assert_eq!(talk.egress.counters.rounds_expired, ROUNDS_MAX as u64);
+}
+
+#[test]
+fn the_oldest_batches_give_way() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    let newest = BATCHES_MAX as u64 + 10;
+    for number in 0..newest {
+        talk.batch(u32::try_from(number).expect("small"), &[(flow, number), (a, number)], 1);
+    }
+    let batches = &talk.egress.batches[0];
+    assert!(batches.get(9).is_none() && batches.get(10).is_some());
+    talk.nack(flow, newest - 1, newest - 1);
+    assert_eq!(talk.said(), [asked(a, newest - 1)]);
+    // Nothing tells any more what covers the first packet.
+    talk.nack(flow, 10, 10);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn batches_of_the_largest_size_crowd_out_their_elders() {
+    let mut talk = Talk::new();
+    let flows: [FlowSlot; 32] = talk.flows();
+    for number in 0..BATCHES_MAX as u64 {
+        let packets = flows.map(|flow| (flow, number));
+        talk.batch(u32::try_from(number).expect("small"), &packets, 1);
+    }
+    talk.nack(flows[0], 0, 0);
+    talk.nack(flows[1], 7_000, 7_000);
+    assert_eq!(talk.said().len(), 31, "of the younger one only it is known what it covers");
+}
+
+#[test]
+fn the_numbers_of_batches_may_begin_anew() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    for number in 0..20_u32 {
+        let sequence = u64::from(number);
+        talk.batch((u32::MAX - 9).wrapping_add(number), &[(flow, sequence), (a, sequence)], 1);
+    }
+    talk.nack(flow, 9, 10);
+    assert_eq!(talk.said(), [asked(a, 9), asked(a, 10)]);
+}
+
+#[test]
+fn the_batches_of_a_relay_that_restarted_do_not_mix_with_those_before() {
+    let mut talk = Talk::new();
+    let [flow, a, b] = talk.flows();
+    talk.batch(20_000, &[(flow, 3), (a, 1)], 1);
+    talk.batch(0, &[(flow, 4), (a, 2)], 1);
+    talk.nack(flow, 4, 4);
+    assert_eq!(talk.said(), [], "too old to be true");
+    talk.egress.forget_batches(0);
+    talk.batch(0, &[(flow, 5), (b, 2)], 1);
+    talk.nack(flow, 3, 3);
+    talk.nack(flow, 5, 5);
+    assert_eq!(talk.said(), [asked(b, 2)]);
+}
+
+#[test]
+fn the_oldest_blocks_give_way() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    for block in 0..=BLOCKS_MAX as u64 {
+        talk.block(flow, block * 5, 5, 1);
+    }
+    talk.nack(flow, 4, 4);
+    assert_eq!(talk.said(), []);
+    talk.nack(flow, 5, 5);
+    assert_eq!(talk.said(), [Said::InStream { flow, first: 5 }]);
+}
+
+#[test]
+fn surplus_and_repeated_repair_packets_are_counted() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    let coded = code(&[(flow, 0), (a, 0)], BATCH_REPAIRS_MAX + 1);
+    for index in 0..=BATCH_REPAIRS_MAX {
+        talk.repair(0, &coded, index);
+    }
+    talk.repair(0, &coded, 0);
+    assert_eq!((talk.egress.counters.repairs_kept, talk.egress.counters.repairs_surplus), (BATCH_REPAIRS_MAX as u64, 2));
+    // Of another batch by the same number, whatever it is.
+    talk.repair(0, &code(&[(flow, 0), (a, 0), (a, 1)], 1), 0);
+    assert_eq!(talk.egress.counters.repairs_surplus, 3);
+}
+
+#[test]
+fn a_block_keeps_so_many_repair_packets() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    talk.block(flow, 0, 8, BLOCK_REPAIRS_MAX + 1);
+    talk.nack(flow, 0, 7);
+    assert_eq!(talk.said(), [], "eight losses are beyond repair");
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    talk.block(flow, 0, 8, BLOCK_REPAIRS_MAX + 1);
+    talk.nack(flow, 0, 3);
+    assert_eq!(talk.said(), [Said::InStream { flow, first: 0 }; BLOCK_REPAIRS_MAX]);
+}
+
+#[test]
+fn a_multiple_of_the_flows_rate_is_not_repaired() {
+    let mut talk = Talk::new();
+    // 8 kbit/s: a thousand bytes a second, and two thousand at once.
+    let flow = talk.flow_of(Service::Caching, Rate::from_kilobits_per_second(8), CONSENT);
+    for sequence in 0..100 {
+        talk.carried(flow, sequence);
+    }
+    talk.nack(flow, 0, 99);
+    let repaired = talk.said();
+    let bytes: usize = (0..).zip(&repaired).map(|(sequence, _)| packet(flow, sequence).len()).sum();
+    assert!((1_900..=2_000).contains(&bytes), "{bytes}");
+    assert_eq!(talk.egress.counters.refused_budget, 100 - repaired.len() as u64);
+}
+
+#[test]
+fn own_repair_packets_are_paid_for_from_the_same_budget() {
+    let mut talk = Talk::new();
+    let flow = talk.flow_of(Service::Coding, Rate::from_kilobits_per_second(8), CONSENT);
+    for block in 0..60 {
+        talk.block(flow, block * 5, 5, 1);
+        talk.nack(flow, block * 5, block * 5);
+        talk.sweep();
+    }
+    let sent = talk.said().len();
+    assert!((20..30).contains(&sent), "{sent} of up to 99 bytes are two thousand");
+    assert_eq!(talk.egress.counters.in_stream, sent as u64);
+    assert_eq!(talk.egress.counters.refused_budget, 60 - sent as u64);
+}
+
+#[test]
+fn a_full_log_gives_up_its_oldest_packets_and_repairs_the_others() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    // Each takes 64 or 128 bytes of the log.
+    let sent = EGRESS_LOG_BYTES as u64 / 96;
+    for sequence in 0..sent {
+        talk.carried(flow, sequence);
+    }
+    assert!(talk.egress.log.held().count() <= EGRESS_LOG_BYTES as u64);
+    talk.nack(flow, sent - 1, sent - 1);
+    assert_eq!(talk.said(), [cached(flow, sent - 1)]);
+    assert!(talk.egress.log.counters().evicted_early > 1_000);
+}
+
+#[test]
+fn a_flow_at_rest_gives_its_memory_back() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 0), (a, 0)], 1);
+    talk.now += FLOW_REST;
+    talk.batch(1, &[(flow, 1)], 1);
+    talk.sweep();
+    let is_active = |talk: &Talk, flow| talk.egress.flow(flow).is_some_and(|flow| flow.active().is_some());
+    assert!(is_active(&talk, flow) && !is_active(&talk, a));
+    talk.now += FLOW_REST;
+    talk.sweep();
+    assert!(!is_active(&talk, flow));
+    assert_eq!(talk.egress.deadline(), None, "and nothing is left to be looked for");
+}
+
+#[test]
+fn a_flow_that_rested_may_ask_before_its_next_repair_packet_comes() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 100_000), (a, 0)], 1);
+    talk.now += FLOW_REST;
+    talk.now += FLOW_REST;
+    talk.sweep();
+    talk.nack(flow, 100_001, 100_001);
+    talk.batch(1, &[(flow, 100_001), (a, 1)], 1);
+    assert_eq!(talk.said(), [asked(a, 1)]);
+}

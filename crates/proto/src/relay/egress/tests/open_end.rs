@@ -1,0 +1,153 @@
+//! Open-ended NACKs: everything from a packet on, until an ACK.
+
+use super::*;
+
+const DARK: bool = true;
+
+#[test]
+fn later_batches_are_repaired_without_asking_once_the_receiver_confirmed() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.open(flow, 10);
+    talk.batch(0, &[(flow, 10), (a, 0)], 1);
+    assert_eq!(talk.said(), [Said::Confirm { flow, sequence: 10 }]);
+    talk.wait(15);
+    talk.ask(flow, &[(10, 10)], Some(10), true);
+    assert_eq!(talk.said(), [asked(a, 0)]);
+    for sequence in 11..20 {
+        talk.wait(10);
+        talk.batch(u32::try_from(sequence - 10).expect("small"), &[(flow, sequence), (a, sequence - 10)], 1);
+        let said = talk.said();
+        assert!(said.contains(&asked(a, sequence - 10)), "{said:?}");
+        assert!(!said.contains(&Said::Confirm { flow, sequence }));
+    }
+}
+
+#[test]
+fn what_was_sent_when_the_question_came_is_repaired_at_once() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    for sequence in 0..4 {
+        talk.batch(u32::try_from(sequence).expect("small"), &[(flow, sequence), (a, sequence)], 1);
+    }
+    talk.open(flow, 2);
+    assert_eq!(talk.said(), [asked(a, 2), asked(a, 3)]);
+    talk.batch(4, &[(flow, 4), (a, 4)], 1);
+    assert_eq!(talk.said(), [asked(a, 4)], "evidently nothing arrives");
+}
+
+#[test]
+fn an_ack_bounds_the_open_end_by_its_number() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 0), (a, 0)], 1);
+    talk.open(flow, 0);
+    talk.said();
+    talk.ack(flow, 5);
+    talk.batch(1, &[(flow, 4), (a, 4)], 1);
+    assert_eq!(talk.said(), [asked(a, 4)], "sent before the path came back");
+    talk.batch(2, &[(flow, 5), (a, 5)], 1);
+    talk.batch(3, &[(flow, 6), (a, 6)], 1);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn an_ack_of_the_first_packet_ends_it_altogether() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.open(flow, 3);
+    talk.ack(flow, 3);
+    talk.batch(0, &[(flow, 3), (a, 0)], 1);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn an_outage_is_told_every_quarter_second_and_its_end_once() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 0), (a, 0)], 1);
+    talk.open(flow, 0);
+    talk.said();
+    let mut told = Vec::new();
+    for sequence in 1..100 {
+        talk.wait(10);
+        talk.batch(u32::try_from(sequence).expect("small"), &[(flow, sequence), (a, sequence)], 1);
+        if talk.said().contains(&Said::Outage { flow, is_dark: DARK }) {
+            told.push(sequence * 10);
+        }
+    }
+    assert_eq!(told, [200, 450, 700, 950], "a shorter silence may be a burst");
+    talk.ack(flow, 100);
+    assert_eq!(talk.said(), [Said::Outage { flow, is_dark: false }]);
+    talk.ack(flow, 100);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn an_outage_that_was_never_told_needs_no_end() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    talk.open(flow, 3);
+    talk.ack(flow, 5);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn an_early_open_end_of_a_timer_darkens_no_path() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.open(flow, 3);
+    talk.batch(0, &[(flow, 3), (a, 0)], 1);
+    assert_eq!(talk.said(), [Said::Confirm { flow, sequence: 3 }]);
+}
+
+#[test]
+fn a_packet_is_of_use_from_when_it_could_be_repaired_first() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 0), (a, 0)], 1);
+    talk.open(flow, 0);
+    talk.wait(1_000);
+    talk.sweep();
+    talk.said();
+    talk.batch(1, &[(flow, 50), (a, 1)], 1);
+    assert!(talk.said().contains(&asked(a, 1)));
+    talk.wait(199);
+    talk.answer(a, 1);
+    assert_eq!(talk.said(), [cooperative(flow, 50)]);
+}
+
+#[test]
+fn a_repeated_open_end_asks_nobody_twice() {
+    let mut talk = Talk::new();
+    let [flow, a, b] = talk.flows();
+    talk.batch(0, &[(flow, 0), (a, 0), (b, 0)], 1);
+    talk.open(flow, 0);
+    assert_eq!(talk.said().len(), 2);
+    talk.wait(40);
+    talk.open(flow, 0);
+    assert_eq!(talk.said(), []);
+    assert_eq!(talk.egress.counters.open_ended, 2);
+}
+
+#[test]
+fn own_repair_packets_do_not_suffice_for_a_block_that_is_all_dark() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 4), (a, 0)], 1);
+    talk.block(flow, 0, 5, 1);
+    talk.open(flow, 0);
+    let said = talk.said();
+    assert!(said.contains(&asked(a, 0)), "{said:?}");
+    assert_eq!(talk.egress.counters.in_stream, 0);
+}
+
+#[test]
+fn own_repair_packets_suffice_where_the_open_end_begins_with_a_blocks_last_packet() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 4), (a, 0)], 1);
+    talk.block(flow, 0, 5, 1);
+    talk.open(flow, 4);
+    assert_eq!(talk.said(), [Said::InStream { flow, first: 0 }]);
+}

@@ -1,0 +1,229 @@
+//! How sessions begin.
+
+use super::*;
+
+#[test]
+fn a_handshake_establishes_both_sides() {
+    let mut pair = Pair::established();
+    for who in [SMALL, LARGE] {
+        let session = pair.nodes[who].peer;
+        assert_eq!(pair.nodes[who].changes(), [Change::Established { session, fresh: true }]);
+    }
+    assert_eq!(pair.handshakes(), [1, 1]);
+    pair.say(SMALL, 1);
+    pair.say(LARGE, 2);
+    pair.run(ms(50));
+    assert_eq!((&pair.nodes[LARGE].heard[..], &pair.nodes[SMALL].heard[..]), (&[1][..], &[2][..]));
+}
+
+#[test]
+fn an_attempt_begins_with_the_first_data() {
+    let mut pair = Pair::new();
+    pair.say(SMALL, 1);
+    assert_eq!(pair.nodes[SMALL].sessions.counters.unsendable, 1, "the data itself is lost");
+    pair.run(ms(100));
+    assert_eq!(pair.handshakes(), [1, 1]);
+}
+
+#[test]
+fn the_responder_sends_nothing_before_it_is_confirmed() {
+    let mut pair = Pair::new();
+    // The initiation passes, and nothing after it.
+    pair.loses(|datagram| datagram.sender == SMALL && datagram.bytes[0] != INITIATION);
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    assert_eq!([SMALL, LARGE].map(|who| pair.nodes[who].is_established(pair.now)), [true, false]);
+    pair.nodes[LARGE].sessions.say(pair.nodes[LARGE].peer, &Message::Close(Close { reason: CloseReason::Leaving }), pair.now);
+    pair.send(LARGE);
+    assert_eq!(pair.nodes[LARGE].sessions.counters.unsendable, 1);
+    pair.loses(|_| false);
+    pair.say(SMALL, 7);
+    pair.run(ms(20));
+    assert!(pair.nodes[LARGE].is_established(pair.now));
+    assert_eq!(pair.nodes[LARGE].heard, [7]);
+}
+
+#[test]
+fn a_lost_response_is_repeated_as_it_was() {
+    let mut pair = Pair::new();
+    let mut lost = false;
+    pair.loses(move |datagram| datagram.bytes[0] == RESPONSE && !core::mem::replace(&mut lost, true));
+    pair.connect(SMALL);
+    pair.run(ms(400));
+    let initiations = pair.sent_by(SMALL, INITIATION);
+    assert_eq!((initiations.len(), &initiations[0].bytes), (2, &initiations[1].bytes));
+    let responses = pair.sent_by(LARGE, RESPONSE);
+    assert_eq!((responses.len(), &responses[0].bytes), (2, &responses[1].bytes));
+    assert_eq!(pair.handshakes(), [1, 1]);
+}
+
+#[test]
+fn an_initiation_is_sent_four_times_and_then_another() {
+    let mut pair = Pair::new();
+    pair.loses(|_| true);
+    pair.nodes[SMALL] = Node::new(SMALL, 3, 1_000, true, pair.now);
+    pair.connect(SMALL);
+    pair.run(ms(3_749));
+    let first = pair.sent_by(SMALL, INITIATION);
+    assert_eq!(first.len(), 4);
+    assert!(first.iter().all(|datagram| datagram.bytes == first[0].bytes));
+    pair.run(ms(1));
+    let all = pair.sent_by(SMALL, INITIATION);
+    assert!(all.len() == 5 && all[4].bytes != all[0].bytes);
+}
+
+#[test]
+fn a_session_that_nobody_wants_is_not_tried_for_ever() {
+    let mut pair = Pair::new();
+    pair.loses(|_| true);
+    pair.connect(SMALL);
+    pair.run(secs(60));
+    assert_eq!(pair.sent_by(SMALL, INITIATION).len(), 4);
+    assert_eq!(pair.nodes[SMALL].sessions.deadline(), None);
+}
+
+#[test]
+fn a_busy_responder_asks_for_a_cookie_and_then_answers() {
+    let mut pair = Pair::new();
+    let (from, now) = (pair.nodes[SMALL].address, pair.now + DELAY);
+    while pair.nodes[LARGE].sessions.addresses.admits(from, now) {}
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    let cookies = pair.sent_by(LARGE, COOKIE);
+    assert_eq!(cookies.len(), 1);
+    let initiations = pair.sent_by(SMALL, INITIATION);
+    assert_eq!(initiations.len(), 2);
+    assert!(cookies[0].bytes.len() < initiations[0].bytes.len());
+    let (first, second) = (&initiations[0].bytes, &initiations[1].bytes);
+    assert_eq!(first[..first.len() - 16], second[..second.len() - 16], "only mac2 differs");
+    assert_ne!(first, second);
+    assert_eq!(pair.handshakes(), [1, 1]);
+}
+
+#[test]
+fn a_node_that_is_busy_altogether_asks_everybody_for_cookies() {
+    let mut pair = Pair::new();
+    pair.now += secs(1);
+    let now = pair.now + DELAY;
+    while pair.nodes[LARGE].sessions.handshakes.take(crate::parts::token_bucket::Packets::new(1), now) {}
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    assert_eq!((pair.nodes[LARGE].sessions.counters.cookies, pair.handshakes()), (1, [1, 1]));
+}
+
+#[test]
+fn a_node_whose_clock_went_back_is_let_in_with_a_cookie() {
+    let mut pair = Pair::established();
+    pair.nodes[SMALL] = Node::new(SMALL, 99, 0, false, pair.now);
+    pair.now = Time::START + ms(150);
+    // Its clock says 1970, and less than when it was here first.
+    pair.nodes[LARGE].sessions.get_mut(SessionId(0)).expect("the peer").stamp = u64::MAX;
+    pair.nodes[LARGE].changes();
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    assert_eq!(pair.nodes[LARGE].sessions.counters.cookies, 1);
+    let session = pair.nodes[LARGE].peer;
+    assert_eq!(pair.nodes[LARGE].changes(), [Change::Established { session, fresh: true }]);
+}
+
+#[test]
+fn a_replayed_initiation_changes_nothing() {
+    let mut pair = Pair::established();
+    let replayed = Datagram { from: address(66), ..pair.sent_by(SMALL, INITIATION)[0].clone() };
+    let before = pair.nodes[LARGE].sessions.counters;
+    pair.sent.clear();
+    for _ in 0..3 {
+        pair.deliver(LARGE, replayed.clone());
+    }
+    assert_eq!(pair.sent_by(LARGE, COOKIE).len(), 3, "a cookie is all that it brings");
+    assert!(pair.sent.iter().all(|datagram| datagram.to == address(66) && datagram.bytes.len() < replayed.bytes.len()));
+    let session = pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).expect("the peer");
+    assert!(session.answered.is_none() && session.path.address() == Some(address(0)));
+    assert_eq!(pair.nodes[LARGE].sessions.counters.handshakes, before.handshakes);
+    pair.say(SMALL, 1);
+    pair.say(LARGE, 2);
+    pair.run(ms(20));
+    assert_eq!((pair.nodes[LARGE].heard.len(), pair.nodes[SMALL].heard.len()), (1, 1));
+}
+
+#[test]
+fn of_two_handshakes_that_cross_that_of_the_smaller_key_goes_on() {
+    let mut pair = Pair::new();
+    pair.connect(SMALL);
+    pair.connect(LARGE);
+    pair.run(secs(2));
+    assert_eq!(pair.handshakes(), [1, 1]);
+    let initiators = pair.nodes.each_ref().map(|node| node.sessions.get(node.peer).is_some_and(|one| one.initiator));
+    assert_eq!(initiators, [true, false]);
+    assert_eq!((pair.sent_by(SMALL, RESPONSE).len(), pair.sent_by(LARGE, RESPONSE).len()), (0, 1));
+}
+
+#[test]
+fn the_smaller_key_gives_way_when_its_own_way_does_not_work() {
+    let mut pair = Pair::new();
+    pair.loses(|datagram| datagram.sender == SMALL && datagram.bytes[0] == INITIATION);
+    pair.connect(SMALL);
+    pair.connect(LARGE);
+    pair.run(secs(3));
+    assert_eq!(pair.handshakes(), [1, 1]);
+    assert_eq!(pair.sent_by(SMALL, RESPONSE).len(), 1);
+}
+
+#[test]
+fn an_answer_that_is_never_confirmed_is_forgotten() {
+    let mut pair = Pair::new();
+    pair.loses(|datagram| datagram.sender == LARGE);
+    pair.connect(SMALL);
+    pair.run(ms(50));
+    let is_waiting = |pair: &Pair| pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).is_some_and(|one| one.answered.is_some());
+    assert!(is_waiting(&pair));
+    pair.loses(|_| true);
+    pair.run(crate::limits::ANSWER_KEPT_FOR);
+    assert!(!is_waiting(&pair));
+    assert_eq!(pair.nodes[LARGE].sessions.deadline(), None);
+}
+
+#[test]
+fn an_index_in_use_is_not_drawn_again() {
+    let mut sessions = sessions(SMALL, 5, 0, Time::START);
+    let next = byway_wire::SessionIndex::in_shard(Shard::new(0), sessions.random.clone().number());
+    assert!(sessions.by_index.insert(next, 7));
+    assert_ne!(sessions.draw_index(SessionId(1)), next);
+    assert_eq!(sessions.by_index.get(next), Some(7));
+}
+
+#[test]
+fn stamps_rise_even_within_an_instant() {
+    let mut sessions = sessions(SMALL, 5, 1_000, Time::START);
+    let stamps: Vec<u64> = (0..3).map(|_| sessions.draw_stamp(Time::START)).collect();
+    assert_eq!(stamps, [1_000, 1_001, 1_002]);
+}
+
+#[test]
+fn the_same_peer_is_added_once() {
+    let mut sessions = sessions(SMALL, 5, 0, Time::START);
+    let first = sessions.add(remote(LARGE, false), Time::START);
+    assert_eq!((sessions.add(remote(LARGE, true), Time::START), sessions.count()), (first, 1));
+}
+
+#[test]
+fn a_relay_shard_is_known_by_its_own_number() {
+    // A relay with two shards, of which the second begins a session with another relay.
+    let [one, other] = secrets();
+    let local = |secret: &StaticSecret, shard| Local {
+        secret: secret.clone(),
+        suite: Suite::ChaCha20Poly1305,
+        shard: Shard::new(shard),
+        capabilities: Capabilities::DIGESTS,
+        started_unix_nanos: 1_000,
+    };
+    let relay = |key, shard| Remote { key, shard: Shard::new(shard), purpose: Purpose::RelayToRelay, ..remote(LARGE, true) };
+    let mut theirs = Sessions::new(local(&one, 3), &Portable, Generator::new([1; 32]), Time::START);
+    let peer = theirs.add(relay(other.public_key(), 0), Time::START);
+    let mut ours = Sessions::new(local(&other, 0), &Portable, Generator::new([2; 32]), Time::START);
+    let known = ours.add(relay(one.public_key(), 3), Time::START);
+    theirs.connect(peer, &[], Time::START);
+    let mut initiation = theirs.outbox.take().expect("an initiation").1.to_vec();
+    let received = ours.receive(&mut initiation, address(9), Time::START);
+    assert!(matches!(received, Received::Initiation { session, .. } if session == known), "{received:?}");
+}

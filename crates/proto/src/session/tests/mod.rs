@@ -1,0 +1,255 @@
+//! Two nodes talk to each other through their outboxes.
+
+mod epochs;
+mod handshakes;
+mod paths;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use byway_units::{AgentId, Duration, Time};
+use byway_wire::messages::{Ack, Close, CloseReason};
+use byway_wire::packets::EnvelopeRole;
+use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
+use byway_wire::{Alias, Capabilities, Message, Messages, Shard};
+
+use super::{Change, Detour, Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
+use crate::outbox::Urgency;
+use crate::random::Generator;
+
+/// One way.
+const DELAY: Duration = ms(10);
+
+/// The first bytes of initiation, response and cookie.
+const INITIATION: u8 = 4;
+const RESPONSE: u8 = 5;
+const COOKIE: u8 = 6;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 4_600)
+}
+
+/// A datagram, with who sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Datagram {
+    sender: usize,
+    from: SocketAddr,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+/// A node with one peer, and what it got.
+struct Node {
+    sessions: Sessions,
+    peer: SessionId,
+    address: SocketAddr,
+    /// The numbers that the other side said.
+    heard: Vec<u32>,
+    /// The first byte of the coded bytes of each envelope.
+    enveloped: Vec<u8>,
+    changes: Vec<Change>,
+}
+
+/// Which of two nodes: the one with the smaller key, which goes first when handshakes cross.
+const SMALL: usize = 0;
+const LARGE: usize = 1;
+
+/// Two nodes and the network between them.
+struct Pair {
+    nodes: [Node; 2],
+    now: Time,
+    flying: VecDeque<(Time, Datagram)>,
+    sent: Vec<Datagram>,
+    loses: Box<dyn FnMut(&Datagram) -> bool>,
+}
+
+fn secrets() -> [StaticSecret; 2] {
+    let (one, other) = (StaticSecret::from_bytes([1; 32]), StaticSecret::from_bytes([2; 32]));
+    if one.public_key() < other.public_key() { [one, other] } else { [other, one] }
+}
+
+fn sessions(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Sessions {
+    let local = Local {
+        secret: secrets()[who].clone(),
+        suite: Suite::ChaCha20Poly1305,
+        shard: Shard::new(0),
+        capabilities: Capabilities::DIGESTS,
+        started_unix_nanos,
+    };
+    Sessions::new(local, &Portable, Generator::new([seed; 32]), now)
+}
+
+fn remote(who: usize, keep: bool) -> Remote {
+    Remote {
+        key: secrets()[who].public_key(),
+        purpose: Purpose::EndToEnd,
+        shard: Shard::new(0),
+        pre_shared: PreSharedKey::default(),
+        addresses: alloc::vec![address(u8::try_from(who).expect("two nodes"))],
+        keep,
+    }
+}
+
+impl Node {
+    fn new(who: usize, seed: u8, started_unix_nanos: u64, keep: bool, now: Time) -> Self {
+        let mut sessions = sessions(who, seed, started_unix_nanos, now);
+        let peer = sessions.add(remote(1 - who, keep), now);
+        let address = address(u8::try_from(who).expect("two nodes"));
+        Self { sessions, peer, address, heard: Vec::new(), enveloped: Vec::new(), changes: Vec::new() }
+    }
+
+    fn receive(&mut self, datagram: &mut Datagram, now: Time) {
+        let from = datagram.from;
+        match self.sessions.receive(&mut datagram.bytes, from, now) {
+            Received::Nothing | Received::Stranger { .. } | Received::Source { .. } => {}
+            Received::Initiation { session, initiation, origin } => {
+                self.sessions.accept(session, initiation, origin, &[], now);
+            }
+            Received::Response { session, messages } => self.take(session, &messages, from, now),
+            Received::Messages { session, messages } => {
+                let messages = messages.to_vec();
+                self.take(session, &messages, from, now);
+            }
+            Received::Envelope { datagram, .. } => self.enveloped.push(datagram[crate::limits::CODED_START]),
+        }
+    }
+
+    fn take(&mut self, session: SessionId, messages: &[u8], from: SocketAddr, now: Time) {
+        for message in Messages::new(messages) {
+            let message = message.expect("the other node speaks properly");
+            if self.sessions.handle_message(session, &message, from, now) {
+                continue;
+            }
+            if let Message::Ack(ack) = message {
+                self.heard.push(ack.from_low);
+            }
+        }
+    }
+
+    fn is_established(&self, now: Time) -> bool {
+        self.sessions.is_established(self.peer, now)
+    }
+
+    /// What became of the session since the last time, without the answers to probes.
+    fn changes(&mut self) -> Vec<Change> {
+        let changes = core::mem::take(&mut self.changes);
+        changes.into_iter().filter(|change| !matches!(change, Change::Probed { .. })).collect()
+    }
+
+    fn epochs(&self) -> usize {
+        self.sessions.get(self.peer).map_or(0, |session| session.epochs.len())
+    }
+}
+
+impl Pair {
+    fn new() -> Self {
+        let nodes = [SMALL, LARGE].map(|who| Node::new(who, 10 + u8::try_from(who).expect("two"), 1_000, false, Time::START));
+        Self { nodes, now: Time::START, flying: VecDeque::new(), sent: Vec::new(), loses: Box::new(|_| false) }
+    }
+
+    /// Two nodes with a session that the first began.
+    fn established() -> Self {
+        let mut pair = Self::new();
+        pair.connect(SMALL);
+        pair.run(ms(100));
+        assert!(pair.nodes.iter().all(|node| node.is_established(pair.now)));
+        pair
+    }
+
+    fn connect(&mut self, who: usize) {
+        let node = &mut self.nodes[who];
+        node.sessions.connect(node.peer, &[], self.now);
+        self.send(who);
+    }
+
+    /// Says a number, as application data would be sent.
+    fn say(&mut self, who: usize, number: u32) {
+        let node = &mut self.nodes[who];
+        node.sessions.use_session(node.peer, self.now);
+        let alias = Alias::new(1).expect("not zero");
+        node.sessions.say(node.peer, &Message::Ack(Ack { alias, from_low: number }), self.now);
+        self.send(who);
+    }
+
+    fn envelop(&mut self, who: usize, number: u8) {
+        let (node, alias) = (&mut self.nodes[who], Alias::new(1).expect("not zero"));
+        let coded = &[number; 40];
+        let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: 0, coded };
+        node.sessions.send_envelope(node.peer, &contents, Urgency::Original, self.now);
+        self.send(who);
+    }
+
+    fn close(&mut self, who: usize) {
+        let node = &mut self.nodes[who];
+        node.sessions.say(node.peer, &Message::Close(Close { reason: CloseReason::Leaving }), self.now);
+        self.send(who);
+    }
+
+    /// What a node wants sent leaves.
+    fn send(&mut self, who: usize) {
+        let node = &mut self.nodes[who];
+        node.changes.extend(node.sessions.changes.drain(..));
+        node.sessions.flush_all(self.now);
+        while let Some((heading, bytes)) = node.sessions.outbox.take() {
+            let datagram = Datagram { sender: who, from: node.address, to: heading.to, bytes: bytes.to_vec() };
+            self.sent.push(datagram.clone());
+            if !(self.loses)(&datagram) {
+                self.flying.push_back((self.now + DELAY, datagram));
+            }
+        }
+    }
+
+    /// A datagram comes to a node, wherever it is from.
+    fn deliver(&mut self, who: usize, mut datagram: Datagram) {
+        self.nodes[who].receive(&mut datagram, self.now);
+        self.send(who);
+    }
+
+    /// Time passes, with all that is due meanwhile.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let arrival = self.flying.front().map(|(at, _)| *at);
+            let deadlines = self.nodes.iter().filter_map(|node| node.sessions.deadline());
+            let Some(at) = deadlines.chain(arrival).min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            if arrival.is_some_and(|at| at <= self.now) {
+                let (_, datagram) = self.flying.pop_front().expect("one is in front");
+                if let Some(who) = self.nodes.iter().position(|node| node.address == datagram.to) {
+                    self.deliver(who, datagram);
+                }
+                continue;
+            }
+            for who in [SMALL, LARGE] {
+                self.nodes[who].sessions.handle_timeout(self.now);
+                self.send(who);
+            }
+        }
+        self.now = end;
+    }
+
+    fn loses(&mut self, loses: impl FnMut(&Datagram) -> bool + 'static) {
+        self.loses = Box::new(loses);
+    }
+
+    /// The datagrams of a kind that a node sent.
+    fn sent_by(&self, who: usize, kind: u8) -> Vec<&Datagram> {
+        self.sent.iter().filter(|datagram| datagram.sender == who && datagram.bytes[0] == kind).collect()
+    }
+
+    fn handshakes(&self) -> [u64; 2] {
+        self.nodes.each_ref().map(|node| node.sessions.counters.handshakes)
+    }
+}

@@ -1,0 +1,193 @@
+//! Where the peer is, how far away, and whether it is there at all.
+
+use super::*;
+use crate::limits::{AMPLIFICATION_MAX, KEEPALIVE_INTERVAL};
+
+/// The one side speaks for so long, ten times a second.
+fn speak(pair: &mut Pair, who: usize, time: Duration) {
+    let end = pair.now + time;
+    while pair.now < end {
+        pair.say(who, 0);
+        pair.run(ms(100).min(end.saturating_since(pair.now)));
+    }
+}
+
+#[test]
+fn probes_measure_the_round_trip_for_both_sides() {
+    let mut pair = Pair::established();
+    speak(&mut pair, SMALL, secs(2));
+    for node in &pair.nodes {
+        assert_eq!(node.sessions.round_trip(node.peer), DELAY * 2);
+    }
+    let probed = pair.nodes[SMALL].changes.iter().filter(|change| matches!(change, Change::Probed { .. })).count();
+    assert!((10..=12).contains(&probed), "{probed} answers in two seconds");
+}
+
+#[test]
+fn a_session_that_is_not_used_is_not_probed() {
+    let mut pair = Pair::established();
+    pair.run(secs(3));
+    pair.sent.clear();
+    pair.run(secs(60));
+    assert_eq!(pair.sent, []);
+}
+
+#[test]
+fn a_session_to_be_kept_is_kept_alive() {
+    let mut pair = Pair::new();
+    pair.nodes[SMALL] = Node::new(SMALL, 3, 1_000, true, pair.now);
+    pair.connect(SMALL);
+    pair.run(secs(3));
+    pair.sent.clear();
+    pair.run(KEEPALIVE_INTERVAL * 3);
+    assert_eq!(pair.sent.len(), 6, "three probes and their answers");
+}
+
+#[test]
+fn a_silent_peer_is_dead_soon_and_alive_when_it_speaks_again() {
+    let mut pair = Pair::established();
+    speak(&mut pair, SMALL, secs(1));
+    pair.nodes[SMALL].changes();
+    let session = pair.nodes[SMALL].peer;
+    pair.loses(|_| true);
+    speak(&mut pair, SMALL, ms(600));
+    assert_eq!(pair.nodes[SMALL].changes(), [Change::Dead { session }]);
+    speak(&mut pair, SMALL, secs(2));
+    assert_eq!(pair.nodes[SMALL].changes(), [], "dead once");
+    pair.loses(|_| false);
+    speak(&mut pair, SMALL, secs(4));
+    let changes = pair.nodes[SMALL].changes();
+    assert!(changes.contains(&Change::Alive { session }), "{changes:?}");
+}
+
+#[test]
+fn a_responder_that_restarted_is_found_out_and_met_anew() {
+    let mut pair = Pair::established();
+    speak(&mut pair, SMALL, secs(1));
+    pair.nodes[SMALL].changes();
+    pair.nodes[LARGE] = Node::new(LARGE, 77, 5_000_000_000, false, pair.now);
+    speak(&mut pair, SMALL, secs(1));
+    let session = pair.nodes[SMALL].peer;
+    let changes = pair.nodes[SMALL].changes();
+    assert_eq!(changes[..2], [Change::Dead { session }, Change::Established { session, fresh: true }]);
+    assert!(changes[2..].contains(&Change::Alive { session }));
+    assert_eq!(pair.nodes[SMALL].epochs(), 1, "what the last run sealed is worth nothing");
+    assert!(!pair.nodes[LARGE].heard.is_empty());
+}
+
+#[test]
+fn an_initiator_that_restarted_is_met_anew() {
+    let mut pair = Pair::established();
+    pair.run(secs(1));
+    pair.nodes[LARGE].changes();
+    pair.nodes[SMALL] = Node::new(SMALL, 77, 5_000_000_000, false, pair.now);
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    let session = pair.nodes[LARGE].peer;
+    assert_eq!(pair.nodes[LARGE].changes(), [Change::Established { session, fresh: true }]);
+    assert_eq!(pair.nodes[LARGE].epochs(), 1);
+}
+
+#[test]
+fn a_peer_that_moved_is_followed_when_it_proves_itself() {
+    let mut pair = Pair::established();
+    pair.nodes[SMALL].address = address(50);
+    pair.say(SMALL, 1);
+    pair.run(ms(15));
+    let way = |pair: &Pair| pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).and_then(|one| one.path.address());
+    assert_eq!(way(&pair), Some(address(0)), "not yet");
+    pair.run(ms(30));
+    assert_eq!(way(&pair), Some(address(50)));
+    assert_eq!(pair.nodes[LARGE].sessions.counters.moves, 1);
+    pair.say(LARGE, 9);
+    pair.run(ms(50));
+    assert_eq!(pair.nodes[SMALL].heard, [9]);
+}
+
+#[test]
+fn whoever_passes_packets_on_from_elsewhere_gets_three_times_what_it_sent_and_no_session() {
+    let mut pair = Pair::established();
+    pair.say(SMALL, 1);
+    let genuine = pair.sent.last().cloned().expect("a message");
+    pair.flying.clear();
+    pair.sent.clear();
+    pair.deliver(LARGE, Datagram { from: address(66), ..genuine.clone() });
+    speak(&mut pair, LARGE, secs(5));
+    let there: usize = pair.sent.iter().filter(|one| one.to == address(66)).map(|one| one.bytes.len()).sum();
+    assert!(there > 0 && there <= AMPLIFICATION_MAX * genuine.bytes.len(), "{there}");
+    let way = pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).and_then(|one| one.path.address());
+    assert_eq!(way, Some(address(0)));
+    assert_eq!(pair.nodes[LARGE].sessions.counters.moves, 0);
+}
+
+#[test]
+fn an_old_packet_from_an_old_address_moves_nothing() {
+    let mut pair = Pair::established();
+    pair.say(SMALL, 1);
+    let overtaken = pair.sent.last().cloned().expect("a message");
+    pair.flying.clear();
+    pair.say(SMALL, 2);
+    pair.run(ms(50));
+    pair.sent.clear();
+    pair.deliver(LARGE, Datagram { from: address(50), ..overtaken });
+    pair.run(secs(1));
+    assert!(pair.sent.iter().all(|datagram| datagram.to != address(50)));
+    assert_eq!(pair.nodes[LARGE].heard, [2, 1]);
+}
+
+#[test]
+fn a_peer_that_leaves_is_forgotten() {
+    let mut pair = Pair::established();
+    pair.nodes[LARGE].changes();
+    pair.close(SMALL);
+    pair.run(ms(15));
+    let session = pair.nodes[LARGE].peer;
+    assert_eq!(pair.nodes[LARGE].changes(), [Change::Dead { session }]);
+    assert!(!pair.nodes[LARGE].is_established(pair.now));
+    let before = pair.nodes[LARGE].sessions.counters.unknown_index;
+    pair.envelop(SMALL, 1);
+    pair.run(ms(15));
+    assert_eq!(pair.nodes[LARGE].sessions.counters.unknown_index, before + 1);
+}
+
+#[test]
+fn a_peer_is_reached_through_a_relay_however_much_is_said() {
+    // The relay's session stands in for the path; what goes through it is looked at in its envelope.
+    let mut pair = Pair::established();
+    let node = &mut pair.nodes[SMALL];
+    let far = node.sessions.add(Remote { purpose: Purpose::AgentToRelay, ..remote(LARGE, false) }, pair.now);
+    let relay = node.peer;
+    node.sessions.get_mut(far).expect("just added").detour = Some(Detour { relay, agent: AgentId::new(9) });
+    for bytes in [100, 1_172, 1_173, 1_174, 1_400, 2_000, 4_000] {
+        let mut packet = alloc::vec![0; bytes];
+        packet[0] = 8;
+        let relayed = byway_wire::messages::Relayed::new(AgentId::new(9), &packet).expect("a message packet");
+        node.sessions.say_relayed(relay, &relayed, pair.now);
+    }
+    assert_eq!(node.sessions.counters.unsendable, 1, "only the last is beyond all bounds");
+    pair.sent.clear();
+    pair.send(SMALL);
+    assert_eq!(pair.sent.len(), 6);
+}
+
+#[test]
+fn an_initiation_through_a_relay_is_answered_through_it() {
+    let mut pair = Pair::established();
+    let relay = pair.nodes[LARGE].peer;
+    let mut stranger = sessions(SMALL, 42, 9_000_000_000_000, pair.now);
+    let far = stranger.add(remote(LARGE, false), pair.now);
+    stranger.connect(far, &[], pair.now);
+    let mut initiation = stranger.outbox.take().expect("an initiation").1.to_vec();
+    let detour = Origin::Detour(Detour { relay, agent: AgentId::new(7) });
+    let node = &mut pair.nodes[LARGE];
+    match node.sessions.receive_from(&mut initiation, detour, pair.now) {
+        Received::Initiation { session, initiation, origin } => {
+            node.sessions.accept(session, initiation, origin, &[], pair.now);
+        }
+        other => panic!("{other:?}"),
+    }
+    pair.sent.clear();
+    pair.send(LARGE);
+    assert_eq!(pair.sent.len(), 1, "one packet of messages, to the relay");
+    assert_eq!(pair.sent[0].bytes[0], 8);
+}
