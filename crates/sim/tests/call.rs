@@ -18,7 +18,7 @@ const DIRECT: Duration = Duration::from_millis(50);
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const ACCESS: Duration = Duration::from_micros(7_500);
 const JITTER: Duration = Duration::from_millis(5);
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 100;
 
 /// A segment that is not a direct path.
 fn segment(delay: Duration) -> Link {

@@ -98,10 +98,14 @@ impl Agent {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        if now.saturating_since(active.last_direct) < active.timer.timeout() {
+        let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
+        if now.saturating_since(active.last_direct) >= active.timer.timeout() {
+            active.timer.expired(now);
+            active.open_asks = 0;
+        } else if !is_repeat {
             return;
         }
-        active.timer.expired(now);
+        active.open_asks += 1;
         let from = active
             .tracker
             .highest()
@@ -196,7 +200,7 @@ impl Agent {
         let timeout = active.timer.timeout();
         let silence = (timeout < Duration::MAX).then(|| active.last_direct.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;
-        let at = [silence, active.tracker.deadline()].into_iter().flatten().fold(rest, Time::min);
+        let at = [silence, active.repeat_at(), active.tracker.deadline()].into_iter().flatten().fold(rest, Time::min);
         self.timers.arm(key, at);
     }
 

@@ -47,6 +47,9 @@ impl Agent {
             active.last_direct = now;
             active.expect_answers_by(now);
         }
+        if active.open.is_some_and(|from| sequence >= from) {
+            active.open_asks = 0;
+        }
         active.tracker.arrived(sequence.number(), now);
         let bursts = flow.statistics.bursts;
         flow.count(sequence, delivery, lateness);

@@ -55,6 +55,8 @@ pub(super) struct Active {
     pub(super) open: Option<SequenceNumber>,
     /// By when repairs that it asked for should be here.
     pub(super) answers_due: Time,
+    /// How often it was sent since the timer noticed the silence; 0 once a repair came.
+    pub(super) open_asks: u8,
     /// When the relay was told last that the direct path delivers.
     pub(super) last_ack: Option<Time>,
     /// Coded bytes of packets that arrived, for blocks and for others.
@@ -162,6 +164,12 @@ impl Active {
         }
     }
 
+    /// When the open-ended NACK has to be said again, as no repair came: it, or the repair, may have been lost.
+    pub(super) fn repeat_at(&self) -> Option<Time> {
+        let waits = self.open.is_some() && (1..ASKS_MAX).contains(&self.open_asks);
+        waits.then_some(self.answers_due)
+    }
+
     /// Whether a packet is taken for lost: passed over, or covered by the open-ended NACK in force.
     pub(super) fn is_lost(&self, sequence: SequenceNumber) -> bool {
         let number = sequence.number();
@@ -182,6 +190,7 @@ impl Active {
             last_direct: now,
             open: None,
             answers_due: now,
+            open_asks: 0,
             last_ack: None,
             kept: SequenceRing::new(KEPT_REACH),
             blocks: Blocks::default(),
