@@ -65,7 +65,7 @@ impl LossTimer for Fixed {
 /// The two-state Markov timer of the CASPR paper, section 3.3, which learns both of its timeouts.
 ///
 /// It starts in the *long* state, goes to the *small* one when a packet arrives within the small timeout of the
-/// one before, and back when the timeout expires. What it learns is how the silences between packets are
+/// one before or shows that packets in between were lost, and back when the timeout expires. What it learns is how the silences between packets are
 /// distributed:
 ///
 /// - *small*: a quarter more than all but one in 512 of them. For paced flows that is a little more than the
@@ -180,7 +180,8 @@ impl LossTimer for TwoState {
     fn arrival(&mut self, follows: bool, now: Time) {
         let gap = self.last.map(|last| now.saturating_since(last));
         if let Some(gap) = gap {
-            if gap <= self.small {
+            // Packets were sent in a silence that lost some: it was no pause of the sender.
+            if gap <= self.small || !follows {
                 self.is_small = true;
             }
             if follows {
