@@ -9,13 +9,13 @@ use crate::reader::Reader;
 pub enum Ecn {
     /// 0: its transport does not understand marks.
     #[default]
-    NotEct,
+    NotCapable,
     /// 1: it does, and keeps queues short.
-    Ect1,
+    Capable1,
     /// 2: it does.
-    Ect0,
+    Capable0,
     /// 3: congestion was experienced.
-    Ce,
+    CongestionExperienced,
 }
 
 impl Ecn {
@@ -24,10 +24,10 @@ impl Ecn {
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0b11 {
-            0 => Self::NotEct,
-            1 => Self::Ect1,
-            2 => Self::Ect0,
-            _ => Self::Ce,
+            0 => Self::NotCapable,
+            1 => Self::Capable1,
+            2 => Self::Capable0,
+            _ => Self::CongestionExperienced,
         }
     }
 
