@@ -7,14 +7,14 @@ use crate::reader::Reader;
 /// The ECN field of the application's packet (RFC 3168 section 5, RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// 0: its transport does not understand marks.
+    /// Not-ECT: its transport does not understand marks.
     #[default]
     NotCapable,
-    /// 1: it does, and keeps queues short.
+    /// ECT(1): it does, and keeps queues short.
     Capable1,
-    /// 2: it does.
+    /// ECT(0): it does.
     Capable0,
-    /// 3: congestion was experienced.
+    /// CE: congestion was experienced.
     CongestionExperienced,
 }
 
