@@ -138,7 +138,7 @@ STATUSES = {
 }
 REASONS = {"leaving": 0, "restarting": 1, "no-longer-granted": 2}
 PIECES = ["whole", "first", "second"]
-ECN = ["not-ect", "ect1", "ect0", "ce"]
+ECN = ["not-capable", "capable1", "capable0", "congestion-experienced"]
 
 
 def alias(value):
@@ -242,7 +242,7 @@ def print_refused_packets():
 
 def print_insides():
     section("What is inside packets")
-    for ecn, datagram in [("not-ect", b""), ("ce", fill(3, 12))]:
+    for ecn, datagram in [("not-capable", b""), ("congestion-experienced", fill(3, 12))]:
         marks = bytes([ECN.index(ecn)]), [f"ecn {ecn}"]
         part("plaintext", number("sent", 4, 0x61626364), marks, data("datagram", datagram))
     part("coded", source_flags(2, "first"), data("sealed", fill(11, 21)))

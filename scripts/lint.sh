@@ -17,6 +17,7 @@ check_advisories() {
 
 heading "Format"
 cargo fmt --all --check
+cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 heading "Spelling"
 typos

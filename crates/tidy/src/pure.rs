@@ -64,6 +64,8 @@ const HASH: &str = "of the hashes: functions over bytes";
 const CURVE: &str = "of key agreement and signatures: functions over bytes, with secrets that are passed in";
 const NOISE: &str =
     "the handshake's state machine; without default features it has neither ciphers nor randomness";
+const GENERATOR: &str =
+    "randomness from a seed that is passed in; without default features it asks nobody for one";
 const TOOL: &str =
     "of ciphers, hashes and curves: sizes, choices by target, comparison in constant time, wiping";
 
@@ -123,6 +125,11 @@ pub const EXTERNAL_CRATES: &[ExternalCrate] = &[
     ExternalCrate { name: "fiat-crypto", reason: CURVE },
     ExternalCrate { name: "signature", reason: CURVE },
     ExternalCrate { name: "snow", reason: NOISE },
+    ExternalCrate { name: "rand_chacha", reason: GENERATOR },
+    ExternalCrate { name: "rand_core", reason: GENERATOR },
+    ExternalCrate { name: "ppv-lite86", reason: GENERATOR },
+    ExternalCrate { name: "zerocopy", reason: "the generator's words as bytes; functions over bytes" },
+    ExternalCrate { name: "zerocopy-derive", reason: "zerocopy's macro; runs in the compiler only" },
     ExternalCrate { name: "cfg-if", reason: TOOL },
     ExternalCrate { name: "cmov", reason: TOOL },
     ExternalCrate { name: "cpubits", reason: TOOL },

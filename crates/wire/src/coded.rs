@@ -184,3 +184,23 @@ impl<'a> Sealed<'a> {
         self.bytes.split_last_chunk_mut().expect("sealed bytes end in a tag")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_say_epoch_and_piece() {
+        for (piece, byte) in [(Piece::Whole, 0b0010), (Piece::First, 0b0110), (Piece::Second, 0b1010)] {
+            let flags = Flags::new(Epoch::new(254), piece);
+            assert_eq!((flags.to_wire(), flags.epoch_low_bits(), flags.piece()), (byte, 2, piece));
+            assert_eq!(Flags::from_wire(byte), Some(flags));
+        }
+    }
+
+    #[test]
+    fn bits_without_a_meaning_are_kept() {
+        assert_eq!(Flags::from_wire(0b1111_0001).map(Flags::to_wire), Some(0b1111_0001));
+        assert_eq!(Flags::from_wire(0b0000_1100), None);
+    }
+}

@@ -5,11 +5,10 @@ use byway_units::{AgentId, RelayId};
 use crate::error::ParseError;
 use crate::ids::agent_number;
 use crate::limits::{KEY_BYTES, SIGNATURE_BYTES};
-use crate::reader::Reader;
+use crate::reader::{Reader, STATEMENT_VERSION};
 use crate::writer::Output;
 
 const THING: &str = "credential";
-const VERSION: u8 = 1;
 const AGENT: u8 = 1;
 const RELAY: u8 = 2;
 
@@ -48,11 +47,8 @@ impl Credential {
     /// # Errors
     /// If there are not exactly [`Credential::BYTES`], or a field is illegal.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        if bytes.len() > Self::BYTES {
-            return Err(ParseError::TooLong { thing: THING, bytes: bytes.len(), allowed: Self::BYTES });
-        }
-        let mut reader = Reader::new(THING, bytes);
-        reader.version(VERSION)?;
+        let mut reader = Reader::bounded(THING, bytes, Self::BYTES)?;
+        reader.version()?;
         Ok(Self {
             member: parse_member(&mut reader)?,
             not_after_unix_seconds: reader.u64("not after")?,
@@ -84,7 +80,7 @@ impl Credential {
             Member::Agent(agent) => (AGENT, agent_number(agent)),
             Member::Relay(relay) => (RELAY, relay.number()),
         };
-        output.u8(VERSION);
+        output.u8(STATEMENT_VERSION);
         output.u8(role);
         output.u32(number);
         output.u64(self.not_after_unix_seconds);

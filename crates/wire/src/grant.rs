@@ -6,12 +6,11 @@ use crate::error::ParseError;
 use crate::ids::{CodingGroupId, Receiver, Shard, TenantId, agent_number};
 use crate::limits::{KEY_BYTES, SIGNATURE_BYTES};
 use crate::quantities::KilobitsPerSecond;
-use crate::reader::Reader;
+use crate::reader::{Reader, STATEMENT_VERSION};
 use crate::service::Services;
 use crate::writer::Output;
 
 const THING: &str = "grant";
-const VERSION: u8 = 1;
 
 /// A relay's part in a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +68,8 @@ impl Grant {
     /// # Errors
     /// If there are not exactly [`Grant::BYTES`], or a field is illegal.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        if bytes.len() > Self::BYTES {
-            return Err(ParseError::TooLong { thing: THING, bytes: bytes.len(), allowed: Self::BYTES });
-        }
-        let mut reader = Reader::new(THING, bytes);
-        reader.version(VERSION)?;
+        let mut reader = Reader::bounded(THING, bytes, Self::BYTES)?;
+        reader.version()?;
         let services = Services::from_bits(reader.u8("services")?);
         let sharing = parse_sharing(&mut reader)?;
         let shards = [reader.u8("ingress shard")?, reader.u8("egress shard")?].map(Shard::new);
@@ -119,7 +115,7 @@ impl Grant {
     }
 
     fn emit_fields(&self, output: &mut Output<'_>) {
-        output.u8(VERSION);
+        output.u8(STATEMENT_VERSION);
         output.u8(self.services.bits());
         output.u8(self.sharing.into());
         output.u8(self.ingress.shard.number());

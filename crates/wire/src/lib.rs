@@ -1,13 +1,14 @@
 //! Byway's packets: what agents and relays say to each other, byte by byte.
 //!
-//! The format is described in `docs/wire.md`; this crate reads and writes it. A datagram is told apart, checked once
-//! and left where it is: views show its parts, so that they can be decrypted in place. A message is a small value
-//! that can only hold what is legal; lists and payloads stay in the packet. Nothing is allocated, and no bytes from
-//! outside panic.
+//! The format is described in `docs/wire.md`; this crate reads, writes and seals it. A datagram is told apart, checked
+//! once and left where it is: views show its parts, and it is opened in place. A message is a small value that can
+//! only hold what is legal; lists and payloads stay in the packet. Nothing is allocated save in handshakes, and no bytes
+//! from outside panic.
 //!
 //! ```
 //! use byway_wire::messages::{Nack, Probe};
 //! use byway_wire::packets::{MESSAGE_OVERHEAD, MessageHeader};
+//! use byway_wire::seal::{EpochKeys, Portable, Provider, Suite};
 //! use byway_wire::{
 //!     Alias, Counter, Message, Messages, Microseconds, Packet, RangeSet, SequenceNumber, SessionIndex, Timestamp,
 //!     Writer,
@@ -27,7 +28,11 @@
 //!     ranges: missing.ranges(),
 //! };
 //!
-//! // It puts a NACK and a probe into one packet: header, messages, and room for the tag.
+//! // Both sides have the keys of an epoch; a handshake has made them.
+//! let key = |byte| Portable.key(Suite::ChaCha20Poly1305, &[byte; 32]);
+//! let (receiver, relay) = (EpochKeys::new(key(1), key(2)), EpochKeys::new(key(2), key(1)));
+//!
+//! // The receiver seals a NACK and a probe in one packet: header, messages, and room for the tag.
 //! let mut datagram = [0; 200];
 //! let (header, rest) = datagram.split_first_chunk_mut().expect("the buffer is long enough");
 //! MessageHeader { receiver: SessionIndex::new(0x2A), counter_low: Counter::FIRST.low() }.emit(header);
@@ -35,15 +40,15 @@
 //! nack.emit(&mut writer)?;
 //! Probe { number: 1, sent: Timestamp::new(5), round_trip: Microseconds::new(80_000) }.emit(&mut writer)?;
 //! let length = writer.length() + MESSAGE_OVERHEAD;
+//! receiver.seal_message(Counter::FIRST, &mut datagram[..length]);
 //!
-//! // The relay tells what it is, and reads it. (Here, nothing was sealed.)
+//! // The relay tells what it is, opens it and reads it.
 //! let Packet::Message(packet) = Packet::parse(&mut datagram[..length])? else {
 //!     panic!("it is a message packet");
 //! };
 //! assert_eq!(packet.header().receiver, SessionIndex::new(0x2A));
-//! let (_associated_data, sealed) = packet.into_parts();
-//! let (plaintext, _tag) = sealed.split();
-//! let mut messages = Messages::new(plaintext);
+//! let counter = Counter::nearest(packet.header().counter_low, Counter::FIRST);
+//! let mut messages = Messages::new(relay.open_message(counter, packet)?);
 //! assert_eq!(messages.next(), Some(Ok(Message::Nack(nack))));
 //! assert!(matches!(messages.next(), Some(Ok(Message::Probe(Probe { number: 1, .. })))));
 //! assert_eq!(messages.next(), None);
@@ -54,21 +59,22 @@
 //! - [`Packet`] tells datagrams apart. The views it gives, one per kind, and their headers are in [`packets`].
 //! - [`Messages`] reads the plaintext of a packet, message by message; [`Message`] is any of them, and [`messages`]
 //!   has each by itself.
+//! - [`seal`] has handshakes, and the keys that seal packets and open them.
 //! - [`Writer`] takes messages until a packet is full. A repair's head goes in front of a payload that lies in its
 //!   place already: [`InStreamHead::emit_in_front`](messages::InStreamHead::emit_in_front).
 //!
 //! # The rest
 //! - [`CodedBytes`] and [`Plaintext`]: the outside and the inside of a sealed source packet, whichever way it came.
 //! - [`InitiationPayload`], [`ResponsePayload`], [`Capabilities`]: what handshakes carry.
-//! - [`Grant`] and [`Credential`]: their fields, and the bytes that are signed.
+//! - [`Grant`] and [`Credential`]: what is signed, by a [`seal::SigningKey`].
 //! - [`RangeSet`] gathers sequence numbers for a message; [`Ranges`] is what the receiver sees.
 //! - [`SequenceNumber`] and [`Counter`] come back from the 32 bits that packets carry; other identifiers and
 //!   quantities of the wire: [`FlowKey`], [`Alias`], [`SessionIndex`], [`Epoch`], [`Microseconds`], [`Timestamp`].
 //! - [`limits`]: every limit, with its reason.
 //!
 //! # What this crate leaves to others
-//! When to say what (the state machines), addresses and sockets (the drivers), what repair packets are made of (the
-//! coder).
+//! When to say what, and how long keys live (the state machines); addresses, sockets and randomness (the drivers);
+//! what repair packets are made of (the coder).
 #![no_std]
 
 extern crate alloc;

@@ -2,6 +2,7 @@
 
 use byway_units::Duration;
 
+use crate::messages::Mask;
 use crate::packets::MESSAGE_OVERHEAD;
 
 /// A packet key, a long-term key or the seed of one in bytes: those of AES-256, `ChaCha20`, X25519 and Ed25519.
@@ -68,6 +69,6 @@ pub const COOKIE_SECRET_LIFE: Duration = Duration::from_secs(120);
 pub const REPLAY_WINDOW: u64 = 8_192;
 
 const _: () = assert!(MESSAGES_BYTES_MAX <= u16::MAX as usize);
-const _: () = assert!(SOURCE_PACKETS_MAX as u32 <= u32::BITS);
+const _: () = assert!(SOURCE_PACKETS_MAX as u64 <= Mask::SPAN_MAX);
 // The place of a repair packet has four bits for the index and four for the count.
 const _: () = assert!(REPAIR_PACKETS_MAX <= 15);

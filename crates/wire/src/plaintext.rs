@@ -7,15 +7,15 @@ use crate::reader::Reader;
 /// The ECN field of the application's packet (RFC 3168 section 5, RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// 0: its transport does not understand marks.
+    /// Not-ECT: its transport does not understand marks.
     #[default]
-    NotEct,
-    /// 1: it does, and keeps queues short.
-    Ect1,
-    /// 2: it does.
-    Ect0,
-    /// 3: congestion was experienced.
-    Ce,
+    NotCapable,
+    /// ECT(1): it does, and keeps queues short.
+    Capable1,
+    /// ECT(0): it does.
+    Capable0,
+    /// CE: congestion was experienced.
+    CongestionExperienced,
 }
 
 impl Ecn {
@@ -24,10 +24,10 @@ impl Ecn {
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0b11 {
-            0 => Self::NotEct,
-            1 => Self::Ect1,
-            2 => Self::Ect0,
-            _ => Self::Ce,
+            0 => Self::NotCapable,
+            1 => Self::Capable1,
+            2 => Self::Capable0,
+            _ => Self::CongestionExperienced,
         }
     }
 

@@ -7,6 +7,9 @@ use crate::error::ParseError;
 use crate::ids::{Alias, FlowKey, Receiver};
 use crate::limits::AGENT_NUMBER_MAX;
 
+/// The version of grants and credentials.
+pub(crate) const STATEMENT_VERSION: u8 = 1;
+
 /// The unread rest of a packet or message, whose name goes into errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
@@ -18,6 +21,18 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(crate) const fn new(thing: &'static str, bytes: &'a [u8]) -> Self {
         Self { thing, rest: bytes }
+    }
+
+    /// Reads what never has more than `bytes_max` bytes; the fields tell whether there are enough.
+    pub(crate) fn bounded(
+        thing: &'static str,
+        bytes: &'a [u8],
+        bytes_max: usize,
+    ) -> Result<Self, ParseError> {
+        if bytes.len() > bytes_max {
+            return Err(ParseError::TooLong { thing, bytes: bytes.len(), allowed: bytes_max });
+        }
+        Ok(Self::new(thing, bytes))
     }
 
     /// The name of what is read.
@@ -85,10 +100,12 @@ impl<'a> Reader<'a> {
         T::from_code(code).ok_or_else(|| self.illegal(field, code, T::ALLOWED))
     }
 
-    /// A version, of which there is one.
-    pub(crate) fn version(&mut self, allowed: u8) -> Result<(), ParseError> {
-        let version = self.u8("version")?;
-        if version == allowed { Ok(()) } else { Err(self.illegal("version", version, "1")) }
+    /// The version of a grant or credential.
+    pub(crate) fn version(&mut self) -> Result<(), ParseError> {
+        match self.u8("version")? {
+            STATEMENT_VERSION => Ok(()),
+            version => Err(self.illegal("version", version, "1")),
+        }
     }
 
     #[inline]

@@ -213,7 +213,7 @@ impl Delivery {
 /// What a lost packet tells an ECN-capable sender (RFC 9265): that there is congestion. Never what is not ECN-capable.
 const fn congestion_experienced(ecn: Ecn) -> Ecn {
     match ecn {
-        Ecn::NotEct => Ecn::NotEct,
-        _ => Ecn::Ce,
+        Ecn::NotCapable => Ecn::NotCapable,
+        _ => Ecn::CongestionExperienced,
     }
 }

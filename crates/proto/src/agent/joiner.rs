@@ -50,7 +50,7 @@ impl Joiner {
         self.spare.clear();
         self.spare.extend_from_slice(head);
         self.spare.extend_from_slice(tail);
-        let ecn = if ecn == Ecn::Ce { ecn } else { other.ecn };
+        let ecn = if ecn == Ecn::CongestionExperienced { ecn } else { other.ecn };
         Some((ecn, &self.spare))
     }
 
@@ -73,33 +73,29 @@ mod tests {
     #[test]
     fn pieces_are_joined_in_either_order() {
         let mut joiner = Joiner::default();
-        assert_eq!(joiner.take(Piece::First, number(4), Ecn::NotEct, b"one "), None);
-        assert_eq!(joiner.take(Piece::Second, number(9), Ecn::NotEct, b"four"), None);
-        assert_eq!(
-            joiner.take(Piece::Second, number(5), Ecn::NotEct, b"two"),
-            Some((Ecn::NotEct, &b"one two"[..]))
-        );
-        assert_eq!(
-            joiner.take(Piece::First, number(8), Ecn::Ce, b"three "),
-            Some((Ecn::Ce, &b"three four"[..]))
-        );
+        assert_eq!(joiner.take(Piece::First, number(4), Ecn::NotCapable, b"one "), None);
+        assert_eq!(joiner.take(Piece::Second, number(9), Ecn::NotCapable, b"four"), None);
+        let joined = joiner.take(Piece::Second, number(5), Ecn::NotCapable, b"two");
+        assert_eq!(joined, Some((Ecn::NotCapable, &b"one two"[..])));
+        let joined = joiner.take(Piece::First, number(8), Ecn::CongestionExperienced, b"three ");
+        assert_eq!(joined, Some((Ecn::CongestionExperienced, &b"three four"[..])));
     }
 
     #[test]
     fn a_piece_is_not_joined_with_a_neighbour_of_another_datagram() {
         let mut joiner = Joiner::default();
-        assert_eq!(joiner.take(Piece::Second, number(5), Ecn::NotEct, b"b"), None);
-        assert_eq!(joiner.take(Piece::First, number(6), Ecn::NotEct, b"c"), None);
-        assert_eq!(joiner.take(Piece::Second, number(0), Ecn::NotEct, b"nothing before"), None);
+        assert_eq!(joiner.take(Piece::Second, number(5), Ecn::NotCapable, b"b"), None);
+        assert_eq!(joiner.take(Piece::First, number(6), Ecn::NotCapable, b"c"), None);
+        assert_eq!(joiner.take(Piece::Second, number(0), Ecn::NotCapable, b"nothing before"), None);
     }
 
     #[test]
     fn few_pieces_wait() {
         let mut joiner = Joiner::default();
         for place in 0..100 {
-            assert_eq!(joiner.take(Piece::First, number(place * 2), Ecn::NotEct, b"x"), None);
+            assert_eq!(joiner.take(Piece::First, number(place * 2), Ecn::NotCapable, b"x"), None);
         }
         assert_eq!(joiner.waiting.len(), PIECES_MAX);
-        assert!(joiner.take(Piece::Second, number(199), Ecn::NotEct, b"y").is_some());
+        assert!(joiner.take(Piece::Second, number(199), Ecn::NotCapable, b"y").is_some());
     }
 }

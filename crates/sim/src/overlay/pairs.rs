@@ -303,7 +303,7 @@ impl PairsRun {
         self.deliveries.sent(pair, &self.datagram, now).expect("datagrams differ by their number");
         let (flow, datagram) = (self.flows[pair], &self.datagram);
         world.input(self.senders[pair], |host, now| {
-            let input = AgentInput::Send { flow, datagram, ecn: Ecn::NotEct, marked: false };
+            let input = AgentInput::Send { flow, datagram, ecn: Ecn::NotCapable, marked: false };
             host.as_agent_mut().handle(input, now);
         });
     }

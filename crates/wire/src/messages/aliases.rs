@@ -7,7 +7,7 @@ use crate::list::{List, Record};
 use crate::quantities::KilobitsPerSecond;
 use crate::reader::Reader;
 use crate::service::Service;
-use crate::writer::Writer;
+use crate::writer::{Output, Writer};
 
 const BYTES: usize = 17;
 
@@ -42,13 +42,11 @@ impl Record<BYTES> for AliasAnnouncement {
 
     fn to_bytes(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
-        let (alias, rest) = bytes.split_at_mut(2);
-        let (flow_key, rest) = rest.split_at_mut(FlowKey::BYTES);
-        let (service, rate) = rest.split_at_mut(1);
-        alias.copy_from_slice(&self.alias.number().to_be_bytes());
-        flow_key.copy_from_slice(&self.flow_key.to_bytes());
-        service.copy_from_slice(&[self.service.code()]);
-        rate.copy_from_slice(&self.rate.count().to_be_bytes());
+        let mut output = Output::new(&mut bytes);
+        output.u16(self.alias.number());
+        output.bytes(&self.flow_key.to_bytes());
+        output.u8(self.service.code());
+        output.u32(self.rate.count());
         bytes
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::error::{Full, ParseError};
 use crate::ids::Alias;
-use crate::limits::SOURCE_PACKETS_MAX;
 use crate::reader::Reader;
 use crate::repair::{LengthSymbol, Place};
 use crate::writer::{MESSAGE_HEADER_BYTES, Output, Writer, emit_in_front};
@@ -15,7 +14,7 @@ impl Mask {
     /// The first packet alone.
     pub const FIRST: Self = Self(1);
 
-    /// How many offsets there are.
+    /// How many offsets there are: the bits of a mask.
     pub const SPAN_MAX: u64 = u32::BITS as u64;
 
     /// The packets at the offsets whose bits are set; `None` unless the lowest is.
@@ -24,22 +23,13 @@ impl Mask {
         if bits & 1 == 1 { Some(Self(bits)) } else { None }
     }
 
-    /// The first `count` packets, without a gap; `None` unless 1 to [`SOURCE_PACKETS_MAX`].
-    #[must_use]
-    pub const fn of_first(count: u8) -> Option<Self> {
-        if count == 0 || count > SOURCE_PACKETS_MAX {
-            return None;
-        }
-        Some(Self(u32::MAX >> (SOURCE_PACKETS_MAX - count)))
-    }
-
     /// The bits; bit 0 is the lowest.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// How many packets are covered: 1 to [`SOURCE_PACKETS_MAX`].
+    /// How many packets are covered: 1 to [`Mask::SPAN_MAX`].
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
@@ -169,18 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_without_gaps_is_made_of_a_count() {
-        let bits = |count| Mask::of_first(count).map(Mask::bits);
-        assert_eq!([bits(0), bits(1), bits(5)], [None, Some(1), Some(0b1_1111)]);
-        assert_eq!([bits(32), bits(33)], [Some(u32::MAX), None]);
-    }
-
-    #[test]
     fn a_mask_grows_offset_by_offset_up_to_its_last_bit() {
         let mask = [7, 4, 0, 7].into_iter().try_fold(Mask::FIRST, Mask::with).expect("there are such bits");
         assert!(mask.offsets().eq([0, 4, 7]));
         let full = (0..Mask::SPAN_MAX).try_fold(Mask::FIRST, Mask::with);
-        assert_eq!(full, Mask::of_first(32));
+        assert_eq!(full, Mask::new(u32::MAX));
         for offset in [Mask::SPAN_MAX, Mask::SPAN_MAX + 1, u64::MAX] {
             assert_eq!(mask.with(offset), None, "{offset}");
         }

@@ -122,7 +122,7 @@ impl Talk {
             let repair = InStream {
                 flow,
                 first: SequenceNumber::new(first).low(),
-                mask: Mask::of_first(count).expect("a short block"),
+                mask: Mask::new((1 << count) - 1).expect("a short block"),
                 place: Place::new(index, made).expect("one of those made"),
                 length_symbol: *length_symbol,
                 payload,
