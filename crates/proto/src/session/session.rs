@@ -64,6 +64,9 @@ pub(crate) struct Session {
     /// Newest first; the first one seals.
     pub(crate) epochs: ArrayVec<Epoch, EPOCHS_MAX>,
     pub(crate) attempt: Option<Attempt>,
+    /// The messages in the last initiation that had some: what entitles this side to a session, should the other have
+    /// forgotten it.
+    pub(crate) greeting: Vec<u8>,
     pub(crate) answered: Option<Answered>,
     /// The highest stamp accepted from the peer.
     pub(crate) stamp: u64,
@@ -95,6 +98,7 @@ impl Session {
             detour: None,
             epochs: ArrayVec::new(),
             attempt: None,
+            greeting: Vec::new(),
             answered: None,
             stamp: 0,
             boot: None,
