@@ -189,6 +189,20 @@ fn a_relay_that_restarts_with_nothing_in_its_memory_repairs_again_within_a_secon
     }
 }
 
+#[test]
+fn a_relay_that_knows_grants_only_takes_its_agents_back_after_a_restart() {
+    for relay in [0, 1] {
+        let mut plan = losing_in_turn(Plan::pairs(4, Service::Caching));
+        plan.has_controller = true;
+        let (mut world, mut run) = plan.build();
+        Run::when(&mut world, at(5_000), move |run, world| world.stop(run.relays[relay]));
+        Run::when(&mut world, at(5_300), move |run, world| run.restart_relay(relay, world));
+        run.finish(&mut world);
+        assert_eq!(missing(&run, at(2_500), at(4_800)), 0, "relay {relay}");
+        assert_eq!(missing(&run, at(6_600), at(11_700)), 0, "relay {relay}");
+    }
+}
+
 /// Four coded flows, of which pair 0 has an agent that restarts at 5 s.
 fn with_restarted_agent(agent: usize) -> (OverlayWorld, Run) {
     let plan = losing_in_turn(Plan::pairs(4, Service::Coding).each_flow(|flow| flow.length = secs(16)));
