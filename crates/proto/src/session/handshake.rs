@@ -247,8 +247,9 @@ impl Sessions {
         session.attempt = None;
         session.digests = (ours & Capabilities::from_bits(response.capabilities)).contain(Capabilities::DIGESTS);
         session.initiator = true;
-        if let Origin::Address(from) = origin {
-            session.path.validate(from);
+        match origin {
+            Origin::Address(from) => session.path.validate(from),
+            Origin::Detour(_) => session.is_doubtful = true,
         }
         let fresh = self.begin(id, epoch, Boot::new(response.boot), now);
         self.changes.push_back(Change::Established { session: id, fresh });

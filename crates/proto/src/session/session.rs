@@ -61,6 +61,9 @@ pub(crate) struct Session {
     pub(crate) path: Path,
     /// The way through a relay, used while no direct address has proved itself.
     pub(crate) detour: Option<Detour>,
+    /// Whether the last handshake was answered through a relay, and nothing has come from the proved address since:
+    /// the peer may have moved.
+    pub(crate) is_doubtful: bool,
     /// Newest first; the first one seals.
     pub(crate) epochs: ArrayVec<Epoch, EPOCHS_MAX>,
     pub(crate) attempt: Option<Attempt>,
@@ -96,6 +99,7 @@ impl Session {
             remote,
             path: Path::default(),
             detour: None,
+            is_doubtful: false,
             epochs: ArrayVec::new(),
             attempt: None,
             greeting: Vec::new(),
