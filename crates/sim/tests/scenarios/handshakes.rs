@@ -118,3 +118,17 @@ fn agents_that_begin_at_the_same_time_agree_on_one_session() {
         assert_eq!(sessions.forged, 0);
     }
 }
+
+#[test]
+fn a_receiver_that_comes_back_at_another_address_is_found_through_the_relay() {
+    let (mut world, mut run) = Plan::pairs(2, Service::Caching).with_one_relay().build();
+    Run::when(&mut world, at(5_000), |run, world| world.stop(run.agents[1]));
+    Run::when(&mut world, at(5_500), |run, world| {
+        world.readdress(run.agents[1], address(AGENTS, 1), address(77, 1));
+        run.restart_agent(1, world);
+    });
+    run.finish(&mut world);
+    assert_eq!(run.missing(0, at(7_500), Time::MAX), []);
+    let direct = run.ways(0, at(7_500), at(20_000));
+    assert_eq!(direct.len(), 1, "{direct:?}");
+}
