@@ -7,7 +7,7 @@ use byway_wire::messages::{PathResponse, Probe, ProbeReply};
 use byway_wire::{Message, Microseconds, Timestamp};
 
 use super::{Change, SessionId, Sessions};
-use crate::limits::ROUND_TRIP_MAX;
+use crate::limits::{FAST_PROBE_INTERVAL, PROBE_INTERVAL, ROUND_TRIP_MAX};
 
 impl Sessions {
     /// Takes a message, if it is one about the session itself.
@@ -55,13 +55,18 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if session.probes.answered(reply.number, now).is_none() {
+        let Some(round_trip) = session.probes.answered(reply.number, now) else {
             return;
-        }
+        };
+        // The next probe was planned for the case that this one stays unanswered.
+        session.plan_probe(now);
+        let waited = round_trip.min(PROBE_INTERVAL.saturating_sub(FAST_PROBE_INTERVAL));
+        session.next_probe = session.next_probe.map(|at| at.saturating_sub(waited));
         if core::mem::take(&mut session.dead) {
             self.changes.push_back(Change::Alive { session: id });
         }
         self.changes.push_back(Change::Probed { session: id, reply: *reply });
+        self.arm(id);
     }
 
     fn path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {

@@ -132,3 +132,14 @@ fn a_receiver_that_comes_back_at_another_address_is_found_through_the_relay() {
     let direct = run.ways(0, at(7_500), at(20_000));
     assert_eq!(direct.len(), 1, "{direct:?}");
 }
+
+#[test]
+fn a_session_in_use_is_probed_five_times_a_second_and_one_at_rest_not_at_all() {
+    let (world, run) = Plan::pairs(2, Service::Caching).run();
+    let sent = |from, to| world.observer().sent.get(&(from, to, 8, 0)).copied().unwrap_or(0);
+    // Ten seconds, with the handshake and a few registrations before.
+    for other in [run.agents[1], run.relays[0]] {
+        let probes = sent(run.agents[0], other);
+        assert!((45..75).contains(&probes), "{probes}");
+    }
+}

@@ -212,7 +212,7 @@ fn damage_on_all_paths_alters_nothing_and_is_repaired() {
     // That nothing is altered or delivered twice is checked with every delivery.
     let fate = run.fate(&world);
     assert!(fate.sent - fate.by(byway_proto::agent::Delivery::Direct) > 40, "{fate:?}");
-    assert!(fate.missing <= 4, "{fate:?}");
+    assert!(fate.missing <= 8, "{fate:?}");
     let late = run.got.iter().filter(|got| got.at > run.plan.sends_at(got.flow, got.number) + Duration::from_millis(300));
     assert_eq!(late.count(), 0);
 }
