@@ -22,7 +22,11 @@ fn rough(service: Service) -> Plan {
 }
 
 /// Whatever happens to the overlay: what the direct path delivers is delivered at the same instants.
-fn does_no_harm(service: Service, break_overlay: impl Fn(&mut Plan), act: impl Fn(&mut Run, &mut OverlayWorld)) -> Run {
+fn does_no_harm(
+    service: Service,
+    break_overlay: impl Fn(&mut Plan),
+    act: impl Fn(&mut Run, &mut OverlayWorld),
+) -> Run {
     let (alone, direct) = rough(Service::Internet).run();
     let mut plan = rough(service);
     break_overlay(&mut plan);
@@ -34,7 +38,10 @@ fn does_no_harm(service: Service, break_overlay: impl Fn(&mut Plan), act: impl F
     for got in &direct.got {
         let again = run.got.iter().find(|again| (again.flow, again.number) == (got.flow, got.number));
         let at = again.map(|again| (again.at, again.way == Delivery::Direct));
-        assert!(at.is_some_and(|(at, is_direct)| at == got.at || (at < got.at && !is_direct)), "{got:?}: {at:?}");
+        assert!(
+            at.is_some_and(|(at, is_direct)| at == got.at || (at < got.at && !is_direct)),
+            "{got:?}: {at:?}"
+        );
     }
     run
 }
@@ -61,34 +68,48 @@ fn a_healthy_overlay_only_adds_to_the_direct_path() {
 #[test]
 fn a_dead_overlay_does_no_harm() {
     for service in [Service::Coding, Service::Caching, Service::Both] {
-        let run = does_no_harm(service, |_| {}, |run, world| {
-            for relay in run.relays.clone() {
-                world.stop(relay);
-            }
-        });
+        let run = does_no_harm(
+            service,
+            |_| {},
+            |run, world| {
+                for relay in run.relays.clone() {
+                    world.stop(relay);
+                }
+            },
+        );
         assert_eq!(repairs(&run), 0);
     }
 }
 
 #[test]
 fn an_overlay_that_dies_on_the_way_does_no_harm() {
-    let run = does_no_harm(Service::Coding, |_| {}, |_, world| {
-        Run::when(world, at(6_300), |run, world| run.relays.clone().into_iter().for_each(|relay| world.stop(relay)));
-    });
+    let run = does_no_harm(
+        Service::Coding,
+        |_| {},
+        |_, world| {
+            Run::when(world, at(6_300), |run, world| {
+                run.relays.clone().into_iter().for_each(|relay| world.stop(relay));
+            });
+        },
+    );
     assert!(repairs(&run) > 30, "before it died: {}", repairs(&run));
 }
 
 #[test]
 fn an_overlay_that_hangs_does_no_harm() {
     for hang in [Hang::Keep, Hang::Lose] {
-        let run = does_no_harm(Service::Coding, |_| {}, move |_, world| {
-            Run::when(world, at(4_000), move |run, world| {
-                run.relays.clone().into_iter().for_each(|relay| world.hang(relay, hang));
-            });
-            Run::when(world, at(5_500), |run, world| {
-                run.relays.clone().into_iter().for_each(|relay| world.resume(relay));
-            });
-        });
+        let run = does_no_harm(
+            Service::Coding,
+            |_| {},
+            move |_, world| {
+                Run::when(world, at(4_000), move |run, world| {
+                    run.relays.clone().into_iter().for_each(|relay| world.hang(relay, hang));
+                });
+                Run::when(world, at(5_500), |run, world| {
+                    run.relays.clone().into_iter().for_each(|relay| world.resume(relay));
+                });
+            },
+        );
         let after = run.got.iter().filter(|got| got.way != Delivery::Direct && got.at > at(6_000)).count();
         assert!(after > 30, "{hang:?}: it repairs again: {after}");
     }
@@ -126,7 +147,7 @@ fn an_overlay_that_duplicates_corrupts_and_reorders_does_no_harm() {
         },
         |_, _| {},
     );
-        assert!(repairs(&run) > 50, "{}", repairs(&run));
+    assert!(repairs(&run) > 50, "{}", repairs(&run));
 }
 
 /// Each flow loses every 16th packet, one flow after the other.
@@ -187,7 +208,13 @@ fn a_relay_that_restarts_with_nothing_in_its_memory_repairs_again_within_a_secon
             run.finish(&mut world);
             assert_eq!(missing(&run, at(2_500), at(4_800)), 0, "{service:?}, relay {relay}");
             let late = missing(&run, at(6_600), at(11_700));
-            assert_eq!(late, 0, "{service:?}, relay {relay}: {:?} {:?}", run.ingress(0, &world), run.egress(1, &world));
+            assert_eq!(
+                late,
+                0,
+                "{service:?}, relay {relay}: {:?} {:?}",
+                run.ingress(0, &world),
+                run.egress(1, &world)
+            );
             assert!(run.ways(0, at(6_600), at(12_000)).len() > 1, "something was repaired");
         }
     }
@@ -225,8 +252,16 @@ fn an_agent_that_restarts_is_back_within_a_second() {
         assert_eq!(run.missing(0, at(6_300), at(17_700)), [], "agent {agent}");
         for flow in 1..4 {
             // While receiver 0 is away, it cannot help: one packet lost in a small batch is then one too many.
-            assert_eq!(run.missing(flow, at(2_500), at(4_800)), [], "agent {agent}: others are not disturbed");
-            assert_eq!(run.missing(flow, at(6_300), at(17_700)), [], "agent {agent}: others are not disturbed");
+            assert_eq!(
+                run.missing(flow, at(2_500), at(4_800)),
+                [],
+                "agent {agent}: others are not disturbed"
+            );
+            assert_eq!(
+                run.missing(flow, at(6_300), at(17_700)),
+                [],
+                "agent {agent}: others are not disturbed"
+            );
         }
         let repaired = run.ways(0, at(6_500), at(18_000));
         assert!(repaired.len() > 1, "agent {agent}: losses are repaired again: {repaired:?}");

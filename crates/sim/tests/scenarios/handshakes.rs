@@ -84,7 +84,8 @@ fn a_receiver_whose_address_changes_is_followed_when_it_speaks() {
         run.finish(&mut world);
         assert_eq!(world.host(run.agents[0]).agent().session_counters().moves, 1, "the sender follows");
         assert_eq!(world.host(run.relays[1]).relay().session_counters().moves, 1, "the relay follows");
-        let direct = run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct && got.at > at(6_001));
+        let direct =
+            run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct && got.at > at(6_001));
         let back = direct.map(|got| got.at).min().expect("the direct path is back");
         assert!(back < at(7_250), "a report each second, and a challenge: {back}");
         let missing = run.missing(0, at(6_150), Time::MAX);

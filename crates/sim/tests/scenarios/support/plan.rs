@@ -100,10 +100,7 @@ impl Plan {
             paths: if service == Service::Internet { vec![] } else { vec![(0, 1)] },
             settings: FlowSettings {
                 service,
-                rates: CodingRates {
-                    in_stream: BlockShape::new(5, 1),
-                    batch: BlockShape::new(8, 2),
-                },
+                rates: CodingRates { in_stream: BlockShape::new(5, 1), batch: BlockShape::new(8, 2) },
                 rate: Rate::from_kilobits_per_second(800),
                 latency_budget: ms(300),
                 ..FlowSettings::default()
@@ -245,7 +242,10 @@ impl Plan {
 
     fn grants(&self) -> Vec<Grant> {
         let paths = |flow: usize| self.flows[flow].paths.iter().map(move |path| (flow, *path));
-        (0..self.flows.len()).flat_map(paths).map(|(flow, (ingress, egress))| self.grant(flow, ingress, egress)).collect()
+        (0..self.flows.len())
+            .flat_map(paths)
+            .map(|(flow, (ingress, egress))| self.grant(flow, ingress, egress))
+            .collect()
     }
 
     /// A relay with nothing in its memory. Of two in the same place, the later has the higher `life`.
