@@ -92,6 +92,10 @@ impl Agent {
             return;
         };
         let relay = &mut self.relays[place];
+        // Copies that are held back because they would queue are what probes are for: they tell when the queue is gone.
+        if flow.is_awake(now) {
+            self.sessions.use_session(relay.session, now);
+        }
         if !flow.is_awake(now) || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
             self.counters.copies_held += 1;
             return;

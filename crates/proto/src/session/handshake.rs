@@ -26,7 +26,7 @@ pub(crate) enum Origin {
 }
 
 impl Sessions {
-    /// Begins a handshake, unless one is under way.
+    /// Begins a handshake, unless one is under way. Without messages, the initiation has those of the last one.
     pub(crate) fn connect(&mut self, id: SessionId, messages: &[u8], now: Time) {
         if self.get(id).is_none_or(|session| session.attempt.is_some()) {
             return;
@@ -36,6 +36,10 @@ impl Sessions {
         let seed = self.random.bytes();
         let (boot, local) = (self.boot, &self.local);
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
+        if !messages.is_empty() {
+            session.greeting.clear();
+            session.greeting.extend_from_slice(messages);
+        }
         let remote = &session.remote;
         let epoch = session.epochs.first().map_or(byway_wire::Epoch::new(0), |newest| newest.number.next());
         let initiation = Initiation {
@@ -47,7 +51,7 @@ impl Sessions {
             stamp,
             boot,
             epoch,
-            messages,
+            messages: &session.greeting,
         };
         match initiation.write(&local.secret, &remote.key, &remote.pre_shared, &seed) {
             Ok((packet, awaited)) => {
@@ -251,8 +255,9 @@ impl Sessions {
         session.attempt = None;
         session.digests = (ours & response.capabilities).contain(Capabilities::DIGESTS);
         session.initiator = true;
-        if let Origin::Address(from) = origin {
-            session.path.validate(from);
+        match origin {
+            Origin::Address(from) => session.path.validate(from),
+            Origin::Detour(_) => session.is_doubtful = true,
         }
         let fresh = self.begin(id, epoch, response.boot, now);
         self.changes.push_back(Change::Established { session: id, fresh });

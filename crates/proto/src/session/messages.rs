@@ -7,7 +7,7 @@ use byway_wire::messages::{PathResponse, Probe, ProbeReply};
 use byway_wire::{Message, Microseconds, Timestamp};
 
 use super::{Change, SessionId, Sessions};
-use crate::limits::ROUND_TRIP_MAX;
+use crate::limits::{FAST_PROBE_INTERVAL, PROBE_INTERVAL, ROUND_TRIP_MAX};
 
 impl Sessions {
     /// Takes a message, if it is one about the session itself.
@@ -58,9 +58,10 @@ impl Sessions {
         let Some(answered) = session.probes.answered(reply.number, now) else {
             return;
         };
-        // All is well: the next probe need not come as soon as if this one had stayed unanswered.
-        session.plan_probe(now.saturating_sub(answered.round_trip));
-        session.next_probe = session.next_probe.map(|at| at.max(now));
+        // The next probe was planned for the case that this one stays unanswered.
+        session.plan_probe(now);
+        let waited = answered.round_trip.min(PROBE_INTERVAL.saturating_sub(FAST_PROBE_INTERVAL));
+        session.next_probe = session.next_probe.map(|at| at.saturating_sub(waited));
         if core::mem::take(&mut session.dead) {
             self.changes.push_back(Change::Alive { session: id });
         }

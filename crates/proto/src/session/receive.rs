@@ -143,6 +143,11 @@ impl Sessions {
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         session.probes.heard();
         if let Origin::Address(from) = origin
+            && session.path.address() == Some(from)
+        {
+            session.is_doubtful = false;
+        }
+        if let Origin::Address(from) = origin
             && newest
             && session.path.address() != Some(from)
         {

@@ -28,15 +28,16 @@ impl Sessions {
         self.get(id).is_some_and(|session| session.is_established(now))
     }
 
-    /// Whether the peer can be reached without a relay.
+    /// Whether the peer can be reached without a relay, as far as is known.
     pub(crate) fn is_direct(&self, id: SessionId) -> bool {
-        self.get(id).is_some_and(|session| session.path.address().is_some())
+        self.get(id).is_some_and(|session| session.path.address().is_some() && !session.is_doubtful)
     }
 
     fn way(&self, id: SessionId) -> Option<Way> {
         let session = self.get(id)?;
         let direct = session.path.address().map(Way::Direct);
-        direct.or(session.detour.map(Way::Detour))
+        let detour = session.detour.map(Way::Detour);
+        if session.is_doubtful { detour.or(direct) } else { direct.or(detour) }
     }
 
     /// Notes that data flows, so that the peer is probed; begins the epoch that is wanting.

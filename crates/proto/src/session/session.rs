@@ -61,9 +61,15 @@ pub(crate) struct Session {
     pub(crate) path: Path,
     /// The way through a relay, used while no direct address has proved itself.
     pub(crate) detour: Option<Detour>,
+    /// Whether the last handshake was answered through a relay, and nothing has come from the proved address since:
+    /// the peer may have moved.
+    pub(crate) is_doubtful: bool,
     /// Newest first; the first one seals.
     pub(crate) epochs: ArrayVec<Epoch, EPOCHS_MAX>,
     pub(crate) attempt: Option<Attempt>,
+    /// The messages in the last initiation that had some: what entitles this side to a session, should the other have
+    /// forgotten it.
+    pub(crate) greeting: Vec<u8>,
     pub(crate) answered: Option<Answered>,
     /// The highest stamp accepted from the peer.
     pub(crate) stamp: u64,
@@ -93,8 +99,10 @@ impl Session {
             remote,
             path: Path::default(),
             detour: None,
+            is_doubtful: false,
             epochs: ArrayVec::new(),
             attempt: None,
+            greeting: Vec::new(),
             answered: None,
             stamp: 0,
             boot: None,

@@ -8,7 +8,8 @@ use byway_wire::Service;
 use byway_wire::seal::{Initiation, PreSharedKey, Purpose, StaticSecret, Suite};
 
 use crate::support::{
-    AGENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at, ms, relay_secret, secs, share,
+    AGENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at, ms,
+    relay_secret, secs, share,
 };
 
 /// Eight coded flows without in-stream repair packets. What receiver 7 has, and gives for others, is not what the
@@ -89,7 +90,8 @@ fn send_what_was_seen(
     let chosen = seen_before(world).into_iter().enumerate();
     let parcels: Vec<_> = chosen
         .map(|(nth, crossing)| {
-            let mut parcel = Parcel { source: None, destination: crossing.destination, payload: crossing.payload };
+            let mut parcel =
+                Parcel { source: None, destination: crossing.destination, payload: crossing.payload };
             change(nth, &mut parcel);
             parcel
         })
@@ -100,7 +102,9 @@ fn send_what_was_seen(
 }
 
 /// What was delivered without and with an attack at 6 s and at 9 s.
-fn attacked(attack: impl Fn(&mut Run, &mut OverlayWorld, NodeId) + Clone + 'static) -> (OverlayWorld, Run, NodeId) {
+fn attacked(
+    attack: impl Fn(&mut Run, &mut OverlayWorld, NodeId) + Clone + 'static,
+) -> (OverlayWorld, Run, NodeId) {
     let (mut peace, mut undisturbed) = watched();
     undisturbed.finish(&mut peace);
     let (mut world, mut run) = watched();
@@ -110,7 +114,8 @@ fn attacked(attack: impl Fn(&mut Run, &mut OverlayWorld, NodeId) + Clone + 'stat
         Run::when(&mut world, time, move |run, world| attack(run, world, stranger));
     }
     run.finish(&mut world);
-    let delivered = |run: &Run| -> Vec<_> { run.got.iter().map(|got| (got.at, got.flow, got.number, got.way)).collect() };
+    let delivered =
+        |run: &Run| -> Vec<_> { run.got.iter().map(|got| (got.at, got.flow, got.number, got.way)).collect() };
     assert_eq!(delivered(&run).len(), delivered(&undisturbed).len());
     assert!(delivered(&run) == delivered(&undisturbed), "the same deliveries at the same instants");
     assert_eq!(run.fate(&world).by(Delivery::Cached), 40);
@@ -180,7 +185,11 @@ fn packets_that_are_altered_do_nothing() {
     assert!(forged(&run, &world) > 1_000, "{}", forged(&run, &world));
     // A handshake packet whose last MAC alone was altered is one that was answered before, or wants a cookie.
     let answers = world.host(stranger).received();
-    assert!(answers.len() < 60 && answers.iter().all(|answer| [5, 6].contains(&answer[0])), "{}", answers.len());
+    assert!(
+        answers.len() < 60 && answers.iter().all(|answer| [5, 6].contains(&answer[0])),
+        "{}",
+        answers.len()
+    );
 }
 
 #[test]
@@ -188,7 +197,9 @@ fn garbage_of_every_kind_and_length_does_nothing() {
     let (world, _, stranger) = attacked(|run, world, stranger| {
         let mut random = run.plan.seed().named("garbage").sequence();
         let mut parcels = Vec::new();
-        for destination in (0..6).map(|agent| address(AGENTS, agent)).chain((0..2).map(|relay| address(RELAYS, relay))) {
+        for destination in
+            (0..6).map(|agent| address(AGENTS, agent)).chain((0..2).map(|relay| address(RELAYS, relay)))
+        {
             for length in 0..120 {
                 let mut payload: Vec<u8> = (0..length).map(|_| random.bits().to_be_bytes()[0]).collect();
                 if let Some(kind) = payload.first_mut() {
@@ -212,7 +223,9 @@ fn a_packet_that_overtakes_from_elsewhere_does_not_move_its_session() {
         let time = run.plan.sends_at(0, 200 + nth) + byway_units::Duration::from_micros(10);
         Run::when(&mut world, time, move |_, world| {
             let newest = world.observer().crossings.iter().rev();
-            let newest = newest.filter(|seen| (seen.from, seen.to) == (link.0, Some(link.1))).find(|seen| seen.step == Step::Sent);
+            let newest = newest
+                .filter(|seen| (seen.from, seen.to) == (link.0, Some(link.1)))
+                .find(|seen| seen.step == Step::Sent);
             let newest = newest.expect("packets were sent").clone();
             let parcel = Parcel { source: None, destination: newest.destination, payload: newest.payload };
             world.input(stranger, |host, _| host.post(parcel));
@@ -225,7 +238,10 @@ fn a_packet_that_overtakes_from_elsewhere_does_not_move_its_session() {
     assert_eq!(fate.missing, 0, "{fate:?}");
     let challenges: usize = world.host(stranger).received().iter().map(Vec::len).sum();
     assert!(challenges > 0, "the other address was asked to prove itself");
-    assert!(challenges <= 3 * 200 * 400, "and got no more than three times what came from it: {challenges} B");
+    assert!(
+        challenges <= 3 * 200 * 400,
+        "and got no more than three times what came from it: {challenges} B"
+    );
 }
 
 /// Initiations to relay 1 by somebody that nobody knows.
@@ -256,7 +272,7 @@ fn a_flood_of_handshakes_from_spoofed_addresses_gets_cookies_no_larger_than_the_
     let (mut world, mut run) = watched();
     let (stranger, _) = stranger(&run, &mut world);
     let spoofed = |nth: usize| {
-        let [_, _, high, low] = u32::try_from(nth).unwrap().to_be_bytes();
+        let [_, _, high, low] = u32::try_from(nth).expect("there are few").to_be_bytes();
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 99, high, low)), 999)
     };
     // The stranger has all those addresses, so that what is sent there is seen.
@@ -279,7 +295,10 @@ fn a_flood_of_handshakes_from_spoofed_addresses_gets_cookies_no_larger_than_the_
     run.finish(&mut world);
     let answers = world.host(stranger).received();
     assert!(answers.len() > 3_000 && answers.len() <= requests, "{}", answers.len());
-    assert!(answers.iter().all(|answer| answer[0] == 6 && answer.len() <= packets[0].len()), "cookies, nothing else");
+    assert!(
+        answers.iter().all(|answer| answer[0] == 6 && answer.len() <= packets[0].len()),
+        "cookies, nothing else"
+    );
     let relay = world.host(run.relays[1]).relay();
     assert_eq!(relay.session_counters().cookies, answers.len() as u64);
     assert!(relay.counters().strangers_refused > 0, "what is read without a cookie is refused");
@@ -293,7 +312,8 @@ fn an_agent_without_a_session_gets_one_while_the_relay_is_flooded() {
     let (stranger, own) = stranger(&run, &mut world);
     let packets = unknown_initiations(&run, 50);
     for nth in 0..20_000_usize {
-        let parcel = Parcel { source: Some(own), destination: address(RELAYS, 1), payload: packets[nth % 50].clone() };
+        let parcel =
+            Parcel { source: Some(own), destination: address(RELAYS, 1), payload: packets[nth % 50].clone() };
         let time = at(4_000) + byway_units::Duration::from_micros(200) * nth as u64;
         Run::when(&mut world, time, move |_, world| {
             world.input(stranger, |host, _| host.post(parcel));

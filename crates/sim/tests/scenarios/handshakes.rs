@@ -84,7 +84,8 @@ fn a_receiver_whose_address_changes_is_followed_when_it_speaks() {
         run.finish(&mut world);
         assert_eq!(world.host(run.agents[0]).agent().session_counters().moves, 1, "the sender follows");
         assert_eq!(world.host(run.relays[1]).relay().session_counters().moves, 1, "the relay follows");
-        let direct = run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct && got.at > at(6_001));
+        let direct =
+            run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct && got.at > at(6_001));
         let back = direct.map(|got| got.at).min().expect("the direct path is back");
         assert!(back < at(7_250), "a report each second, and a challenge: {back}");
         let missing = run.missing(0, at(6_150), Time::MAX);
@@ -116,5 +117,30 @@ fn agents_that_begin_at_the_same_time_agree_on_one_session() {
         let sessions = world.host(run.agents[agent]).agent().session_counters();
         assert!(sessions.handshakes <= 4, "{sessions:?}");
         assert_eq!(sessions.forged, 0);
+    }
+}
+
+#[test]
+fn a_receiver_that_comes_back_at_another_address_is_found_through_the_relay() {
+    let (mut world, mut run) = Plan::pairs(2, Service::Caching).with_one_relay().build();
+    Run::when(&mut world, at(5_000), |run, world| world.stop(run.agents[1]));
+    Run::when(&mut world, at(5_500), |run, world| {
+        world.readdress(run.agents[1], address(AGENTS, 1), address(77, 1));
+        run.restart_agent(1, world);
+    });
+    run.finish(&mut world);
+    assert_eq!(run.missing(0, at(7_500), Time::MAX), []);
+    let direct = run.ways(0, at(7_500), at(20_000));
+    assert_eq!(direct.len(), 1, "{direct:?}");
+}
+
+#[test]
+fn a_session_in_use_is_probed_five_times_a_second_and_one_at_rest_not_at_all() {
+    let (world, run) = Plan::pairs(2, Service::Caching).run();
+    let sent = |from, to| world.observer().sent.get(&(from, to, 8, 0)).copied().unwrap_or(0);
+    // Ten seconds, with the handshake and a few registrations before.
+    for other in [run.agents[1], run.relays[0]] {
+        let probes = sent(run.agents[0], other);
+        assert!((45..75).contains(&probes), "{probes}");
     }
 }

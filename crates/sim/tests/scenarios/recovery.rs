@@ -217,7 +217,8 @@ fn a_cooperating_receiver_that_died_is_done_without() {
 fn receivers_that_gave_what_they_consented_to_are_not_asked_again() {
     let mut plan = cross_stream(8);
     for flow in 1..8 {
-        plan.flows[flow].settings.consent = byway_wire::messages::Consent { burst_percent: 0, average_per_mille: 0, seconds: 30 };
+        plan.flows[flow].settings.consent =
+            byway_wire::messages::Consent { burst_percent: 0, average_per_mille: 0, seconds: 30 };
     }
     plan.lose(0, 100, 5);
     let (world, run) = plan.run();

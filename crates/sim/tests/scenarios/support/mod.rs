@@ -6,7 +6,6 @@ mod node;
 mod plan;
 mod run;
 
-
 pub(crate) use books::Crossing;
 pub(crate) use identities::{AGENTS, RELAYS, address, relay_secret};
 pub(crate) use node::{Node, Parcel};

@@ -22,7 +22,11 @@ pub(crate) struct Parcel {
 pub(crate) enum Node {
     Overlay(OverlayHost),
     /// Sends what is queued; keeps what comes.
-    Stranger { queue: VecDeque<Parcel>, sending: Option<Parcel>, received: Vec<Vec<u8>> },
+    Stranger {
+        queue: VecDeque<Parcel>,
+        sending: Option<Parcel>,
+        received: Vec<Vec<u8>>,
+    },
 }
 
 impl Node {

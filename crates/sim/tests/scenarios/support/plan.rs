@@ -7,7 +7,7 @@ use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
 use byway_sim::overlay::Sending;
 use byway_sim::{Jitter, Link, Seed, Span};
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
-use byway_wire::seal::{Portable, PreSharedKey, StaticSecret, Suite};
+use byway_wire::seal::{Portable, PreSharedKey, SigningKey, Statement, StaticSecret, Suite};
 use byway_wire::{
     BlockShape, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES,
     Service, Services, TenantId,
@@ -80,6 +80,8 @@ pub(crate) struct FlowPlan {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) relays: usize,
+    /// Whether a controller signs grants, or the relays have a list of them.
+    pub(crate) has_controller: bool,
     pub(crate) between: Link,
     pub(crate) agents: Vec<AgentPlan>,
     pub(crate) flows: Vec<FlowPlan>,
@@ -98,10 +100,7 @@ impl Plan {
             paths: if service == Service::Internet { vec![] } else { vec![(0, 1)] },
             settings: FlowSettings {
                 service,
-                rates: CodingRates {
-                    in_stream: BlockShape::new(5, 1),
-                    batch: BlockShape::new(8, 2),
-                },
+                rates: CodingRates { in_stream: BlockShape::new(5, 1), batch: BlockShape::new(8, 2) },
                 rate: Rate::from_kilobits_per_second(800),
                 latency_budget: ms(300),
                 ..FlowSettings::default()
@@ -117,6 +116,7 @@ impl Plan {
         Self {
             seed: 1,
             relays: 2,
+            has_controller: false,
             between: between(),
             agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
             flows: (0..pairs).map(flow).collect(),
@@ -203,14 +203,25 @@ impl Plan {
         let path = |(ingress, egress): &(usize, usize)| RelayPath {
             ingress: (relay_number(*ingress), SHARD),
             egress: (relay_number(*egress), SHARD),
-            grant: Vec::new(),
+            grant: if self.has_controller { self.signed_grant(flow, *ingress, *egress) } else { Vec::new() },
         };
         FlowSettings { paths: plan.paths.iter().map(path).collect(), ..plan.settings.clone() }
     }
 
-    fn grants(&self) -> Vec<Grant> {
+    fn controller(&self) -> SigningKey {
+        SigningKey::from_seed(&bytes(self.seed(), "controller", 0))
+    }
+
+    fn signed_grant(&self, flow: usize, ingress: usize, egress: usize) -> Vec<u8> {
+        let mut grant = self.grant(flow, ingress, egress);
+        let fields = &grant.to_bytes()[..Grant::BYTES - SIGNATURE_BYTES];
+        grant.signature = self.controller().sign(Statement::Grant, fields);
+        grant.to_bytes().to_vec()
+    }
+
+    fn grant(&self, flow: usize, ingress: usize, egress: usize) -> Grant {
         let relay = |relay| GrantedRelay { relay: relay_number(relay), shard: SHARD };
-        let grant = |flow: usize, ingress, egress| Grant {
+        Grant {
             services: Services::from_bits(0b1_1111),
             sharing: false,
             ingress: relay(ingress),
@@ -226,9 +237,15 @@ impl Plan {
             sender_key: *self.secret(self.flows[flow].from).public_key().bytes(),
             receiver_key: *self.secret(self.flows[flow].to).public_key().bytes(),
             signature: [0; SIGNATURE_BYTES],
-        };
+        }
+    }
+
+    fn grants(&self) -> Vec<Grant> {
         let paths = |flow: usize| self.flows[flow].paths.iter().map(move |path| (flow, *path));
-        (0..self.flows.len()).flat_map(paths).map(|(flow, (ingress, egress))| grant(flow, ingress, egress)).collect()
+        (0..self.flows.len())
+            .flat_map(paths)
+            .map(|(flow, (ingress, egress))| self.grant(flow, ingress, egress))
+            .collect()
     }
 
     /// A relay with nothing in its memory. Of two in the same place, the later has the higher `life`.
@@ -246,7 +263,11 @@ impl Plan {
             secret: relay_secret(seed, relay),
             suite: Suite::Aes256Gcm,
             started_unix_nanos: 1 + life,
-            authority: Authority::Static(self.grants()),
+            authority: if self.has_controller {
+                Authority::Controller(self.controller().verifying_key())
+            } else {
+                Authority::Static(self.grants())
+            },
             relays: (0..self.relays).filter(|known| *known != relay).map(other).collect(),
         };
         let own_seed = bytes(seed.numbered(life), "relay's seed", relay);

@@ -129,7 +129,12 @@ impl Run {
         }
     }
 
-    fn give_flows(&mut self, agent: usize, mut host: byway_proto::agent::Agent, now: Time) -> byway_proto::agent::Agent {
+    fn give_flows(
+        &mut self,
+        agent: usize,
+        mut host: byway_proto::agent::Agent,
+        now: Time,
+    ) -> byway_proto::agent::Agent {
         for flow in 0..self.plan.flows.len() {
             let key = self.plan.key(flow);
             if self.plan.flows[flow].from == agent {
@@ -159,7 +164,11 @@ impl Run {
     }
 
     /// Has something done at an instant.
-    pub(crate) fn when(world: &mut OverlayWorld, time: Time, act: impl FnOnce(&mut Self, &mut OverlayWorld) + 'static) {
+    pub(crate) fn when(
+        world: &mut OverlayWorld,
+        time: Time,
+        act: impl FnOnce(&mut Self, &mut OverlayWorld) + 'static,
+    ) {
         world.schedule(time, Task::Act(Box::new(act)));
     }
 
@@ -233,7 +242,13 @@ impl Run {
             for got in self.got.iter().filter(|got| got.flow == flow) {
                 *by.entry(got.way).or_default() += 1;
             }
-            Fate { sent: summary.sent, lost: summary.lost, repaired: summary.repaired, missing: summary.missing, by }
+            Fate {
+                sent: summary.sent,
+                lost: summary.lost,
+                repaired: summary.repaired,
+                missing: summary.missing,
+                by,
+            }
         };
         (0..repairs.len()).map(fate).collect()
     }
@@ -314,9 +329,13 @@ impl Scenario for Run {
         let host = world.host_mut(node).overlay_mut();
         self.events.extend(host.take_events().into_iter().map(|event| (now, agent, event)));
         for delivered in host.take_delivered() {
-            let is_its = |flow: &usize| self.plan.flows[*flow].to == agent && self.receiving[*flow] == Some(delivered.flow);
+            let is_its = |flow: &usize| {
+                self.plan.flows[*flow].to == agent && self.receiving[*flow] == Some(delivered.flow)
+            };
             let flow = (0..self.plan.flows.len()).find(is_its).expect("agents deliver the flows they have");
-            self.deliveries.delivered(flow, &delivered.datagram, now).expect("what is delivered was sent, once");
+            self.deliveries
+                .delivered(flow, &delivered.datagram, now)
+                .expect("what is delivered was sent, once");
             let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
             let number = number.expect("datagrams begin with their number");
             self.repairs[flow].delivered(number, now).expect("what is delivered was sent");
