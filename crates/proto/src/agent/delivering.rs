@@ -46,6 +46,7 @@ impl Agent {
         if is_direct {
             self.end_open_nack(id, sequence, now);
         }
+        self.give_up(id, now);
         self.plan_losses(id);
         self.plan_report(id, has_lost, now);
         if is_direct || lateness <= allowance {
