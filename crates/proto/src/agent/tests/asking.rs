@@ -33,7 +33,8 @@ fn packets_in_disorder_are_not_asked_for() {
     hall.forget();
     hall.loses(|datagram| datagram.original().is_some());
     (5..8).for_each(|number| hall.send(&[number; 50]));
-    let originals: Vec<Datagram> = hall.sent.iter().filter(|datagram| datagram.original().is_some()).cloned().collect();
+    let originals: Vec<Datagram> =
+        hall.sent.iter().filter(|datagram| datagram.original().is_some()).cloned().collect();
     for place in [2, 0, 1] {
         hall.arrive(originals[place].clone());
         hall.run(ms(1));
@@ -54,7 +55,8 @@ fn what_does_not_come_is_asked_for_again_after_one_and_a_half_round_trips_four_t
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.loses_originals([20]);
     hall.stream(60);
-    let asked: Vec<Time> = hall.said(RECEIVER).iter().filter(|(_, said)| *said == nack(&[(20, 1)])).map(|(at, _)| *at).collect();
+    let asked: Vec<Time> =
+        hall.said(RECEIVER).iter().filter(|(_, said)| *said == nack(&[(20, 1)])).map(|(at, _)| *at).collect();
     assert_eq!(asked.len(), usize::from(ASKS_MAX));
     // The relay is 20 ms away and back.
     assert!(asked.windows(2).all(|pair| pair[1].saturating_since(pair[0]) == ms(30)), "{asked:?}");
@@ -95,7 +97,8 @@ fn after_a_silence_all_that_follows_is_asked_for_until_the_path_delivers_again()
     let last = hall.sent.iter().find(|datagram| datagram.original() == Some(100)).expect("it was sent").at;
     let noticed = said[0].0.saturating_since(last + ms(30 + 10));
     assert!(noticed <= ms(20), "{noticed:?}");
-    let acks: Vec<&Said> = said.iter().map(|(_, said)| said).filter(|said| matches!(said, Said::Ack(_))).collect();
+    let acks: Vec<&Said> =
+        said.iter().map(|(_, said)| said).filter(|said| matches!(said, Said::Ack(_))).collect();
     assert_eq!(acks, [&Said::Ack(150)]);
     assert_eq!((hall.statistics().acks, hall.statistics().longest_burst), (1, 50));
 }
@@ -118,7 +121,10 @@ fn packets_that_the_open_question_covers_are_not_asked_for_one_by_one_at_once() 
     hall.loses_originals(100..110);
     hall.stream(14);
     hall.run(ms(15));
-    let ranges = hall.words(RECEIVER).into_iter().filter(|said| matches!(said, Said::Nack { ranges, .. } if !ranges.is_empty()));
+    let ranges = hall
+        .words(RECEIVER)
+        .into_iter()
+        .filter(|said| matches!(said, Said::Nack { ranges, .. } if !ranges.is_empty()));
     assert_eq!(ranges.count(), 0);
     hall.run(ms(60));
     assert!(hall.words(RECEIVER).contains(&nack(&[(100, 10)])), "but when their repairs had time to come");
@@ -129,16 +135,23 @@ fn a_confirm_is_answered_if_packets_are_still_missing_and_only_then() {
     let mut hall = streamed([5], 8);
     hall.forget();
     let (here, missing) = (ranges([3, 4]), ranges([4, 5, 6]));
-    hall.relay_says(RECEIVER, &Message::Confirm(Confirm { alias: alias_of(RECEIVER), ranges: here.ranges() }));
+    hall.relay_says(
+        RECEIVER,
+        &Message::Confirm(Confirm { alias: alias_of(RECEIVER), ranges: here.ranges() }),
+    );
     hall.run(ms(25));
     let confirms = |said: &Said| matches!(said, Said::Nack { confirms: true, .. });
     assert!(!hall.words(RECEIVER).iter().any(confirms));
-    hall.relay_says(RECEIVER, &Message::Confirm(Confirm { alias: alias_of(RECEIVER), ranges: missing.ranges() }));
+    hall.relay_says(
+        RECEIVER,
+        &Message::Confirm(Confirm { alias: alias_of(RECEIVER), ranges: missing.ranges() }),
+    );
     hall.run(ms(25));
     let words = hall.words(RECEIVER);
     let answers: Vec<&Said> = words.iter().filter(|said| confirms(said)).collect();
     // What follows the last packet is asked for by now.
-    let answer = Said::Nack { open_from: Some(8), by_timer: false, confirms: true, ranges: alloc::vec![(5, 1)] };
+    let answer =
+        Said::Nack { open_from: Some(8), by_timer: false, confirms: true, ranges: alloc::vec![(5, 1)] };
     assert_eq!(answers, [&answer]);
 }
 
@@ -149,9 +162,13 @@ fn a_confirm_of_what_the_open_question_covers_is_answered_with_it() {
     hall.run(ms(100));
     hall.forget();
     let covered = ranges([100, 101]);
-    hall.relay_says(RECEIVER, &Message::Confirm(Confirm { alias: alias_of(RECEIVER), ranges: covered.ranges() }));
+    hall.relay_says(
+        RECEIVER,
+        &Message::Confirm(Confirm { alias: alias_of(RECEIVER), ranges: covered.ranges() }),
+    );
     hall.run(ms(25));
-    let answer = Said::Nack { open_from: Some(100), by_timer: false, confirms: true, ranges: alloc::vec![(100, 2)] };
+    let answer =
+        Said::Nack { open_from: Some(100), by_timer: false, confirms: true, ranges: alloc::vec![(100, 2)] };
     assert!(hall.words(RECEIVER).contains(&answer));
 }
 
@@ -174,15 +191,20 @@ fn more_gaps_than_a_nack_holds_go_into_several() {
     hall.forget();
     hall.loses(|datagram| datagram.original().is_some());
     (0..200).for_each(|_| hall.send(&[0; 50]));
-    let originals: Vec<Datagram> = hall.sent.iter().filter(|datagram| datagram.original().is_some()).cloned().collect();
+    let originals: Vec<Datagram> =
+        hall.sent.iter().filter(|datagram| datagram.original().is_some()).cloned().collect();
     originals.into_iter().skip(1).step_by(2).for_each(|datagram| hall.arrive(datagram));
     hall.run(ms(20));
-    let asked: usize = hall.words(RECEIVER).iter().map(|said| match said {
-        Said::Nack { ranges, .. } => {
-            assert!(ranges.len() <= crate::limits::RANGES_MAX);
-            ranges.len()
-        }
-        _ => 0,
-    }).sum();
+    let asked: usize = hall
+        .words(RECEIVER)
+        .iter()
+        .map(|said| match said {
+            Said::Nack { ranges, .. } => {
+                assert!(ranges.len() <= crate::limits::RANGES_MAX);
+                ranges.len()
+            }
+            _ => 0,
+        })
+        .sum();
     assert_eq!(asked, 100);
 }

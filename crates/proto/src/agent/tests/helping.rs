@@ -78,7 +78,8 @@ fn it_is_said_to_be_lost_when_this_receiver_finds_out() {
     hall.run(ms(5));
     hall.stream(2);
     hall.run(ms(45));
-    let lost: Vec<Said> = hall.words(RECEIVER).into_iter().filter(|said| matches!(said, Said::Lost(_))).collect();
+    let lost: Vec<Said> =
+        hall.words(RECEIVER).into_iter().filter(|said| matches!(said, Said::Lost(_))).collect();
     assert_eq!(lost, [Said::Lost(alloc::vec![(10, 1)])], "once");
 }
 

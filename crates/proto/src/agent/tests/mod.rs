@@ -16,11 +16,14 @@ use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
 use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, Refusal, Register, Registered};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
-use byway_wire::{Alias, Capabilities, Ecn, FlowKey, Message, Messages, Place, RangeSet, Ranges, SequenceNumber, Service, Shard};
+use byway_wire::{
+    Alias, Capabilities, Ecn, FlowKey, Message, Messages, Place, RangeSet, Ranges, SequenceNumber, Service,
+    Shard,
+};
 
 use super::{
-    Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Event, FlowSettings, Peer, ReceiveFlowId, RelayPath,
-    RelayPeer, SendFlowId, flow_between,
+    Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Event, FlowSettings, Peer, ReceiveFlowId,
+    RelayPath, RelayPeer, SendFlowId, flow_between,
 };
 use crate::limits::CODED_START;
 use crate::outbox::Urgency;
@@ -219,10 +222,20 @@ struct Hall {
 }
 
 fn agent(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Agent {
-    let identity = AgentIdentity { number: number(who), secret: secret(who), suite: Suite::ChaCha20Poly1305, started_unix_nanos };
+    let identity = AgentIdentity {
+        number: number(who),
+        secret: secret(who),
+        suite: Suite::ChaCha20Poly1305,
+        started_unix_nanos,
+    };
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [seed; 32], now);
     agent.add_relay(
-        &RelayPeer { number: RelayId::new(9), shard: Shard::new(0), key: secret(RELAY).public_key(), address: address(RELAY) },
+        &RelayPeer {
+            number: RelayId::new(9),
+            shard: Shard::new(0),
+            key: secret(RELAY).public_key(),
+            address: address(RELAY),
+        },
         now,
     );
     let other = 1 - who;
@@ -249,8 +262,10 @@ impl Hall {
 
     fn unregistered(settings: &FlowSettings) -> Self {
         let now = Time::START;
-        let mut agents = [SENDER, RECEIVER].map(|who| agent(who, 20 + u8::try_from(who).expect("two"), 1_000, now));
-        let received = agents[RECEIVER].accept_flow(key(), settings.clone(), now).expect("the peer was added");
+        let mut agents =
+            [SENDER, RECEIVER].map(|who| agent(who, 20 + u8::try_from(who).expect("two"), 1_000, now));
+        let received =
+            agents[RECEIVER].accept_flow(key(), settings.clone(), now).expect("the peer was added");
         let flow = agents[SENDER].open_flow(key(), settings.clone(), now).expect("the peer was added");
         let mut hall = Self {
             agents,
@@ -329,8 +344,14 @@ impl Hall {
         self.relay.sessions.flush_all(self.now);
         while let Some((heading, bytes)) = self.relay.sessions.outbox.take() {
             let to = (0..3).find(|to| address(*to) == heading.to).expect("there are three nodes");
-            let datagram =
-                Datagram { at: self.now, from: RELAY, to, urgency: heading.urgency, ecn: 0, bytes: bytes.to_vec() };
+            let datagram = Datagram {
+                at: self.now,
+                from: RELAY,
+                to,
+                urgency: heading.urgency,
+                ecn: 0,
+                bytes: bytes.to_vec(),
+            };
             fly(&mut self.flying, &mut self.sent, &mut self.loses, self.relayed, datagram);
         }
     }
@@ -357,7 +378,8 @@ impl Hall {
         loop {
             let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
             let deadlines = self.agents.iter().filter_map(|agent| agent.deadline().map(|(at, _)| at));
-            let Some(at) = deadlines.chain(self.relay.sessions.deadline()).chain(arrival).min().filter(|at| *at <= end)
+            let Some(at) =
+                deadlines.chain(self.relay.sessions.deadline()).chain(arrival).min().filter(|at| *at <= end)
             else {
                 break;
             };
@@ -395,7 +417,8 @@ impl Hall {
 
     /// The relay gives the receiver a repair packet over these packets of the flow, of which it has copies.
     fn gives_own_repair(&mut self, first: u32, count: u8) {
-        let packets: Vec<Vec<u8>> = (first..).take(usize::from(count)).map(|number| self.copy(number)).collect();
+        let packets: Vec<Vec<u8>> =
+            (first..).take(usize::from(count)).map(|number| self.copy(number)).collect();
         let views: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
         let mut payloads = [[0; 2_048]];
         let encoded = encode(Engine::fastest(), &views, &mut payloads).expect("a short block");
@@ -415,7 +438,9 @@ impl Hall {
     /// The coded bytes of a packet, as the relay got them in a copy.
     fn copy(&self, number: u32) -> Vec<u8> {
         let copies = self.relay.heard.iter().filter_map(|(_, _, said)| match said {
-            Said::Envelope { role: EnvelopeRole::Copy | EnvelopeRole::ResentCopy, sequence, coded } => Some((sequence, coded)),
+            Said::Envelope { role: EnvelopeRole::Copy | EnvelopeRole::ResentCopy, sequence, coded } => {
+                Some((sequence, coded))
+            }
             _ => None,
         });
         let mut copies = copies.filter(|(sequence, _)| **sequence == number);

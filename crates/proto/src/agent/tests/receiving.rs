@@ -8,7 +8,8 @@ fn what_comes_twice_is_delivered_once() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.stream(5);
     hall.run(ms(50));
-    let original = hall.sent.iter().find(|datagram| datagram.original() == Some(2)).cloned().expect("it was sent");
+    let original =
+        hall.sent.iter().find(|datagram| datagram.original() == Some(2)).cloned().expect("it was sent");
     hall.arrive(original);
     let coded = hall.copy(3);
     hall.gives(EnvelopeRole::CachedRepair, 3, &coded);
@@ -19,12 +20,9 @@ fn what_comes_twice_is_delivered_once() {
 
 #[test]
 fn a_repaired_packet_tells_an_ecn_capable_sender_of_congestion_and_no_other() {
-    for (ecn, expected) in [
-        (Ecn::NotEct, Ecn::NotEct),
-        (Ecn::Ect0, Ecn::Ce),
-        (Ecn::Ect1, Ecn::Ce),
-        (Ecn::Ce, Ecn::Ce),
-    ] {
+    for (ecn, expected) in
+        [(Ecn::NotEct, Ecn::NotEct), (Ecn::Ect0, Ecn::Ce), (Ecn::Ect1, Ecn::Ce), (Ecn::Ce, Ecn::Ce)]
+    {
         for role in [EnvelopeRole::CachedRepair, EnvelopeRole::CooperativeRepair] {
             let mut hall = Hall::new(&settings(Service::Coding));
             hall.loses_originals([1]);
@@ -67,7 +65,11 @@ fn a_late_repair_is_counted_and_not_delivered() {
         hall.run(ms(15));
         let statistics = hall.statistics();
         let repaired = usize::from(!is_late);
-        assert_eq!((hall.delivered(Delivery::Cooperative).len(), statistics.late), (repaired, u64::from(is_late)), "{wait}");
+        assert_eq!(
+            (hall.delivered(Delivery::Cooperative).len(), statistics.late),
+            (repaired, u64::from(is_late)),
+            "{wait}"
+        );
         assert_eq!(statistics.cooperative, repaired as u64);
     }
 }
@@ -88,7 +90,8 @@ fn what_does_not_open_is_delivered_to_nobody() {
     hall.run(ms(15));
     assert_eq!((hall.got.len(), hall.statistics().false_repairs), (4, 2));
     assert_eq!(hall.agents[RECEIVER].session_counters().malformed, 1, "shorter than any packet");
-    let mut forged = hall.sent.iter().find(|datagram| datagram.original() == Some(2)).cloned().expect("it was sent");
+    let mut forged =
+        hall.sent.iter().find(|datagram| datagram.original() == Some(2)).cloned().expect("it was sent");
     forged.bytes[20] ^= 1;
     hall.arrive(forged);
     assert_eq!((hall.got.len(), hall.statistics().forged), (4, 1));
@@ -123,7 +126,10 @@ fn a_repair_packet_that_does_not_suffice_waits_for_another_packet() {
     let coded = hall.copy(1);
     hall.gives(EnvelopeRole::CooperativeRepair, 1, &coded);
     hall.run(ms(15));
-    assert_eq!((hall.delivered(Delivery::Cooperative), hall.delivered(Delivery::InStream)), (alloc::vec![1], alloc::vec![3]));
+    assert_eq!(
+        (hall.delivered(Delivery::Cooperative), hall.delivered(Delivery::InStream)),
+        (alloc::vec![1], alloc::vec![3])
+    );
 }
 
 #[test]
@@ -147,7 +153,8 @@ fn two_pieces_are_joined_whichever_way_they_come() {
     for lost in [0, 1] {
         let mut hall = Hall::new(&settings(Service::Coding));
         hall.loses_originals([lost]);
-        let datagram: Vec<u8> = (0..1_472_u32).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
+        let datagram: Vec<u8> =
+            (0..1_472_u32).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
         hall.send_as(&datagram, Ecn::Ect0, false);
         hall.run(ms(50));
         assert_eq!(hall.got, []);
@@ -163,7 +170,8 @@ fn nothing_is_delivered_twice_across_a_rest() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.stream(5);
     hall.run(FLOW_REST + ms(500));
-    let original = hall.sent.iter().find(|datagram| datagram.original() == Some(2)).cloned().expect("it was sent");
+    let original =
+        hall.sent.iter().find(|datagram| datagram.original() == Some(2)).cloned().expect("it was sent");
     hall.arrive(original);
     assert_eq!((hall.got.len(), hall.statistics().duplicates), (5, 1));
     hall.stream(5);
@@ -177,7 +185,9 @@ fn a_sender_that_restarts_begins_with_its_first_number_again() {
     hall.stream(5);
     hall.run(ms(500));
     hall.agents[SENDER] = agent(SENDER, 99, 60_000_000_000, hall.now);
-    hall.flow = hall.agents[SENDER].open_flow(key(), settings(Service::Coding), hall.now).expect("the peer was added");
+    hall.flow = hall.agents[SENDER]
+        .open_flow(key(), settings(Service::Coding), hall.now)
+        .expect("the peer was added");
     hall.drain(SENDER);
     hall.run(ms(500));
     hall.stream(5);

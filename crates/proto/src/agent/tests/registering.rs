@@ -4,7 +4,8 @@ use super::*;
 use crate::agent::registration::{Registration, Registrations};
 
 fn registered_at(hall: &Hall, by: usize) -> Vec<u64> {
-    let heard = hall.relay.heard.iter().filter(|(_, who, said)| *who == by && matches!(said, Said::Register { .. }));
+    let heard =
+        hall.relay.heard.iter().filter(|(_, who, said)| *who == by && matches!(said, Said::Register { .. }));
     heard.map(|(at, ..)| at.saturating_since(Time::START).as_millis()).collect()
 }
 
@@ -12,7 +13,9 @@ fn registered_at(hall: &Hall, by: usize) -> Vec<u64> {
 fn both_ends_register_in_their_role() {
     let mut hall = Hall::unregistered(&settings(Service::Coding));
     hall.run(ms(200));
-    let has = |who, role| hall.relay.heard.contains(&(hall.relay.heard[0].0, who, Said::Register { role, selective: false }));
+    let has = |who, role| {
+        hall.relay.heard.contains(&(hall.relay.heard[0].0, who, Said::Register { role, selective: false }))
+    };
     assert!(has(SENDER, FlowRole::Sender) && has(RECEIVER, FlowRole::Receiver));
 }
 
@@ -38,7 +41,11 @@ fn a_refusal_is_an_event_and_is_not_argued_with() {
     }
     hall.stream(5);
     hall.run(ms(50));
-    assert_eq!((hall.got.len(), hall.agents[SENDER].counters().copies), (5, 0), "the direct path needs no relay");
+    assert_eq!(
+        (hall.got.len(), hall.agents[SENDER].counters().copies),
+        (5, 0),
+        "the direct path needs no relay"
+    );
 }
 
 #[test]
@@ -83,7 +90,10 @@ fn peers_that_come_and_go_are_events() {
 #[test]
 fn a_flow_asks_each_of_its_relays_and_begins_with_the_first() {
     let registrations = Registrations::new(2);
-    assert_eq!((registrations.in_use(), registrations.alias(), registrations.deadline()), (0, None, Some(Time::START)));
+    assert_eq!(
+        (registrations.in_use(), registrations.alias(), registrations.deadline()),
+        (0, None, Some(Time::START))
+    );
     assert!(matches!(registrations.get(1), Some(Registration::Asking { tries: 0, .. })));
     assert_eq!(registrations.get(2), None);
 }

@@ -22,7 +22,8 @@ fn originals_go_before_copies() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.send(&[7; 1_472]);
     let now = hall.now;
-    let at_once: Vec<Urgency> = hall.sent.iter().filter(|datagram| datagram.at == now).map(|datagram| datagram.urgency).collect();
+    let at_once: Vec<Urgency> =
+        hall.sent.iter().filter(|datagram| datagram.at == now).map(|datagram| datagram.urgency).collect();
     assert_eq!(at_once, [Urgency::Original, Urgency::Original, Urgency::Scavenger, Urgency::Scavenger]);
 }
 
@@ -32,7 +33,8 @@ fn a_datagram_of_any_length_up_to_1472_bytes_arrives_whole() {
     let mut pieces = Vec::new();
     for length in [0, 1, 1_354, 1_355, 1_452, 1_471, 1_472] {
         hall.forget();
-        let datagram: Vec<u8> = (0..length).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
+        let datagram: Vec<u8> =
+            (0..length).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
         hall.send(&datagram);
         hall.run(ms(100));
         assert_eq!(hall.got, [Got { bytes: datagram, ecn: Ecn::NotEct, delivery: Delivery::Direct }]);
@@ -139,7 +141,10 @@ fn a_copy_that_the_relay_misses_is_sent_again() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.stream(10);
     let missed = ranges([3, 5]);
-    hall.relay_says(SENDER, &Message::CopyNack(CopyNack { alias: alias_of(SENDER), ranges: missed.ranges() }));
+    hall.relay_says(
+        SENDER,
+        &Message::CopyNack(CopyNack { alias: alias_of(SENDER), ranges: missed.ranges() }),
+    );
     hall.run(ms(50));
     assert_eq!(hall.enveloped(EnvelopeRole::ResentCopy), [3, 5]);
     assert_eq!(hall.agents[SENDER].counters().copies_resent, 2);
@@ -154,7 +159,10 @@ fn copies_that_are_not_kept_any_more_are_counted() {
         hall.run(ms(1));
     }
     let missed = ranges([10, sent - 1, sent + 10]);
-    hall.relay_says(SENDER, &Message::CopyNack(CopyNack { alias: alias_of(SENDER), ranges: missed.ranges() }));
+    hall.relay_says(
+        SENDER,
+        &Message::CopyNack(CopyNack { alias: alias_of(SENDER), ranges: missed.ranges() }),
+    );
     hall.run(ms(50));
     assert_eq!(hall.enveloped(EnvelopeRole::ResentCopy), [u32::try_from(sent - 1).expect("small")]);
     assert_eq!(hall.agents[SENDER].counters().copies_gone, 2);
@@ -165,7 +173,10 @@ fn a_copy_nack_of_everything_costs_no_more_than_is_kept() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.stream(20);
     let missed = ranges(0..8_000);
-    hall.relay_says(SENDER, &Message::CopyNack(CopyNack { alias: alias_of(SENDER), ranges: missed.ranges() }));
+    hall.relay_says(
+        SENDER,
+        &Message::CopyNack(CopyNack { alias: alias_of(SENDER), ranges: missed.ranges() }),
+    );
     hall.run(ms(50));
     let counters = hall.agents[SENDER].counters();
     assert_eq!((counters.copies_resent, counters.copies_gone), (20, RESEND_REACH as u64 - 20));
@@ -191,14 +202,20 @@ fn a_flow_that_copies_some_packets_says_so_and_copies_those() {
     let marked = FlowSettings { duplication: Duplication::Marked, ..settings(Service::Coding) };
     let mut hall = Hall::unregistered(&marked);
     hall.run(ms(500));
-    assert!(hall.relay.heard.iter().any(|(_, _, said)| *said == Said::Register { role: FlowRole::Sender, selective: true }));
+    assert!(
+        hall.relay
+            .heard
+            .iter()
+            .any(|(_, _, said)| *said == Said::Register { role: FlowRole::Sender, selective: true })
+    );
     hall.forget();
     for number in 0..10 {
         hall.send_as(b"x", Ecn::NotEct, number % 4 == 0);
     }
     hall.run(ms(50));
     assert_eq!(hall.enveloped(EnvelopeRole::Copy), [0, 4, 8]);
-    let chosen = FlowSettings { duplication: Duplication::Chosen(|bytes| bytes[0] == 3), ..settings(Service::Coding) };
+    let chosen =
+        FlowSettings { duplication: Duplication::Chosen(|bytes| bytes[0] == 3), ..settings(Service::Coding) };
     let mut hall = Hall::new(&chosen);
     hall.stream(10);
     hall.run(ms(50));
@@ -221,6 +238,7 @@ fn the_ecn_field_of_the_application_goes_with_its_packet() {
     hall.send_as(b"x", Ecn::Ect0, false);
     hall.run(ms(50));
     assert_eq!(hall.got[0].ecn, Ecn::Ect0);
-    let ecn: Vec<u8> = hall.sent.iter().filter(|one| matches!(one.bytes[0], 7 | 9)).map(|one| one.ecn).collect();
+    let ecn: Vec<u8> =
+        hall.sent.iter().filter(|one| matches!(one.bytes[0], 7 | 9)).map(|one| one.ecn).collect();
     assert_eq!(ecn, [2, 0], "the copy is not ECN-capable");
 }

@@ -126,7 +126,10 @@ fn a_nack_of_everything_costs_the_relay_little() {
     let counters = desk.relay.egress_counters();
     assert_eq!(counters.asked, 32 * 8_192);
     assert_eq!(counters.refused_range, 32 * 8_192 - 2 * crate::limits::NACK_REACH - 1);
-    assert_eq!(counters.refused_room, 2 * crate::limits::NACK_REACH + 1 - crate::limits::MISSING_PACKETS_MAX as u64);
+    assert_eq!(
+        counters.refused_room,
+        2 * crate::limits::NACK_REACH + 1 - crate::limits::MISSING_PACKETS_MAX as u64
+    );
 }
 
 #[test]
@@ -146,7 +149,10 @@ fn packets_are_passed_on_between_agents_that_a_grant_connects_however_long() {
     }
     let bytes = [8; 100];
     for stranger in [4, 77] {
-        desk.says(1, &Message::Relayed(Relayed::new(AgentId::new(stranger), &bytes).expect("a message packet")));
+        desk.says(
+            1,
+            &Message::Relayed(Relayed::new(AgentId::new(stranger), &bytes).expect("a message packet")),
+        );
     }
     assert_eq!((desk.heard(4), desk.relay.counters().relayed_refused), (Vec::new(), 2));
 }

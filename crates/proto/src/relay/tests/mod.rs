@@ -9,14 +9,15 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasAnnouncements, Aliases, Consent, Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry,
-    FlowOptions, FlowRole, Nack, Refusal, Register,
+    AliasAnnouncement, AliasAnnouncements, Aliases, Consent, Cover, CrossStreamHead, CrossStreamRepair,
+    Entries, Entry, FlowOptions, FlowRole, Nack, Refusal, Register,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{
-    Alias, BlockShape, Capabilities, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message, Messages,
-    Microseconds, Place, RangeSet, Receiver, SIGNATURE_BYTES, SequenceNumber, Service, Services, Shard, TenantId,
+    Alias, BlockShape, Capabilities, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message,
+    Messages, Microseconds, Place, RangeSet, Receiver, SIGNATURE_BYTES, SequenceNumber, Service, Services,
+    Shard, TenantId,
 };
 
 use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings};
@@ -142,7 +143,12 @@ impl Client {
             }
             Received::Envelope { header, datagram, .. } => {
                 let coded = datagram[CODED_START..datagram.len() - 16].to_vec();
-                self.heard.push(Heard::Envelope(header.role, header.alias.number(), header.sequence_low, coded));
+                self.heard.push(Heard::Envelope(
+                    header.role,
+                    header.alias.number(),
+                    header.sequence_low,
+                    coded,
+                ));
             }
             _ => {}
         }
@@ -246,13 +252,6 @@ impl Desk {
         is_any
     }
 
-    fn wait(&mut self, millis: u64) {
-        for _ in 0..millis {
-            self.now += ms(1);
-            self.exchange();
-        }
-    }
-
     fn says(&mut self, who: u8, message: &Message<'_>) {
         let now = self.now;
         let client = self.client(who);
@@ -265,15 +264,21 @@ impl Desk {
         self.registers_for(who, key, role, Service::Coding)
     }
 
-    fn registers_for(&mut self, who: u8, key: FlowKey, role: FlowRole, service: Service) -> Result<u16, Refusal> {
+    fn registers_for(
+        &mut self,
+        who: u8,
+        key: FlowKey,
+        role: FlowRole,
+        service: Service,
+    ) -> Result<u16, Refusal> {
         let register = register(key, role, service, CONSENT);
         self.says(who, &Message::Register(register));
         let heard = core::mem::take(&mut self.client(who).heard);
-        let answers = heard.iter().filter_map(|heard| match heard {
+        let mut answers = heard.iter().rev().filter_map(|heard| match heard {
             Heard::Registered(outcome) => Some(*outcome),
             _ => None,
         });
-        answers.last().expect("the relay answers")
+        answers.next().expect("the relay answers")
     }
 
     /// The other relay announces its flows, from alias 1 on.
@@ -301,7 +306,10 @@ impl Desk {
         let digests: Vec<[u8; 4]> = (1..=flows)
             .zip(&packets)
             .map(|(number, coded)| {
-                client.sessions.digest(client.session, alias(number), sequence, coded).expect("both want digests")
+                client
+                    .sessions
+                    .digest(client.session, alias(number), sequence, coded)
+                    .expect("both want digests")
             })
             .collect();
         let mut scratch = [[0; Entry::BYTES]; 16];
@@ -368,5 +376,7 @@ fn register(key: FlowKey, role: FlowRole, service: Service, consent: Consent) ->
 
 /// The coded bytes of a packet of the flow that the other relay calls so.
 fn packet(alias: u16, sequence: u32) -> Vec<u8> {
-    (0..40 + u32::from(alias)).map(|place| u8::try_from((place * 7 + sequence * 3 + u32::from(alias)) % 251).expect("reduced")).collect()
+    (0..40 + u32::from(alias))
+        .map(|place| u8::try_from((place * 7 + sequence * 3 + u32::from(alias)) % 251).expect("reduced"))
+        .collect()
 }

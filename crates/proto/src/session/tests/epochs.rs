@@ -39,7 +39,10 @@ fn the_responder_begins_the_next_epoch_if_the_initiator_does_not() {
     pair.loses(|datagram| datagram.sender == SMALL && datagram.bytes[0] == INITIATION);
     let said = converse(&mut pair, REKEY_AFTER + REKEY_GRACE + secs(5));
     assert_eq!(pair.handshakes(), [2, 2]);
-    assert_eq!((pair.nodes[SMALL].heard.len(), pair.nodes[LARGE].heard.len()), (said as usize, said as usize));
+    assert_eq!(
+        (pair.nodes[SMALL].heard.len(), pair.nodes[LARGE].heard.len()),
+        (said as usize, said as usize)
+    );
 }
 
 #[test]
@@ -91,7 +94,8 @@ fn three_epochs_are_kept_and_the_indices_of_others_forgotten() {
     assert_eq!(pair.handshakes(), [6, 6]);
     for node in &pair.nodes {
         assert_eq!(node.epochs(), 3);
-        let indices: Vec<_> = node.sessions.get(node.peer).expect("the peer").epochs.iter().map(|epoch| epoch.ours).collect();
+        let indices: Vec<_> =
+            node.sessions.get(node.peer).expect("the peer").epochs.iter().map(|epoch| epoch.ours).collect();
         assert!(indices.iter().all(|index| node.sessions.by_index.get(*index) == Some(0)));
     }
     let first = pair.sent.iter().find(|datagram| datagram.sender == SMALL && datagram.bytes[0] == 8).cloned();
