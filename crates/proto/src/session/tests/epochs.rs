@@ -194,3 +194,13 @@ fn both_sides_vouch_for_packets_with_the_same_digest() {
     assert!(!large.sessions.vouches(large.peer, alias, 8, b"coded", digest));
     assert!(!large.sessions.vouches(large.peer, alias, 7, b"false", digest));
 }
+
+#[test]
+fn a_session_that_rests_is_as_good_as_new_ten_minutes_later() {
+    let mut pair = Pair::established();
+    pair.run(secs(600));
+    pair.say(SMALL, 1);
+    pair.say(LARGE, 2);
+    pair.run(ms(50));
+    assert_eq!((pair.nodes[LARGE].heard.len(), pair.nodes[SMALL].heard.len()), (1, 1));
+}
