@@ -52,10 +52,12 @@ impl Agent {
     }
 
     /// Gives up packets for which every repair would be late.
-    fn give_up(&mut self, id: ReceiveFlowId, now: Time) {
-        let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
+    pub(super) fn give_up(&mut self, id: ReceiveFlowId, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
-        let allowance = flow.allowance(round_trip);
+        if flow.active().is_none_or(|active| active.tracker.missing() == 0) {
+            return;
+        }
+        let allowance = flow.allowance(self.sessions.round_trip(flow.peer));
         let Some(active) = flow.active_mut() else {
             return;
         };
@@ -101,11 +103,10 @@ impl Agent {
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
         if now.saturating_since(active.last_direct) >= active.timer.timeout() {
             active.timer.expired(now);
-            active.open_asks = 0;
         } else if !is_repeat {
             return;
         }
-        active.open_asks += 1;
+        active.open_asks = active.open_asks.saturating_add(1);
         let from = active
             .tracker
             .highest()

@@ -59,6 +59,7 @@ impl Agent {
         if is_direct {
             self.end_open_nack(id, sequence, now);
         }
+        self.give_up(id, now);
         self.plan_losses(id);
         self.deliver(id, sequence, piece, ecn, datagram, delivery);
     }
@@ -93,6 +94,7 @@ impl Agent {
             return;
         }
         active.open = None;
+        active.open_asks = 0;
         active.tracker.close();
         self.say_ack(id, sequence, now);
     }

@@ -297,3 +297,6 @@ impl Agent {
         self.senders[flow.0 as usize].report.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -254,3 +254,48 @@ fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path:
         grant: &settings.paths[path].grant,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use byway_units::Duration;
+
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::START + Duration::from_millis(millis)
+    }
+
+    /// What works now, by path.
+    fn choose(registrations: &mut Registrations, works: [bool; 2], now: Time) -> bool {
+        registrations.choose(|path| works[path], now)
+    }
+
+    #[test]
+    fn a_path_that_fails_is_left_at_once_and_a_better_one_taken_after_a_while() {
+        let mut registrations = Registrations::new(2);
+        assert!(choose(&mut registrations, [false, true], at(0)) && registrations.in_use() == 1);
+        assert!(!choose(&mut registrations, [true, true], at(4_999)), "no flapping");
+        assert!(choose(&mut registrations, [true, true], at(5_000)) && registrations.in_use() == 0);
+        assert!(choose(&mut registrations, [false, true], at(5_001)) && registrations.in_use() == 1);
+    }
+
+    #[test]
+    fn where_no_path_works_the_one_in_use_stays_so() {
+        let mut registrations = Registrations::new(2);
+        assert!(!choose(&mut registrations, [false, false], at(0)) && registrations.in_use() == 0);
+        assert!(!choose(&mut Registrations::new(0), [true, true], at(0)));
+    }
+
+    #[test]
+    fn a_relay_is_asked_ever_more_rarely_until_it_is_asked_anew() {
+        let mut registrations = Registrations::new(1);
+        let mut waits = [0; 8];
+        for wait in &mut waits {
+            registrations.asked(0, at(0));
+            *wait = registrations.deadline().map_or(0, |next| next.saturating_since(at(0)).as_millis());
+        }
+        assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 8_000, 8_000, 8_000]);
+        registrations.restart(0, at(7));
+        assert_eq!(registrations.deadline(), Some(at(7)));
+    }
+}

@@ -8,6 +8,7 @@ use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::SendFlow;
+use crate::policy::repairs;
 use crate::limits::{REPORT_AFTER_LOSS, REPORT_INTERVAL, STANDBY_FOR};
 
 impl Agent {
@@ -19,7 +20,13 @@ impl Agent {
             self.timers.disarm(key);
             return;
         }
-        let (peer, report) = (flow.peer, flow.report());
+        let (peer, report, is_repaired) = (flow.peer, flow.report(), repairs(flow.settings.service));
+        if is_repaired {
+            for (relay, _) in self.egresses_of(id) {
+                // So that a relay that dies is missed before it is needed.
+                self.sessions.use_session(relay, now);
+            }
+        }
         self.sessions.say(peer, &Message::Report(report), now);
         self.look_for_direct_path(peer, now);
         self.timers.arm(key, now + REPORT_INTERVAL);

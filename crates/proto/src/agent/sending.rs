@@ -92,11 +92,12 @@ impl Agent {
             return;
         };
         let relay = &mut self.relays[place];
-        // Copies that are held back because they would queue are what probes are for: they tell when the queue is gone.
-        if flow.is_awake(now) {
+        let is_awake = flow.is_awake(now);
+        if is_awake {
+            // Also while copies are held back: only probes show when they may go on.
             self.sessions.use_session(relay.session, now);
         }
-        if !flow.is_awake(now) || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
+        if !is_awake || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
             self.counters.copies_held += 1;
             return;
         }

@@ -295,3 +295,6 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,6 +156,6 @@ fn a_flow_on_standby_copies_nothing_until_the_first_losses() {
     assert_eq!((fates[0].lost, fates[0].missing), (23, 3), "{:?}", fates[0]);
     assert_eq!(fates[0].by(Delivery::Cached), 20);
     let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
-    assert!((400..650).contains(&copies(0)), "{}", copies(0));
+    assert!((650..700).contains(&copies(0)), "nearly all from the first losses on: {}", copies(0));
     assert_eq!((copies(1), copies(2), copies(3)), (0, 0, 0), "clean paths are not copied");
 }

@@ -39,7 +39,10 @@ fn the_responder_begins_the_next_epoch_if_the_initiator_does_not() {
     pair.loses(|datagram| datagram.sender == SMALL && datagram.bytes[0] == INITIATION);
     let said = converse(&mut pair, REKEY_AFTER + REKEY_GRACE + secs(5));
     assert_eq!(pair.handshakes(), [2, 2]);
-    assert_eq!((pair.nodes[SMALL].heard.len(), pair.nodes[LARGE].heard.len()), (said as usize, said as usize));
+    assert_eq!(
+        (pair.nodes[SMALL].heard.len(), pair.nodes[LARGE].heard.len()),
+        (said as usize, said as usize)
+    );
 }
 
 #[test]
@@ -91,7 +94,8 @@ fn three_epochs_are_kept_and_the_indices_of_others_forgotten() {
     assert_eq!(pair.handshakes(), [6, 6]);
     for node in &pair.nodes {
         assert_eq!(node.epochs(), 3);
-        let indices: Vec<_> = node.sessions.get(node.peer).expect("the peer").epochs.iter().map(|epoch| epoch.ours).collect();
+        let indices: Vec<_> =
+            node.sessions.get(node.peer).expect("the peer").epochs.iter().map(|epoch| epoch.ours).collect();
         assert!(indices.iter().all(|index| node.sessions.by_index.get(*index) == Some(0)));
     }
     let first = pair.sent.iter().find(|datagram| datagram.sender == SMALL && datagram.bytes[0] == 8).cloned();
@@ -189,4 +193,14 @@ fn both_sides_vouch_for_packets_with_the_same_digest() {
     assert!(large.sessions.vouches(large.peer, alias, 7, b"coded", digest));
     assert!(!large.sessions.vouches(large.peer, alias, 8, b"coded", digest));
     assert!(!large.sessions.vouches(large.peer, alias, 7, b"false", digest));
+}
+
+#[test]
+fn a_session_that_rests_is_as_good_as_new_ten_minutes_later() {
+    let mut pair = Pair::established();
+    pair.run(secs(600));
+    pair.say(SMALL, 1);
+    pair.say(LARGE, 2);
+    pair.run(ms(50));
+    assert_eq!((pair.nodes[LARGE].heard.len(), pair.nodes[SMALL].heard.len()), (1, 1));
 }

@@ -33,7 +33,11 @@ fn the_responder_sends_nothing_before_it_is_confirmed() {
     pair.connect(SMALL);
     pair.run(ms(100));
     assert_eq!([SMALL, LARGE].map(|who| pair.nodes[who].is_established(pair.now)), [true, false]);
-    pair.nodes[LARGE].sessions.say(pair.nodes[LARGE].peer, &Message::Close(Close { reason: CloseReason::Leaving }), pair.now);
+    pair.nodes[LARGE].sessions.say(
+        pair.nodes[LARGE].peer,
+        &Message::Close(Close { reason: CloseReason::Leaving }),
+        pair.now,
+    );
     pair.send(LARGE);
     assert_eq!(pair.nodes[LARGE].sessions.counters.unsendable, 1);
     pair.loses(|_| false);
@@ -136,7 +140,11 @@ fn a_replayed_initiation_changes_nothing() {
         pair.deliver(LARGE, replayed.clone());
     }
     assert_eq!(pair.sent_by(LARGE, COOKIE).len(), 3, "a cookie is all that it brings");
-    assert!(pair.sent.iter().all(|datagram| datagram.to == address(66) && datagram.bytes.len() < replayed.bytes.len()));
+    assert!(
+        pair.sent
+            .iter()
+            .all(|datagram| datagram.to == address(66) && datagram.bytes.len() < replayed.bytes.len())
+    );
     let session = pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).expect("the peer");
     assert!(session.answered.is_none() && session.path.address() == Some(address(0)));
     assert_eq!(pair.nodes[LARGE].sessions.counters.handshakes, before.handshakes);
@@ -153,7 +161,8 @@ fn of_two_handshakes_that_cross_that_of_the_smaller_key_goes_on() {
     pair.connect(LARGE);
     pair.run(secs(2));
     assert_eq!(pair.handshakes(), [1, 1]);
-    let initiators = pair.nodes.each_ref().map(|node| node.sessions.get(node.peer).is_some_and(|one| one.initiator));
+    let initiators =
+        pair.nodes.each_ref().map(|node| node.sessions.get(node.peer).is_some_and(|one| one.initiator));
     assert_eq!(initiators, [true, false]);
     assert_eq!((pair.sent_by(SMALL, RESPONSE).len(), pair.sent_by(LARGE, RESPONSE).len()), (0, 1));
 }
@@ -175,7 +184,9 @@ fn an_answer_that_is_never_confirmed_is_forgotten() {
     pair.loses(|datagram| datagram.sender == LARGE);
     pair.connect(SMALL);
     pair.run(ms(50));
-    let is_waiting = |pair: &Pair| pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).is_some_and(|one| one.answered.is_some());
+    let is_waiting = |pair: &Pair| {
+        pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).is_some_and(|one| one.answered.is_some())
+    };
     assert!(is_waiting(&pair));
     pair.loses(|_| true);
     pair.run(crate::limits::ANSWER_KEPT_FOR);
@@ -217,7 +228,12 @@ fn a_relay_shard_is_known_by_its_own_number() {
         capabilities: Capabilities::DIGESTS,
         started_unix_nanos: 1_000,
     };
-    let relay = |key, shard| Remote { key, shard: Shard::new(shard), purpose: Purpose::RelayToRelay, ..remote(LARGE, true) };
+    let relay = |key, shard| Remote {
+        key,
+        shard: Shard::new(shard),
+        purpose: Purpose::RelayToRelay,
+        ..remote(LARGE, true)
+    };
     let mut theirs = Sessions::new(local(&one, 3), &Portable, Generator::new([1; 32]), Time::START);
     let peer = theirs.add(relay(other.public_key(), 0), Time::START);
     let mut ours = Sessions::new(local(&other, 0), &Portable, Generator::new([2; 32]), Time::START);

@@ -153,8 +153,15 @@ impl Node {
 
 impl Pair {
     fn new() -> Self {
-        let nodes = [SMALL, LARGE].map(|who| Node::new(who, 10 + u8::try_from(who).expect("two"), 1_000, false, Time::START));
-        Self { nodes, now: Time::START, flying: VecDeque::new(), sent: Vec::new(), loses: Box::new(|_| false) }
+        let nodes = [SMALL, LARGE]
+            .map(|who| Node::new(who, 10 + u8::try_from(who).expect("two"), 1_000, false, Time::START));
+        Self {
+            nodes,
+            now: Time::START,
+            flying: VecDeque::new(),
+            sent: Vec::new(),
+            loses: Box::new(|_| false),
+        }
     }
 
     /// Two nodes with a session that the first began.
@@ -201,7 +208,8 @@ impl Pair {
         node.changes.extend(node.sessions.changes.drain(..));
         node.sessions.flush_all(self.now);
         while let Some((heading, bytes)) = node.sessions.outbox.take() {
-            let datagram = Datagram { sender: who, from: node.address, to: heading.to, bytes: bytes.to_vec() };
+            let datagram =
+                Datagram { sender: who, from: node.address, to: heading.to, bytes: bytes.to_vec() };
             self.sent.push(datagram.clone());
             if !(self.loses)(&datagram) {
                 self.flying.push_back((self.now + DELAY, datagram));

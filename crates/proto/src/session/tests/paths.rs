@@ -19,7 +19,8 @@ fn probes_measure_the_round_trip_for_both_sides() {
     for node in &pair.nodes {
         assert_eq!(node.sessions.round_trip(node.peer), DELAY * 2);
     }
-    let probed = pair.nodes[SMALL].changes.iter().filter(|change| matches!(change, Change::Probed { .. })).count();
+    let probed =
+        pair.nodes[SMALL].changes.iter().filter(|change| matches!(change, Change::Probed { .. })).count();
     assert!((10..=12).contains(&probed), "{probed} answers in two seconds");
 }
 
@@ -94,7 +95,9 @@ fn a_peer_that_moved_is_followed_when_it_proves_itself() {
     pair.nodes[SMALL].address = address(50);
     pair.say(SMALL, 1);
     pair.run(ms(15));
-    let way = |pair: &Pair| pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).and_then(|one| one.path.address());
+    let way = |pair: &Pair| {
+        pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).and_then(|one| one.path.address())
+    };
     assert_eq!(way(&pair), Some(address(0)), "not yet");
     pair.run(ms(30));
     assert_eq!(way(&pair), Some(address(50)));

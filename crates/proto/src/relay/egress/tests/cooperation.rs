@@ -284,3 +284,18 @@ fn the_batches_of_two_ingress_relays_are_told_apart() {
     talk.nack(flow, 4, 5);
     assert_eq!(talk.said(), [asked(a, 9), asked(b, 2)]);
 }
+
+#[test]
+fn what_is_decoded_too_late_for_one_is_given_to_the_other() {
+    let mut talk = Talk::new();
+    let [flow, a, b] = talk.flows();
+    talk.batch(0, &[(flow, 4), (a, 9), (b, 2)], 2);
+    talk.patience = ms(50);
+    talk.nack(flow, 4, 4);
+    talk.patience = ms(500);
+    talk.nack(a, 9, 9);
+    talk.said();
+    talk.wait(50);
+    talk.answer(b, 2);
+    assert_eq!(talk.said(), [cooperative(a, 9)]);
+}

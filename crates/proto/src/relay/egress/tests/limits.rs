@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::limits::{
-    BATCHES_MAX, BATCH_REPAIRS_MAX, BLOCKS_MAX, BLOCK_REPAIRS_MAX, EGRESS_LOG_BYTES, FLOW_REST, MISSING_PACKETS_MAX,
-    NACK_REACH, OPEN_END_BACKLOG_MAX, ROUNDS_MAX,
+    BATCH_REPAIRS_MAX, BATCHES_MAX, BLOCK_REPAIRS_MAX, BLOCKS_MAX, EGRESS_LOG_BYTES, FLOW_REST,
+    MISSING_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, ROUNDS_MAX,
 };
 
 #[test]
@@ -49,12 +49,15 @@ fn only_so_many_packets_of_a_flow_are_worked_on() {
 fn only_so_many_rounds_are_under_way() {
     let mut talk = Talk::new();
     let [a] = talk.flows();
-    let losers: Vec<FlowSlot> = (0..=ROUNDS_MAX.div_ceil(1_000)).map(|_| talk.flow(Service::Coding)).collect();
+    let losers: Vec<FlowSlot> =
+        (0..=ROUNDS_MAX.div_ceil(1_000)).map(|_| talk.flow(Service::Coding)).collect();
     let packets = losers.iter().flat_map(|flow| (0..1_000).map(move |sequence| (*flow, sequence)));
     for (number, (flow, sequence)) in (0_u32..).zip(packets) {
         talk.batch(number, &[(flow, sequence), (a, 0)], 1);
     }
-    losers.iter().for_each(|flow| talk.nack(*flow, 0, 999));
+    for flow in &losers {
+        talk.nack(*flow, 0, 999);
+    }
     assert_eq!(talk.egress.rounds.under_way(), ROUNDS_MAX);
     let asked = losers.len() as u64 * 1_000;
     assert_eq!(talk.egress.counters.rounds_refused, asked - ROUNDS_MAX as u64);
@@ -143,7 +146,10 @@ fn surplus_and_repeated_repair_packets_are_counted() {
         talk.repair(0, &coded, index);
     }
     talk.repair(0, &coded, 0);
-    assert_eq!((talk.egress.counters.repairs_kept, talk.egress.counters.repairs_surplus), (BATCH_REPAIRS_MAX as u64, 2));
+    assert_eq!(
+        (talk.egress.counters.repairs_kept, talk.egress.counters.repairs_surplus),
+        (BATCH_REPAIRS_MAX as u64, 2)
+    );
     // Of another batch by the same number, whatever it is.
     talk.repair(0, &code(&[(flow, 0), (a, 0), (a, 1)], 1), 0);
     assert_eq!(talk.egress.counters.repairs_surplus, 3);

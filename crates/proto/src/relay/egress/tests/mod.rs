@@ -49,7 +49,9 @@ fn ms(millis: u64) -> Duration {
 /// The coded bytes of a packet; no two are alike, and neighbours differ in length.
 fn packet(flow: FlowSlot, sequence: u64) -> Vec<u8> {
     let length = 60 + (sequence * 7 + u64::from(flow.0) * 13) % 40;
-    (0..length).map(|place| u8::try_from((place * 31 + sequence * 5 + u64::from(flow.0)) % 251).expect("reduced")).collect()
+    (0..length)
+        .map(|place| u8::try_from((place * 31 + sequence * 5 + u64::from(flow.0)) % 251).expect("reduced"))
+        .collect()
 }
 
 fn code(packets: &[(FlowSlot, u64)], repairs: usize) -> Coded {
@@ -64,7 +66,12 @@ fn code(packets: &[(FlowSlot, u64)], repairs: usize) -> Coded {
 
 impl Talk {
     fn new() -> Self {
-        Self { egress: Egress::new(Engine::fastest()), now: Time::START, patience: ms(200), actions: Vec::new() }
+        Self {
+            egress: Egress::new(Engine::fastest()),
+            now: Time::START,
+            patience: ms(200),
+            actions: Vec::new(),
+        }
     }
 
     fn flow(&mut self, service: Service) -> FlowSlot {
@@ -187,7 +194,11 @@ impl Talk {
             Action::InStream { flow, first, .. } => Said::InStream { flow, first: first.number() },
             Action::Give { flow, sequence, packet: handle, given } => {
                 let sequence = sequence.number();
-                assert_eq!(egress.packet(handle, now), Some(&packet(flow, sequence)[..]), "{flow:?} {sequence}");
+                assert_eq!(
+                    egress.packet(handle, now),
+                    Some(&packet(flow, sequence)[..]),
+                    "{flow:?} {sequence}"
+                );
                 Said::Give { flow, sequence, given }
             }
             Action::Ask { flow, sequence, .. } => Said::Ask { flow, sequence: sequence.number() },

@@ -151,3 +151,15 @@ fn own_repair_packets_suffice_where_the_open_end_begins_with_a_blocks_last_packe
     talk.open(flow, 4);
     assert_eq!(talk.said(), [Said::InStream { flow, first: 0 }]);
 }
+
+#[test]
+fn what_nobody_misses_after_all_is_not_counted_as_given_up() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.open(flow, 3);
+    talk.batch(0, &[(flow, 3), (a, 0)], 1);
+    talk.ack(flow, 3);
+    talk.wait(300);
+    talk.sweep();
+    assert_eq!(talk.egress.counters.given_up, 0);
+}

@@ -24,7 +24,9 @@ fn a_full_batch_leaves_at_once() {
 fn every_packet_of_a_batch_can_be_restored_from_the_others() {
     let mut talk = Talk::new();
     let flows = [0; 3].map(|_| talk.flow(batched(3, 2)));
-    flows.iter().for_each(|flow| talk.copy(*flow, 5));
+    for flow in &flows {
+        talk.copy(*flow, 5);
+    }
     let packets: Vec<_> = (1..4).map(|alias| packet(alias, 5)).collect();
     let batches = talk.batches();
     for repair in &batches[0].repairs {
@@ -51,7 +53,9 @@ fn no_batch_holds_two_packets_of_a_flow() {
     let mut talk = Talk::new();
     let flows = [0; 3].map(|_| talk.flow(batched(3, 1)));
     for sequence in 0..10 {
-        flows.iter().for_each(|flow| talk.copy(*flow, sequence));
+        for flow in &flows {
+            talk.copy(*flow, sequence);
+        }
     }
     (10..15).for_each(|sequence| talk.copy(flows[0], sequence));
     talk.wait(50);
@@ -95,7 +99,8 @@ fn groups_and_egress_relays_are_kept_apart_and_so_are_their_batch_numbers() {
         talk.copy(*flow, 0);
     }
     let batches = talk.batches();
-    let covered: Vec<_> = batches.iter().map(|batch| (batch.port, batch.number, batch.covered[0].0)).collect();
+    let covered: Vec<_> =
+        batches.iter().map(|batch| (batch.port, batch.number, batch.covered[0].0)).collect();
     assert_eq!(covered, [(0, 0, 1), (0, 1, 3), (1, 0, 5)]);
 }
 
@@ -130,7 +135,9 @@ fn repair_bytes_stay_within_the_budget_whoever_sends() {
         let mut talk = Talk::new();
         let flows: Vec<_> = (0..count).map(|_| talk.flow(batched(10, 2))).collect();
         for sequence in 0..2_000 {
-            flows.iter().for_each(|flow| talk.copy(*flow, sequence));
+            for flow in &flows {
+                talk.copy(*flow, sequence);
+            }
             talk.wait(20);
         }
         talk.wait(100);
@@ -154,7 +161,9 @@ fn while_a_path_is_dark_batches_get_a_repair_packet_more() {
     let mut talk = Talk::new();
     let flows = [0; 2].map(|_| talk.flow(batched(2, 2)));
     let sizes = |talk: &mut Talk, sequence| {
-        flows.iter().for_each(|flow| talk.copy(*flow, sequence));
+        for flow in &flows {
+            talk.copy(*flow, sequence);
+        }
         talk.batches().iter().map(|batch| batch.repairs.len()).collect::<Vec<_>>()
     };
     assert_eq!(sizes(&mut talk, 0), [2]);
@@ -184,7 +193,9 @@ fn the_third_repair_packet_restores_a_third_packet() {
     let mut talk = Talk::new();
     let flows = [0; 3].map(|_| talk.flow(batched(3, 2)));
     talk.ingress.set_dark(flows[0], true, talk.now);
-    flows.iter().for_each(|flow| talk.copy(*flow, 0));
+    for flow in &flows {
+        talk.copy(*flow, 0);
+    }
     let batches = talk.batches();
     let packets: Vec<_> = (1..4).map(|alias| packet(alias, 0)).collect();
     assert_eq!(batches[0].repairs.len(), 3);

@@ -72,7 +72,9 @@ fn a_packet_too_far_ahead_begins_the_next_block() {
 fn what_the_sender_does_not_copy_is_not_covered() {
     let mut talk = Talk::new();
     let flow = talk.flow(Kind { is_selective: true, ..blocked(3, 1) });
-    [4, 7, 9].into_iter().for_each(|sequence| talk.copy(flow, sequence));
+    for sequence in [4, 7, 9] {
+        talk.copy(flow, sequence);
+    }
     let own = talk.own();
     assert_eq!((own[0].first, own[0].mask), (4, 0b10_1001));
     talk.wait(200);
@@ -83,12 +85,16 @@ fn what_the_sender_does_not_copy_is_not_covered() {
 fn a_packet_that_others_overtook_is_left_out() {
     let mut talk = Talk::new();
     let flow = talk.flow(blocked(3, 1));
-    [0, 2, 1, 3].into_iter().for_each(|sequence| talk.copy(flow, sequence));
+    for sequence in [0, 2, 1, 3] {
+        talk.copy(flow, sequence);
+    }
     let own = talk.own();
     assert_eq!((own.len(), own[0].mask), (1, 0b1101));
     assert_eq!(talk.ingress.counters.in_stream_left_out, 1);
     // From before the block's first packet, too.
-    [6, 5].into_iter().for_each(|sequence| talk.copy(flow, sequence));
+    for sequence in [6, 5] {
+        talk.copy(flow, sequence);
+    }
     assert_eq!(talk.ingress.counters.in_stream_left_out, 2);
 }
 

@@ -26,7 +26,9 @@ fn a_gap_between_copies_is_asked_for_twice_and_no_more() {
 fn a_copy_that_comes_when_asked_for_is_coded() {
     let mut talk = Talk::new();
     let flows = [0; 2].map(|_| talk.flow(batched(2, 1)));
-    [0, 2].into_iter().for_each(|sequence| talk.copy(flows[0], sequence));
+    for sequence in [0, 2] {
+        talk.copy(flows[0], sequence);
+    }
     talk.wait(COPY_REORDERING.as_millis());
     talk.ingress.copy(flows[0], 1, &packet(1, 1), true, &mut talk.made, talk.now);
     (0..3).for_each(|sequence| talk.copy(flows[1], sequence));
@@ -54,7 +56,9 @@ fn copies_beyond_the_registered_rate_are_not_taken() {
 fn copies_that_come_twice_or_too_late_are_counted() {
     let mut talk = Talk::new();
     let flow = talk.flow(batched(2, 1));
-    [0, 0, 100, 0, 30].into_iter().for_each(|sequence| talk.copy(flow, sequence));
+    for sequence in [0, 0, 100, 0, 30] {
+        talk.copy(flow, sequence);
+    }
     let counters = talk.ingress.counters;
     assert_eq!((counters.copies, counters.copies_repeated, counters.copies_too_old), (2, 1, 2));
 }
@@ -74,7 +78,9 @@ fn a_copy_as_long_as_any_may_be_is_coded_and_a_longer_one_is_not_taken() {
 fn an_empty_copy_is_coded_like_any_other() {
     let mut talk = Talk::new();
     let flows = [0; 2].map(|_| talk.flow(batched(2, 1)));
-    flows.iter().for_each(|flow| talk.copy_of(*flow, 0, &[]));
+    for flow in &flows {
+        talk.copy_of(*flow, 0, &[]);
+    }
     talk.wait(50);
     assert!(talk.batches().iter().all(|batch| batch.repairs.iter().all(|repair| repair.payload.is_empty())));
 }
@@ -105,7 +111,10 @@ fn a_group_of_receivers_is_served_through_several_egress_relays() {
     let flow = talk.flow(Kind { service: Service::Forwarding, ..coded() });
     for port in 1..10 {
         let known = port != 2;
-        talk.ingress.add_onward(flow, Onward { port: EgressPort(port), alias: alias(FlowSlot(u32::from(port))), known });
+        talk.ingress.add_onward(
+            flow,
+            Onward { port: EgressPort(port), alias: alias(FlowSlot(u32::from(port))), known },
+        );
     }
     talk.copy(flow, 0);
     let through: Vec<u16> = talk.made.carried.iter().map(|(alias, ..)| *alias).collect();

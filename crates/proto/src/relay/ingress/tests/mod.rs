@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use byway_code::{Engine, Repair, decode};
-use byway_units::{AgentId, Bytes, Duration, FlowId, Rate, Time};
+use byway_units::{AgentId, Duration, FlowId, Rate, Time};
 use byway_wire::messages::Mask;
 use byway_wire::{Alias, BlockShape, FlowKey, Receiver, SequenceNumber, Service};
 
@@ -76,7 +76,14 @@ impl Sink for Record {
         });
     }
 
-    fn in_stream(&mut self, onward: Onward, first: SequenceNumber, mask: Mask, count: usize, repair: &Repair<'_>) {
+    fn in_stream(
+        &mut self,
+        onward: Onward,
+        first: SequenceNumber,
+        mask: Mask,
+        count: usize,
+        repair: &Repair<'_>,
+    ) {
         self.own.push(OwnRepair {
             alias: onward.alias.number(),
             first: first.number(),
@@ -149,7 +156,11 @@ const fn ms(millis: u64) -> Duration {
 }
 
 fn packet(alias: u16, sequence: u64) -> Vec<u8> {
-    packet_of(alias, sequence, 60 + usize::try_from((sequence * 7 + u64::from(alias) * 13) % 30).expect("reduced"))
+    packet_of(
+        alias,
+        sequence,
+        60 + usize::try_from((sequence * 7 + u64::from(alias) * 13) % 30).expect("reduced"),
+    )
 }
 
 fn packet_of(alias: u16, sequence: u64, length: usize) -> Vec<u8> {
@@ -232,8 +243,11 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
 
 /// Takes one packet away, and has it restored from the others and the first repair packet.
 fn restore(packets: &[Vec<u8>], lost: usize, repair: &Made) -> Vec<u8> {
-    let sources: Vec<Option<&[u8]>> =
-        packets.iter().enumerate().map(|(place, packet)| (place != lost).then_some(packet.as_slice())).collect();
+    let sources: Vec<Option<&[u8]>> = packets
+        .iter()
+        .enumerate()
+        .map(|(place, packet)| (place != lost).then_some(packet.as_slice()))
+        .collect();
     let repair = Repair {
         batch: byway_units::BatchId::new(0),
         index: repair.index,
@@ -242,7 +256,8 @@ fn restore(packets: &[Vec<u8>], lost: usize, repair: &Made) -> Vec<u8> {
         payload: &repair.payload,
     };
     let mut buffers = [[0; 2_048]];
-    let recovered = decode(Engine::fastest(), &sources, &[repair], &mut buffers).expect("one loss, one repair packet");
+    let recovered =
+        decode(Engine::fastest(), &sources, &[repair], &mut buffers).expect("one loss, one repair packet");
     let (place, restored) = recovered.packets(&buffers).next().expect("something was lost");
     assert_eq!(place, lost);
     restored.to_vec()

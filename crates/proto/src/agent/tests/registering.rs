@@ -1,0 +1,99 @@
+//! Flows and their relays.
+
+use super::*;
+use crate::agent::registration::{Registration, Registrations};
+
+fn registered_at(hall: &Hall, by: usize) -> Vec<u64> {
+    let heard =
+        hall.relay.heard.iter().filter(|(_, who, said)| *who == by && matches!(said, Said::Register { .. }));
+    heard.map(|(at, ..)| at.saturating_since(Time::START).as_millis()).collect()
+}
+
+#[test]
+fn both_ends_register_in_their_role() {
+    let mut hall = Hall::unregistered(&settings(Service::Coding));
+    hall.run(ms(200));
+    let has = |who, role| {
+        hall.relay.heard.contains(&(hall.relay.heard[0].0, who, Said::Register { role, selective: false }))
+    };
+    assert!(has(SENDER, FlowRole::Sender) && has(RECEIVER, FlowRole::Receiver));
+}
+
+#[test]
+fn a_silent_relay_is_asked_ever_more_rarely() {
+    let mut hall = Hall::unregistered(&settings(Service::Coding));
+    hall.relay.answer = None;
+    hall.run(ms(60_000));
+    let at = registered_at(&hall, SENDER);
+    let waits: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 8_000, 8_000, 8_000, 8_000, 8_000, 8_000]);
+}
+
+#[test]
+fn a_refusal_is_an_event_and_is_not_argued_with() {
+    let mut hall = Hall::unregistered(&settings(Service::Coding));
+    hall.relay.answer = Some(Err(Refusal::NoGrant));
+    hall.run(ms(30_000));
+    let refused = Event::FlowRefused { flow: key(), refusal: Refusal::NoGrant };
+    for who in [SENDER, RECEIVER] {
+        assert_eq!(hall.events.iter().filter(|(by, event)| *by == who && *event == refused).count(), 1);
+        assert_eq!(registered_at(&hall, who).len(), 1);
+    }
+    hall.stream(5);
+    hall.run(ms(50));
+    assert_eq!(
+        (hall.got.len(), hall.agents[SENDER].counters().copies),
+        (5, 0),
+        "the direct path needs no relay"
+    );
+}
+
+#[test]
+fn a_relay_that_restarted_is_told_of_the_flows_again() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    hall.stream(50);
+    hall.relay = Relay::new(51, hall.now);
+    for _ in 0..3 {
+        hall.stream(100);
+    }
+    for who in [SENDER, RECEIVER] {
+        assert!(!registered_at(&hall, who).is_empty());
+    }
+    assert!(!hall.enveloped(EnvelopeRole::Copy).is_empty(), "and gets copies");
+    assert_eq!(hall.got.len(), 350 - 2);
+}
+
+#[test]
+fn a_dead_relay_gets_no_copies_and_stops_no_originals() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    hall.stream(50);
+    hall.loses(|datagram| datagram.to == RELAY || datagram.from == RELAY);
+    hall.stream(100);
+    let copies = hall.agents[SENDER].counters().copies;
+    hall.stream(100);
+    assert_eq!(hall.agents[SENDER].counters().copies, copies);
+    hall.run(ms(50));
+    assert_eq!(hall.got.len(), 250);
+}
+
+#[test]
+fn peers_that_come_and_go_are_events() {
+    let mut hall = Hall::unregistered(&settings(Service::Coding));
+    hall.run(ms(500));
+    assert!(hall.events.contains(&(SENDER, Event::PeerEstablished(number(RECEIVER)))));
+    assert!(hall.events.contains(&(RECEIVER, Event::PeerEstablished(number(SENDER)))));
+    hall.loses(|datagram| datagram.to == RECEIVER && datagram.from == SENDER);
+    hall.stream(100);
+    assert!(hall.events.contains(&(SENDER, Event::PeerLost(number(RECEIVER)))));
+}
+
+#[test]
+fn a_flow_asks_each_of_its_relays_and_begins_with_the_first() {
+    let registrations = Registrations::new(2);
+    assert_eq!(
+        (registrations.in_use(), registrations.alias(), registrations.deadline()),
+        (0, None, Some(Time::START))
+    );
+    assert!(matches!(registrations.get(1), Some(Registration::Asking { tries: 0, .. })));
+    assert_eq!(registrations.get(2), None);
+}

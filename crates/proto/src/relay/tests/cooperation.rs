@@ -1,0 +1,159 @@
+//! Repairs with the help of others, from message to message.
+
+use super::*;
+use byway_wire::messages::{Ack, Lost, Outage, Relayed};
+
+/// Two receivers, each of one flow that the other relay codes.
+fn two_receivers() -> Desk {
+    let mut desk = Desk::new(alloc::vec![grant(1, 2), grant(3, 4)]);
+    for (sender, receiver) in [(1, 2), (3, 4)] {
+        desk.enter(receiver);
+        assert_eq!(desk.registers(receiver, flow(sender, receiver, 1), FlowRole::Receiver), Ok(1));
+    }
+    desk.announces(&[flow(1, 2, 1), flow(3, 4, 1)]);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, true), Heard::Known(2, true)]);
+    desk
+}
+
+#[test]
+fn a_lost_packet_is_restored_with_the_help_of_another_receiver() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 5, 2);
+    desk.nacks(2, 1, 5);
+    assert_eq!(desk.heard(4), [Heard::Request(1, alloc::vec![5])]);
+    desk.answers(4, 1, 5, &packet(2, 5));
+    assert_eq!(desk.heard(2), [Heard::Envelope(EnvelopeRole::CooperativeRepair, 1, 5, packet(1, 5))]);
+    assert_eq!(desk.relay.egress_counters().cooperative, 1);
+}
+
+#[test]
+fn a_false_answer_bars_its_receiver() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 5, 2);
+    desk.nacks(2, 1, 5);
+    desk.heard(4);
+    let mut lie = packet(2, 5);
+    lie[3] ^= 1;
+    desk.answers(4, 1, 5, &lie);
+    assert_eq!(desk.relay.egress_counters().answers_false, 1);
+    assert_eq!(desk.heard(2), [], "nothing false is passed on");
+    desk.repairs(1, 6, 2);
+    desk.nacks(2, 1, 6);
+    assert_eq!(desk.heard(4), [], "it is asked no more");
+}
+
+#[test]
+fn a_genuine_packet_under_anothers_number_is_as_false() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 5, 2);
+    desk.nacks(2, 1, 5);
+    desk.answers(4, 1, 5, &packet(2, 6));
+    assert_eq!(desk.relay.egress_counters().answers_false, 1);
+}
+
+#[test]
+fn a_receiver_cannot_speak_for_flows_that_it_does_not_have() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 5, 2);
+    desk.nacks(2, 7, 5);
+    let alias = Alias::new(9).expect("not zero");
+    desk.says(2, &Message::Ack(Ack { alias, from_low: 5 }));
+    let mut ranges = RangeSet::new();
+    assert!(ranges.insert(SequenceNumber::new(5)), "it fits");
+    desk.says(2, &Message::Lost(Lost { alias, ranges: ranges.ranges() }));
+    desk.answers(2, 9, 5, &packet(1, 5));
+    assert_eq!(desk.relay.counters().aliases_unknown, 4);
+    assert_eq!(desk.heard(4), []);
+}
+
+#[test]
+fn who_speaks_out_of_role_is_not_heard() {
+    let mut desk = two_receivers();
+    let alias = Alias::new(1).expect("not zero");
+    desk.says(2, &Message::Outage(Outage { alias, is_dark: true }));
+    desk.says(OTHER, &Message::Ack(Ack { alias, from_low: 5 }));
+    assert_eq!(desk.relay.counters().out_of_role, 2);
+}
+
+#[test]
+fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 5, 2);
+    let open = Nack {
+        alias: Alias::new(1).expect("not zero"),
+        open_from_low: Some(5),
+        noticed_by_timer: true,
+        answers_confirm: false,
+        patience: Microseconds::from_duration(ms(200)),
+        ranges: byway_wire::Ranges::EMPTY,
+    };
+    desk.says(2, &Message::Nack(open));
+    desk.now += crate::limits::OUTAGE_AFTER;
+    desk.repairs(1, 6, 2);
+    assert_eq!(desk.heard(OTHER), [Heard::Outage(1, true)]);
+    desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 7 }));
+    assert_eq!(desk.heard(OTHER), [Heard::Outage(1, false)]);
+}
+
+#[test]
+fn the_batches_of_a_relay_that_restarted_are_taken() {
+    let mut desk = two_receivers();
+    desk.repairs(50_000, 5, 2);
+    desk.now += ms(5);
+    desk.enter(OTHER);
+    desk.repairs(0, 6, 2);
+    assert_eq!(desk.relay.egress_counters().repairs_unknown, 1, "what its aliases stand for is forgotten");
+    desk.announces(&[flow(1, 2, 1), flow(3, 4, 1)]);
+    desk.repairs(1, 7, 2);
+    desk.nacks(2, 1, 7);
+    assert_eq!(desk.heard(4), [Heard::Request(1, alloc::vec![7])]);
+}
+
+#[test]
+fn a_nack_of_everything_costs_the_relay_little() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 100_000, 2);
+    let mut ranges = RangeSet::new();
+    assert!((0..32 * 8_192).all(|number| ranges.insert(SequenceNumber::new(number))), "they fit");
+    let nack = Nack {
+        alias: Alias::new(1).expect("not zero"),
+        open_from_low: None,
+        noticed_by_timer: false,
+        answers_confirm: false,
+        patience: Microseconds::from_duration(ms(200)),
+        ranges: ranges.ranges(),
+    };
+    desk.says(2, &Message::Nack(nack));
+    let counters = desk.relay.egress_counters();
+    assert_eq!(counters.asked, 32 * 8_192);
+    assert_eq!(counters.refused_range, 32 * 8_192 - 2 * crate::limits::NACK_REACH - 1);
+    assert_eq!(
+        counters.refused_room,
+        2 * crate::limits::NACK_REACH + 1 - crate::limits::MISSING_PACKETS_MAX as u64
+    );
+}
+
+#[test]
+fn packets_are_passed_on_between_agents_that_a_grant_connects_however_long() {
+    let mut desk = Desk::new(alloc::vec![grant_here(1, 2), grant(3, 4)]);
+    desk.enter(1);
+    desk.enter(2);
+    desk.enter(4);
+    assert!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender).is_ok());
+    assert!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver).is_ok());
+    assert!(desk.registers(4, flow(3, 4, 1), FlowRole::Receiver).is_ok());
+    for length in [100, 1_173, 1_174, 1_400] {
+        let mut bytes = alloc::vec![0; length];
+        bytes[0] = 8;
+        desk.says(1, &Message::Relayed(Relayed::new(AgentId::new(2), &bytes).expect("a message packet")));
+        assert_eq!(desk.heard(2), [Heard::Relayed(1, length)]);
+    }
+    let bytes = [8; 100];
+    for stranger in [4, 77] {
+        desk.says(
+            1,
+            &Message::Relayed(Relayed::new(AgentId::new(stranger), &bytes).expect("a message packet")),
+        );
+    }
+    assert_eq!((desk.heard(4), desk.relay.counters().relayed_refused), (Vec::new(), 2));
+}

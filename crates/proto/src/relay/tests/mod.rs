@@ -1,0 +1,383 @@
+//! Conversations with a whole relay: agents and another relay are sessions that say what they are told to.
+
+mod cooperation;
+mod registration;
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use byway_code::{Engine, encode};
+use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
+use byway_wire::messages::{
+    AliasAnnouncement, AliasAnnouncements, Aliases, Consent, Cover, CrossStreamHead, CrossStreamRepair,
+    Entries, Entry, FlowOptions, FlowRole, Nack, Refusal, Register,
+};
+use byway_wire::packets::EnvelopeRole;
+use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
+use byway_wire::{
+    Alias, BlockShape, Capabilities, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message,
+    Messages, Microseconds, Place, RangeSet, Receiver, SIGNATURE_BYTES, SequenceNumber, Service, Services,
+    Shard, TenantId,
+};
+
+use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings};
+use crate::limits::{CODED_START, CONSENT};
+use crate::outbox::Urgency;
+use crate::random::Generator;
+use crate::session::{Enveloped, Local, Received, Remote, SessionId, Sessions};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The relay under test, and the other one.
+const RELAY: u8 = 200;
+const OTHER: u8 = 201;
+
+fn address(who: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, who)), 4_600)
+}
+
+fn secret(who: u8) -> StaticSecret {
+    StaticSecret::from_bytes([who; 32])
+}
+
+/// The flow with this number between two agents.
+fn flow(sender: u8, receiver: u8, number: u16) -> FlowKey {
+    let (sender, receiver) = (AgentId::new(sender.into()), AgentId::new(receiver.into()));
+    FlowKey::new(sender, Receiver::Agent(receiver), FlowId::new(number))
+}
+
+/// What a client heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Heard {
+    Registered(Result<u16, Refusal>),
+    Known(u16, bool),
+    Request(u16, Vec<u32>),
+    Envelope(EnvelopeRole, u16, u32, Vec<u8>),
+    Outage(u16, bool),
+    Relayed(u32, usize),
+    Other,
+}
+
+/// An agent, or the other relay.
+struct Client {
+    who: u8,
+    sessions: Sessions,
+    session: SessionId,
+    heard: Vec<Heard>,
+}
+
+/// A relay and its clients.
+struct Desk {
+    relay: Relay,
+    clients: Vec<Client>,
+    now: Time,
+}
+
+/// A grant for all flows from an agent to another, from the other relay to this one.
+fn grant(sender: u8, receiver: u8) -> Grant {
+    let shard = Shard::new(0);
+    Grant {
+        services: Services::NONE.with(Service::Coding).with(Service::Caching),
+        sharing: true,
+        ingress: GrantedRelay { relay: RelayId::new(OTHER.into()), shard },
+        egress: GrantedRelay { relay: RelayId::new(RELAY.into()), shard },
+        first_flow: FlowId::new(0),
+        last_flow: FlowId::new(u16::MAX),
+        sender: AgentId::new(sender.into()),
+        receiver: Receiver::Agent(AgentId::new(receiver.into())),
+        coding_group: CodingGroupId::new(0),
+        tenant: TenantId::new(0),
+        rate: KilobitsPerSecond::new(10_000),
+        not_after_unix_seconds: 0,
+        sender_key: *secret(sender).public_key().bytes(),
+        receiver_key: *secret(receiver).public_key().bytes(),
+        signature: [0; SIGNATURE_BYTES],
+    }
+}
+
+/// The same, from this relay to itself.
+fn grant_here(sender: u8, receiver: u8) -> Grant {
+    let grant = grant(sender, receiver);
+    Grant { ingress: grant.egress, ..grant }
+}
+
+impl Client {
+    fn new(who: u8, seed: u8, now: Time) -> Self {
+        let purpose = if who == OTHER { Purpose::RelayToRelay } else { Purpose::AgentToRelay };
+        let local = Local {
+            secret: secret(who),
+            suite: Suite::ChaCha20Poly1305,
+            shard: Shard::new(0),
+            capabilities: Capabilities::DIGESTS,
+            started_unix_nanos: u64::from(seed) * 1_000_000_000_000,
+        };
+        let mut sessions = Sessions::new(local, &Portable, Generator::new([seed; 32]), now);
+        let remote = Remote {
+            key: secret(RELAY).public_key(),
+            purpose,
+            shard: Shard::new(0),
+            pre_shared: PreSharedKey::default(),
+            addresses: alloc::vec![address(RELAY)],
+            keep: true,
+        };
+        let session = sessions.add(remote, now);
+        Self { who, sessions, session, heard: Vec::new() }
+    }
+
+    fn receive(&mut self, mut bytes: Vec<u8>, now: Time) {
+        let from = address(RELAY);
+        match self.sessions.receive(&mut bytes, from, now) {
+            Received::Initiation { session, initiation, origin } => {
+                self.sessions.accept(session, initiation, origin, &[], now);
+            }
+            Received::Messages { session, messages } => {
+                let messages = messages.to_vec();
+                for message in Messages::new(&messages) {
+                    let message = message.expect("the relay speaks properly");
+                    if !self.sessions.handle_message(session, &message, from, now) {
+                        self.hear(&message);
+                    }
+                }
+            }
+            Received::Envelope { header, datagram, .. } => {
+                let coded = datagram[CODED_START..datagram.len() - 16].to_vec();
+                self.heard.push(Heard::Envelope(
+                    header.role,
+                    header.alias.number(),
+                    header.sequence_low,
+                    coded,
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, message: &Message<'_>) {
+        self.heard.push(match message {
+            Message::Registered(registered) => Heard::Registered(registered.outcome.map(Alias::number)),
+            Message::AliasesKnown(known) => {
+                let known = known.aliases.iter().next().expect("one at least");
+                Heard::Known(known.alias.number(), known.has_receiver)
+            }
+            Message::CooperativeRequest(request) => {
+                Heard::Request(request.alias.number(), request.ranges.numbers_low().collect())
+            }
+            Message::Outage(outage) => Heard::Outage(outage.alias.number(), outage.is_dark),
+            Message::Relayed(relayed) => Heard::Relayed(relayed.agent().number(), relayed.packet().len()),
+            _ => Heard::Other,
+        });
+    }
+}
+
+impl Desk {
+    fn new(grants: Vec<Grant>) -> Self {
+        let other = OtherRelay {
+            number: RelayId::new(OTHER.into()),
+            shard: Shard::new(0),
+            key: secret(OTHER).public_key(),
+            address: address(OTHER),
+        };
+        let settings = RelaySettings {
+            number: RelayId::new(RELAY.into()),
+            shard: Shard::new(0),
+            secret: secret(RELAY),
+            suite: Suite::ChaCha20Poly1305,
+            started_unix_nanos: 1_000,
+            authority: Authority::Static(grants),
+            relays: alloc::vec![other],
+        };
+        let relay = Relay::new(settings, Engine::fastest(), &Portable, [7; 32], Time::START);
+        let mut desk = Self { relay, clients: Vec::new(), now: Time::START };
+        desk.enter(OTHER);
+        desk
+    }
+
+    /// A client comes and begins a session.
+    fn enter(&mut self, who: u8) {
+        let seed = u8::try_from(self.clients.len() + 1).expect("few clients");
+        let mut client = Client::new(who, seed, self.now);
+        client.sessions.connect(client.session, &[], self.now);
+        self.clients.retain(|client| client.who != who);
+        self.clients.push(client);
+        self.exchange();
+    }
+
+    fn client(&mut self, who: u8) -> &mut Client {
+        self.clients.iter_mut().find(|client| client.who == who).expect("it entered")
+    }
+
+    /// All that is due is done, and all that was sent arrives, until everybody is silent.
+    fn exchange(&mut self) {
+        loop {
+            let mut is_silent = true;
+            for place in 0..self.clients.len() {
+                let client = &mut self.clients[place];
+                client.sessions.handle_timeout(self.now);
+                client.sessions.flush_all(self.now);
+                let from = address(client.who);
+                let mut sent = Vec::new();
+                while let Some((_, bytes)) = client.sessions.outbox.take() {
+                    sent.push(bytes.to_vec());
+                }
+                for mut bytes in sent {
+                    is_silent = false;
+                    self.relay.handle(RelayInput::Received { from, bytes: &mut bytes }, self.now);
+                    self.drain();
+                }
+            }
+            if self.relay.deadline().is_some_and(|(at, _)| at <= self.now) {
+                self.relay.handle(RelayInput::Deadline, self.now);
+                is_silent &= !self.drain();
+            }
+            if is_silent {
+                return;
+            }
+        }
+    }
+
+    /// What the relay sends arrives; whether there was anything.
+    fn drain(&mut self) -> bool {
+        let mut sent = Vec::new();
+        while let Some(transmit) = self.relay.poll() {
+            sent.push((transmit.to, transmit.bytes.to_vec()));
+        }
+        let is_any = !sent.is_empty();
+        for (to, bytes) in sent {
+            if let Some(client) = self.clients.iter_mut().find(|client| address(client.who) == to) {
+                client.receive(bytes, self.now);
+            }
+        }
+        is_any
+    }
+
+    fn says(&mut self, who: u8, message: &Message<'_>) {
+        let now = self.now;
+        let client = self.client(who);
+        client.sessions.send_alone(client.session, message, Urgency::Original, now);
+        self.exchange();
+    }
+
+    /// Registers a flow, and hears what the relay says to that.
+    fn registers(&mut self, who: u8, key: FlowKey, role: FlowRole) -> Result<u16, Refusal> {
+        self.registers_for(who, key, role, Service::Coding)
+    }
+
+    fn registers_for(
+        &mut self,
+        who: u8,
+        key: FlowKey,
+        role: FlowRole,
+        service: Service,
+    ) -> Result<u16, Refusal> {
+        let register = register(key, role, service, CONSENT);
+        self.says(who, &Message::Register(register));
+        let heard = core::mem::take(&mut self.client(who).heard);
+        let mut answers = heard.iter().rev().filter_map(|heard| match heard {
+            Heard::Registered(outcome) => Some(*outcome),
+            _ => None,
+        });
+        answers.next().expect("the relay answers")
+    }
+
+    /// The other relay announces its flows, from alias 1 on.
+    fn announces(&mut self, flows: &[FlowKey]) {
+        let mut scratch = [[0; AliasAnnouncement::BYTES]; 16];
+        let mut announced = (1..).zip(flows).map(|(alias, key)| AliasAnnouncement {
+            alias: Alias::new(alias).expect("not zero"),
+            flow_key: *key,
+            service: Service::Coding,
+            rate: KilobitsPerSecond::new(2_000),
+        });
+        let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);
+        self.says(OTHER, &Message::Aliases(Aliases { flows }));
+    }
+
+    /// The other relay sends a repair packet over one packet of each flow that it announced.
+    fn repairs(&mut self, batch: u32, sequence: u32, flows: u16) {
+        let packets: Vec<Vec<u8>> = (1..=flows).map(|alias| packet(alias, sequence)).collect();
+        let views: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+        let mut payloads = [[0; 128]];
+        let encoded = encode(Engine::fastest(), &views, &mut payloads).expect("a small batch");
+        let repair = encoded.repairs(BatchId::new(batch), &payloads).next().expect("one was made");
+        let client = self.client(OTHER);
+        let alias = |number| Alias::new(number).expect("not zero");
+        let digests: Vec<[u8; 4]> = (1..=flows)
+            .zip(&packets)
+            .map(|(number, coded)| {
+                client
+                    .sessions
+                    .digest(client.session, alias(number), sequence, coded)
+                    .expect("both want digests")
+            })
+            .collect();
+        let mut scratch = [[0; Entry::BYTES]; 16];
+        let mut entries = (1..=flows).map(|number| Entry { alias: alias(number), sequence_low: sequence });
+        let entries = Entries::collect(&mut entries, &mut scratch);
+        let head = CrossStreamHead {
+            batch: BatchId::new(batch),
+            place: Place::new(0, 1).expect("one of one"),
+            length_symbol: repair.length_symbol,
+            cover: Cover::new(entries, Some(&digests)).expect("a small batch"),
+        };
+        self.says(OTHER, &Message::CrossStreamRepair(CrossStreamRepair { head, payload: repair.payload }));
+    }
+
+    fn nacks(&mut self, who: u8, alias: u16, number: u64) {
+        let mut ranges = RangeSet::new();
+        assert!(ranges.insert(SequenceNumber::new(number)), "it fits");
+        let nack = Nack {
+            alias: Alias::new(alias).expect("not zero"),
+            open_from_low: None,
+            noticed_by_timer: false,
+            answers_confirm: false,
+            patience: Microseconds::from_duration(ms(200)),
+            ranges: ranges.ranges(),
+        };
+        self.says(who, &Message::Nack(nack));
+    }
+
+    /// A receiver gives a packet for somebody else.
+    fn answers(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
+        let now = self.now;
+        let client = self.client(who);
+        let (alias, role) = (Alias::new(alias).expect("not zero"), EnvelopeRole::CooperativeAnswer);
+        let contents = Enveloped { role, alias, sequence_low: sequence, coded };
+        client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
+        self.exchange();
+    }
+
+    fn heard(&mut self, who: u8) -> Vec<Heard> {
+        let mut heard = core::mem::take(&mut self.client(who).heard);
+        heard.retain(|heard| *heard != Heard::Other);
+        heard
+    }
+}
+
+fn register(key: FlowKey, role: FlowRole, service: Service, consent: Consent) -> Register<'static> {
+    Register {
+        flow_key: key,
+        role,
+        service,
+        in_stream: BlockShape::new(5, 1),
+        batch: BlockShape::new(10, 2),
+        options: FlowOptions {
+            relay_side_duplication: false,
+            sender_makes_repairs: false,
+            coded_with_other_tenants: true,
+            selective: false,
+        },
+        rate: KilobitsPerSecond::new(2_000),
+        budget: Microseconds::from_duration(ms(250)),
+        consent,
+        grant: &[],
+    }
+}
+
+/// The coded bytes of a packet of the flow that the other relay calls so.
+fn packet(alias: u16, sequence: u32) -> Vec<u8> {
+    (0..40 + u32::from(alias))
+        .map(|place| u8::try_from((place * 7 + sequence * 3 + u32::from(alias)) % 251).expect("reduced"))
+        .collect()
+}
