@@ -9,7 +9,7 @@ use byway_wire::{CodedBytes, SequenceNumber};
 
 use super::events::Delivery;
 use super::receive_flow::ReceiveFlowId;
-use super::{Agent, Flow};
+use super::{Agent, Flow, Role};
 use crate::limits::CODED_START;
 use crate::session::{Origin, Received, SessionId};
 
@@ -21,6 +21,13 @@ impl Agent {
     /// Takes a packet from an address, or out of a relay's hands (`from` is then the relay's address).
     pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Origin, from: SocketAddr, now: Time) {
         let received = self.sessions.receive_from(datagram, origin, now);
+        let session = received.session().and_then(|session| self.roles.get(&session));
+        if matches!((origin, session), (Origin::Detour(_), Some(Role::Relay(_)))) {
+            // Only peers are reached through relays. A relay that wraps its own packets would have them unwrapped
+            // one inside another, as deep as a datagram is long.
+            self.counters.out_of_role += 1;
+            return;
+        }
         // What a new epoch makes void is void before anything is said in it.
         self.handle_changes(now);
         match received {

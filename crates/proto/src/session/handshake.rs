@@ -197,14 +197,11 @@ impl Sessions {
             response: response.clone(),
             epoch,
             boot: their_boot,
+            origin,
             since: now,
         });
         session.stamp = session.stamp.max(stamp);
         let dropped = session.attempt.take().map(|attempt| attempt.index);
-        if session.path.address().is_none() && let Origin::Address(from) = origin {
-            // The confirmation, which only the holder of the key can send, comes from there or moves the path.
-            session.path.validate(from);
-        }
         if let Origin::Detour(detour) = origin {
             session.detour.get_or_insert(detour);
         }
@@ -244,7 +241,13 @@ impl Sessions {
         session.digests = (ours & Capabilities::from_bits(response.capabilities)).contain(Capabilities::DIGESTS);
         session.initiator = true;
         if let Origin::Address(from) = origin {
-            session.path.validate(from);
+            // Only where the initiation went has somebody proved to be by answering it.
+            if session.path.address() == Some(from) || session.remote.addresses.contains(&from) {
+                session.path.validate(from);
+            } else {
+                let random = &mut self.random;
+                session.path.heard(from, datagram.len(), now, || random.bytes());
+            }
         }
         let fresh = self.begin(id, epoch, Boot::new(response.boot), now);
         self.changes.push_back(Change::Established { session: id, fresh });
@@ -270,11 +273,18 @@ impl Sessions {
         Received::Nothing
     }
 
-    /// A packet under the epoch that was answered last: the initiator is who it says, here and now.
-    pub(super) fn confirm(&mut self, id: SessionId, index: SessionIndex, now: Time) -> Option<bool> {
+    /// A packet under the epoch that was answered last: the initiator is who it says, here and now, and where the
+    /// response went if it comes from there.
+    pub(super) fn confirm(&mut self, id: SessionId, index: SessionIndex, origin: Origin, now: Time) -> Option<bool> {
         let session = self.get_mut(id)?;
         let answered = session.answered.take_if(|answered| answered.epoch.ours == index)?;
         session.initiator = false;
+        if let Origin::Address(from) = origin
+            && answered.origin == origin
+            && session.path.address().is_none()
+        {
+            session.path.validate(from);
+        }
         Some(self.begin(id, answered.epoch, answered.boot, now))
     }
 

@@ -30,6 +30,20 @@ pub(crate) enum Received<'a> {
     Source { session: SessionId, packet: SourcePacket<&'a mut [u8]> },
 }
 
+impl Received<'_> {
+    /// The session that the packet belongs to.
+    pub(crate) const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Nothing | Self::Stranger { .. } => None,
+            Self::Initiation { session, .. }
+            | Self::Response { session, .. }
+            | Self::Messages { session, .. }
+            | Self::Envelope { session, .. }
+            | Self::Source { session, .. } => Some(*session),
+        }
+    }
+}
+
 impl Sessions {
     /// Takes a datagram from the network.
     pub(crate) fn receive<'a>(&mut self, datagram: &'a mut [u8], from: SocketAddr, now: Time) -> Received<'a> {
@@ -144,7 +158,7 @@ impl Sessions {
         now: Time,
     ) {
         let waits = self.get(id).is_some_and(|session| session.answered.is_some());
-        if waits && let Some(fresh) = self.confirm(id, index, now) {
+        if waits && let Some(fresh) = self.confirm(id, index, origin, now) {
             self.changes.push_back(Change::Established { session: id, fresh });
         }
         let session = self.sessions[id.0 as usize].as_mut().expect("the session was just looked up");

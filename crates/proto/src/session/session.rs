@@ -10,6 +10,7 @@ use byway_wire::{Boot, SessionIndex, Shard};
 
 use super::attempt::Attempt;
 use super::epoch::Epoch;
+use super::handshake::Origin;
 use super::path::Path;
 use super::probes::Probes;
 use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
@@ -52,6 +53,8 @@ pub(crate) struct Answered {
     pub(crate) response: Vec<u8>,
     pub(crate) epoch: Epoch,
     pub(crate) boot: Boot,
+    /// Where the response went.
+    pub(crate) origin: Origin,
     pub(crate) since: Time,
 }
 
