@@ -8,6 +8,7 @@ use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
 use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::{Agent, Delivered};
+use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::parts::gap_tracker::Arrival;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
@@ -23,7 +24,8 @@ impl Agent {
         delivery: Delivery,
         now: Time,
     ) {
-        let Ok(Plaintext { sent, ecn, datagram }) = Plaintext::parse(plaintext) else {
+        let parsed = Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
+        let Some(Plaintext { sent, ecn, datagram }) = parsed else {
             self.counters.malformed += 1;
             return;
         };

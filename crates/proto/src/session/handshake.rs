@@ -102,9 +102,7 @@ impl Sessions {
         match self.judge(id, &initiation, &screened, has_cookie, now) {
             Verdict::Accept => Received::Initiation { session: id, initiation, origin },
             Verdict::Repeat => {
-                let answered = self.get(id).and_then(|session| session.answered.as_ref());
-                let response = answered.map(|answered| answered.response.clone());
-                self.answer(origin, &response.unwrap_or_default(), now);
+                self.repeat(id, origin, now);
                 Received::Nothing
             }
             Verdict::Cookie => {
@@ -116,6 +114,15 @@ impl Sessions {
                 Received::Nothing
             }
         }
+    }
+
+    /// Answers an initiation again. Where it came from several addresses, none of them is proved by what follows.
+    fn repeat(&mut self, id: SessionId, origin: Origin, now: Time) {
+        let answered = self.get_mut(id).and_then(|session| session.answered.as_mut());
+        let answered = answered.expect("only what was answered is answered again");
+        answered.origin = answered.origin.filter(|known| *known == origin);
+        let response = answered.response.clone();
+        self.answer(origin, &response, now);
     }
 
     /// What to do with an initiation of a known peer.
@@ -197,7 +204,7 @@ impl Sessions {
             response: response.clone(),
             epoch,
             boot: their_boot,
-            origin,
+            origin: Some(origin),
             since: now,
         });
         session.stamp = session.stamp.max(stamp);
@@ -280,7 +287,7 @@ impl Sessions {
         let answered = session.answered.take_if(|answered| answered.epoch.ours == index)?;
         session.initiator = false;
         if let Origin::Address(from) = origin
-            && answered.origin == origin
+            && answered.origin == Some(origin)
             && session.path.address().is_none()
         {
             session.path.validate(from);

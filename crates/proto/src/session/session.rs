@@ -53,8 +53,8 @@ pub(crate) struct Answered {
     pub(crate) response: Vec<u8>,
     pub(crate) epoch: Epoch,
     pub(crate) boot: Boot,
-    /// Where the response went.
-    pub(crate) origin: Origin,
+    /// Where the response went, if to one place only.
+    pub(crate) origin: Option<Origin>,
     pub(crate) since: Time,
 }
 
