@@ -127,8 +127,14 @@ impl Agent {
             flow.statistics.false_repairs += 1;
             return;
         };
+        let index = epoch.ours;
         match epoch.open_source(number, sequence, coded) {
-            Ok(plaintext) => self.arrived(id, sequence, flags.piece(), plaintext, delivery, now),
+            Ok(plaintext) => {
+                // What was delivered under an epoch is forgotten if the epoch turns out later to begin anew.
+                self.sessions.confirmed(peer, index, None, now);
+                self.handle_changes(now);
+                self.arrived(id, sequence, flags.piece(), plaintext, delivery, now);
+            }
             Err(_) => self.receivers[id.0 as usize].statistics.false_repairs += 1,
         }
     }

@@ -282,12 +282,18 @@ impl Sessions {
 
     /// A packet under the epoch that was answered last: the initiator is who it says, here and now, and where the
     /// response went if it comes from there.
-    pub(super) fn confirm(&mut self, id: SessionId, index: SessionIndex, origin: Origin, now: Time) -> Option<bool> {
+    pub(super) fn confirm(
+        &mut self,
+        id: SessionId,
+        index: SessionIndex,
+        origin: Option<Origin>,
+        now: Time,
+    ) -> Option<bool> {
         let session = self.get_mut(id)?;
         let answered = session.answered.take_if(|answered| answered.epoch.ours == index)?;
         session.initiator = false;
-        if let Origin::Address(from) = origin
-            && answered.origin == Some(origin)
+        if let Some(Origin::Address(from)) = origin
+            && answered.origin == origin
             && session.path.address().is_none()
         {
             session.path.validate(from);

@@ -157,10 +157,7 @@ impl Sessions {
         newest: bool,
         now: Time,
     ) {
-        let waits = self.get(id).is_some_and(|session| session.answered.is_some());
-        if waits && let Some(fresh) = self.confirm(id, index, origin, now) {
-            self.changes.push_back(Change::Established { session: id, fresh });
-        }
+        self.confirmed(id, index, Some(origin), now);
         let session = self.sessions[id.0 as usize].as_mut().expect("the session was just looked up");
         session.probes.heard();
         if let Origin::Address(from) = origin
@@ -170,6 +167,14 @@ impl Sessions {
             let random = &mut self.random;
             session.path.heard(from, bytes, now, || random.bytes());
             self.arm(id);
+        }
+    }
+
+    /// Notes that a packet was opened under this epoch, however it came: the peer has the keys.
+    pub(crate) fn confirmed(&mut self, id: SessionId, index: SessionIndex, origin: Option<Origin>, now: Time) {
+        let waits = self.get(id).is_some_and(|session| session.answered.is_some());
+        if waits && let Some(fresh) = self.confirm(id, index, origin, now) {
+            self.changes.push_back(Change::Established { session: id, fresh });
         }
     }
 
