@@ -142,7 +142,10 @@ impl Relay {
             },
             now,
         );
-        let alias = self.ports.announce(port, slot, key, now).ok_or(Refusal::NoRoom)?;
+        let Some(alias) = self.ports.announce(port, slot, key, now) else {
+            self.ingress.unregister(slot);
+            return Err(Refusal::NoRoom);
+        };
         let known = self.ports.get(port).session.is_none() && !self.links.receivers_of(key).is_empty();
         self.ingress.add_onward(slot, Onward { port, alias, known });
         Ok(self.links.add(session, key.sender(), key, FlowRef::Sent(slot)))

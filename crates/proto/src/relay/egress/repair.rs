@@ -11,7 +11,7 @@ use super::action::{Action, Given};
 use super::arrivals::entries_of;
 use super::batches::BatchRepair;
 use super::flow::{BatchRef, FlowSlot};
-use super::missing::Stage;
+use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
 use super::rounds::{Round, RoundSlot};
 use super::Egress;
@@ -292,7 +292,10 @@ impl Egress {
                 source.packet = Some(*packet);
             }
             let missed = active.missing.get(entry.sequence);
-            if missed.is_some_and(|missing| missing.until > now && missing.stage != Stage::Given) {
+            let is_missed = |missing: &MissingPacket| {
+                missing.until > now && missing.stage != Stage::Given && missing.may_be_repaired()
+            };
+            if missed.is_some_and(is_missed) {
                 self.give(slot, entry.sequence, *packet, Given::Cooperative, now, actions);
             }
         }

@@ -30,10 +30,13 @@ impl Egress {
         let Some(flow) = self.flow_mut(request.flow) else {
             return;
         };
-        flow.activate(now);
+        let highest = flow.activate(now).highest;
+        let oldest = SequenceNumber::new(highest.number().saturating_sub(NACK_REACH));
+        let newest = highest.plus(NACK_REACH);
         for (first, last) in request.ranges {
-            let mut sequence = *first;
-            while sequence <= *last {
+            let (mut sequence, within) = (oldest.max(*first), newest.min(*last));
+            self.counters.refused_range += beyond(*first, *last, oldest, newest);
+            while sequence <= within {
                 self.miss(request, sequence, now, actions);
                 sequence = sequence.plus(1);
             }
@@ -54,11 +57,6 @@ impl Egress {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        let reach = active.highest.plus(NACK_REACH);
-        if sequence > reach || sequence.plus(NACK_REACH) < active.highest {
-            self.counters.refused_range += 1;
-            return;
-        }
         let Some(missing) = active.missing.ask(sequence, now + request.patience, request.certain) else {
             self.counters.refused_room += 1;
             return;
@@ -215,6 +213,12 @@ impl Egress {
             .filter_map(|batch| self.batches.get(usize::from(batch.ingress))?.get(batch.number)?.round)
             .collect()
     }
+}
+
+/// How many numbers of a range lie outside of another one.
+fn beyond(first: SequenceNumber, last: SequenceNumber, oldest: SequenceNumber, newest: SequenceNumber) -> u64 {
+    let within = newest.min(last).since(oldest.max(first)).map_or(0, |span| span + 1);
+    last.since(first).map_or(0, |span| span + 1).saturating_sub(within)
 }
 
 /// Where in a batch the packet stands.
