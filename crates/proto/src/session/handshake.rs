@@ -144,6 +144,11 @@ impl Sessions {
                 return Verdict::Drop;
             }
         }
+        if session.answered.as_ref().is_some_and(|answered| initiation.stamp < answered.stamp) {
+            // An old stamp is forgiven, but not at the cost of a handshake under way: whoever replays one initiation
+            // with a cookie of his own could keep all others from ever being confirmed.
+            return Verdict::Drop;
+        }
         let waiting = session.answered.is_some();
         if (initiation.stamp <= session.stamp || waiting) && !has_cookie {
             return Verdict::Cookie;
@@ -204,6 +209,7 @@ impl Sessions {
             response: response.clone(),
             epoch,
             boot: their_boot,
+            stamp,
             origin: Some(origin),
             since: now,
         });
