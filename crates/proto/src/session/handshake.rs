@@ -243,7 +243,15 @@ impl Sessions {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        let Ok(response) = attempt.awaited.read(datagram) else {
+        // Whoever answers proves to be where the initiation went, and nowhere else.
+        let is_expected = match origin {
+            Origin::Address(from) => {
+                session.path.address() == Some(from) || session.remote.addresses.contains(&from)
+            }
+            Origin::Detour(_) => true,
+        };
+        let response = if is_expected { attempt.awaited.read(datagram).ok() } else { None };
+        let Some(response) = response else {
             self.counters.forged += 1;
             return Received::Nothing;
         };
@@ -254,13 +262,7 @@ impl Sessions {
         session.digests = (ours & Capabilities::from_bits(response.capabilities)).contain(Capabilities::DIGESTS);
         session.initiator = true;
         if let Origin::Address(from) = origin {
-            // Only where the initiation went has somebody proved to be by answering it.
-            if session.path.address() == Some(from) || session.remote.addresses.contains(&from) {
-                session.path.validate(from);
-            } else {
-                let random = &mut self.random;
-                session.path.heard(from, datagram.len(), now, || random.bytes());
-            }
+            session.path.validate(from);
         }
         let fresh = self.begin(id, epoch, Boot::new(response.boot), now);
         self.changes.push_back(Change::Established { session: id, fresh });
