@@ -132,8 +132,8 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 /// Most plaintext bytes of a packet of messages: with header and tag it fits in the least MTU that IPv6 allows.
 pub const MESSAGES_BYTES_MAX: usize = 1_180;
 
-/// How long an answered handshake waits for its confirmation.
-pub const ANSWER_KEPT_FOR: Duration = Duration::from_secs(10);
+/// How long an answered handshake keeps out those with older stamps: longer than it takes to confirm one.
+pub const ANSWER_GUARDED_FOR: Duration = Duration::from_secs(10);
 
 /// The bytes of a packet that carries a path challenge: header, message and tag.
 pub const CHALLENGE_BYTES: usize = 9 + 3 + 8 + 16;

@@ -101,7 +101,7 @@ fn a_replayed_initiation_with_a_cookie_does_not_disturb_a_handshake_under_way() 
 }
 
 #[test]
-fn a_peer_that_lost_its_clock_gets_a_session_once_nobody_else_waits_for_one() {
+fn a_peer_that_lost_its_clock_gets_a_session_after_a_while() {
     let (mut agent, now) = (agent(), Time::START);
     answers(&mut agent, address(66), &initiation(1 << 40).0, now);
     let later = now + Duration::from_secs(11);
@@ -114,6 +114,17 @@ fn a_peer_that_lost_its_clock_gets_a_session_once_nobody_else_waits_for_one() {
     write_mac2(&mut packet, &awaited.open_cookie(&cookie).expect("an old stamp gets a cookie"));
     let response = answers(&mut agent, address(1), &packet, later).remove(0).1;
     let (keys, receiver) = concluded(&mut awaited, &response);
+    assert_eq!(answers(&mut agent, address(1), &challenge(&keys, receiver), later).len(), 1);
+}
+
+#[test]
+fn keys_whose_first_packet_was_lost_open_packets_later() {
+    let (mut agent, now) = (agent(), Time::START);
+    let (packet, mut awaited) = initiation(1);
+    let response = answers(&mut agent, address(1), &packet, now).remove(0).1;
+    let (keys, receiver) = concluded(&mut awaited, &response);
+    let later = now + Duration::from_secs(100);
+    agent.handle(AgentInput::Deadline, later);
     assert_eq!(answers(&mut agent, address(1), &challenge(&keys, receiver), later).len(), 1);
 }
 

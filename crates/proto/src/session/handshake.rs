@@ -10,7 +10,7 @@ use super::attempt::Attempt;
 use super::epoch::Digests;
 use super::session::Answered;
 use super::{Change, Epoch, Received, SessionId, Sessions};
-use crate::limits::GLARE_GRACE;
+use crate::limits::{ANSWER_GUARDED_FOR, GLARE_GRACE};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::token_bucket::Packets;
 
@@ -144,7 +144,10 @@ impl Sessions {
                 return Verdict::Drop;
             }
         }
-        if session.answered.as_ref().is_some_and(|answered| initiation.stamp < answered.stamp) {
+        let is_guarded = |answered: &Answered| {
+            initiation.stamp < answered.stamp && now.saturating_since(answered.since) < ANSWER_GUARDED_FOR
+        };
+        if session.answered.as_ref().is_some_and(is_guarded) {
             // An old stamp is forgiven, but not at the cost of a handshake under way: whoever replays one initiation
             // with a cookie of his own could keep all others from ever being confirmed.
             return Verdict::Drop;

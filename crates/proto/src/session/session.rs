@@ -13,7 +13,7 @@ use super::epoch::Epoch;
 use super::handshake::Origin;
 use super::path::Path;
 use super::probes::Probes;
-use crate::limits::{ANSWER_KEPT_FOR, IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
+use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
 
 /// Which session, in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,7 +168,7 @@ impl Session {
         let oldest = self.epochs.last().map(Epoch::ends_at);
         let attempt = self.attempt.as_ref().map(Attempt::deadline);
         let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
-        let answered = self.answered.as_ref().map(|answered| answered.since + ANSWER_KEPT_FOR);
+        let answered = self.answered.as_ref().map(|answered| answered.epoch.ends_at());
         [oldest, attempt, answered, rekey, self.next_probe, self.path.deadline()].into_iter().flatten().min()
     }
 
