@@ -135,8 +135,8 @@ pub const MESSAGES_BYTES_MAX: usize = 1_180;
 /// What a packet takes in a message to a relay beside itself: type, length, and the other agent's number.
 pub const RELAYED_OVERHEAD: usize = 3 + 4;
 
-/// How long an answered handshake waits for its confirmation.
-pub const ANSWER_KEPT_FOR: Duration = Duration::from_secs(10);
+/// How long an answered handshake keeps out those with older stamps: longer than it takes to confirm one.
+pub const ANSWER_GUARDED_FOR: Duration = Duration::from_secs(10);
 
 /// The bytes of a packet that carries a path challenge: header, message and tag.
 pub const CHALLENGE_BYTES: usize = 9 + 3 + 8 + 16;

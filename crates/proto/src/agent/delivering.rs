@@ -9,6 +9,7 @@ use super::events::Delivery;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::requests::Asker;
 use super::{Agent, Delivered};
+use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
 
@@ -23,7 +24,8 @@ impl Agent {
         delivery: Delivery,
         now: Time,
     ) {
-        let Ok(Plaintext { sent, ecn, datagram }) = Plaintext::parse(plaintext) else {
+        let parsed = Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
+        let Some(Plaintext { sent, ecn, datagram }) = parsed else {
             self.counters.malformed += 1;
             return;
         };

@@ -9,7 +9,7 @@ use byway_wire::{CodedBytes, SequenceNumber};
 
 use super::events::Delivery;
 use super::receive_flow::ReceiveFlowId;
-use super::{Agent, Flow};
+use super::{Agent, Flow, Role};
 use crate::limits::CODED_START;
 use crate::session::{Origin, Received, SessionId};
 
@@ -21,6 +21,13 @@ impl Agent {
     /// Takes a packet from an address, or out of a relay's hands (`from` is then the relay's address).
     pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Origin, from: SocketAddr, now: Time) {
         let received = self.sessions.receive_from(datagram, origin, now);
+        let session = received.session().and_then(|session| self.roles.get(&session));
+        if matches!((origin, session), (Origin::Detour(_), Some(Role::Relay(_)))) {
+            // Only peers are reached through relays. A relay that wraps its own packets would have them unwrapped
+            // one inside another, as deep as a datagram is long.
+            self.counters.out_of_role += 1;
+            return;
+        }
         // What a new epoch makes void is void before anything is said in it.
         self.handle_changes(now);
         match received {
@@ -131,7 +138,8 @@ impl Agent {
             let Ok(plaintext) = epoch.open_source(number, sequence, coded) else {
                 continue;
             };
-            self.sessions.confirmed(peer, index, now);
+            // What was delivered under an epoch is forgotten if the epoch turns out later to begin anew.
+            self.sessions.confirmed(peer, index, None, now);
             self.handle_changes(now);
             self.arrived(id, sequence, flags.piece(), plaintext, delivery, now);
             return;

@@ -12,7 +12,7 @@ use super::attempt::Attempt;
 use super::epoch::Digests;
 use super::session::Answered;
 use super::{Change, Epoch, Received, SessionId, Sessions};
-use crate::limits::{GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN};
+use crate::limits::{ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::token_bucket::Packets;
 
@@ -114,9 +114,7 @@ impl Sessions {
         match self.judge(id, &initiation, &screened, has_cookie, now) {
             Verdict::Accept => Received::Initiation { session: id, initiation, origin },
             Verdict::Repeat => {
-                let answered = self.get(id).and_then(|session| session.answered.as_ref());
-                let response = answered.map(|answered| answered.response.clone());
-                self.answer(origin, &response.unwrap_or_default(), now);
+                self.repeat(id, origin, now);
                 Received::Nothing
             }
             Verdict::Cookie => {
@@ -128,6 +126,15 @@ impl Sessions {
                 Received::Nothing
             }
         }
+    }
+
+    /// Answers an initiation again. Where it came from several addresses, none of them is proved by what follows.
+    fn repeat(&mut self, id: SessionId, origin: Origin, now: Time) {
+        let answered = self.get_mut(id).and_then(|session| session.answered.as_mut());
+        let answered = answered.expect("only what was answered is answered again");
+        answered.origin = answered.origin.filter(|known| *known == origin);
+        let response = answered.response.clone();
+        self.answer(origin, &response, now);
     }
 
     /// What to do with an initiation of a known peer.
@@ -148,6 +155,14 @@ impl Sessions {
             if ours_goes_first && now.saturating_since(attempt.began) < GLARE_GRACE {
                 return Verdict::Drop;
             }
+        }
+        let is_guarded = |answered: &Answered| {
+            initiation.stamp < answered.stamp && now.saturating_since(answered.since) < ANSWER_GUARDED_FOR
+        };
+        if session.answered.as_ref().is_some_and(is_guarded) {
+            // An old stamp is forgiven, but not at the cost of a handshake under way: whoever replays one initiation
+            // with a cookie of his own could keep all others from ever being confirmed.
+            return Verdict::Drop;
         }
         let waiting = session.answered.is_some();
         if (initiation.stamp <= session.stamp || waiting) && !has_cookie {
@@ -207,16 +222,12 @@ impl Sessions {
             response: response.clone(),
             epoch,
             boot: their_boot,
+            stamp,
+            origin: Some(origin),
             since: now,
         });
         session.stamp = session.stamp.max(stamp);
         let dropped = session.attempt.take().map(|attempt| attempt.index);
-        if session.path.address().is_none()
-            && let Origin::Address(from) = origin
-        {
-            // The confirmation, which only the holder of the key can send, comes from there or moves the path.
-            session.path.validate(from);
-        }
         if let Origin::Detour(detour) = origin {
             session.detour.get_or_insert(detour);
         }
@@ -245,7 +256,15 @@ impl Sessions {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        let Ok(response) = attempt.awaited.read(packet) else {
+        // Whoever answers proves to be where the initiation went, and nowhere else.
+        let is_expected = match origin {
+            Origin::Address(from) => {
+                session.path.address() == Some(from) || session.remote.addresses.contains(&from)
+            }
+            Origin::Detour(_) => true,
+        };
+        let response = if is_expected { attempt.awaited.read(packet).ok() } else { None };
+        let Some(response) = response else {
             self.counters.forged += 1;
             return Received::Nothing;
         };
@@ -284,11 +303,24 @@ impl Sessions {
         Received::Nothing
     }
 
-    /// A packet under the epoch that was answered last: the initiator is who it says, here and now.
-    pub(super) fn confirm(&mut self, id: SessionId, index: SessionIndex, now: Time) -> Option<bool> {
+    /// A packet under the epoch that was answered last: the initiator is who it says, here and now, and where the
+    /// response went if it comes from there.
+    pub(super) fn confirm(
+        &mut self,
+        id: SessionId,
+        index: SessionIndex,
+        origin: Option<Origin>,
+        now: Time,
+    ) -> Option<bool> {
         let session = self.get_mut(id)?;
         let answered = session.answered.take_if(|answered| answered.epoch.ours == index)?;
         session.initiator = false;
+        if let Some(Origin::Address(from)) = origin
+            && answered.origin == origin
+            && session.path.address().is_none()
+        {
+            session.path.validate(from);
+        }
         Some(self.begin(id, answered.epoch, answered.boot, now))
     }
 

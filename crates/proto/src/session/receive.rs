@@ -32,6 +32,20 @@ pub(crate) enum Received<'a> {
     Source { session: SessionId, packet: SourcePacket<&'a mut [u8]> },
 }
 
+impl Received<'_> {
+    /// The session that the packet belongs to.
+    pub(crate) const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Nothing | Self::Stranger { .. } => None,
+            Self::Initiation { session, .. }
+            | Self::Response { session, .. }
+            | Self::Messages { session, .. }
+            | Self::Envelope { session, .. }
+            | Self::Source { session, .. } => Some(*session),
+        }
+    }
+}
+
 impl Sessions {
     /// Takes a datagram from the network.
     pub(crate) fn receive<'a>(
@@ -139,7 +153,7 @@ impl Sessions {
         newest: bool,
         now: Time,
     ) {
-        self.confirmed(id, index, now);
+        self.confirmed(id, index, Some(origin), now);
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         session.probes.heard();
         if let Origin::Address(from) = origin
@@ -157,10 +171,16 @@ impl Sessions {
         }
     }
 
-    /// Notes that the peer sealed something under the epoch with this index, by whatever way it came.
-    pub(crate) fn confirmed(&mut self, id: SessionId, index: SessionIndex, now: Time) {
+    /// Notes that a packet was opened under this epoch, however it came: the peer has the keys.
+    pub(crate) fn confirmed(
+        &mut self,
+        id: SessionId,
+        index: SessionIndex,
+        origin: Option<Origin>,
+        now: Time,
+    ) {
         let waits = self.get(id).is_some_and(|session| session.answered.is_some());
-        if waits && let Some(fresh) = self.confirm(id, index, now) {
+        if waits && let Some(fresh) = self.confirm(id, index, origin, now) {
             self.changes.push_back(Change::Established { session: id, fresh });
         }
     }

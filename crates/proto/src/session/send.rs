@@ -59,14 +59,15 @@ impl Sessions {
         }
     }
 
-    /// Adds a message to what goes to the peer at the end of this input.
-    ///
-    /// A message that alone is too long for a packet is our own fault.
+    /// Adds a message to what goes to the peer at the end of this input; one that is too long to share a packet goes
+    /// at once, alone.
     pub(crate) fn say(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
-        let fits: Result<(), Full> = message.emit(&mut writer);
-        fits.expect("messages are shorter than a packet");
+        if message.emit(&mut writer).is_err() {
+            self.send_alone(id, message, Urgency::Original, now);
+            return;
+        }
         let written = writer.written();
         let Some(session) = self.get_mut(id) else {
             return;

@@ -10,9 +10,10 @@ use byway_wire::{Boot, SessionIndex, Shard};
 
 use super::attempt::Attempt;
 use super::epoch::Epoch;
+use super::handshake::Origin;
 use super::path::Path;
 use super::probes::Probes;
-use crate::limits::{ANSWER_KEPT_FOR, IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
+use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
 
 /// Which session, in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,10 @@ pub(crate) struct Answered {
     pub(crate) response: Vec<u8>,
     pub(crate) epoch: Epoch,
     pub(crate) boot: Boot,
+    /// The initiation's stamp: an older one does not take its place.
+    pub(crate) stamp: u64,
+    /// Where the response went, if to one place only.
+    pub(crate) origin: Option<Origin>,
     pub(crate) since: Time,
 }
 
@@ -181,7 +186,7 @@ impl Session {
     /// When the next thing is to be done for the session.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let oldest = self.epochs.last().map(Epoch::ends_at);
-        let unconfirmed = self.answered.as_ref().map(|answered| answered.since + ANSWER_KEPT_FOR);
+        let unconfirmed = self.answered.as_ref().map(|answered| answered.epoch.ends_at());
         let attempt = self.attempt.as_ref().map(Attempt::deadline);
         let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
         [oldest, unconfirmed, attempt, rekey, self.next_probe, self.path.deadline()]

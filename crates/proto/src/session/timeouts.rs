@@ -4,7 +4,7 @@ use byway_units::Time;
 use byway_wire::messages::ProbeReply;
 
 use super::{Epoch, Session, SessionId, Sessions};
-use crate::limits::{ANSWER_KEPT_FOR, CHALLENGE_BYTES};
+use crate::limits::CHALLENGE_BYTES;
 use crate::outbox::{Heading, Urgency};
 
 /// Something that happened to a session, for the role to know.
@@ -86,8 +86,8 @@ impl Sessions {
             }
             keep
         });
-        let unconfirmed =
-            session.answered.take_if(|answered| now.saturating_since(answered.since) >= ANSWER_KEPT_FOR);
+        // The initiator may use its new keys long after a first packet that was lost.
+        let unconfirmed = session.answered.take_if(|answered| !answered.epoch.may_open(now));
         if let Some(answered) = unconfirmed {
             by_index.remove(answered.epoch.ours);
         }

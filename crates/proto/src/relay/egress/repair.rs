@@ -12,7 +12,7 @@ use super::action::{Action, Given};
 use super::arrivals::entries_of;
 use super::batches::BatchRepair;
 use super::flow::{BatchRef, FlowSlot};
-use super::missing::Stage;
+use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
 use super::rounds::{Round, RoundSlot};
 use crate::parts::packet_log::Handle;
@@ -332,7 +332,10 @@ impl Egress {
             source.packet = Some(packet);
         }
         let missed = active.missing.get(sequence);
-        if missed.is_some_and(|missing| missing.until > now && missing.stage != Stage::Given) {
+        let is_missed = |missing: &MissingPacket| {
+            missing.until > now && missing.stage != Stage::Given && missing.may_be_repaired()
+        };
+        if missed.is_some_and(is_missed) {
             self.give(slot, sequence, packet, Given::Cooperative, now, actions);
         }
     }

@@ -189,7 +189,7 @@ fn an_answer_that_is_never_confirmed_is_forgotten() {
     };
     assert!(is_waiting(&pair));
     pair.loses(|_| true);
-    pair.run(crate::limits::ANSWER_KEPT_FOR);
+    pair.run(crate::limits::EPOCH_OPENS_FOR);
     assert!(!is_waiting(&pair));
     assert_eq!(pair.nodes[LARGE].sessions.deadline(), None);
 }

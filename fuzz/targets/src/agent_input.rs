@@ -1,0 +1,389 @@
+//! An agent between a lying relay and a lying peer: both have their keys, and say whatever the input wants.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use byway_code::{AlignedBuffer, Encoder, Engine};
+use byway_proto::agent::SendFlowId;
+use byway_units::{BatchId, FlowId, Time};
+use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, Registered, Relayed};
+use byway_wire::packets::SourceHeader;
+use byway_wire::seal::Purpose;
+use byway_wire::{Alias, FlowKey, Message, Piece, Place, Service};
+
+use crate::stage::cast::{self, EGRESS, INGRESS, Who};
+use crate::stage::hand::{Hand, write};
+use crate::stage::input::Input;
+use crate::stage::machine::{Machine, Output};
+use crate::stage::speech::Subject;
+
+const SELF: Who = Who::Agent(2);
+const PEER: Who = Who::Agent(1);
+const FLOW: FlowId = FlowId::new(1);
+
+/// Packets that the peer sealed and that may still come, one way or another.
+const SEALED_MAX: usize = 32;
+
+/// Packets that were sent to the agent before and may come again.
+const SEEN_MAX: usize = 32;
+
+/// A packet of the peer.
+struct Sealed {
+    number: u64,
+    /// As it travels on the direct path.
+    packet: Vec<u8>,
+}
+
+struct Play {
+    machine: Machine,
+    now: Time,
+    relay: Hand,
+    peer: Hand,
+    sends: SendFlowId,
+    sealed: Vec<Sealed>,
+    next: u64,
+    /// How many datagrams were sealed, and which of them were delivered.
+    made: u64,
+    delivered: BTreeSet<u64>,
+    seen: Vec<(SocketAddr, Vec<u8>)>,
+    are_answered: bool,
+}
+
+/// Tells an agent what the input says, with all keys that its relay and its peer have.
+///
+/// # Panics
+/// If the agent does, delivers what the peer did not seal, or twice, or tells strangers more than they told it.
+pub fn agent_input(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut play = Play::new(&mut input);
+    while !input.is_empty() {
+        play.turn(&mut input);
+    }
+    play.pass(play.now + byway_units::Duration::from_secs(3));
+}
+
+fn alias(number: u16) -> Alias {
+    Alias::new(number).expect("the alias is not zero")
+}
+
+impl Play {
+    fn new(input: &mut Input<'_>) -> Self {
+        let mut agent = cast::agent(SELF, EGRESS, PEER);
+        let services =
+            [Service::Coding, Service::Caching, Service::Both, Service::Forwarding, Service::Internet];
+        let service = services[input.below(services.len())];
+        let known = "the peer is known";
+        let (to, from) = (cast::settings(service, INGRESS, EGRESS), cast::settings(service, EGRESS, INGRESS));
+        agent.accept_flow(cast::flow(1, 2, 1), to, Time::START).expect(known);
+        let sends = agent.open_flow(cast::flow(2, 1, 1), from, Time::START).expect(known);
+        let mut play = Self {
+            machine: Machine::agent(agent),
+            now: Time::START,
+            relay: Hand::new(EGRESS, SELF, Purpose::AgentToRelay),
+            peer: Hand::new(PEER, SELF, Purpose::EndToEnd),
+            sends,
+            sealed: Vec::new(),
+            next: 0,
+            made: 0,
+            delivered: BTreeSet::new(),
+            seen: Vec::new(),
+            are_answered: true,
+        };
+        let output = play.machine.drain();
+        play.route(output);
+        assert!(play.relay.is_established() && play.peer.is_established());
+        let mut registered = Vec::new();
+        for (flow_key, role, number) in
+            [(cast::flow(1, 2, 1), FlowRole::Receiver, 1), (cast::flow(2, 1, 1), FlowRole::Sender, 2)]
+        {
+            let registered_message = Registered { flow_key, role, outcome: Ok(alias(number)) };
+            write(&Message::Registered(registered_message), &mut registered);
+        }
+        let packet = play.relay.says(&registered);
+        play.tell(EGRESS.address(), packet);
+        play
+    }
+
+    /// Hands take what is theirs, and answer handshakes.
+    fn route(&mut self, output: Output) {
+        let mut outputs = vec![output];
+        while let Some(output) = outputs.pop() {
+            for (_, datagram) in &output.delivered {
+                self.check_delivered(datagram);
+            }
+            for (to, bytes) in output.sent {
+                let hand = match to {
+                    _ if to == EGRESS.address() => &mut self.relay,
+                    _ if to == PEER.address() => &mut self.peer,
+                    _ => continue,
+                };
+                if let Some(answer) = hand.take(&bytes).filter(|_| self.are_answered) {
+                    outputs.push(self.machine.receive(to, &answer, self.now));
+                }
+            }
+        }
+    }
+
+    fn check_delivered(&mut self, datagram: &[u8]) {
+        let number = datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+        let number = number.expect("the peer's datagrams are numbered");
+        assert!(number < self.made, "a datagram is delivered that was never sealed");
+        assert!(self.delivered.insert(number), "a datagram is delivered twice");
+    }
+
+    /// The agent gets a packet that is sealed for it.
+    fn tell(&mut self, from: SocketAddr, packet: Option<Vec<u8>>) {
+        let Some(packet) = packet else { return };
+        let output = self.machine.receive(from, &packet, self.now);
+        if self.seen.len() == SEEN_MAX {
+            self.seen.remove(0);
+        }
+        self.seen.push((from, packet));
+        self.route(output);
+    }
+
+    /// Lets time pass until then, with all deadlines in between.
+    fn pass(&mut self, until: Time) {
+        while let Some(at) = self.machine.deadline().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            let output = self.machine.wake(self.now);
+            self.route(output);
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn turn(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 24 {
+            0..3 => self.pass(self.now + input.step()),
+            // A driver that is late.
+            3 => self.now += input.step(),
+            4 => self.anybody_says(input),
+            5..9 => self.somebody_says(input),
+            9 => self.says_anything(input),
+            10..12 => self.seal(input),
+            12..14 => self.send_direct(input),
+            14..16 => self.repair(input),
+            16 => self.repair_in_stream(input),
+            17 | 18 => {
+                let (length, marked) = (input.length(), input.byte() < 128);
+                let datagram = vec![1; length];
+                let output = self.machine.send(self.sends, &datagram, marked, self.now);
+                self.route(output);
+            }
+            19 => self.shake_hands(input),
+            20 => self.pass_on(input),
+            21 => self.answer(input),
+            22 => self.repeat(input),
+            _ => {
+                self.are_answered = input.byte() < 200;
+                self.relay.skip(input.long() >> 8);
+            }
+        }
+    }
+
+    /// A packet of somebody without keys.
+    fn anybody_says(&mut self, input: &mut Input<'_>) {
+        let from = [Who::Stranger, PEER, EGRESS][input.below(3)].address();
+        let length = usize::from(input.byte());
+        let bytes = input.bytes(length);
+        let output = self.machine.receive(from, bytes, self.now);
+        assert!(output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
+        assert!(output.delivered.is_empty());
+        self.route(output);
+    }
+
+    fn subject<'a>(&self, keys: &'a [FlowKey], packet: &'a [u8]) -> Subject<'a> {
+        let [.., a, b, c, d] = self.next.to_be_bytes();
+        Subject { keys, newest: u32::from_be_bytes([a, b, c, d]), aliases: 2, packet }
+    }
+
+    fn hand(&mut self, input: &mut Input<'_>) -> &mut Hand {
+        if input.byte() < 170 { &mut self.relay } else { &mut self.peer }
+    }
+
+    /// A message packet, its messages mostly of the right form.
+    fn somebody_says(&mut self, input: &mut Input<'_>) {
+        let keys = [cast::flow(1, 2, 1), cast::flow(2, 1, 1), cast::flow(1, 2, 2)];
+        let mut messages = Vec::new();
+        let subject = self.subject(&keys, b"\x08 is no packet");
+        for _ in 0..=input.below(3) {
+            subject.say(input, &mut messages);
+        }
+        messages.truncate(65_000);
+        let hand = self.hand(input);
+        let (from, packet) = (hand.who.address(), hand.says(&messages));
+        let from = if input.byte() < 240 { from } else { Who::Stranger.address() };
+        self.tell(from, packet);
+    }
+
+    fn says_anything(&mut self, input: &mut Input<'_>) {
+        let length = usize::from(input.byte());
+        let messages = input.bytes(length);
+        let hand = self.hand(input);
+        let (from, packet) = (hand.who.address(), hand.says(messages));
+        self.tell(from, packet);
+    }
+
+    /// The peer seals a datagram; how it travels is decided later.
+    fn seal(&mut self, input: &mut Input<'_>) {
+        let piece = match input.byte() {
+            0..200 => Piece::Whole,
+            200..228 => Piece::First,
+            _ => Piece::Second,
+        };
+        let number = match input.byte() {
+            0..220 => self.next,
+            by => (self.next + 20).saturating_sub(u64::from(by) - 220),
+        };
+        let jump = if input.byte() < 250 { 1 } else { u64::from(input.long()) };
+        self.next = self.next.max(number).saturating_add(jump);
+        let length = input.length();
+        let mut datagram = self.made.to_be_bytes().to_vec();
+        datagram.resize(length.max(8), 3);
+        let late = input.step();
+        let sent = if input.byte() < 128 { self.now } else { self.now.saturating_sub(late) };
+        let Some(packet) = self.peer.sends(FLOW, number, piece, sent, &datagram) else { return };
+        self.made += 1;
+        if self.sealed.len() == SEALED_MAX {
+            self.sealed.remove(0);
+        }
+        self.sealed.push(Sealed { number, packet });
+    }
+
+    /// Which of the sealed packets.
+    fn choose(&self, input: &mut Input<'_>) -> Option<&Sealed> {
+        let back = input.below(SEALED_MAX);
+        self.sealed.len().checked_sub(back + 1).map(|place| &self.sealed[place])
+    }
+
+    fn send_direct(&mut self, input: &mut Input<'_>) {
+        let packet = self.choose(input).map(|sealed| sealed.packet.clone());
+        let from = if input.byte() < 230 { PEER } else { Who::Stranger };
+        self.tell(from.address(), packet);
+    }
+
+    /// The relay gives a packet, a true one or anything.
+    fn repair(&mut self, input: &mut Input<'_>) {
+        let role = input.role();
+        let number = alias(1 + u16::from(input.byte() >= 230));
+        let sealed = self.choose(input);
+        let (low, coded) = match (input.byte(), sealed) {
+            (0..200, Some(sealed)) => {
+                (low(sealed.number), sealed.packet[SourceHeader::CODED_START..].to_vec())
+            }
+            (_, _) => (input.near(low(self.next)), vec![input.byte(); input.length().max(22)]),
+        };
+        let packet = self.relay.envelops(role, number, low, &coded);
+        self.tell(EGRESS.address(), packet);
+    }
+
+    /// The relay makes a repair packet over what was sealed last, as a true one or not.
+    fn repair_in_stream(&mut self, input: &mut Input<'_>) {
+        let count = (1 + input.below(6)).min(self.sealed.len());
+        let covered = &self.sealed[self.sealed.len() - count..];
+        let Some(first) = covered.first().map(|sealed| sealed.number) else { return };
+        let payloads = (0..2).map(|_| AlignedBuffer::new(70_000));
+        let mut encoder = Encoder::new(Engine::fastest(), payloads).expect("there are two");
+        let mut mask = Mask::FIRST;
+        for sealed in covered {
+            let offset = sealed.number.checked_sub(first);
+            let Some(with) =
+                offset.and_then(|offset| if offset == 0 { Some(mask) } else { mask.with(offset) })
+            else {
+                return;
+            };
+            mask = with;
+            encoder.add(&sealed.packet[SourceHeader::CODED_START..]).expect("packets are few and short");
+        }
+        let mut messages = Vec::new();
+        let lie = input.byte();
+        for repair in encoder.repairs(BatchId::new(low(first))) {
+            let index = u8::try_from(repair.index).expect("there are two");
+            let place = Place::new(index, 2).expect("it is one of two");
+            let mut length_symbol = repair.length_symbol;
+            length_symbol[1] ^= u8::from(lie == 255);
+            let head = InStreamHead { alias: alias(1), first_low: low(first), mask, place, length_symbol };
+            let end = repair.payload.len().min(30_000);
+            let payload = &repair.payload[..if lie == 254 { end / 2 } else { end }];
+            write(&Message::InStreamRepair(InStreamRepair { head, payload }), &mut messages);
+        }
+        messages.truncate(65_000);
+        let packet = self.relay.says(&messages);
+        self.tell(EGRESS.address(), packet);
+    }
+
+    /// A hand begins a new epoch, perhaps as if it had restarted.
+    fn shake_hands(&mut self, input: &mut Input<'_>) {
+        let hand = self.hand(input);
+        if input.byte() < 100 {
+            hand.boot += 1;
+        }
+        let (from, packet) = (hand.who.address(), hand.initiate(input.byte(), &[]));
+        let (is_peer, from) =
+            (hand.who == PEER, if input.byte() < 230 { from } else { Who::Stranger.address() });
+        let output = self.machine.receive(from, &packet, self.now);
+        assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
+        let responses: Vec<Vec<u8>> = output.sent.iter().map(|(_, bytes)| bytes.clone()).collect();
+        if is_peer {
+            for response in responses {
+                self.peer.take(&response);
+            }
+        }
+        self.route(output);
+    }
+
+    /// The relay passes on a packet: the peer's, its own, or anything.
+    fn pass_on(&mut self, input: &mut Input<'_>) {
+        let keys = [cast::flow(1, 2, 1), cast::flow(2, 1, 1)];
+        let mut messages = Vec::new();
+        let subject = self.subject(&keys, b"\x08 is no packet");
+        subject.say(input, &mut messages);
+        messages.truncate(30_000);
+        let inner = match input.byte() % 5 {
+            0 => self.relay.says(&messages),
+            1 => Some(self.peer.initiate(input.byte(), &[])),
+            2 => Some(b"\x04 is no initiation".to_vec()),
+            _ => self.peer.says(&messages),
+        };
+        let Some(mut inner) = inner else { return };
+        // As often as it fits, inside one another.
+        for _ in 0..=input.byte() / 4 {
+            let mut message = Vec::new();
+            if let Some(relayed) = Relayed::new(PEER.agent_id(), &inner).filter(|_| inner.len() < 60_000) {
+                write(&Message::Relayed(relayed), &mut message);
+            }
+            let Some(packet) = self.relay.says(&message) else { return };
+            inner = packet;
+        }
+        self.tell(EGRESS.address(), Some(inner));
+    }
+
+    /// What was asked for is answered honestly.
+    fn answer(&mut self, input: &mut Input<'_>) {
+        let now = self.now;
+        let hand = self.hand(input);
+        let answers = hand.answers(now);
+        let (from, packet) = (hand.who.address(), hand.says(&answers));
+        self.tell(from, packet);
+    }
+
+    /// A packet comes again, changed or not.
+    fn repeat(&mut self, input: &mut Input<'_>) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let (from, mut packet) = self.seen[input.below(self.seen.len())].clone();
+        let [at, by] = input.array();
+        let place = usize::from(at) * packet.len() / 256;
+        packet[place] ^= by;
+        let from = if input.byte() < 128 { from } else { Who::Stranger.address() };
+        let output = self.machine.receive(from, &packet, self.now);
+        assert!(output.bytes_to(Who::Stranger.address()) <= packet.len());
+        self.route(output);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "packets carry the low bits")]
+const fn low(number: u64) -> u32 {
+    number as u32
+}

@@ -1,0 +1,213 @@
+//! A whole overlay with somebody on every path who does to packets as he likes, without having any keys.
+
+use byway_proto::agent::{Duplication, FlowSettings, ReceiveFlowId, SendFlowId};
+use byway_units::{Duration, Time};
+use byway_wire::Service;
+
+use crate::stage::cast::{self, EGRESS, INGRESS, Who};
+use crate::stage::input::Input;
+use crate::stage::machine::Machine;
+use crate::stage::net::{DELAY, Net, Packet};
+
+const SENDER: Who = Who::Agent(1);
+const RECEIVER: Who = Who::Agent(2);
+
+/// The time between datagrams of the sender.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Most datagrams of the hostile phase.
+const HOSTILE_SENDS_MAX: usize = 600;
+
+/// How long after the attack everything has to work again.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+/// How long after the attack the relays have to work again: handshakes and registrations that waited longest.
+const RELAYS_RECOVERY: Duration = Duration::from_secs(15);
+
+/// Packets that the attacker has kept.
+const KEPT_MAX: usize = 64;
+
+/// The world, and what went in and came out.
+struct World {
+    net: Net,
+    flows: Vec<(SendFlowId, ReceiveFlowId, Service)>,
+    /// The flow of each datagram, its bytes, and whether it was delivered.
+    sent: Vec<(usize, Vec<u8>, bool)>,
+}
+
+/// Runs the world with an attacker on all paths, and then without him.
+///
+/// # Panics
+/// If a datagram is delivered twice, altered or to another flow; if somebody who proved nothing is sent more than he
+/// is due; if after the attack the direct path does not deliver.
+pub fn attacker(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut world = World::new(&mut input);
+    let mut kept = Vec::new();
+    for turn in 0..HOSTILE_SENDS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let wait = if input.byte() < 248 { INTERVAL } else { input.step() };
+        let until = world.net.now + wait;
+        world.net.run(until, |net, packet| touch(net, packet, &mut input, &mut kept));
+        world.send(turn, input.length());
+        world.check();
+    }
+    world.recover();
+}
+
+impl World {
+    fn new(input: &mut Input<'_>) -> Self {
+        let (mut sending, mut receiving) =
+            (cast::agent(SENDER, INGRESS, RECEIVER), cast::agent(RECEIVER, EGRESS, SENDER));
+        let mut flows = Vec::new();
+        for number in 1..=2 {
+            let settings = settings(input);
+            let key = cast::flow(1, 2, number);
+            let sent = sending.open_flow(key, settings.clone(), Time::START).expect("the peer is known");
+            let service = settings.service;
+            let received = receiving.accept_flow(key, settings, Time::START).expect("the peer is known");
+            flows.push((sent, received, service));
+        }
+        let nodes = vec![
+            (SENDER, Machine::agent(sending)),
+            (RECEIVER, Machine::agent(receiving)),
+            (INGRESS, Machine::relay(cast::relay(INGRESS))),
+            (EGRESS, Machine::relay(cast::relay(EGRESS))),
+        ];
+        let mut world = Self { net: Net::new(nodes), flows, sent: Vec::new() };
+        // With some inputs the attacker comes when all is set up.
+        if input.byte() < 128 {
+            world.net.run_calm(Time::START + Duration::from_millis(500));
+        }
+        world
+    }
+
+    fn send(&mut self, turn: usize, length: usize) {
+        let place = turn % self.flows.len();
+        let number = self.sent.len();
+        let mut datagram = number.to_be_bytes().to_vec();
+        let filling = |at: usize| at.to_le_bytes()[0] ^ number.to_le_bytes()[0];
+        datagram.extend((datagram.len()..length.min(1_472)).map(filling));
+        let flow = self.flows[place].0;
+        self.sent.push((place, datagram.clone(), false));
+        self.net.with(SENDER, |machine, now| machine.send(flow, &datagram, true, now));
+    }
+
+    /// What was delivered is what was sent, and is delivered once.
+    fn check(&mut self) {
+        for (who, flow, datagram) in self.net.delivered.drain(..) {
+            assert_eq!(who, RECEIVER);
+            let number =
+                datagram.first_chunk().map(|bytes| usize::from_be_bytes(*bytes)).expect("it is numbered");
+            let (place, sent, delivered) = &mut self.sent[number];
+            assert_eq!(self.flows[*place].1, flow, "datagram {number} is delivered to another flow");
+            assert!(*sent == datagram, "datagram {number} is altered");
+            assert!(!*delivered, "datagram {number} is delivered twice");
+            *delivered = true;
+        }
+    }
+
+    /// Without the attacker, the direct path delivers everything soon, and the relays a little later.
+    fn recover(&mut self) {
+        let is_over_relays = |(_, _, service): &(_, _, Service)| *service == Service::Forwarding;
+        let over_relays: Vec<bool> = self.flows.iter().map(is_over_relays).collect();
+        self.send_for(RECOVERY, INTERVAL * 2);
+        self.check_path(|place| !over_relays[place]);
+        if over_relays.contains(&true) {
+            self.send_for(RELAYS_RECOVERY, INTERVAL * 20);
+            self.check_path(|place| over_relays[place]);
+        }
+    }
+
+    fn send_for(&mut self, time: Duration, interval: Duration) {
+        let until = self.net.now + time;
+        let mut turn = 0;
+        while self.net.now < until {
+            self.send(turn, 100);
+            self.net.run_calm(self.net.now + interval);
+            self.check();
+            turn += 1;
+        }
+    }
+
+    /// What is sent now on these flows is delivered.
+    fn check_path(&mut self, is_meant: impl Fn(usize) -> bool) {
+        let first = self.sent.len();
+        self.send_for(INTERVAL * 20, INTERVAL);
+        self.net.run_calm(self.net.now + DELAY * 5);
+        self.check();
+        for (number, (place, _, delivered)) in self.sent.iter().enumerate().skip(first) {
+            assert!(*delivered || !is_meant(*place), "datagram {number} is lost long after the attack");
+        }
+    }
+}
+
+fn settings(input: &mut Input<'_>) -> FlowSettings {
+    let choice = input.byte();
+    let service = Service::ALL[usize::from(choice) % Service::ALL.len()];
+    let duplication = if choice >= 200 { Duplication::Marked } else { Duplication::All };
+    // Without a direct path, nothing would ever wake a flow that stands by.
+    let standby = (100..120).contains(&choice) && service != Service::Forwarding;
+    FlowSettings { duplication, standby, ..cast::settings(service, INGRESS, EGRESS) }
+}
+
+/// Does to a packet what the input says.
+fn touch(net: &mut Net, packet: Packet, input: &mut Input<'_>, kept: &mut Vec<Packet>) {
+    if kept.len() < KEPT_MAX {
+        kept.push(packet.clone());
+    }
+    match input.byte() {
+        128..160 => {}
+        160..176 => {
+            net.launch(packet.clone(), DELAY);
+            net.launch(packet, DELAY + Duration::from_millis(input.byte().into()));
+        }
+        176..192 => net.launch(packet, DELAY + input.step().min(Duration::from_secs(4))),
+        192..208 => net.launch(flipped(packet, input), DELAY),
+        208..224 => net.launch(resized(packet, input), DELAY),
+        224..240 => {
+            let from = if input.byte() < 200 { Who::Stranger } else { net.nth(input.byte().into()) };
+            net.launch(Packet { from: from.address(), ..packet }, DELAY);
+        }
+        240..250 => {
+            net.launch(packet, DELAY);
+            replay(net, input, kept);
+        }
+        // Whoever is at the stranger's address does not pass on what comes there.
+        250..=254 if packet.to != Who::Stranger.address() => {
+            let to = net.nth(input.byte().into()).address();
+            net.launch(Packet { to, ..packet }, DELAY);
+        }
+        _ => net.launch(packet, DELAY),
+    }
+}
+
+fn flipped(mut packet: Packet, input: &mut Input<'_>) -> Packet {
+    let [at, bit] = input.array();
+    let place = usize::from(at) * packet.bytes.len() / 256;
+    packet.bytes[place] ^= 1 << (bit % 8);
+    packet
+}
+
+fn resized(mut packet: Packet, input: &mut Input<'_>) -> Packet {
+    let length = packet.bytes.len() * usize::from(input.byte()) / 200;
+    packet.bytes.resize(length, 0);
+    packet
+}
+
+/// Sends a kept packet again, or keeps others from now on.
+fn replay(net: &mut Net, input: &mut Input<'_>, kept: &mut Vec<Packet>) {
+    let [choice, from] = input.array();
+    if choice == 255 {
+        kept.clear();
+        return;
+    }
+    let place = usize::from(choice) % kept.len();
+    let mut packet = kept[place].clone();
+    if from >= 128 {
+        packet.from = Who::Stranger.address();
+    }
+    net.launch(packet, DELAY);
+}

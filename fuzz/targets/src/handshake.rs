@@ -1,0 +1,284 @@
+//! Handshakes whose packets are mutated, reordered, replayed and invented.
+
+use byway_proto::agent::{ReceiveFlowId, SendFlowId};
+use byway_units::{Duration, Time};
+use byway_wire::packets::{InitiationPacket, ResponsePacket};
+use byway_wire::{Boot, Capabilities, Epoch, Service, SessionIndex, Shard};
+use byway_wire::seal::{
+    Acceptance, Initiation, Portable, PreSharedKey, Purpose, Responder, StaticSecret, Suite,
+};
+
+use crate::stage::cast::{self, EGRESS, INGRESS, Who};
+use crate::stage::hand::Hand;
+use crate::stage::input::Input;
+use crate::stage::machine::Machine;
+use crate::stage::net::{Net, Packet};
+use crate::stage::speech::Subject;
+
+const ONE: Who = Who::Agent(1);
+const OTHER: Who = Who::Agent(2);
+
+/// Packets that wait to be delivered; the oldest are forgotten.
+const PENDING_MAX: usize = 48;
+
+/// How long after the last hostile packet everything has to work.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+/// Plays handshakes by the bare functions of the wire, or between two agents and a relay.
+///
+/// # Panics
+/// If a changed packet is accepted, a stranger leaves a trace or is sent too much, or no session comes about in the
+/// end.
+pub fn handshake(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    if input.byte().is_multiple_of(4) {
+        on_the_wire(&mut input);
+    } else {
+        between_nodes(&mut input);
+    }
+}
+
+fn suite(input: &mut Input<'_>) -> Suite {
+    if input.byte() < 128 { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }
+}
+
+fn purpose(input: &mut Input<'_>) -> Purpose {
+    [Purpose::EndToEnd, Purpose::AgentToRelay, Purpose::RelayToRelay][input.below(3)]
+}
+
+/// One initiation and its response, both perhaps changed: either both sides agree on all of it, or on nothing.
+fn on_the_wire(input: &mut Input<'_>) {
+    let (one, other) = (StaticSecret::from_bytes(input.array()), StaticSecret::from_bytes([2; 32]));
+    let psk = PreSharedKey::from_bytes([input.byte(); 32]);
+    let initiation = Initiation {
+        purpose: purpose(input),
+        suite: suite(input),
+        shard: Shard::new(input.byte()),
+        capabilities: Capabilities::from_bits(u16::from_be_bytes(input.array())),
+        index: SessionIndex::new(input.long()),
+        stamp: u64::from_be_bytes(input.array()),
+        boot: Boot::new(u64::from_be_bytes(input.array())),
+        epoch: Epoch::new(input.byte()),
+        messages: input.bytes(20),
+    };
+    let written = initiation.write(&one, &other.public_key(), &psk, &[3; 32]);
+    let (mut packet, mut awaited) = written.expect("the messages are short and the key is good");
+    let before = packet.clone();
+    change(&mut packet, input);
+    let responder = Responder::new(other);
+    let screened = InitiationPacket::parse(packet.as_slice()).ok().and_then(|packet| responder.screen(packet).ok());
+    let Some(received) = screened.and_then(|screened| responder.read(&screened, &[4; 32]).ok()) else {
+        assert_ne!(packet, before, "an initiation is read");
+        return;
+    };
+    // The second MAC is for who asked for it.
+    assert_eq!(packet[..packet.len() - 16], before[..before.len() - 16], "a changed initiation is read");
+    assert_eq!((received.peer, received.stamp), (one.public_key(), initiation.stamp));
+    assert_eq!(received.messages, initiation.messages);
+    let messages = &[5; 30][..received.room().min(input.below(30))];
+    let acceptance = Acceptance {
+        index: SessionIndex::new(input.long()),
+        capabilities: Capabilities::NONE,
+        boot: Boot::new(6),
+        messages,
+    };
+    let (mut response, theirs) = received.accept(&acceptance, &psk).expect("the messages fit");
+    assert!(response.len() <= packet.len(), "a response is longer than its initiation");
+    let before = response.clone();
+    change(&mut response, input);
+    // What is reserved in a response is not looked at.
+    let same = response.len() == before.len() && response[0] == before[0] && response[4..] == before[4..];
+    let read = ResponsePacket::parse(response.as_slice()).ok().and_then(|packet| awaited.read(packet).ok());
+    match read {
+        Some(ours) => {
+            assert!(same, "a changed response is read");
+            assert_eq!((ours.keys.send(), ours.keys.receive()), (theirs.receive(), theirs.send()));
+            let _ = ours.keys.epoch_keys(&Portable, initiation.suite);
+        }
+        None => assert!(!same, "a response is not read"),
+    }
+}
+
+/// Changes a packet as the input says, or leaves it as it is.
+fn change(packet: &mut Vec<u8>, input: &mut Input<'_>) {
+    match input.byte() {
+        0..64 => {}
+        64..192 => {
+            let [at, by] = input.array();
+            let place = usize::from(at) * packet.len() / 256;
+            if let Some(byte) = packet.get_mut(place) {
+                *byte ^= by;
+            }
+        }
+        192..224 => packet.truncate(packet.len() * usize::from(input.byte()) / 256),
+        _ => packet.extend_from_slice(input.bytes(9)),
+    }
+}
+
+/// Two agents, a relay, and somebody who holds all packets in his hands.
+struct Play {
+    net: Net,
+    flows: [(Who, SendFlowId, ReceiveFlowId); 2],
+    pending: Vec<Packet>,
+    /// A stranger, and a second life of each agent.
+    hands: Vec<Hand>,
+}
+
+fn between_nodes(input: &mut Input<'_>) {
+    let mut play = Play::new();
+    while !input.is_empty() {
+        play.turn(input);
+    }
+    play.check_that_nobody_else_is_known();
+    play.recover();
+}
+
+impl Play {
+    fn new() -> Self {
+        let mut agents = [cast::agent(ONE, EGRESS, OTHER), cast::agent(OTHER, EGRESS, ONE)];
+        let [one, other] = &mut agents;
+        let settings = |ingress, egress| cast::settings(Service::Coding, ingress, egress);
+        let (forth, back) = (cast::flow(1, 2, 1), cast::flow(2, 1, 1));
+        let known = "the peer is known";
+        let sent = one.open_flow(forth, settings(INGRESS, EGRESS), Time::START).expect(known);
+        let received = other.accept_flow(forth, settings(INGRESS, EGRESS), Time::START).expect(known);
+        let sent_back = other.open_flow(back, settings(EGRESS, INGRESS), Time::START).expect(known);
+        let received_back = one.accept_flow(back, settings(EGRESS, INGRESS), Time::START).expect(known);
+        let [one, other] = agents;
+        let relay = Machine::relay(cast::relay(EGRESS));
+        let nodes = vec![(ONE, Machine::agent(one)), (OTHER, Machine::agent(other)), (EGRESS, relay)];
+        Self {
+            net: Net::new(nodes),
+            flows: [(ONE, sent, received), (OTHER, sent_back, received_back)],
+            pending: Vec::new(),
+            hands: vec![
+                Hand::new(Who::Stranger, OTHER, Purpose::EndToEnd),
+                Hand::new(Who::Stranger, EGRESS, Purpose::AgentToRelay),
+                Hand::new(ONE, OTHER, Purpose::EndToEnd),
+                Hand::new(OTHER, EGRESS, Purpose::AgentToRelay),
+                Hand::new(INGRESS, EGRESS, Purpose::RelayToRelay),
+            ],
+        }
+    }
+
+    fn gather(&mut self) {
+        self.pending.append(&mut self.net.fresh);
+        let surplus = self.pending.len().saturating_sub(PENDING_MAX);
+        self.pending.drain(..surplus);
+    }
+
+    fn turn(&mut self, input: &mut Input<'_>) {
+        self.gather();
+        match input.byte() % 16 {
+            0..4 => self.deliver(input, |_, _| {}),
+            4 => {
+                // Everything arrives, in order.
+                for packet in std::mem::take(&mut self.pending) {
+                    self.net.arrive(&packet);
+                }
+            }
+            5 => self.deliver(input, |packet, input| change(&mut packet.bytes, input)),
+            6 => self.deliver(input, |packet, _| packet.from = Who::Stranger.address()),
+            7 => {
+                let to = self.net.nth(input.byte().into()).address();
+                self.deliver(input, |packet, _| {
+                    // Whoever is at the stranger's address does not pass on what comes there.
+                    if packet.to != Who::Stranger.address() {
+                        packet.to = to;
+                    }
+                });
+            }
+            8..11 => {
+                let until = self.net.now + input.step();
+                let pending = &mut self.pending;
+                self.net.run(until, |_, packet| pending.push(packet));
+            }
+            11 | 12 => {
+                let (who, flow, _) = self.flows[input.below(2)];
+                self.net.with(who, |machine, now| machine.send(flow, b"a datagram", false, now));
+            }
+            13 => {
+                if !self.pending.is_empty() {
+                    self.pending.swap_remove(input.below(self.pending.len()));
+                }
+            }
+            _ => self.by_hand(input),
+        }
+    }
+
+    /// Delivers a pending packet, changed, and keeps it if the input says so.
+    fn deliver(&mut self, input: &mut Input<'_>, change: impl FnOnce(&mut Packet, &mut Input<'_>)) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let choice = input.byte();
+        let place = usize::from(choice & 0x7F) % self.pending.len();
+        let mut packet = self.pending[place].clone();
+        if choice < 128 {
+            self.pending.remove(place);
+        }
+        change(&mut packet, input);
+        self.net.arrive(&packet);
+    }
+
+    /// Somebody with keys of his own, or stolen ones, begins a handshake, goes on with it, or says something.
+    fn by_hand(&mut self, input: &mut Input<'_>) {
+        let place = input.below(self.hands.len());
+        let to = [OTHER, EGRESS, OTHER, EGRESS, EGRESS][place].address();
+        let hand = &mut self.hands[place];
+        let from = if input.byte() < 128 { hand.who.address() } else { Who::Stranger.address() };
+        let packet = match input.byte() % 4 {
+            0 => {
+                hand.boot = input.byte().into();
+                let keys = [cast::flow(1, 2, 1)];
+                let subject = Subject { keys: &keys, newest: 0, aliases: 1, packet: b"\x08 no packet" };
+                let mut messages = Vec::new();
+                subject.say(input, &mut messages);
+                messages.truncate(65_000);
+                Some(hand.initiate(input.byte(), &messages))
+            }
+            1 => {
+                let answers = self.pending.iter().find(|packet| packet.to == from && packet.bytes[0] == 5);
+                self.net.has_stranger_proved |= answers.is_some() && from == Who::Stranger.address();
+                answers.and_then(|packet| hand.take(&packet.bytes))
+            }
+            2 => hand.says(input.bytes(12)),
+            _ => {
+                hand.skip(input.long());
+                hand.says(&[])
+            }
+        };
+        if let Some(bytes) = packet {
+            self.net.arrive(&Packet { from, to, bytes });
+        }
+    }
+
+    fn check_that_nobody_else_is_known(&mut self) {
+        for (who, peers_max) in [(ONE, 2), (OTHER, 2), (EGRESS, 3)] {
+            let peers = self.net.node(who).peers();
+            assert!(peers <= peers_max, "{who:?} knows {peers} peers, and not only {peers_max}");
+        }
+    }
+
+    /// When nobody interferes any more, sessions come about.
+    fn recover(&mut self) {
+        self.pending.clear();
+        let calm = self.net.now;
+        while self.net.now < calm + RECOVERY {
+            self.send_both();
+            self.net.run_calm(self.net.now + Duration::from_millis(100));
+        }
+        self.net.delivered.clear();
+        self.send_both();
+        self.net.run_calm(self.net.now + Duration::from_millis(100));
+        let mut delivered: Vec<Who> = self.net.delivered.iter().map(|(who, _, _)| *who).collect();
+        delivered.sort_unstable();
+        assert_eq!(delivered, [ONE, OTHER], "no session long after the last hostile packet");
+    }
+
+    fn send_both(&mut self) {
+        for (who, flow, _) in self.flows {
+            self.net.with(who, |machine, now| machine.send(flow, b"a datagram", false, now));
+        }
+    }
+}
