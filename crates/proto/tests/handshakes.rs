@@ -5,11 +5,11 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use byway_code::Engine;
 use byway_proto::agent::{Agent, AgentIdentity, AgentInput, AgentOutput, Peer};
 use byway_units::{AgentId, Duration, Time};
-use byway_wire::SessionIndex;
-use byway_wire::packets::{MESSAGE_OVERHEAD, MessageHeader};
+use byway_wire::packets::{CookiePacket, MESSAGE_OVERHEAD, MessageHeader, ResponsePacket};
 use byway_wire::seal::{
     AwaitedResponse, EpochKeys, Initiation, Portable, PreSharedKey, Purpose, StaticSecret, Suite, write_mac2,
 };
+use byway_wire::{Boot, Capabilities, Counter, Epoch, SessionIndex, Shard};
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;
 
@@ -24,7 +24,7 @@ fn secret(letter: u8) -> StaticSecret {
 /// An agent that expects its peer at no address in particular.
 fn agent() -> Agent {
     let identity =
-        AgentIdentity { number: AgentId::new(2), secret: secret(2), suite: SUITE, started_unix_nanos: 0 };
+        AgentIdentity { secret: secret(2), suite: SUITE, started_unix_nanos: 0 };
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [7; 32], Time::START);
     let peer = Peer {
         number: AgentId::new(1),
@@ -40,12 +40,12 @@ fn initiation(stamp: u64) -> (Vec<u8>, AwaitedResponse) {
     let initiation = Initiation {
         purpose: Purpose::EndToEnd,
         suite: SUITE,
-        shard: 0,
-        capabilities: 0,
-        sender_index: 77,
+        shard: Shard::new(0),
+        capabilities: Capabilities::NONE,
+        index: SessionIndex::new(77),
         stamp,
-        boot: 1,
-        epoch: 0,
+        boot: Boot::new(1),
+        epoch: Epoch::new(0),
         messages: &[],
     };
     let [.., seed] = stamp.to_be_bytes();
@@ -68,8 +68,9 @@ fn answers(agent: &mut Agent, from: SocketAddr, packet: &[u8], now: Time) -> Vec
 
 /// The keys of a response, and where packets are to go.
 fn concluded(awaited: &mut AwaitedResponse, response: &[u8]) -> (EpochKeys, SessionIndex) {
+    let response = ResponsePacket::parse(response).expect("it looks like a response");
     let response = awaited.read(response).expect("this is the response");
-    (response.keys.epoch_keys(&Portable, SUITE), SessionIndex::new(response.index))
+    (response.keys.epoch_keys(&Portable, SUITE), response.index)
 }
 
 /// A path challenge, which is answered by whoever takes it for the peer's.
@@ -78,7 +79,7 @@ fn challenge(keys: &EpochKeys, receiver: SessionIndex) -> Vec<u8> {
     let header = MessageHeader { receiver, counter_low: 0 };
     header.emit(packet.first_chunk_mut().expect("the packet has a header"));
     packet[MessageHeader::BYTES..][..3].copy_from_slice(&[34, 0, 8]);
-    keys.seal_message(0, &mut packet);
+    keys.seal_message(Counter::new(0), &mut packet);
     packet
 }
 
@@ -92,7 +93,7 @@ fn a_replayed_initiation_with_a_cookie_does_not_disturb_a_handshake_under_way() 
     // Somebody has the initiation, and gets a cookie for it.
     let cookie = answers(&mut agent, address(66), &old, now).remove(0).1;
     let mut replayed = old;
-    write_mac2(&mut replayed, &initiation(1).1.open_cookie(&cookie).expect("the cookie is for this packet"));
+    write_mac2(&mut replayed, &initiation(1).1.open_cookie(CookiePacket::parse(cookie.as_slice()).expect("it looks like a cookie")).expect("the cookie is for this packet"));
     let (new, mut awaited) = initiation(2);
     let response = answers(&mut agent, address(1), &new, now).remove(0).1;
     assert_eq!(answers(&mut agent, address(66), &replayed, now), []);
@@ -111,7 +112,7 @@ fn a_peer_that_lost_its_clock_gets_a_session_after_a_while() {
     }
     let (mut packet, mut awaited) = initiation(3);
     let cookie = answers(&mut agent, address(1), &packet, later).remove(0).1;
-    write_mac2(&mut packet, &awaited.open_cookie(&cookie).expect("an old stamp gets a cookie"));
+    write_mac2(&mut packet, &awaited.open_cookie(CookiePacket::parse(cookie.as_slice()).expect("it looks like a cookie")).expect("an old stamp gets a cookie"));
     let response = answers(&mut agent, address(1), &packet, later).remove(0).1;
     let (keys, receiver) = concluded(&mut awaited, &response);
     assert_eq!(answers(&mut agent, address(1), &challenge(&keys, receiver), later).len(), 1);
