@@ -23,8 +23,7 @@ fn secret(letter: u8) -> StaticSecret {
 
 /// An agent that expects its peer at no address in particular.
 fn agent() -> Agent {
-    let identity =
-        AgentIdentity { secret: secret(2), suite: SUITE, started_unix_nanos: 0 };
+    let identity = AgentIdentity { secret: secret(2), suite: SUITE, started_unix_nanos: 0 };
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [7; 32], Time::START);
     let peer = Peer {
         number: AgentId::new(1),
@@ -93,7 +92,13 @@ fn a_replayed_initiation_with_a_cookie_does_not_disturb_a_handshake_under_way() 
     // Somebody has the initiation, and gets a cookie for it.
     let cookie = answers(&mut agent, address(66), &old, now).remove(0).1;
     let mut replayed = old;
-    write_mac2(&mut replayed, &initiation(1).1.open_cookie(CookiePacket::parse(cookie.as_slice()).expect("it looks like a cookie")).expect("the cookie is for this packet"));
+    write_mac2(
+        &mut replayed,
+        &initiation(1)
+            .1
+            .open_cookie(CookiePacket::parse(cookie.as_slice()).expect("it looks like a cookie"))
+            .expect("the cookie is for this packet"),
+    );
     let (new, mut awaited) = initiation(2);
     let response = answers(&mut agent, address(1), &new, now).remove(0).1;
     assert_eq!(answers(&mut agent, address(66), &replayed, now), []);
@@ -112,7 +117,12 @@ fn a_peer_that_lost_its_clock_gets_a_session_after_a_while() {
     }
     let (mut packet, mut awaited) = initiation(3);
     let cookie = answers(&mut agent, address(1), &packet, later).remove(0).1;
-    write_mac2(&mut packet, &awaited.open_cookie(CookiePacket::parse(cookie.as_slice()).expect("it looks like a cookie")).expect("an old stamp gets a cookie"));
+    write_mac2(
+        &mut packet,
+        &awaited
+            .open_cookie(CookiePacket::parse(cookie.as_slice()).expect("it looks like a cookie"))
+            .expect("an old stamp gets a cookie"),
+    );
     let response = answers(&mut agent, address(1), &packet, later).remove(0).1;
     let (keys, receiver) = concluded(&mut awaited, &response);
     assert_eq!(answers(&mut agent, address(1), &challenge(&keys, receiver), later).len(), 1);

@@ -3,10 +3,10 @@
 use byway_proto::agent::{ReceiveFlowId, SendFlowId};
 use byway_units::{Duration, Time};
 use byway_wire::packets::{InitiationPacket, ResponsePacket};
-use byway_wire::{Boot, Capabilities, Epoch, Service, SessionIndex, Shard};
 use byway_wire::seal::{
     Acceptance, Initiation, Portable, PreSharedKey, Purpose, Responder, StaticSecret, Suite,
 };
+use byway_wire::{Boot, Capabilities, Epoch, Service, SessionIndex, Shard};
 
 use crate::stage::cast::{self, EGRESS, INGRESS, Who};
 use crate::stage::hand::Hand;
@@ -66,7 +66,8 @@ fn on_the_wire(input: &mut Input<'_>) {
     let before = packet.clone();
     change(&mut packet, input);
     let responder = Responder::new(other);
-    let screened = InitiationPacket::parse(packet.as_slice()).ok().and_then(|packet| responder.screen(packet).ok());
+    let screened =
+        InitiationPacket::parse(packet.as_slice()).ok().and_then(|packet| responder.screen(packet).ok());
     let Some(received) = screened.and_then(|screened| responder.read(&screened, &[4; 32]).ok()) else {
         assert_ne!(packet, before, "an initiation is read");
         return;

@@ -201,13 +201,17 @@ impl Agent {
         let timeout = active.timer.timeout();
         let silence = (timeout < Duration::MAX).then(|| active.last_direct.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;
-        let at = [silence, active.repeat_at(), active.tracker.deadline()].into_iter().flatten().fold(rest, Time::min);
+        let at = [silence, active.repeat_at(), active.tracker.deadline()]
+            .into_iter()
+            .flatten()
+            .fold(rest, Time::min);
         self.timers.arm(key, at);
     }
 
     /// How long after a request its answer is missed: one and a half round trips to the relay.
     pub(super) fn ask_again_after(&self, id: ReceiveFlowId) -> Duration {
-        let round_trips = self.egresses_of(id).into_iter().map(|(session, _)| self.sessions.round_trip(session));
+        let round_trips =
+            self.egresses_of(id).into_iter().map(|(session, _)| self.sessions.round_trip(session));
         let round_trip = round_trips.min().unwrap_or(INITIAL_ROUND_TRIP);
         round_trip + round_trip / 2
     }

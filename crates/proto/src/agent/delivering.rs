@@ -24,7 +24,8 @@ impl Agent {
         delivery: Delivery,
         now: Time,
     ) {
-        let parsed = Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
+        let parsed =
+            Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
         let Some(Plaintext { sent, ecn, datagram }) = parsed else {
             self.counters.malformed += 1;
             return;

@@ -291,8 +291,10 @@ impl Agent {
     /// A peer began anew: its sequence numbers begin anew too. What relays know by the old ones is of no use.
     fn restart_flows_from(&mut self, session: SessionId, now: Time) {
         let flows = self.receivers.iter().enumerate();
-        let restarted: Vec<usize> =
-            flows.filter(|(_, flow)| flow.peer == session && flow.has_begun()).map(|(place, _)| place).collect();
+        let restarted: Vec<usize> = flows
+            .filter(|(_, flow)| flow.peer == session && flow.has_begun())
+            .map(|(place, _)| place)
+            .collect();
         for place in restarted {
             self.receivers[place].restart();
             let id = u32::try_from(place).expect("flows are numbered in 32 bits");

@@ -180,7 +180,8 @@ impl Agent {
     /// Has a flow's relays forget it, and take it anew.
     pub(super) fn withdraw(&mut self, flow: Flow, now: Time) {
         let (flow_key, role) = self.identity_of(flow);
-        let relays: Vec<_> = self.settings_of(flow).paths.iter().map(|path| (path.ingress, path.egress)).collect();
+        let relays: Vec<_> =
+            self.settings_of(flow).paths.iter().map(|path| (path.ingress, path.egress)).collect();
         for (path, (ingress, egress)) in relays.into_iter().enumerate() {
             let place = if role == FlowRole::Sender { ingress } else { egress };
             if let Some(session) = self.relay_session(place) {

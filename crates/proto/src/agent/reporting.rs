@@ -8,8 +8,8 @@ use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::SendFlow;
-use crate::policy::repairs;
 use crate::limits::{REPORT_AFTER_LOSS, REPORT_INTERVAL, STANDBY_FOR};
+use crate::policy::repairs;
 
 impl Agent {
     /// Reports a flow that is in use, and plans the next time.

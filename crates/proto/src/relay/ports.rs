@@ -69,7 +69,13 @@ impl Ports {
     }
 
     /// Gives a flow an alias on its way through a port, to be announced.
-    pub(super) fn announce(&mut self, port: EgressPort, flow: FlowSlot, key: FlowKey, now: Time) -> Option<Alias> {
+    pub(super) fn announce(
+        &mut self,
+        port: EgressPort,
+        flow: FlowSlot,
+        key: FlowKey,
+        now: Time,
+    ) -> Option<Alias> {
         let announced = &mut self.all[usize::from(port.0)].announced;
         let place = announced.iter().position(Option::is_none).unwrap_or(announced.len());
         let alias = Alias::new(u16::try_from(place + 1).ok()?)?;

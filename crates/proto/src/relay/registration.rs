@@ -44,7 +44,8 @@ impl Relay {
                     return Err(Refusal::NoGrant);
                 }
                 let grant = Grant::parse(register.grant).map_err(|_| Refusal::GrantInvalid)?;
-                key.verify(Statement::Grant, &grant.fields(), &grant.signature).map_err(|_| Refusal::GrantInvalid)?;
+                key.verify(Statement::Grant, &grant.fields(), &grant.signature)
+                    .map_err(|_| Refusal::GrantInvalid)?;
                 if grant.not_after_unix_seconds < self.sessions.unix_seconds(now) {
                     return Err(Refusal::GrantExpired);
                 }

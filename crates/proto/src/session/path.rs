@@ -70,7 +70,12 @@ impl Path {
     }
 
     /// The challenge that is due, and where to; it takes `bytes` there.
-    pub(crate) fn challenge(&mut self, bytes: usize, interval: Duration, now: Time) -> Option<(SocketAddr, Token)> {
+    pub(crate) fn challenge(
+        &mut self,
+        bytes: usize,
+        interval: Duration,
+        now: Time,
+    ) -> Option<(SocketAddr, Token)> {
         self.candidates.retain(|candidate| candidate.next_try > now || candidate.tries < CHALLENGES_MAX);
         let candidate = self.candidates.iter_mut().find(|candidate| candidate.next_try <= now)?;
         candidate.tries += 1;

@@ -144,7 +144,10 @@ impl Session {
     pub(crate) fn indices_by_bits(&self, bits: u8, now: Time) -> ArrayVec<SessionIndex, { EPOCHS_MAX + 1 }> {
         let answered = self.answered.as_ref().map(|answered| &answered.epoch);
         let epochs = self.epochs.iter().chain(answered);
-        epochs.filter(|epoch| epoch.number.low_bits() == bits && epoch.may_open(now)).map(|epoch| epoch.ours).collect()
+        epochs
+            .filter(|epoch| epoch.number.low_bits() == bits && epoch.may_open(now))
+            .map(|epoch| epoch.ours)
+            .collect()
     }
 
     /// Whether data came or went lately.

@@ -206,7 +206,10 @@ fn every_damaged_packet_is_counted_where_it_was_refused() {
         let relay = world.counters(run.relays[1], receiver).unwrap();
         // Each of the two sessions also sends one packet that is meant to be refused.
         let damaged = direct.corrupted + relay.corrupted;
-        assert!((damaged..=damaged + 2).contains(&refused), "{damaged} {sessions:?} {agent:?} {statistics:?}");
+        assert!(
+            (damaged..=damaged + 2).contains(&refused),
+            "{damaged} {sessions:?} {agent:?} {statistics:?}"
+        );
         assert_eq!(direct.lost[LossReason::Random], 0);
     }
 }

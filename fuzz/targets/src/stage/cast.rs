@@ -118,11 +118,8 @@ pub(crate) fn relay(who: Who) -> Relay {
 
 /// An agent that knows a relay and another agent.
 pub(crate) fn agent(who: Who, relay: Who, peer: Who) -> Agent {
-    let identity = AgentIdentity {
-        secret: who.secret(),
-        suite: Suite::ChaCha20Poly1305,
-        started_unix_nanos: 1,
-    };
+    let identity =
+        AgentIdentity { secret: who.secret(), suite: Suite::ChaCha20Poly1305, started_unix_nanos: 1 };
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, who.seed(), Time::START);
     let shard = Shard::new(0);
     let relay = RelayPeer { number: relay.relay_id(), shard, key: relay.key(), address: relay.address() };

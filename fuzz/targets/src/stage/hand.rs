@@ -11,8 +11,8 @@ use byway_wire::seal::{
     Responder, SplitKeys, Suite,
 };
 use byway_wire::{
-    Alias, Boot, Capabilities, Counter, Ecn, Epoch, Flags, Message, Messages, Piece, Plaintext, SequenceNumber, SessionIndex, Shard, Timestamp,
-    Writer,
+    Alias, Boot, Capabilities, Counter, Ecn, Epoch, Flags, Message, Messages, Piece, Plaintext,
+    SequenceNumber, SessionIndex, Shard, Timestamp, Writer,
 };
 
 use super::cast::Who;

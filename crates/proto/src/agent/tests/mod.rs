@@ -222,11 +222,7 @@ struct Hall {
 }
 
 fn agent(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Agent {
-    let identity = AgentIdentity {
-        secret: secret(who),
-        suite: Suite::ChaCha20Poly1305,
-        started_unix_nanos,
-    };
+    let identity = AgentIdentity { secret: secret(who), suite: Suite::ChaCha20Poly1305, started_unix_nanos };
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [seed; 32], now);
     agent.add_relay(
         &RelayPeer {

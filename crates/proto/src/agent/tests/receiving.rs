@@ -20,9 +20,12 @@ fn what_comes_twice_is_delivered_once() {
 
 #[test]
 fn a_repaired_packet_tells_an_ecn_capable_sender_of_congestion_and_no_other() {
-    for (ecn, expected) in
-        [(Ecn::NotCapable, Ecn::NotCapable), (Ecn::Capable0, Ecn::CongestionExperienced), (Ecn::Capable1, Ecn::CongestionExperienced), (Ecn::CongestionExperienced, Ecn::CongestionExperienced)]
-    {
+    for (ecn, expected) in [
+        (Ecn::NotCapable, Ecn::NotCapable),
+        (Ecn::Capable0, Ecn::CongestionExperienced),
+        (Ecn::Capable1, Ecn::CongestionExperienced),
+        (Ecn::CongestionExperienced, Ecn::CongestionExperienced),
+    ] {
         for role in [EnvelopeRole::CachedRepair, EnvelopeRole::CooperativeRepair] {
             let mut hall = Hall::new(&settings(Service::Coding));
             hall.loses_originals([1]);
@@ -46,7 +49,10 @@ fn a_forwarded_packet_keeps_its_ecn_field() {
     let coded = hall.copy(0);
     hall.gives(EnvelopeRole::Forwarded, 0, &coded);
     hall.run(ms(15));
-    assert_eq!(hall.got, [Got { bytes: alloc::vec![1; 50], ecn: Ecn::Capable0, delivery: Delivery::Forwarded }]);
+    assert_eq!(
+        hall.got,
+        [Got { bytes: alloc::vec![1; 50], ecn: Ecn::Capable0, delivery: Delivery::Forwarded }]
+    );
 }
 
 #[test]
@@ -161,7 +167,10 @@ fn two_pieces_are_joined_whichever_way_they_come() {
         let coded = hall.copy(lost);
         hall.gives(EnvelopeRole::CachedRepair, lost, &coded);
         hall.run(ms(15));
-        assert_eq!(hall.got, [Got { bytes: datagram, ecn: Ecn::CongestionExperienced, delivery: Delivery::Cached }]);
+        assert_eq!(
+            hall.got,
+            [Got { bytes: datagram, ecn: Ecn::CongestionExperienced, delivery: Delivery::Cached }]
+        );
     }
 }
 

@@ -10,7 +10,10 @@ fn a_datagram_travels_directly_and_a_copy_of_it_to_the_relay() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.send(b"hello");
     hall.run(ms(100));
-    assert_eq!(hall.got, [Got { bytes: b"hello".to_vec(), ecn: Ecn::NotCapable, delivery: Delivery::Direct }]);
+    assert_eq!(
+        hall.got,
+        [Got { bytes: b"hello".to_vec(), ecn: Ecn::NotCapable, delivery: Delivery::Direct }]
+    );
     let original = hall.sent.iter().find(|datagram| datagram.original() == Some(0)).expect("it was sent");
     // The same coded bytes: what follows the header, from the flags on.
     assert_eq!(original.bytes[11..], hall.copy(0));

@@ -125,11 +125,17 @@ impl Egress {
 
     /// How many more repair packets of a packet's block restore all that is missing in it, and their bytes: none
     /// if those that were sent just now for another packet do. `None` if they cannot.
-    fn own_repairs_needed(&self, slot: FlowSlot, sequence: SequenceNumber, now: Time) -> Option<(usize, usize)> {
+    fn own_repairs_needed(
+        &self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        now: Time,
+    ) -> Option<(usize, usize)> {
         let active = self.flow(slot)?.active()?;
         let block = active.blocks.covering(sequence)?;
         let asked = active.missing.within(block.first, block.last());
-        let mut lost = asked.filter(|missing| missing.stage != Stage::Given && block.covers(missing.sequence)).count();
+        let mut lost =
+            asked.filter(|missing| missing.stage != Stage::Given && block.covers(missing.sequence)).count();
         if let Some(open) = active.open {
             let covered = block.mask.offsets().map(|offset| block.first.plus(u64::from(offset)));
             lost = lost.max(covered.filter(|sequence| open.covers(*sequence)).count());

@@ -35,8 +35,12 @@ impl Egress {
         flow.patience = request.patience;
         flow.activate(now);
         // All are noted first: which repair is cheapest depends on what else is missing.
-        let ranges: ArrayVec<_, RANGES_MAX> =
-            request.ranges.iter().take(RANGES_MAX).filter_map(|range| self.within_reach(request.flow, *range)).collect();
+        let ranges: ArrayVec<_, RANGES_MAX> = request
+            .ranges
+            .iter()
+            .take(RANGES_MAX)
+            .filter_map(|range| self.within_reach(request.flow, *range))
+            .collect();
         for sequence in ranges.iter().flat_map(|(first, last)| numbers(*first, *last)) {
             self.note(request, sequence, now);
         }
@@ -69,14 +73,21 @@ impl Egress {
     fn note(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time) {
         self.counters.asked += 1;
         let active = self.flow_mut(request.flow).and_then(|flow| flow.active_mut());
-        let asked = active.map(|active| active.missing.ask(sequence, now + request.patience, request.certain).is_some());
+        let asked = active
+            .map(|active| active.missing.ask(sequence, now + request.patience, request.certain).is_some());
         if asked == Some(false) {
             self.counters.refused_room += 1;
         }
     }
 
     /// Repairs a packet that was noted, unless a repair is on its way.
-    fn repair_noted(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+    fn repair_noted(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(flow) = self.flow_mut(slot) else {
             return;
         };

@@ -16,7 +16,9 @@ use super::action::Action;
 use super::batches::Entry;
 use super::flow::{BatchRef, FlowSlot};
 use super::rounds::RoundSlot;
-use crate::limits::{INITIAL_ROUND_TRIP, STUCK_ROUNDS_MAX, SUSPECTS_MIN, WIDENED_BATCHES_MAX, WIDENED_BLOCKS_MAX};
+use crate::limits::{
+    INITIAL_ROUND_TRIP, STUCK_ROUNDS_MAX, SUSPECTS_MIN, WIDENED_BATCHES_MAX, WIDENED_BLOCKS_MAX,
+};
 use crate::parts::packet_log::Handle;
 
 /// A packet, named by its flow; one of a flow without a receiver here has no name and cannot be had.
@@ -137,7 +139,8 @@ impl Egress {
         let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
             return;
         };
-        let Some((first, span)) = active.blocks.expected(sequence).filter(|_| active.is_lost(sequence)) else {
+        let Some((first, span)) = active.blocks.expected(sequence).filter(|_| active.is_lost(sequence))
+        else {
             return;
         };
         for mate in (0..span).map(|offset| (slot, first.plus(offset))) {

@@ -143,7 +143,12 @@ impl Group {
     }
 
     /// Closes the batches whose time has come.
-    pub(crate) fn expire(&mut self, numbers: &mut BatchNumbers, now: Time, mut close: impl FnMut(&ClosedBatch<'_>)) {
+    pub(crate) fn expire(
+        &mut self,
+        numbers: &mut BatchNumbers,
+        now: Time,
+        mut close: impl FnMut(&ClosedBatch<'_>),
+    ) {
         while let Some(closed) = self.placement.expire(now) {
             self.close(closed, numbers, &mut close);
         }

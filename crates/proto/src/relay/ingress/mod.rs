@@ -135,7 +135,9 @@ impl Ingress {
             if let Some(at) = flow.planned {
                 self.due.remove(&(at, slot));
             }
-            if let Some(group) = self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group) {
+            if let Some(group) =
+                self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group)
+            {
                 group.flows -= 1;
                 self.groups.retain(|group| group.flows > 0);
             }

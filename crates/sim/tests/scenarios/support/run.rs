@@ -212,7 +212,8 @@ impl Run {
         self.deliveries.sent(flow, &datagram, now).expect("datagrams differ by their number");
         let id = self.sending[flow].expect("the flow was opened");
         world.input(self.agents[plan.from], |host, now| {
-            let input = AgentInput::Send { flow: id, datagram: &datagram, ecn: Ecn::NotCapable, marked: false };
+            let input =
+                AgentInput::Send { flow: id, datagram: &datagram, ecn: Ecn::NotCapable, marked: false };
             host.overlay_mut().as_agent_mut().handle(input, now);
         });
     }
