@@ -119,9 +119,9 @@ fn what_has_no_answer_is_left_out_and_the_rest_restored() {
 fn a_false_packet_does_not_pass_for_a_solution() {
     let sources: [&[u8]; 2] = [b"one", b"two"];
     let mut encoder = Encoder::new(Engine::fastest(), [AlignedBuffer::new(8)]).unwrap();
-    sources.iter().for_each(|source| {
+    for source in sources {
         encoder.add(source).unwrap();
-    });
+    }
     let repair = encoder.repairs(BatchId::new(0)).next().unwrap();
     let mut decoder = JointDecoder::new(Engine::fastest(), 8);
     // A shorter packet than was encoded: the length that comes out is no packet's.

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use byway_code::Engine;
 use byway_proto::agent::{Agent, AgentIdentity, AgentInput, AgentOutput, Peer};
 use byway_units::{AgentId, Duration, Time};
-use byway_wire::packets::{CookiePacket, MESSAGE_OVERHEAD, MessageHeader, ResponsePacket};
+use byway_wire::packets::{CookiePacket, Kind, MESSAGE_OVERHEAD, MessageHeader, ResponsePacket};
 use byway_wire::seal::{
     AwaitedResponse, EpochKeys, Initiation, Portable, PreSharedKey, Purpose, StaticSecret, Suite, write_mac2,
 };
@@ -59,7 +59,10 @@ fn answers(agent: &mut Agent, from: SocketAddr, packet: &[u8], now: Time) -> Vec
     let mut sent = Vec::new();
     while let Some(output) = agent.poll() {
         if let AgentOutput::Transmit(transmit) = output {
-            sent.push((transmit.to, transmit.bytes.to_vec()));
+            // Packets of no kind keep others from relying on there being none; they answer nothing.
+            if transmit.bytes[0] != Kind::GREASE {
+                sent.push((transmit.to, transmit.bytes.to_vec()));
+            }
         }
     }
     sent

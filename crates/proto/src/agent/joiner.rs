@@ -75,10 +75,10 @@ mod tests {
         let mut joiner = Joiner::default();
         assert_eq!(joiner.take(Piece::First, number(4), Ecn::NotCapable, b"one "), None);
         assert_eq!(joiner.take(Piece::Second, number(9), Ecn::NotCapable, b"four"), None);
-        let joined = joiner.take(Piece::Second, number(5), Ecn::NotCapable, b"two");
-        assert_eq!(joined, Some((Ecn::NotCapable, &b"one two"[..])));
-        let joined = joiner.take(Piece::First, number(8), Ecn::CongestionExperienced, b"three ");
-        assert_eq!(joined, Some((Ecn::CongestionExperienced, &b"three four"[..])));
+        let whole = joiner.take(Piece::Second, number(5), Ecn::NotCapable, b"two");
+        assert_eq!(whole, Some((Ecn::NotCapable, &b"one two"[..])));
+        let whole = joiner.take(Piece::First, number(8), Ecn::CongestionExperienced, b"three ");
+        assert_eq!(whole, Some((Ecn::CongestionExperienced, &b"three four"[..])));
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Agent {
             Received::Messages { session, messages } => self.messages(session, messages, from, now),
             Received::Source { session, packet } => self.source(session, packet, origin, now),
             Received::Envelope { session, header, datagram } => {
-                self.enveloped(session, &header, datagram, now)
+                self.enveloped(session, &header, datagram, now);
             }
         }
     }

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{CopyNack, PathChallenge, Probe, Relayed};
-use byway_wire::{Alias, Full, Message, RangeSet, SequenceNumber, Timestamp, Writer};
+use byway_wire::{Alias, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
 use super::{Detour, Enveloped, SessionId, Sessions};

@@ -61,6 +61,7 @@ pub(crate) struct Answered {
 }
 
 /// A session with one peer.
+#[allow(clippy::struct_excessive_bools, reason = "facts that hold or not independently of each other")]
 pub(crate) struct Session {
     pub(crate) remote: Remote,
     pub(crate) path: Path,

@@ -254,7 +254,7 @@ fn unknown_initiations(run: &Run, count: usize) -> Vec<Vec<u8>> {
             suite: Suite::Aes256Gcm,
             shard: byway_wire::Shard::new(0),
             capabilities: byway_wire::Capabilities::NONE,
-            index: byway_wire::SessionIndex::new(u32::try_from(nth).unwrap()),
+            index: byway_wire::SessionIndex::new(u32::try_from(nth).expect("there are few")),
             stamp: nth as u64,
             boot: byway_wire::Boot::new(nth as u64),
             epoch: byway_wire::Epoch::new(0),

@@ -165,9 +165,7 @@ impl Egress {
         }
         if let Some(first) = active.blocks.first_covering(sequence) {
             let block = (slot, first);
-            if !cluster.blocks.contains(&block) && cluster.blocks.try_push(block).is_err() {
-                return;
-            }
+            if !cluster.blocks.contains(&block) && cluster.blocks.try_push(block).is_err() {}
         }
     }
 
@@ -294,7 +292,7 @@ impl Egress {
             let members = self.members_of_batch(*batch, now);
             let known =
                 self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
-            for repair in known.iter().flat_map(|known| known.repairs()) {
+            for repair in known.iter().flat_map(super::batches::Batch::repairs) {
                 let (index, symbol) = (repair.index, repair.length_symbol);
                 self.add_equation(&mut joint, cluster, &members, (index, symbol, repair.payload), now);
             }

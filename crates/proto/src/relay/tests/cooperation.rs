@@ -43,7 +43,7 @@ fn a_false_answer_bars_its_receiver() {
 }
 
 #[test]
-fn a_genuine_packet_under_anothers_number_is_as_false() {
+fn a_genuine_packet_under_a_wrong_number_is_as_false() {
     let mut desk = two_receivers();
     desk.repairs(0, 5, 2);
     desk.nacks(2, 1, 5);
