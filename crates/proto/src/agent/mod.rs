@@ -47,6 +47,7 @@ use receive_flow::ReceiveFlow;
 use relay_link::RelayLink;
 use send_flow::SendFlow;
 
+use crate::index_table::IndexTable;
 use crate::limits::{AGENT_LOG_BYTES, CODED_BYTES_MAX, KEPT_FOR};
 use crate::outbox::{Outbox, Transmit};
 use crate::parts::packet_log::PacketLog;
@@ -165,7 +166,7 @@ pub struct Agent {
     sent_by_key: BTreeMap<FlowKey, SendFlowId>,
     received_by_key: BTreeMap<FlowKey, ReceiveFlowId>,
     /// The flows that a peer sends here, by its session.
-    incoming: BTreeMap<(SessionId, FlowId), ReceiveFlowId>,
+    incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
     /// Coded bytes of copies that may be asked for again.
     sent: PacketLog,
@@ -210,7 +211,7 @@ impl Agent {
             receivers: Vec::new(),
             sent_by_key: BTreeMap::new(),
             received_by_key: BTreeMap::new(),
-            incoming: BTreeMap::new(),
+            incoming: IndexTable::default(),
             timers: Timers::new(),
             sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
             kept: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),

@@ -46,7 +46,7 @@ impl Agent {
         let Some(session) = self.sessions.get_mut(peer) else {
             return;
         };
-        let address = session.path.address();
+        let address = session.path.address().copied();
         let Some(epoch) = session.sealing(now) else {
             self.counters.datagrams_unsendable += 1;
             return;
@@ -98,8 +98,18 @@ impl Agent {
             return;
         };
         flow.sent.insert(sequence.number(), packet);
-        relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
-        self.send_waiting(place, now);
+        let bytes = coded.len() + ENVELOPE_OVERHEAD;
+        if !relay.waiting.is_empty() || relay.when(bytes, now) > now {
+            relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
+            self.send_waiting(place, now);
+            return;
+        }
+        relay.sent(bytes, now);
+        let session = relay.session;
+        self.counters.copies += 1;
+        self.sessions.use_session(session, now);
+        let low = sequence.low();
+        self.sessions.send_envelope(session, EnvelopeRole::Copy, alias, low, coded, Urgency::Scavenger, now);
     }
 
     /// Queues an envelope behind the originals.

@@ -67,7 +67,7 @@ impl Sessions {
             return;
         };
         attempt.sent(now);
-        let proved = session.path.address();
+        let proved = session.path.address().copied();
         let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
         for to in proved.into_iter().chain(named) {
             let heading = Heading { to, ecn: 0, urgency: Urgency::Original };

@@ -151,7 +151,7 @@ impl Sessions {
         session.probes.heard();
         if let Origin::Address(from) = origin
             && newest
-            && session.path.address() != Some(from)
+            && session.path.address() != Some(&from)
         {
             let random = &mut self.random;
             session.path.heard(from, bytes, now, || random.bytes());

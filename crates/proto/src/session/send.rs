@@ -10,16 +10,9 @@ use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, Full, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
-use super::{Detour, SessionId, Sessions};
+use super::{Detour, Session, SessionId, Sessions};
 use crate::limits::{CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX};
 use crate::outbox::{Heading, Urgency};
-
-/// How the packets of a session travel now.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Direct(SocketAddr),
-    Detour(Detour),
-}
 
 impl Sessions {
     /// Whether packets can be sent to the peer now.
@@ -30,12 +23,6 @@ impl Sessions {
     /// Whether the peer can be reached without a relay.
     pub(crate) fn is_direct(&self, id: SessionId) -> bool {
         self.get(id).is_some_and(|session| session.path.address().is_some())
-    }
-
-    fn way(&self, id: SessionId) -> Option<Way> {
-        let session = self.get(id)?;
-        let direct = session.path.address().map(Way::Direct);
-        direct.or(session.detour.map(Way::Detour))
     }
 
     /// Notes that data flows, so that the peer is probed; begins the epoch that is wanting.
@@ -167,23 +154,23 @@ impl Sessions {
         now: Time,
         write: impl FnOnce(&mut super::Epoch, &mut Vec<u8>),
     ) {
-        let way = self.way(id);
-        let session = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut);
-        let (Some(way), Some(epoch)) = (way, session.and_then(|session| session.sealing(now))) else {
+        let Some(session) = self.sessions.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             self.counters.unsendable += 1;
             return;
         };
-        match way {
-            Way::Direct(to) => {
-                self.outbox.add(Heading { to, ecn: 0, urgency }, |out| write(epoch, out));
+        let Session { path, detour, epochs, .. } = session;
+        match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), path.address(), *detour) {
+            (Some(epoch), Some(to), _) => {
+                self.outbox.add(Heading { to: *to, ecn: 0, urgency }, |out| write(epoch, out));
             }
-            Way::Detour(detour) => {
+            (Some(epoch), None, Some(detour)) => {
                 let mut packet = core::mem::take(&mut self.scratch);
                 packet.clear();
                 write(epoch, &mut packet);
                 self.send_through(detour, &packet, now);
                 self.scratch = packet;
             }
+            (None, _, _) | (_, None, None) => self.counters.unsendable += 1,
         }
     }
 

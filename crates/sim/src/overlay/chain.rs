@@ -210,7 +210,8 @@ impl Chain {
             self.next_flow = (self.next_flow + 1) % self.flows.len();
             self.nodes[place].wake(place, now, &mut self.post);
             if let Node::Agent(agent) = &mut self.nodes[place] {
-                let input = AgentInput::Send { flow, datagram: &self.datagram, ecn: Ecn::NotEct, marked: false };
+                let input =
+                    AgentInput::Send { flow, datagram: &self.datagram, ecn: Ecn::NotEct, marked: false };
                 agent.handle(input, now);
             }
             self.nodes[place].drain(place, now, &mut self.post);

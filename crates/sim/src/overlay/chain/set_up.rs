@@ -9,8 +9,8 @@ use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
 use byway_wire::seal::{PreSharedKey, Provider, StaticSecret, Suite};
 use byway_wire::{
-    CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Services, Shard,
-    TenantId,
+    CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Services,
+    Shard, TenantId,
 };
 
 use super::mail::address;
@@ -66,7 +66,11 @@ impl ChainSettings {
     }
 
     pub(super) fn flow_settings(&self) -> FlowSettings {
-        let path = RelayPath { ingress: (RELAYS[INGRESS], SHARD), egress: (RELAYS[EGRESS], SHARD), grant: Vec::new() };
+        let path = RelayPath {
+            ingress: (RELAYS[INGRESS], SHARD),
+            egress: (RELAYS[EGRESS], SHARD),
+            grant: Vec::new(),
+        };
         FlowSettings { paths: alloc::vec![path], ..self.flow.clone() }
     }
 
