@@ -62,7 +62,7 @@ impl Agent {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        active.kept.insert(sequence.number(), packet);
+        active.kept.insert_over(sequence.number(), packet, |packet| self.kept.get(packet, now).is_none());
         if !active.requests.is_empty() && active.requests.take(sequence, now) {
             self.answer(id, sequence, packet, now);
         }

@@ -280,6 +280,12 @@ impl Agent {
         &self.sessions.counters
     }
 
+    /// The memory that packets take which are kept for repairs and for others.
+    #[must_use]
+    pub fn packets_held(&self) -> Bytes {
+        self.sent.held() + self.kept.held()
+    }
+
     /// What became of a flow's packets.
     ///
     /// # Panics

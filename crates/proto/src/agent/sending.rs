@@ -97,7 +97,7 @@ impl Agent {
         let Some(packet) = self.sent.push(coded, now) else {
             return;
         };
-        flow.sent.insert(sequence.number(), packet);
+        flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
         let bytes = coded.len() + ENVELOPE_OVERHEAD;
         if !relay.waiting.is_empty() || relay.when(bytes, now) > now {
             relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });

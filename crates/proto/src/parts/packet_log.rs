@@ -10,11 +10,12 @@ use super::limits::{LOG_BLOCK_BYTES_MAX, LOG_BLOCK_BYTES_MIN};
 
 /// Where a packet is in a [`PacketLog`].
 ///
-/// It stays valid for ever: when the packet is gone, the log says so.
+/// It stays valid: when the packet is gone, the log says so, until it has taken in 2^32 blocks more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// How many blocks the log had begun before the one that the packet is in.
-    block: u64,
+    /// How many blocks the log had begun before the one that the packet is in, modulo 2^32: there are as many handles
+    /// as packets, and tables are made of them.
+    block: u32,
     /// How many packets are before it in the block.
     index: u16,
     /// How many times [`ALIGNMENT`] bytes are before it in the block.
@@ -41,7 +42,7 @@ pub struct PacketLog {
     /// Oldest first; packets go into the last.
     blocks: VecDeque<Block>,
     /// How many blocks were begun before the first.
-    blocks_before: u64,
+    blocks_before: u32,
     bytes_held: usize,
     bytes_max: usize,
     age_max: Duration,
@@ -76,6 +77,11 @@ impl Block {
 
     fn size(&self) -> usize {
         self.bytes.as_ref().len()
+    }
+
+    /// The memory that it takes.
+    fn held(&self) -> usize {
+        self.size() + self.times.capacity() * size_of::<Time>()
     }
 
     fn has_room(&self, bytes: usize) -> bool {
@@ -132,7 +138,7 @@ impl PacketLog {
         if self.blocks.back().is_none_or(|last| !last.has_room(aligned)) {
             self.begin_block(aligned, now);
         }
-        let number = self.blocks_before + self.blocks.len() as u64 - 1;
+        let number = self.blocks_before.wrapping_add(u32_of(self.blocks.len() - 1));
         let block = self.blocks.back_mut()?;
         let (index, start) = (u16_of(block.times.len()), block.end);
         let handle = Handle { block: number, index, start: u16_of(start / ALIGNMENT), bytes: bytes_u16 };
@@ -145,7 +151,7 @@ impl PacketLog {
     /// The packet, if it is still there and its time is not over.
     #[must_use]
     pub fn get(&self, handle: Handle, now: Time) -> Option<&[u8]> {
-        let place = usize::try_from(handle.block.checked_sub(self.blocks_before)?).ok()?;
+        let place = usize::try_from(handle.block.wrapping_sub(self.blocks_before)).ok()?;
         let block = self.blocks.get(place)?;
         let time = block.times.get(usize::from(handle.index))?;
         let start = usize::from(handle.start) * ALIGNMENT;
@@ -160,10 +166,10 @@ impl PacketLog {
         }
     }
 
-    /// How much memory the blocks take; when packets came takes an eighth of that at most.
+    /// How much memory the packets take, with what is noted about them.
     #[must_use]
     pub fn held(&self) -> Bytes {
-        Bytes::from(self.bytes_held)
+        Bytes::from(self.blocks.iter().map(Block::held).sum::<usize>())
     }
 
     /// What became of the packets so far.
@@ -210,10 +216,15 @@ impl PacketLog {
 
     fn pop_block(&mut self) -> Option<Block> {
         let block = self.blocks.pop_front()?;
-        self.blocks_before += 1;
+        self.blocks_before = self.blocks_before.wrapping_add(1);
         self.bytes_held -= block.size();
         Some(block)
     }
+}
+
+/// A count of blocks, of 8 KiB or more.
+fn u32_of(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// A count within a block: of at most 64 KiB, in steps of [`ALIGNMENT`].

@@ -198,6 +198,12 @@ impl Relay {
         &self.egress.counters
     }
 
+    /// The memory that repair packets and copies take which wait to be asked for.
+    #[must_use]
+    pub fn packets_held(&self) -> byway_units::Bytes {
+        self.egress.packets_held()
+    }
+
     /// What sessions dropped, and why.
     #[must_use]
     pub const fn session_counters(&self) -> &SessionCounters {

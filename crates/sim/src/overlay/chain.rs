@@ -190,6 +190,23 @@ impl Chain {
         }
     }
 
+    /// Takes the chain apart, so that each part can be looked at alone: ingress and egress relay, sending and
+    /// receiving agents.
+    #[must_use]
+    pub fn into_parts(self) -> (Box<Relay>, Box<Relay>, Vec<Box<Agent>>, Vec<Box<Agent>>) {
+        let (mut relays, mut agents) = (Vec::new(), Vec::new());
+        for node in self.nodes {
+            match node {
+                Node::Relay(relay) => relays.push(relay),
+                Node::Agent(agent) => agents.push(agent),
+            }
+        }
+        let receivers = agents.split_off(self.settings.pairs);
+        let egress = relays.pop().expect("there are two relays");
+        let ingress = relays.pop().expect("there are two relays");
+        (ingress, egress, agents, receivers)
+    }
+
     /// The receiving ends of all flows: the pair's number, and what its agent calls the flow.
     pub fn accepted(&self) -> impl Iterator<Item = (usize, ReceiveFlowId)> {
         self.accepted.iter().map(|(node, flow)| (node - AGENTS - self.settings.pairs, *flow))

@@ -10,6 +10,7 @@ use super::action::{Action, Given};
 use super::batches::{BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
+use crate::limits::REPAIR_RETENTION;
 use crate::parts::packet_log::Handle;
 use super::missing::Stage;
 use super::Egress;
@@ -77,12 +78,16 @@ impl Egress {
     /// Notes what a new batch covers, and repairs what waited for it.
     fn cover(&mut self, batch: BatchRef, entries: &[Entry], now: Time, actions: &mut Vec<Action>) {
         for entry in entries {
-            let Some(flow) = entry.flow.and_then(|slot| self.flow_mut(slot)) else {
+            let flow = entry.flow.and_then(|slot| self.flows.get_mut(slot.0 as usize)?.as_mut());
+            let Some(flow) = flow else {
                 continue;
             };
-            if let Some(source) = flow.activate(now).source_mut(entry.sequence) {
-                source.add_batch(batch);
-            }
+            let batches = &self.batches;
+            let is_spent = |batch: BatchRef| {
+                let known = batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+                known.is_none_or(|known| now.saturating_since(known.arrived) > REPAIR_RETENTION)
+            };
+            flow.activate(now).add_batch(entry.sequence, batch, is_spent);
         }
         for entry in entries {
             if let Some(slot) = entry.flow {
@@ -144,15 +149,13 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(flow) = self.flow_mut(slot) else {
+        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
             return;
         };
         let service = flow.service;
         let active = flow.activate(now);
         let sequence = active.full(sequence);
-        if let Some(source) = active.source_mut(sequence) {
-            source.packet = Some(packet);
-        }
+        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         if matches!(service, Service::Forwarding | Service::Both) {
             self.counters.forwarded += 1;
             actions.push(Action::Give { flow: slot, sequence, packet, given: Given::Forwarded });

@@ -22,7 +22,7 @@ pub(crate) struct FlowSlot(pub(crate) u32);
 /// Where a packet of the flow can be had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Source {
-    /// The batch that covers it, newest first: by number, in the ring of one ingress relay.
+    /// The batches that cover it, newest first: by number, in the ring of one ingress relay.
     pub(crate) batches: [Option<BatchRef>; 2],
     /// The packet itself: cached, or decoded for somebody.
     pub(crate) packet: Option<Handle>,
@@ -76,7 +76,10 @@ pub(crate) struct EgressFlow {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) highest: SequenceNumber,
-    pub(crate) sources: SequenceRing<Source>,
+    /// The batch that covers a packet, and the one that did before: few packets are in two.
+    batches: SequenceRing<BatchRef>,
+    earlier_batches: SequenceRing<BatchRef>,
+    packets: SequenceRing<Handle>,
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
     pub(crate) open: Option<OpenEnd>,
@@ -109,7 +112,9 @@ impl EgressFlow {
         let active = self.active.get_or_insert_with(|| {
             Box::new(Active {
                 highest: SequenceNumber::FIRST,
-                sources: SequenceRing::new(COVERED_PACKETS_MAX),
+                batches: SequenceRing::new(COVERED_PACKETS_MAX),
+                earlier_batches: SequenceRing::new(COVERED_PACKETS_MAX),
+                packets: SequenceRing::new(COVERED_PACKETS_MAX),
                 blocks: Blocks::default(),
                 missing: Missing::default(),
                 open: None,
@@ -132,28 +137,33 @@ impl Active {
         SequenceNumber::nearest(low, self.highest)
     }
 
-    /// Where the packet can be had, to be added to.
-    pub(crate) fn source_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Source> {
+    /// Notes another batch that covers a packet; those that are spent give way.
+    pub(crate) fn add_batch(
+        &mut self,
+        sequence: SequenceNumber,
+        batch: BatchRef,
+        is_spent: impl Fn(BatchRef) -> bool,
+    ) {
         self.highest = self.highest.max(sequence);
         let number = sequence.number();
-        if self.sources.get(number).is_none() && !self.sources.insert(number, Source::default()) {
-            return None;
+        let before = self.batches.get(number).filter(|before| *before != batch);
+        if let Some(before) = before {
+            self.earlier_batches.insert_over(number, before, &is_spent);
         }
-        self.sources.get_mut(number)
+        self.batches.insert_over(number, batch, is_spent);
     }
 
+    /// Notes where a packet itself is kept; those that are gone give way.
+    pub(crate) fn add_packet(&mut self, sequence: SequenceNumber, packet: Handle, is_gone: impl Fn(Handle) -> bool) {
+        self.highest = self.highest.max(sequence);
+        self.packets.insert_over(sequence.number(), packet, is_gone);
+    }
+
+    /// Where the packet can be had.
     pub(crate) fn source(&self, sequence: SequenceNumber) -> Source {
-        self.sources.get(sequence.number()).unwrap_or_default()
-    }
-
-}
-
-impl Source {
-    /// Notes another batch that covers the packet.
-    pub(crate) fn add_batch(&mut self, batch: BatchRef) {
-        if !self.batches.contains(&Some(batch)) {
-            self.batches = [Some(batch), self.batches[0]];
-        }
+        let number = sequence.number();
+        let batches = [self.batches.get(number), self.earlier_batches.get(number)];
+        Source { batches, packet: self.packets.get(number) }
     }
 }
 

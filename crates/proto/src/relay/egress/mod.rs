@@ -105,6 +105,11 @@ impl Egress {
         self.log.get(handle, now)
     }
 
+    /// The memory of the packets that are kept.
+    pub(crate) fn packets_held(&self) -> Bytes {
+        self.log.held()
+    }
+
     /// Notes how far away the flow's receiver is.
     pub(crate) fn set_round_trip(&mut self, slot: FlowSlot, round_trip: Duration) {
         if let Some(flow) = self.flow_mut(slot) {

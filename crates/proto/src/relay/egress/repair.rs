@@ -285,12 +285,11 @@ impl Egress {
             let Some(slot) = entry.flow else {
                 continue;
             };
-            let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+            let flow = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut);
+            let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
                 continue;
             };
-            if let Some(source) = active.source_mut(entry.sequence) {
-                source.packet = Some(*packet);
-            }
+            active.add_packet(entry.sequence, *packet, |packet| self.log.get(packet, now).is_none());
             let missed = active.missing.get(entry.sequence);
             if missed.is_some_and(|missing| missing.until > now && missing.stage != Stage::Given) {
                 self.give(slot, entry.sequence, *packet, Given::Cooperative, now, actions);
