@@ -280,7 +280,7 @@ impl Agent {
         &self.sessions.counters
     }
 
-    /// The memory that packets take which are kept for repairs and for others.
+    /// The memory that packets take which are kept for repairs and for others; up to an eighth more notes their times.
     #[must_use]
     pub fn packets_held(&self) -> Bytes {
         self.sent.held() + self.kept.held()
@@ -301,6 +301,6 @@ impl Agent {
     /// If the flow is not one of this agent's.
     #[must_use]
     pub fn report(&self, flow: SendFlowId) -> Option<&byway_wire::messages::Report> {
-        self.senders[flow.0 as usize].report.as_ref()
+        self.senders[flow.0 as usize].report.as_deref()
     }
 }

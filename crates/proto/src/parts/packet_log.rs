@@ -13,9 +13,9 @@ use super::limits::{LOG_BLOCK_BYTES_MAX, LOG_BLOCK_BYTES_MIN};
 /// It stays valid: when the packet is gone, the log says so, until it has taken in 2^32 blocks more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// How many blocks the log had begun before the one that the packet is in, modulo 2^32: there are as many handles
-    /// as packets, and tables are made of them.
-    block: u32,
+    /// How many blocks the log had begun before the one that the packet is in, modulo 2^32, in two halves: there are
+    /// as many handles as packets, and tables are made of them.
+    block: [u16; 2],
     /// How many packets are before it in the block.
     index: u16,
     /// How many times [`ALIGNMENT`] bytes are before it in the block.
@@ -79,11 +79,6 @@ impl Block {
         self.bytes.as_ref().len()
     }
 
-    /// The memory that it takes.
-    fn held(&self) -> usize {
-        self.size() + self.times.capacity() * size_of::<Time>()
-    }
-
     fn has_room(&self, bytes: usize) -> bool {
         self.size() - self.end >= bytes
     }
@@ -141,7 +136,7 @@ impl PacketLog {
         let number = self.blocks_before.wrapping_add(u32_of(self.blocks.len() - 1));
         let block = self.blocks.back_mut()?;
         let (index, start) = (u16_of(block.times.len()), block.end);
-        let handle = Handle { block: number, index, start: u16_of(start / ALIGNMENT), bytes: bytes_u16 };
+        let handle = Handle { block: halves(number), index, start: u16_of(start / ALIGNMENT), bytes: bytes_u16 };
         block.end += aligned;
         block.times.push(now);
         self.counters.kept += 1;
@@ -151,7 +146,7 @@ impl PacketLog {
     /// The packet, if it is still there and its time is not over.
     #[must_use]
     pub fn get(&self, handle: Handle, now: Time) -> Option<&[u8]> {
-        let place = usize::try_from(handle.block.wrapping_sub(self.blocks_before)).ok()?;
+        let place = usize::try_from(whole(handle.block).wrapping_sub(self.blocks_before)).ok()?;
         let block = self.blocks.get(place)?;
         let time = block.times.get(usize::from(handle.index))?;
         let start = usize::from(handle.start) * ALIGNMENT;
@@ -166,10 +161,10 @@ impl PacketLog {
         }
     }
 
-    /// How much memory the packets take, with what is noted about them.
+    /// How much memory the blocks take; when packets came takes an eighth of that at most.
     #[must_use]
     pub fn held(&self) -> Bytes {
-        Bytes::from(self.blocks.iter().map(Block::held).sum::<usize>())
+        Bytes::from(self.bytes_held)
     }
 
     /// What became of the packets so far.
@@ -220,6 +215,15 @@ impl PacketLog {
         self.bytes_held -= block.size();
         Some(block)
     }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the halves are what is wanted")]
+const fn halves(number: u32) -> [u16; 2] {
+    [(number >> 16) as u16, number as u16]
+}
+
+const fn whole([high, low]: [u16; 2]) -> u32 {
+    (high as u32) << 16 | low as u32
 }
 
 /// A count of blocks, of 8 KiB or more.
@@ -322,8 +326,8 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_fits_two_words() {
-        assert_eq!(size_of::<Handle>(), 16);
+    fn a_handle_takes_ten_bytes() {
+        assert_eq!(size_of::<Handle>(), 10);
     }
 
     /// What was pushed: its handle, its bytes and when it came.

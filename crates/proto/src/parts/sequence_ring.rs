@@ -39,7 +39,7 @@ pub struct SequenceRing<T> {
 #[derive(Clone, Copy, Debug)]
 struct Slot<T> {
     /// Which of the numbers that share the slot: not zero, so that an empty slot needs no room of its own.
-    tag: NonZero<u32>,
+    tag: NonZero<u16>,
     value: T,
 }
 
@@ -49,19 +49,23 @@ const SLOTS_MIN: usize = 1 << SLOT_BITS;
 /// The bits of a number that its slot always tells.
 const SLOT_BITS: u32 = 3;
 
-/// The bits of a number that slot and tag tell together: numbers so far apart are never in one ring.
-const KNOWN_BITS: u32 = 31 + SLOT_BITS;
+/// The bits of a number that slot and tag tell together. What is kept for a number may be found for one that is 2^18
+/// higher, if all that share its slot were left out in between; tags are small as rings are many.
+const KNOWN_BITS: u32 = 15 + SLOT_BITS;
+
+/// Longest reach: a quarter of what slot and tag tell apart.
+const REACH_MAX: usize = 1 << (KNOWN_BITS - 2);
 
 impl<T: Copy> SequenceRing<T> {
     /// Nothing known; numbers are forgotten once they are `reach` below the highest.
     ///
     /// # Panics
-    /// If `reach` is no power of two, or below 8.
+    /// If `reach` is no power of two, below 8, or above 65,536.
     #[must_use]
     pub const fn new(reach: usize) -> Self {
         assert!(
-            reach.is_power_of_two() && reach >= SLOTS_MIN && reach <= 1 << 31,
-            "the reach of a ring is a power of two from 8 to 2^31"
+            reach.is_power_of_two() && reach >= SLOTS_MIN && reach <= REACH_MAX,
+            "the reach of a ring is a power of two from 8 to 65,536"
         );
         Self { slots: Vec::new(), reach: reach as u64, end: 0 }
     }
@@ -157,7 +161,7 @@ impl<T: Copy> SequenceRing<T> {
     }
 
     /// The number of a slot's value: of those that it may be, the highest that was inserted.
-    const fn number_in(&self, index: usize, tag: NonZero<u32>) -> u64 {
+    const fn number_in(&self, index: usize, tag: NonZero<u16>) -> u64 {
         let highest = self.end - 1;
         let low = (index as u64) % (1 << SLOT_BITS) | ((tag.get() & !TAGGED) as u64) << SLOT_BITS;
         highest.saturating_sub(highest.wrapping_sub(low) % (1 << KNOWN_BITS))
@@ -177,11 +181,11 @@ impl<T: Copy> SequenceRing<T> {
 }
 
 /// The bit of a tag that is always set.
-const TAGGED: u32 = 1 << 31;
+const TAGGED: u16 = 1 << 15;
 
 #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
-const fn tag(number: u64) -> NonZero<u32> {
-    match NonZero::new((number >> SLOT_BITS) as u32 | TAGGED) {
+const fn tag(number: u64) -> NonZero<u16> {
+    match NonZero::new((number >> SLOT_BITS) as u16 | TAGGED) {
         Some(tag) => tag,
         None => unreachable!(),
     }
@@ -219,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_ring_of_few_numbers_stays_small() {
-        let mut ring = SequenceRing::new(1 << 20);
+        let mut ring = SequenceRing::new(REACH_MAX);
         for number in 0..100_000_u64 {
             ring.insert(number, number);
             ring.remove(number.wrapping_sub(5));
@@ -238,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_spent_gives_way_before_the_ring_grows() {
-        let mut ring = SequenceRing::new(1 << 20);
+        let mut ring = SequenceRing::new(REACH_MAX);
         for number in 0..100_000_u64 {
             // Worth something as long as no more than a hundred came after.
             ring.insert_over(number, number, |value| value + 100 < number);
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_no_larger_than_number_and_value() {
-        assert_eq!(size_of::<Option<Slot<[u32; 3]>>>(), 16);
+        assert_eq!(size_of::<Option<Slot<[u16; 3]>>>(), 8);
     }
 
     #[derive(Clone, Copy, Debug)]

@@ -35,6 +35,22 @@ pub(crate) struct BatchRef {
     pub(crate) number: u32,
 }
 
+/// A batch in six bytes: the ingress relay, and both halves of the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PackedBatch([u16; 3]);
+
+impl PackedBatch {
+    #[allow(clippy::cast_possible_truncation, reason = "the halves are what is wanted")]
+    const fn new(batch: BatchRef) -> Self {
+        Self([batch.ingress, (batch.number >> 16) as u16, batch.number as u16])
+    }
+
+    const fn batch(self) -> BatchRef {
+        let [ingress, high, low] = self.0;
+        BatchRef { ingress, number: (high as u32) << 16 | low as u32 }
+    }
+}
+
 /// Everything from a packet on is missing, until an ACK.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenEnd {
@@ -77,8 +93,8 @@ pub(crate) struct EgressFlow {
 pub(crate) struct Active {
     pub(crate) highest: SequenceNumber,
     /// The batch that covers a packet, and the one that did before: few packets are in two.
-    batches: SequenceRing<BatchRef>,
-    earlier_batches: SequenceRing<BatchRef>,
+    batches: SequenceRing<PackedBatch>,
+    earlier_batches: SequenceRing<PackedBatch>,
     packets: SequenceRing<Handle>,
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
@@ -145,10 +161,11 @@ impl Active {
         is_spent: impl Fn(BatchRef) -> bool,
     ) {
         self.highest = self.highest.max(sequence);
-        let number = sequence.number();
+        let (number, batch) = (sequence.number(), PackedBatch::new(batch));
+        let is_spent = |batch: PackedBatch| is_spent(batch.batch());
         let before = self.batches.get(number).filter(|before| *before != batch);
         if let Some(before) = before {
-            self.earlier_batches.insert_over(number, before, &is_spent);
+            self.earlier_batches.insert_over(number, before, is_spent);
         }
         self.batches.insert_over(number, batch, is_spent);
     }
@@ -163,7 +180,7 @@ impl Active {
     pub(crate) fn source(&self, sequence: SequenceNumber) -> Source {
         let number = sequence.number();
         let batches = [self.batches.get(number), self.earlier_batches.get(number)];
-        Source { batches, packet: self.packets.get(number) }
+        Source { batches: batches.map(|batch| batch.map(PackedBatch::batch)), packet: self.packets.get(number) }
     }
 }
 
