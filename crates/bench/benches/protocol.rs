@@ -81,12 +81,12 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(100))]
-#[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(100))]
-#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(100))]
-#[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(100))]
-#[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(100))]
-#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(100))]
+#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_300))]
+#[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_220))]
+#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_820))]
+#[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(1_190))]
+#[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_840))]
+#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(1_960))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain
