@@ -163,8 +163,8 @@ impl<T: Copy> SequenceRing<T> {
     /// The number of a slot's value: of those that it may be, the highest that was inserted.
     const fn number_in(&self, index: usize, tag: NonZero<u16>) -> u64 {
         let highest = self.end - 1;
-        let low = (index as u64) % (1 << SLOT_BITS) | ((tag.get() & !TAGGED) as u64) << SLOT_BITS;
-        highest.saturating_sub(highest.wrapping_sub(low) % (1 << KNOWN_BITS))
+        let known = (index as u64) % (1 << SLOT_BITS) | ((tag.get() & !TAGGED) as u64) << SLOT_BITS;
+        highest.saturating_sub(highest.wrapping_sub(known) % (1 << KNOWN_BITS))
     }
 
     #[cold]

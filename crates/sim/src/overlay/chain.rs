@@ -190,10 +190,10 @@ impl Chain {
         }
     }
 
-    /// Takes the chain apart, so that each part can be looked at alone: ingress and egress relay, sending and
-    /// receiving agents.
+    /// Takes the chain apart, so that each node can be looked at alone: the ingress and the egress relay, then the
+    /// sending agents, then the receiving ones.
     #[must_use]
-    pub fn into_parts(self) -> (Box<Relay>, Box<Relay>, Vec<Box<Agent>>, Vec<Box<Agent>>) {
+    pub fn into_nodes(self) -> (Vec<Box<Relay>>, Vec<Box<Agent>>) {
         let (mut relays, mut agents) = (Vec::new(), Vec::new());
         for node in self.nodes {
             match node {
@@ -201,10 +201,7 @@ impl Chain {
                 Node::Agent(agent) => agents.push(agent),
             }
         }
-        let receivers = agents.split_off(self.settings.pairs);
-        let egress = relays.pop().expect("there are two relays");
-        let ingress = relays.pop().expect("there are two relays");
-        (ingress, egress, agents, receivers)
+        (relays, agents)
     }
 
     /// The receiving ends of all flows: the pair's number, and what its agent calls the flow.

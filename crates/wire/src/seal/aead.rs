@@ -80,9 +80,12 @@ impl Nonce {
     #[inline]
     const fn new(kind: u16, flow: u16, number: u64) -> Self {
         let head = (kind as u64) << 48 | (flow as u64) << 32 | number >> 32;
-        let [a, b, c, d, e, f, g, h] = head.to_be_bytes();
         let [.., i, j, k, l] = number.to_be_bytes();
-        Self([a, b, c, d, e, f, g, h, i, j, k, l])
+        let mut nonce = [0; 12];
+        let (start, end) = nonce.split_at_mut(8);
+        start.copy_from_slice(&head.to_be_bytes());
+        end.copy_from_slice(&[i, j, k, l]);
+        Self(nonce)
     }
 
     /// The nonce as the ciphers take it.
