@@ -18,12 +18,13 @@ test: ## Everything that must hold; closes with the numbers of tests passed, fai
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-bench: ## Byway's coder beside others (options: ARGS="..."), then the gates
+bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, then the gates
 	@scripts/setup.sh bench
 	@scripts/cargo.sh run --release --locked -p byway-bench -- $(ARGS)
+	@scripts/cargo.sh run --release --locked -p byway-bench -- protocol
 	@$(MAKE) --no-print-directory gates
 
-gates: ## Limits on how many instructions the coder takes
+gates: ## Limits on how many instructions the coder and the protocol core take
 	@scripts/gates.sh
 
 lint: ## Format, spelling, lints, documentation, dependencies

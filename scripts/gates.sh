@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds the instruction counts of the coder to their limits, where the gated engines can run.
+# Holds the instruction counts of the coder and of the protocol core to their limits, where the gated engines can run.
 set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -10,4 +10,4 @@ if [[ $(uname -m) != x86_64 ]]; then
 fi
 scripts/setup.sh gates
 use_rust
-cargo bench -p byway-bench --bench instructions --locked
+cargo bench -p byway-bench --bench instructions --bench protocol --locked

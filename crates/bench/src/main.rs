@@ -1,4 +1,4 @@
-//! `byway-bench`: Byway's coder beside others', interleaved in one run.
+//! `byway-bench`: Byway's coder beside others', interleaved in one run; and the protocol core, stage by stage.
 //!
 //! Its own crate, so that the peers and what they pull in stay out of everybody else's build.
 
@@ -13,6 +13,7 @@ mod contender;
 mod contenders;
 mod goals;
 mod measure;
+mod protocol;
 mod report;
 mod ring;
 mod shape;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use byway_code::Engine;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use goals::Verdict;
 use report::Report;
@@ -38,8 +39,10 @@ use shape::SHAPES;
 /// for a pattern of losses; reed-solomon-erasure has seen every pattern before and looks it up, and a slow coder
 /// decodes few batches in a turn, which its cache may still hold: both are to the peers' advantage.
 #[derive(Debug, Parser)]
-#[command(name = "byway-bench", version)]
+#[command(name = "byway-bench", version, args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Rounds of each shape; more rounds, steadier medians.
     #[arg(long, default_value_t = 101, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -57,9 +60,29 @@ struct Options {
     check: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    Protocol(protocol::Options),
+}
+
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     pin();
+    match &options.command {
+        Some(Command::Protocol(options)) => protocol(options),
+        None => coder(&options),
+    }
+}
+
+/// Measures the protocol core.
+fn protocol(options: &protocol::Options) -> Result<ExitCode> {
+    eprintln!("{}, one pinned thread", processor());
+    let all_met = protocol::run(options)?;
+    Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Compares coders.
+fn coder(options: &Options) -> Result<ExitCode> {
     let engines = options.engine.map_or_else(|| Engine::available().collect(), |engine| vec![engine]);
     let (contenders, remarks) = contenders::all(&engines);
     let mut report = Report { cpu: processor(), rows: Vec::new() };

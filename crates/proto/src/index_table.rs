@@ -1,26 +1,55 @@
-//! Sessions by index: a hash table for keys that are random already.
+//! Small numbers by key: a hash table for keys that nobody else chooses.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use byway_units::FlowId;
 use byway_wire::SessionIndex;
 
-/// A table from session indices to small numbers, in open addressing with linear probing.
+use crate::session::SessionId;
+
+/// A key of an [`IndexTable`].
+pub(crate) trait IndexKey: Copy + Eq {
+    /// Where to begin to look: keys that occur together should differ in the low bits.
+    fn home(self) -> u32;
+}
+
+/// Session indices are drawn at random by this node itself, so they are their own hash: no peer can make them collide.
+impl IndexKey for SessionIndex {
+    fn home(self) -> u32 {
+        self.number()
+    }
+}
+
+/// Flows are accepted by this node's own application; peers number theirs from some number on.
+impl IndexKey for (SessionId, FlowId) {
+    fn home(self) -> u32 {
+        // Knuth's multiplier sets the flows of one session apart from those of the next.
+        self.0.0.wrapping_mul(0x9E37_79B1).wrapping_add(u32::from(self.1.number()))
+    }
+}
+
+/// A table from keys to small numbers, in open addressing with linear probing.
 ///
-/// The keys are drawn at random by this node itself, so they are their own hash: no peer can make them collide. A
-/// look-up costs one cache line as a rule.
-#[derive(Debug, Default)]
-pub(crate) struct IndexTable {
+/// A look-up costs one cache line as a rule.
+#[derive(Debug)]
+pub(crate) struct IndexTable<K> {
     /// A power of two of places, at most half of them taken; empty at first.
-    places: Vec<Option<(SessionIndex, u32)>>,
+    places: Vec<Option<(K, u32)>>,
     taken: usize,
+}
+
+impl<K> Default for IndexTable<K> {
+    fn default() -> Self {
+        Self { places: Vec::new(), taken: 0 }
+    }
 }
 
 /// Places of the first allocation.
 const PLACES_MIN: usize = 16;
 
-impl IndexTable {
-    pub(crate) fn get(&self, index: SessionIndex) -> Option<u32> {
+impl<K: IndexKey> IndexTable<K> {
+    pub(crate) fn get(&self, index: K) -> Option<u32> {
         if self.places.is_empty() {
             return None;
         }
@@ -35,7 +64,7 @@ impl IndexTable {
     }
 
     /// Adds an index that is not in the table; `false` if it is.
-    pub(crate) fn insert(&mut self, index: SessionIndex, value: u32) -> bool {
+    pub(crate) fn insert(&mut self, index: K, value: u32) -> bool {
         if self.get(index).is_some() {
             return false;
         }
@@ -48,7 +77,7 @@ impl IndexTable {
     }
 
     /// Removes an index, and moves up those that had to give way to it.
-    pub(crate) fn remove(&mut self, index: SessionIndex) {
+    pub(crate) fn remove(&mut self, index: K) {
         if self.places.is_empty() {
             return;
         }
@@ -69,7 +98,7 @@ impl IndexTable {
         }
     }
 
-    fn put(&mut self, index: SessionIndex, value: u32) {
+    fn put(&mut self, index: K, value: u32) {
         let mut place = self.home(index);
         while self.places[place].is_some() {
             place = self.after(place);
@@ -85,8 +114,8 @@ impl IndexTable {
         }
     }
 
-    fn home(&self, index: SessionIndex) -> usize {
-        index.number() as usize & (self.places.len() - 1)
+    fn home(&self, index: K) -> usize {
+        index.home() as usize & (self.places.len() - 1)
     }
 
     fn after(&self, place: usize) -> usize {

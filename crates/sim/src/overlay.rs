@@ -1,9 +1,11 @@
 //! Agents and relays in the world: the production state machines behind [`Host`](crate::Host), and set-ups of them.
 
 mod books;
+mod chain;
 mod host;
 mod pairs;
 
 pub use books::Books;
+pub use chain::{Chain, ChainSettings, Stage};
 pub use host::{Delivered, OverlayHost};
 pub use pairs::{Pairs, PairsRun, PairsWorld, Sending};

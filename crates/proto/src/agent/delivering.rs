@@ -79,7 +79,7 @@ impl Agent {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        active.kept.insert(sequence.number(), packet);
+        active.kept.insert_over(sequence.number(), packet, |packet| self.kept.get(packet, now).is_none());
         while let Some(active) = self.receivers[id.0 as usize].active_mut()
             && let Some(asker) = active.requests.take(sequence, now)
         {

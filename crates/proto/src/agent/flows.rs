@@ -113,7 +113,8 @@ impl Agent {
         let id = ReceiveFlowId(u32::try_from(self.receivers.len()).ok()?);
         self.receivers.push(ReceiveFlow::new(key, settings, peer, now));
         self.received_by_key.insert(key, id);
-        self.incoming.insert((peer, key.flow()), id);
+        self.incoming.remove((peer, key.flow()));
+        self.incoming.insert((peer, key.flow()), id.0);
         self.set_detour(peer, key.sender(), Flow::Received(id));
         self.register(Flow::Received(id), now);
         self.finish(now);
@@ -219,7 +220,9 @@ impl Agent {
     }
 
     pub(super) fn find_deadline(&mut self, now: Time) -> Option<(Time, Reason)> {
-        let flows = self.timers.earliest().map(|(at, key)| {
+        // Rather early than exact: most packets put a timer off, and setting the heap right costs more than an input
+        // too many now and then.
+        let flows = self.timers.next_look().map(|(at, key)| {
             let reason = match timer_of(key).0 {
                 Timer::Loss => Reason::Loss,
                 Timer::Report => Reason::Report,

@@ -49,7 +49,7 @@ impl Agent {
     /// A source packet of the direct path.
     fn source(&mut self, session: SessionId, packet: SourcePacket<&mut [u8]>, origin: Origin, now: Time) {
         let header = *packet.header();
-        let Some(id) = self.incoming.get(&(session, header.flow)).copied() else {
+        let Some(id) = self.incoming.get((session, header.flow)).map(ReceiveFlowId) else {
             self.counters.flows_unknown += 1;
             return;
         };

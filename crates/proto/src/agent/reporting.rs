@@ -1,5 +1,7 @@
 //! What the receiver tells the sender: the true loss, which repairs hide.
 
+use alloc::boxed::Box;
+
 use byway_units::Time;
 use byway_wire::Message;
 use byway_wire::messages::{DelayPercentiles, RepairCounters, Report};
@@ -69,10 +71,13 @@ impl ReceiveFlow {
 impl SendFlow {
     /// Takes in what the receiver says; new losses wake a flow that waits for them.
     pub(super) fn take_report(&mut self, report: &Report, now: Time) {
-        let before = self.report.map_or(0, |report| report.bursts);
+        let before = self.report.as_ref().map_or(0, |report| report.bursts);
         if report.bursts.wrapping_sub(before).cast_signed() > 0 {
             self.copies_until = now + STANDBY_FOR;
         }
-        self.report = Some(*report);
+        match &mut self.report {
+            Some(known) => **known = *report,
+            None => self.report = Some(Box::new(*report)),
+        }
     }
 }

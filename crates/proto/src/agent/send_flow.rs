@@ -1,5 +1,7 @@
 //! A flow, as its sender keeps it.
 
+use alloc::boxed::Box;
+
 use byway_units::Time;
 use byway_wire::{FlowKey, SequenceNumber};
 
@@ -29,7 +31,7 @@ pub(super) struct SendFlow {
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
     /// What the receiver reported last.
-    pub(super) report: Option<byway_wire::messages::Report>,
+    pub(super) report: Option<Box<byway_wire::messages::Report>>,
 }
 
 impl SendFlow {

@@ -48,7 +48,7 @@ impl Agent {
         let Some(session) = self.sessions.get_mut(peer) else {
             return;
         };
-        let address = session.path.address();
+        let address = session.path.address().copied();
         let Some(epoch) = session.sealing(now) else {
             self.counters.datagrams_unsendable += 1;
             return;
@@ -79,12 +79,12 @@ impl Agent {
             self.sessions.outbox.add(heading, |out| out.extend_from_slice(scratch));
         }
         if copied {
-            self.copy(id, sequence, now);
+            self.copy(id, sequence, piece, now);
         }
     }
 
-    /// Lets a copy of what was just sealed wait its turn on the way to the ingress relay.
-    fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, now: Time) {
+    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
+    fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, piece: Piece, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use());
         let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
@@ -105,8 +105,20 @@ impl Agent {
         let Some(packet) = self.sent.push(coded, now) else {
             return;
         };
-        flow.sent.insert(sequence.number(), packet);
-        relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
+        flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
+        let bytes = coded.len() + ENVELOPE_OVERHEAD;
+        // Of a datagram in two pieces, both go before any copy.
+        let more_follows = piece == Piece::First;
+        if more_follows || !relay.waiting.is_empty() || relay.when(bytes, now) > now {
+            relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
+            return;
+        }
+        relay.sent(bytes, now);
+        let session = relay.session;
+        self.counters.copies += 1;
+        self.sessions.use_session(session, now);
+        let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: sequence.low(), coded };
+        self.sessions.send_envelope(session, &contents, Urgency::Scavenger, now);
     }
 
     /// Queues an envelope behind the originals.

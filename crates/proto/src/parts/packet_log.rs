@@ -10,11 +10,12 @@ use super::limits::{LOG_BLOCK_BYTES_MAX, LOG_BLOCK_BYTES_MIN};
 
 /// Where a packet is in a [`PacketLog`].
 ///
-/// It stays valid for ever: when the packet is gone, the log says so.
+/// It stays valid: when the packet is gone, the log says so, until it has taken in 2^32 blocks more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// How many blocks the log had begun before the one that the packet is in.
-    block: u64,
+    /// How many blocks the log had begun before the one that the packet is in, modulo 2^32, in two halves: there are
+    /// as many handles as packets, and tables are made of them.
+    block: [u16; 2],
     /// How many packets are before it in the block.
     index: u16,
     /// How many times [`ALIGNMENT`] bytes are before it in the block.
@@ -41,7 +42,7 @@ pub struct PacketLog {
     /// Oldest first; packets go into the last.
     blocks: VecDeque<Block>,
     /// How many blocks were begun before the first.
-    blocks_before: u64,
+    blocks_before: u32,
     bytes_held: usize,
     bytes_max: usize,
     age_max: Duration,
@@ -132,10 +133,11 @@ impl PacketLog {
         if self.blocks.back().is_none_or(|last| !last.has_room(aligned)) {
             self.begin_block(aligned, now);
         }
-        let number = self.blocks_before + self.blocks.len() as u64 - 1;
+        let number = self.blocks_before.wrapping_add(u32_of(self.blocks.len() - 1));
         let block = self.blocks.back_mut()?;
         let (index, start) = (u16_of(block.times.len()), block.end);
-        let handle = Handle { block: number, index, start: u16_of(start / ALIGNMENT), bytes: bytes_u16 };
+        let handle =
+            Handle { block: halves(number), index, start: u16_of(start / ALIGNMENT), bytes: bytes_u16 };
         block.end += aligned;
         block.times.push(now);
         self.counters.kept += 1;
@@ -145,7 +147,7 @@ impl PacketLog {
     /// The packet, if it is still there and its time is not over.
     #[must_use]
     pub fn get(&self, handle: Handle, now: Time) -> Option<&[u8]> {
-        let place = usize::try_from(handle.block.checked_sub(self.blocks_before)?).ok()?;
+        let place = usize::try_from(whole(handle.block).wrapping_sub(self.blocks_before)).ok()?;
         let block = self.blocks.get(place)?;
         let time = block.times.get(usize::from(handle.index))?;
         let start = usize::from(handle.start) * ALIGNMENT;
@@ -210,10 +212,24 @@ impl PacketLog {
 
     fn pop_block(&mut self) -> Option<Block> {
         let block = self.blocks.pop_front()?;
-        self.blocks_before += 1;
+        self.blocks_before = self.blocks_before.wrapping_add(1);
         self.bytes_held -= block.size();
         Some(block)
     }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the halves are what is wanted")]
+const fn halves(number: u32) -> [u16; 2] {
+    [(number >> 16) as u16, number as u16]
+}
+
+const fn whole([high, low]: [u16; 2]) -> u32 {
+    (high as u32) << 16 | low as u32
+}
+
+/// A count of blocks, of 8 KiB or more.
+fn u32_of(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// A count within a block: of at most 64 KiB, in steps of [`ALIGNMENT`].
@@ -311,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_fits_two_words() {
-        assert_eq!(size_of::<Handle>(), 16);
+    fn a_handle_takes_ten_bytes() {
+        assert_eq!(size_of::<Handle>(), 10);
     }
 
     /// What was pushed: its handle, its bytes and when it came.

@@ -25,7 +25,8 @@ pub const fn widen(low: u32, near: u64) -> u64 {
 /// Values by sequence number, for the most recent numbers.
 ///
 /// A number is recent while it is less than `reach` below the highest one that was ever inserted. Nothing is
-/// allocated before the first insertion; the ring then doubles as the numbers in use need it, up to `reach`.
+/// allocated before the first insertion; the ring then doubles as the numbers in use need it, up to `reach`. Where
+/// values lose their worth before their numbers are old, [`SequenceRing::insert_over`] keeps it smaller.
 #[derive(Clone, Debug)]
 pub struct SequenceRing<T> {
     /// Empty, or a power of two of them; number n is in slot n modulo their count.
@@ -37,24 +38,34 @@ pub struct SequenceRing<T> {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot<T> {
-    /// The sequence number plus one: not zero, so that an empty slot needs no room of its own.
-    tag: NonZero<u64>,
+    /// Which of the numbers that share the slot: not zero, so that an empty slot needs no room of its own.
+    tag: NonZero<u16>,
     value: T,
 }
 
 /// The first allocation: as many packets as fly in a slow flow's round trip.
-const SLOTS_MIN: usize = 8;
+const SLOTS_MIN: usize = 1 << SLOT_BITS;
+
+/// The bits of a number that its slot always tells.
+const SLOT_BITS: u32 = 3;
+
+/// The bits of a number that slot and tag tell together. What is kept for a number may be found for one that is 2^18
+/// higher, if all that share its slot were left out in between; tags are small as rings are many.
+const KNOWN_BITS: u32 = 15 + SLOT_BITS;
+
+/// Longest reach: a quarter of what slot and tag tell apart.
+const REACH_MAX: usize = 1 << (KNOWN_BITS - 2);
 
 impl<T: Copy> SequenceRing<T> {
     /// Nothing known; numbers are forgotten once they are `reach` below the highest.
     ///
     /// # Panics
-    /// If `reach` is no power of two, or below 8.
+    /// If `reach` is no power of two, below 8, or above 65,536.
     #[must_use]
     pub const fn new(reach: usize) -> Self {
         assert!(
-            reach.is_power_of_two() && reach >= SLOTS_MIN,
-            "the reach of a ring is a power of two from 8 on"
+            reach.is_power_of_two() && reach >= SLOTS_MIN && reach <= REACH_MAX,
+            "the reach of a ring is a power of two from 8 to 65,536"
         );
         Self { slots: Vec::new(), reach: reach as u64, end: 0 }
     }
@@ -71,12 +82,21 @@ impl<T: Copy> SequenceRing<T> {
     /// # Panics
     /// If the number is `u64::MAX`, which no flow reaches.
     pub fn insert(&mut self, number: u64, value: T) -> bool {
+        self.insert_over(number, value, |_| false)
+    }
+
+    /// As [`insert`](Self::insert); and where another number is in the way, whose value is spent, that one is
+    /// forgotten rather than that the ring grows.
+    ///
+    /// # Panics
+    /// If the number is `u64::MAX`, which no flow reaches.
+    pub fn insert_over(&mut self, number: u64, value: T, is_spent: impl Fn(T) -> bool) -> bool {
         if number < self.oldest() {
             return false;
         }
         assert!(number < u64::MAX, "no flow has sent so many packets");
         self.end = self.end.max(number + 1);
-        self.make_room(number);
+        self.make_room(number, is_spent);
         let index = self.index(number);
         self.slots[index] = Some(Slot { tag: tag(number), value });
         true
@@ -126,35 +146,48 @@ impl<T: Copy> SequenceRing<T> {
         number as usize & self.slots.len().wrapping_sub(1)
     }
 
-    /// Sees to it that the slot of `number` holds no other recent number.
-    fn make_room(&mut self, number: u64) {
-        while self.slots.is_empty() || self.is_taken(number) {
+    /// Sees to it that the slot of `number` holds no other recent number whose value is worth something.
+    fn make_room(&mut self, number: u64, is_spent: impl Fn(T) -> bool) {
+        while self.slots.is_empty() || self.taken_by(number).is_some_and(|value| !is_spent(value)) {
             self.double();
         }
     }
 
-    /// At the full reach, two recent numbers never share a slot.
-    fn is_taken(&self, number: u64) -> bool {
-        let other = self.slots[self.index(number)].as_ref().map(|slot| slot.tag.get() - 1);
-        other.is_some_and(|other| other != number && other >= self.oldest())
+    /// What is kept for another recent number in the slot of this one. At the full reach, no two share a slot.
+    fn taken_by(&self, number: u64) -> Option<T> {
+        let index = self.index(number);
+        let slot = self.slots[index].as_ref().filter(|slot| slot.tag != tag(number))?;
+        (self.number_in(index, slot.tag) >= self.oldest()).then_some(slot.value)
+    }
+
+    /// The number of a slot's value: of those that it may be, the highest that was inserted.
+    const fn number_in(&self, index: usize, tag: NonZero<u16>) -> u64 {
+        let highest = self.end - 1;
+        let known = ((index as u64) % (1 << SLOT_BITS)) | (((tag.get() & !TAGGED) as u64) << SLOT_BITS);
+        highest.saturating_sub(highest.wrapping_sub(known) % (1 << KNOWN_BITS))
     }
 
     #[cold]
     fn double(&mut self) {
         let count = (2 * self.slots.len()).max(SLOTS_MIN);
         let old = core::mem::replace(&mut self.slots, vec![None; count]);
-        for slot in old.into_iter().flatten() {
-            let index = self.index(slot.tag.get() - 1);
-            self.slots[index] = Some(slot);
+        for (place, slot) in old.into_iter().enumerate() {
+            if let Some(slot) = slot {
+                let index = self.index(self.number_in(place, slot.tag));
+                self.slots[index] = Some(slot);
+            }
         }
     }
 }
 
-const fn tag(number: u64) -> NonZero<u64> {
-    // u64::MAX is never inserted, and shares the tag of a number that nobody asks for in its stead.
-    match NonZero::new(number.wrapping_add(1)) {
+/// The bit of a tag that is always set.
+const TAGGED: u16 = 1 << 15;
+
+#[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
+const fn tag(number: u64) -> NonZero<u16> {
+    match NonZero::new((number >> SLOT_BITS) as u16 | TAGGED) {
         Some(tag) => tag,
-        None => NonZero::<u64>::MAX,
+        None => unreachable!(),
     }
 }
 
@@ -196,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_ring_of_few_numbers_stays_small() {
-        let mut ring = SequenceRing::new(1 << 20);
+        let mut ring = SequenceRing::new(REACH_MAX);
         for number in 0..100_000_u64 {
             ring.insert(number, number);
             ring.remove(number.wrapping_sub(5));
@@ -214,6 +247,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_spent_gives_way_before_the_ring_grows() {
+        let mut ring = SequenceRing::new(REACH_MAX);
+        for number in 0..100_000_u64 {
+            // Worth something as long as no more than a hundred came after.
+            ring.insert_over(number, number, |value| value + 100 < number);
+            assert_eq!(ring.get(number.saturating_sub(100)), Some(number.saturating_sub(100)));
+        }
+        assert_eq!(ring.slots.len(), 128);
+    }
+
+    #[test]
+    fn numbers_a_slot_and_its_tag_apart_are_told_apart_by_age() {
+        let mut ring = SequenceRing::new(8);
+        let far = 1_u64 << KNOWN_BITS;
+        for number in [5, far - 1, far, far + 4, far + 5, 3 * far, 3 * far + 5] {
+            assert!(ring.insert(number, number));
+            assert_eq!(ring.get(number), Some(number));
+        }
+        assert_eq!((ring.get(far + 5), ring.get(5), ring.slots.len()), (None, None, SLOTS_MIN));
+    }
+
+    #[test]
     fn values_change_in_place() {
         let mut ring = SequenceRing::new(8);
         ring.insert(7, 1);
@@ -223,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_no_larger_than_number_and_value() {
-        assert_eq!(size_of::<Option<Slot<[u64; 2]>>>(), 24);
+        assert_eq!(size_of::<Option<Slot<[u16; 3]>>>(), 8);
     }
 
     #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use byway_units::AgentId;
+use byway_units::{AgentId, Duration};
 use byway_wire::{Alias, FlowKey};
 
 use super::egress;
@@ -26,6 +26,8 @@ struct Link {
     agent: Option<AgentId>,
     /// The flow with alias n + 1 at place n.
     flows: Vec<Option<(FlowKey, FlowRef)>>,
+    /// How far away the agent is, as all these flows know.
+    round_trip: Option<Duration>,
 }
 
 /// Who receives a flow, or sends it, and what it is called there.
@@ -38,7 +40,8 @@ pub(super) struct End {
 /// All agents' registrations.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    by_session: BTreeMap<SessionId, Link>,
+    /// By the session's number.
+    by_session: Vec<Link>,
     /// The sender of each flow of the ingress half, by slot.
     senders: Vec<Option<End>>,
     /// The receiver of each flow of the egress half, by slot.
@@ -51,10 +54,14 @@ pub(super) struct Links {
 }
 
 impl Links {
+    fn link(&self, session: SessionId) -> Option<&Link> {
+        self.by_session.get(session.0 as usize)
+    }
+
     /// What the session calls so.
     pub(super) fn flow(&self, session: SessionId, alias: Alias) -> Option<FlowRef> {
         let place = usize::from(alias.number()) - 1;
-        self.by_session.get(&session)?.flows.get(place)?.map(|(_, flow)| flow)
+        self.link(session)?.flows.get(place)?.map(|(_, flow)| flow)
     }
 
     /// The alias and flow that the session has registered under this key, in this role.
@@ -64,7 +71,7 @@ impl Links {
         key: FlowKey,
         sends: bool,
     ) -> Option<(Alias, FlowRef)> {
-        let flows = &self.by_session.get(&session)?.flows;
+        let flows = &self.link(session)?.flows;
         flows.iter().enumerate().find_map(|(place, entry)| {
             let (known, flow) = (*entry)?;
             let same = known == key && matches!(flow, FlowRef::Sent(_)) == sends;
@@ -74,15 +81,20 @@ impl Links {
 
     /// Whether the session may register another flow.
     pub(super) fn has_room(&self, session: SessionId) -> bool {
-        self.by_session.get(&session).is_none_or(|link| {
+        self.link(session).is_none_or(|link| {
             link.flows.len() < FLOWS_PER_SESSION_MAX || link.flows.iter().any(Option::is_none)
         })
     }
 
     /// Adds a flow that the agent registered.
     pub(super) fn add(&mut self, session: SessionId, agent: AgentId, key: FlowKey, flow: FlowRef) -> Alias {
-        let link = self.by_session.entry(session).or_default();
+        let index = session.0 as usize;
+        if self.by_session.len() <= index {
+            self.by_session.resize_with(index + 1, Link::default);
+        }
+        let link = &mut self.by_session[index];
         link.agent = Some(agent);
+        link.round_trip = None;
         let place = link.flows.iter().position(Option::is_none).unwrap_or_else(|| {
             link.flows.push(None);
             link.flows.len() - 1
@@ -103,7 +115,8 @@ impl Links {
 
     /// Forgets an agent, whose flows are forgotten already.
     pub(super) fn remove_session(&mut self, session: SessionId) {
-        if let Some(agent) = self.by_session.remove(&session).and_then(|link| link.agent) {
+        let link = self.by_session.get_mut(session.0 as usize).map(core::mem::take);
+        if let Some(agent) = link.and_then(|link| link.agent) {
             self.agents.remove(&agent);
             self.connected.retain(|(one, other)| *one != agent && *other != agent);
         }
@@ -112,7 +125,7 @@ impl Links {
     /// Forgets a flow; what it was.
     pub(super) fn remove(&mut self, session: SessionId, alias: Alias) -> Option<FlowRef> {
         let place = usize::from(alias.number()) - 1;
-        let (key, flow) = self.by_session.get_mut(&session)?.flows.get_mut(place)?.take()?;
+        let (key, flow) = self.by_session.get_mut(session.0 as usize)?.flows.get_mut(place)?.take()?;
         match flow {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0, None),
             FlowRef::Received(slot) => {
@@ -130,9 +143,23 @@ impl Links {
 
     /// The aliases of all flows of a session.
     pub(super) fn aliases(&self, session: SessionId) -> Vec<Alias> {
-        let flows = self.by_session.get(&session).map(|link| link.flows.as_slice()).unwrap_or_default();
+        let flows = self.link(session).map(|link| link.flows.as_slice()).unwrap_or_default();
         let taken = flows.iter().enumerate().filter(|(_, flow)| flow.is_some());
         taken.map(|(place, _)| alias_at(place)).collect()
+    }
+
+    /// Notes how far away an agent is; its flows, if any of them does not know yet.
+    pub(super) fn set_round_trip(
+        &mut self,
+        session: SessionId,
+        round_trip: Duration,
+    ) -> impl Iterator<Item = FlowRef> + '_ {
+        let link = self.by_session.get_mut(session.0 as usize);
+        let news = link.filter(|link| link.round_trip != Some(round_trip)).map(|link| {
+            link.round_trip = Some(round_trip);
+            link.flows.iter().flatten().map(|(_, flow)| *flow)
+        });
+        news.into_iter().flatten()
     }
 
     pub(super) fn sender(&self, slot: ingress::FlowSlot) -> Option<End> {
@@ -154,7 +181,7 @@ impl Links {
     }
 
     pub(super) fn agent_of(&self, session: SessionId) -> Option<AgentId> {
-        self.by_session.get(&session)?.agent
+        self.link(session)?.agent
     }
 
     /// Notes that a grant connects two agents.

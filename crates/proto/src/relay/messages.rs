@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
-use byway_units::{Duration, Time};
+use byway_units::Time;
 use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage, Relayed};
 use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Message, Messages, Ranges, SequenceNumber};
@@ -208,12 +208,11 @@ impl Relay {
 
     /// Lets the halves know how far away an agent is.
     fn update_round_trips(&mut self, session: SessionId) {
-        let round_trip: Duration = self.sessions.round_trip(session);
-        for alias in self.links.aliases(session) {
-            match self.links.flow(session, alias) {
-                Some(FlowRef::Sent(flow)) => self.ingress.set_round_trip(flow, round_trip),
-                Some(FlowRef::Received(flow)) => self.egress.set_round_trip(flow, round_trip),
-                None => {}
+        let round_trip = self.sessions.round_trip(session);
+        for flow in self.links.set_round_trip(session, round_trip) {
+            match flow {
+                FlowRef::Sent(flow) => self.ingress.set_round_trip(flow, round_trip),
+                FlowRef::Received(flow) => self.egress.set_round_trip(flow, round_trip),
             }
         }
     }

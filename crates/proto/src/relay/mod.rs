@@ -196,6 +196,13 @@ impl Relay {
         &self.egress.counters
     }
 
+    /// The memory that repair packets and copies take which wait to be asked for; up to an eighth more notes their
+    /// times.
+    #[must_use]
+    pub fn packets_held(&self) -> byway_units::Bytes {
+        self.egress.packets_held()
+    }
+
     /// What sessions dropped, and why.
     #[must_use]
     pub const fn session_counters(&self) -> &SessionCounters {

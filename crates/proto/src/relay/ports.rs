@@ -18,8 +18,8 @@ pub(super) struct Port {
     pub(super) session: Option<SessionId>,
     /// The flows that this side announced, alias n + 1 at place n.
     announced: Vec<Option<Announced>>,
-    /// The flows that the other side announced, by alias.
-    heard: BTreeMap<Alias, FlowKey>,
+    /// The flows that the other side announced, alias n + 1 at place n.
+    heard: Vec<Option<FlowKey>>,
 }
 
 /// A flow whose packets go through a port.
@@ -56,7 +56,7 @@ impl Ports {
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
-        self.all.push(Port { relay, session, announced: Vec::new(), heard: BTreeMap::new() });
+        self.all.push(Port { relay, session, announced: Vec::new(), heard: Vec::new() });
         EgressPort(u16::try_from(self.all.len() - 1).expect("there are few relays"))
     }
 
@@ -78,7 +78,7 @@ impl Ports {
     ) -> Option<Alias> {
         let announced = &mut self.all[usize::from(port.0)].announced;
         let place = announced.iter().position(Option::is_none).unwrap_or(announced.len());
-        let alias = Alias::new(u16::try_from(place + 1).ok()?)?;
+        let alias = alias_at(place)?;
         announced.resize(announced.len().max(place + 1), None);
         announced[place] = Some(Announced { flow, key, known: false });
         self.announce_at = Some(now);
@@ -87,26 +87,24 @@ impl Ports {
 
     /// Takes a flow's alias back.
     pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias) {
-        if let Some(place) = self.all[usize::from(port.0)].announced.get_mut(usize::from(alias.number()) - 1)
-        {
+        if let Some(place) = self.all[usize::from(port.0)].announced.get_mut(place_of(alias)) {
             *place = None;
         }
     }
 
     /// The flow behind an alias that this side announced.
     pub(super) fn announced_mut(&mut self, port: EgressPort, alias: Alias) -> Option<&mut Announced> {
-        let place = usize::from(alias.number()) - 1;
-        self.all[usize::from(port.0)].announced.get_mut(place)?.as_mut()
+        self.all[usize::from(port.0)].announced.get_mut(place_of(alias))?.as_mut()
     }
 
     /// The flow behind an alias that the other side announced.
     pub(super) fn heard(&self, port: EgressPort, alias: Alias) -> Option<FlowKey> {
-        self.get(port).heard.get(&alias).copied()
+        self.get(port).heard.get(place_of(alias)).copied().flatten()
     }
 
     /// The flow that this relay sends to itself under this alias.
     pub(super) fn own_flow(&self, onward: Onward) -> Option<FlowKey> {
-        let place = usize::from(onward.alias.number()) - 1;
+        let place = place_of(onward.alias);
         self.get(onward.port).announced.get(place)?.map(|announced| announced.key)
     }
 
@@ -119,7 +117,12 @@ impl Ports {
 
     /// Notes what the other side calls a flow.
     pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey) {
-        self.all[usize::from(port.0)].heard.insert(alias, key);
+        let heard = &mut self.all[usize::from(port.0)].heard;
+        let place = place_of(alias);
+        if heard.len() <= place {
+            heard.resize(place + 1, None);
+        }
+        heard[place] = Some(key);
     }
 
     /// All ports and aliases by which others know a flow that they send here.
@@ -127,10 +130,8 @@ impl Ports {
         let ports = (0_u16..).map(EgressPort).zip(&self.all);
         ports
             .flat_map(|(number, port)| {
-                port.heard
-                    .iter()
-                    .filter(move |(_, known)| **known == key)
-                    .map(move |(alias, _)| (number, *alias))
+                let places = port.heard.iter().enumerate().filter(move |(_, known)| **known == Some(key));
+                places.filter_map(move |(place, _)| Some((number, alias_at(place)?)))
             })
             .collect()
     }
@@ -140,7 +141,7 @@ impl Ports {
         let announced = self.get(port).announced.iter().enumerate();
         announced.filter_map(|(place, announced)| {
             let announced = announced.filter(|announced| !announced.known)?;
-            Some((Alias::new(u16::try_from(place + 1).ok()?)?, announced))
+            Some((alias_at(place)?, announced))
         })
     }
 
@@ -174,4 +175,13 @@ impl Ports {
     pub(super) fn announce_soon(&mut self, now: Time) {
         self.announce_at = Some(now);
     }
+}
+
+/// The place of an alias in a list of all of them; 0 is none.
+fn place_of(alias: Alias) -> usize {
+    usize::from(alias.number()) - 1
+}
+
+fn alias_at(place: usize) -> Option<Alias> {
+    Alias::new(u16::try_from(place + 1).ok()?)
 }

@@ -73,7 +73,7 @@ impl Sessions {
             return;
         };
         attempt.sent(now);
-        let proved = session.path.address();
+        let proved = session.path.address().copied();
         let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
         for to in proved.into_iter().chain(named) {
             let heading = Heading { to, ecn: 0, urgency: Urgency::Original };
@@ -259,7 +259,7 @@ impl Sessions {
         // Whoever answers proves to be where the initiation went, and nowhere else.
         let is_expected = match origin {
             Origin::Address(from) => {
-                session.path.address() == Some(from) || session.remote.addresses.contains(&from)
+                session.path.address() == Some(&from) || session.remote.addresses.contains(&from)
             }
             Origin::Detour(_) => true,
         };
@@ -344,7 +344,7 @@ impl Sessions {
     fn grease(&mut self, id: SessionId, now: Time) {
         let random: [u8; GREASE_BYTES_MAX] = self.random.bytes();
         let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN);
-        let to = self.get(id).and_then(|session| session.path.address());
+        let to = self.get(id).and_then(|session| session.path.address()).copied();
         if let Some(to) = to {
             self.outbox.add(Heading { to, ecn: 0, urgency: Urgency::Original }, |out| {
                 out.push(Kind::GREASE);

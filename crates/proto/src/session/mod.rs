@@ -101,7 +101,7 @@ pub(crate) struct Sessions {
     handshakes: TokenBucket<Packets>,
     slots: Vec<Option<Session>>,
     free: Vec<SessionId>,
-    by_index: IndexTable,
+    by_index: IndexTable<SessionIndex>,
     by_key: BTreeMap<(PublicKey, Purpose, Shard), SessionId>,
     deadlines: BTreeSet<(Time, SessionId)>,
     last_stamp: u64,

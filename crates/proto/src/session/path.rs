@@ -31,8 +31,9 @@ pub(crate) struct Path {
 
 impl Path {
     /// Where packets go.
-    pub(crate) const fn address(&self) -> Option<SocketAddr> {
-        self.validated
+    #[inline]
+    pub(crate) const fn address(&self) -> Option<&SocketAddr> {
+        self.validated.as_ref()
     }
 
     /// Takes an address as proved.
@@ -128,10 +129,10 @@ mod tests {
         let mut path = path_to(address(1));
         path.heard(address(2), 100, Time::START, || TOKEN);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
-        assert_eq!(path.address(), Some(address(1)));
+        assert_eq!(path.address(), Some(&address(1)));
         assert_eq!(path.answered([0; 8]), None);
         assert_eq!(path.answered(TOKEN), Some(address(2)));
-        assert_eq!(path.address(), Some(address(2)));
+        assert_eq!(path.address(), Some(&address(2)));
         assert_eq!(path.deadline(), None);
     }
 
@@ -157,7 +158,7 @@ mod tests {
             challenges += u8::from(path.challenge(60, INTERVAL, at).is_some());
         }
         assert_eq!(challenges, CHALLENGES_MAX);
-        assert_eq!(path.address(), Some(address(1)));
+        assert_eq!(path.address(), Some(&address(1)));
     }
 
     #[test]

@@ -157,13 +157,13 @@ impl Sessions {
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         session.probes.heard();
         if let Origin::Address(from) = origin
-            && session.path.address() == Some(from)
+            && session.path.address() == Some(&from)
         {
             session.is_doubtful = false;
         }
         if let Origin::Address(from) = origin
             && newest
-            && session.path.address() != Some(from)
+            && session.path.address() != Some(&from)
         {
             let random = &mut self.random;
             session.path.heard(from, bytes, now, || random.bytes());

@@ -9,18 +9,11 @@ use byway_wire::messages::{CopyNack, PathChallenge, Probe, Relayed};
 use byway_wire::{Alias, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
-use super::{Detour, Enveloped, SessionId, Sessions};
+use super::{Detour, Enveloped, Session, SessionId, Sessions};
 use crate::limits::{
     CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX, RELAYED_OVERHEAD,
 };
 use crate::outbox::{Heading, Urgency};
-
-/// How the packets of a session travel now.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Direct(SocketAddr),
-    Detour(Detour),
-}
 
 impl Sessions {
     /// Whether packets can be sent to the peer now.
@@ -31,13 +24,6 @@ impl Sessions {
     /// Whether the peer can be reached without a relay, as far as is known.
     pub(crate) fn is_direct(&self, id: SessionId) -> bool {
         self.get(id).is_some_and(|session| session.path.address().is_some() && !session.is_doubtful)
-    }
-
-    fn way(&self, id: SessionId) -> Option<Way> {
-        let session = self.get(id)?;
-        let direct = session.path.address().map(Way::Direct);
-        let detour = session.detour.map(Way::Detour);
-        if session.is_doubtful { detour.or(direct) } else { direct.or(detour) }
     }
 
     /// Notes that data flows, so that the peer is probed; begins the epoch that is wanting.
@@ -174,23 +160,26 @@ impl Sessions {
         now: Time,
         write: impl FnOnce(&mut super::Epoch, &mut Vec<u8>),
     ) {
-        let way = self.way(id);
-        let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
-        let (Some(way), Some(epoch)) = (way, session.and_then(|session| session.sealing(now))) else {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             self.counters.unsendable += 1;
             return;
         };
-        match way {
-            Way::Direct(to) => {
-                self.outbox.add(Heading { to, ecn: 0, urgency }, |out| write(epoch, out));
+        let Session { path, detour, is_doubtful, epochs, .. } = session;
+        let direct = path.address();
+        // A peer that may have moved is rather reached through the relay.
+        let detour = detour.filter(|_| *is_doubtful || direct.is_none());
+        match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), detour, direct) {
+            (Some(epoch), None, Some(to)) => {
+                self.outbox.add(Heading { to: *to, ecn: 0, urgency }, |out| write(epoch, out));
             }
-            Way::Detour(detour) => {
+            (Some(epoch), Some(detour), _) => {
                 let mut packet = core::mem::take(&mut self.scratch);
                 packet.clear();
                 write(epoch, &mut packet);
                 self.send_through(detour, &packet, now);
                 self.scratch = packet;
             }
+            (None, ..) | (_, None, None) => self.counters.unsendable += 1,
         }
     }
 

@@ -22,26 +22,35 @@ impl Nonce {
     /// The nonce of a source packet: `0[2] ‖ flow[2] ‖ sequence number[8]`.
     #[must_use]
     pub const fn of_source_packet(flow: FlowId, sequence: SequenceNumber) -> Self {
-        Self::new([0, 0], flow.number().to_be_bytes(), sequence.number().to_be_bytes())
+        Self::new(0, flow.number(), sequence.number())
     }
 
     /// The nonce of a message packet or an envelope: `1[2] ‖ 0[2] ‖ counter[8]`.
     #[must_use]
     pub const fn of_counter(counter: Counter) -> Self {
-        Self::new([0, 1], [0, 0], counter.number().to_be_bytes())
+        Self::new(1, 0, counter.number())
     }
 
     /// The nonce of message `number` under one key of a Noise handshake, as Noise section 12 has it.
     pub(super) const fn of_noise(suite: Suite, number: u64) -> Self {
         let number = match suite {
-            Suite::Aes256Gcm => number.to_be_bytes(),
-            Suite::ChaCha20Poly1305 => number.to_le_bytes(),
+            Suite::Aes256Gcm => number,
+            Suite::ChaCha20Poly1305 => number.swap_bytes(),
         };
-        Self::new([0, 0], [0, 0], number)
+        Self::new(0, 0, number)
     }
 
-    const fn new(a: [u8; 2], b: [u8; 2], n: [u8; 8]) -> Self {
-        Self([a[0], a[1], b[0], b[1], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]])
+    /// `kind[2] ‖ flow[2] ‖ number[8]`, put together in registers: bytes written one by one are not there yet when a
+    /// cipher reads them as words, and the processor waits.
+    #[inline]
+    const fn new(kind: u16, flow: u16, number: u64) -> Self {
+        let head = (kind as u64) << 48 | (flow as u64) << 32 | number >> 32;
+        let [.., i, j, k, l] = number.to_be_bytes();
+        let mut nonce = [0; 12];
+        let (start, end) = nonce.split_at_mut(8);
+        start.copy_from_slice(&head.to_be_bytes());
+        end.copy_from_slice(&[i, j, k, l]);
+        Self(nonce)
     }
 
     /// The nonce as the ciphers take it.

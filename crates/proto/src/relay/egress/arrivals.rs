@@ -75,12 +75,17 @@ impl Egress {
     /// Notes what a new batch covers, and repairs what waited for it.
     fn cover(&mut self, batch: BatchRef, entries: &[Entry], now: Time, actions: &mut Vec<Action>) {
         for entry in entries {
-            let Some(flow) = entry.flow.and_then(|slot| self.flow_mut(slot)) else {
+            let flow = entry.flow.and_then(|slot| self.flows.get_mut(slot.0 as usize)?.as_mut());
+            let Some(flow) = flow else {
                 continue;
             };
-            if let Some(source) = flow.activate(now).source_mut(entry.sequence) {
-                source.add_batch(batch);
-            }
+            let (batches, log) = (&self.batches, &self.log);
+            let is_spent = |batch: BatchRef| {
+                let known =
+                    batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+                known.is_none_or(|known| known.repairs().all(|repair| log.get(repair.payload, now).is_none()))
+            };
+            flow.activate(now).add_batch(entry.sequence, batch, is_spent);
         }
         self.ask_early(entries, now, actions);
         for entry in entries {
@@ -100,8 +105,7 @@ impl Egress {
         };
         let active = flow.activate(now);
         let first = active.full(repair.first);
-        let kept =
-            BlockRepair { place: repair.place, length_symbol: repair.length_symbol, payload, sent: None };
+        let kept = BlockRepair { place: repair.place, length_symbol: repair.length_symbol, payload };
         active.blocks.add(first, repair.mask, kept);
         active.highest = active.highest.max(first.plus(repair.mask.span() - 1));
         flow.packet_bytes = u16::try_from(repair.payload.len()).unwrap_or(u16::MAX);
@@ -141,15 +145,13 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(flow) = self.flow_mut(slot) else {
+        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
             return;
         };
         let service = flow.service;
         let active = flow.activate(now);
         let sequence = active.full(sequence);
-        if let Some(source) = active.source_mut(sequence) {
-            source.packet = Some(packet);
-        }
+        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         if matches!(service, Service::Forwarding | Service::Both) {
             self.counters.forwarded += 1;
             actions.push(Action::Give { flow: slot, sequence, packet, given: Given::Forwarded });

@@ -3,7 +3,6 @@
 use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use byway_units::Time;
 use byway_wire::messages::Mask;
 use byway_wire::{Place, SequenceNumber};
 
@@ -16,8 +15,6 @@ pub(crate) struct BlockRepair {
     pub(crate) place: Place,
     pub(crate) length_symbol: [u8; 2],
     pub(crate) payload: Handle,
-    /// When it was sent to the receiver.
-    pub(crate) sent: Option<Time>,
 }
 
 /// A run of packets of one flow, and what repairs them.
@@ -27,12 +24,24 @@ pub(crate) struct Block {
     pub(crate) mask: Mask,
     pub(crate) first: SequenceNumber,
     pub(crate) repairs: ArrayVec<BlockRepair, BLOCK_REPAIRS_MAX>,
+    /// How many of them the receiver was sent, from the first on.
+    sent: u8,
 }
 
 impl Block {
     /// The highest number it covers.
     pub(crate) fn last(&self) -> SequenceNumber {
         self.first.plus(self.mask.span() - 1)
+    }
+
+    /// The repair packets that the receiver was not sent yet.
+    pub(crate) fn unsent(&self) -> &[BlockRepair] {
+        &self.repairs[self.sent()..]
+    }
+
+    /// How many repair packets the receiver was sent.
+    pub(crate) fn sent(&self) -> usize {
+        usize::from(self.sent)
     }
 
     pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
@@ -54,7 +63,7 @@ impl Blocks {
             if self.blocks.len() == BLOCKS_MAX {
                 self.blocks.pop_front();
             }
-            self.blocks.push_back(Block { mask, first, repairs: ArrayVec::new() });
+            self.blocks.push_back(Block { mask, first, repairs: ArrayVec::new(), sent: 0 });
             self.blocks.len() - 1
         });
         let block = &mut self.blocks[position];
@@ -93,8 +102,13 @@ impl Blocks {
         self.blocks.iter().rev().find(|block| block.covers(sequence))
     }
 
-    /// See [`Blocks::covering`].
-    pub(crate) fn covering_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Block> {
-        self.blocks.iter_mut().rev().find(|block| block.covers(sequence))
+    /// Notes that so many more repair packets of the newest block that covers this packet are sent; the block, as
+    /// it was before.
+    pub(crate) fn send(&mut self, sequence: SequenceNumber, count: usize) -> Option<Block> {
+        let block = self.blocks.iter_mut().rev().find(|block| block.covers(sequence))?;
+        let before = block.clone();
+        block.sent =
+            u8::try_from(block.sent() + count.min(block.unsent().len())).expect("a block has few repairs");
+        Some(before)
     }
 }

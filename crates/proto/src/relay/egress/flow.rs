@@ -7,7 +7,9 @@ use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
 use super::missing::{Missing, Stage};
-use crate::limits::{COVERED_PACKETS_MAX, INITIAL_ROUND_TRIP, OUTAGE_AFTER, OUTAGE_INTERVAL, REPAIR_BURST};
+use crate::limits::{
+    COVERED_PACKETS_MAX, INITIAL_ROUND_TRIP, OUTAGE_AFTER, OUTAGE_INTERVAL, REPAIR_BURST, REPAIR_RETENTION,
+};
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
@@ -22,12 +24,10 @@ pub(crate) struct FlowSlot(pub(crate) u32);
 /// Where a packet of the flow can be had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Source {
-    /// The batch that covers it, newest first: by number, in the ring of one ingress relay.
+    /// The batches that cover it, newest first: by number, in the ring of one ingress relay.
     pub(crate) batches: [Option<BatchRef>; 2],
     /// The packet itself: cached, decoded for somebody, or given for a wider round.
     pub(crate) packet: Option<Handle>,
-    /// When its receiver was asked for it, for a wider round.
-    pub(crate) asked: Option<Time>,
 }
 
 /// A batch of one ingress relay.
@@ -35,6 +35,22 @@ pub(crate) struct Source {
 pub(crate) struct BatchRef {
     pub(crate) ingress: u16,
     pub(crate) number: u32,
+}
+
+/// A batch in six bytes: the ingress relay, and both halves of the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PackedBatch([u16; 3]);
+
+impl PackedBatch {
+    #[allow(clippy::cast_possible_truncation, reason = "the halves are what is wanted")]
+    const fn new(batch: BatchRef) -> Self {
+        Self([batch.ingress, (batch.number >> 16) as u16, batch.number as u16])
+    }
+
+    const fn batch(self) -> BatchRef {
+        let [ingress, high, low] = self.0;
+        BatchRef { ingress, number: (high as u32) << 16 | low as u32 }
+    }
 }
 
 /// Everything from a packet on is missing, until an ACK.
@@ -95,11 +111,23 @@ pub(crate) struct EgressFlow {
     active: Option<Box<Active>>,
 }
 
+/// What most flows never have of any packet.
+type Rare<T> = Option<Box<SequenceRing<T>>>;
+
+fn some_of<T: Copy>(rare: &mut Rare<T>) -> &mut SequenceRing<T> {
+    rare.get_or_insert_with(|| Box::new(SequenceRing::new(COVERED_PACKETS_MAX)))
+}
+
 /// What is kept while the flow is in use.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) highest: SequenceNumber,
-    pub(crate) sources: SequenceRing<Source>,
+    /// The batch that covers a packet, and the one that did before: few packets are in two.
+    batches: SequenceRing<PackedBatch>,
+    earlier_batches: Rare<PackedBatch>,
+    packets: SequenceRing<Handle>,
+    /// When the receiver was asked for a packet, for a wider round.
+    asked: Rare<Time>,
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
     pub(crate) open: Option<OpenEnd>,
@@ -136,7 +164,10 @@ impl EgressFlow {
         let active = self.active.get_or_insert_with(|| {
             Box::new(Active {
                 highest,
-                sources: SequenceRing::new(COVERED_PACKETS_MAX),
+                batches: SequenceRing::new(COVERED_PACKETS_MAX),
+                earlier_batches: None,
+                packets: SequenceRing::new(COVERED_PACKETS_MAX),
+                asked: None,
                 blocks: Blocks::default(),
                 missing: Missing::default(),
                 open: None,
@@ -172,26 +203,53 @@ impl Active {
         SequenceNumber::nearest(low, self.highest)
     }
 
-    /// Where the packet can be had, to be added to.
-    pub(crate) fn source_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Source> {
+    /// Notes another batch that covers a packet; those that are spent give way.
+    pub(crate) fn add_batch(
+        &mut self,
+        sequence: SequenceNumber,
+        batch: BatchRef,
+        is_spent: impl Fn(BatchRef) -> bool,
+    ) {
         self.highest = self.highest.max(sequence);
-        let number = sequence.number();
-        if self.sources.get(number).is_none() && !self.sources.insert(number, Source::default()) {
-            return None;
+        let (number, batch) = (sequence.number(), PackedBatch::new(batch));
+        let is_spent = |batch: PackedBatch| is_spent(batch.batch());
+        let before = self.batches.get(number).filter(|before| *before != batch);
+        if let Some(before) = before {
+            some_of(&mut self.earlier_batches).insert_over(number, before, is_spent);
         }
-        self.sources.get_mut(number)
+        self.batches.insert_over(number, batch, is_spent);
     }
 
+    /// Notes where a packet itself is kept; those that are gone give way.
+    pub(crate) fn add_packet(
+        &mut self,
+        sequence: SequenceNumber,
+        packet: Handle,
+        is_gone: impl Fn(Handle) -> bool,
+    ) {
+        self.highest = self.highest.max(sequence);
+        self.packets.insert_over(sequence.number(), packet, is_gone);
+    }
+
+    /// Notes that the receiver is asked for a packet, for a wider round.
+    pub(crate) fn add_asked(&mut self, sequence: SequenceNumber, now: Time) {
+        let is_past = |asked| now.saturating_since(asked) > REPAIR_RETENTION;
+        some_of(&mut self.asked).insert_over(sequence.number(), now, is_past);
+    }
+
+    /// When the receiver was asked for this packet last, for a wider round.
+    pub(crate) fn asked(&self, sequence: SequenceNumber) -> Option<Time> {
+        self.asked.as_ref()?.get(sequence.number())
+    }
+
+    /// Where the packet can be had.
     pub(crate) fn source(&self, sequence: SequenceNumber) -> Source {
-        self.sources.get(sequence.number()).unwrap_or_default()
-    }
-}
-
-impl Source {
-    /// Notes another batch that covers the packet.
-    pub(crate) fn add_batch(&mut self, batch: BatchRef) {
-        if !self.batches.contains(&Some(batch)) {
-            self.batches = [Some(batch), self.batches[0]];
+        let number = sequence.number();
+        let batches =
+            [self.batches.get(number), self.earlier_batches.as_ref().and_then(|earlier| earlier.get(number))];
+        Source {
+            batches: batches.map(|batch| batch.map(PackedBatch::batch)),
+            packet: self.packets.get(number),
         }
     }
 }

@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 
 use byway_code::{AlignedBuffer, Engine, JointDecoder};
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::FlowKey;
+use byway_wire::{FlowKey, SequenceNumber};
 
 pub(crate) use action::{Action, Given};
 pub(crate) use arrivals::{CrossStream, InStream};
@@ -60,6 +60,8 @@ pub(crate) struct Egress {
     stuck: Vec<RoundSlot>,
     /// What solves several batches together; `None` only while it is in use.
     joint: Option<Box<JointDecoder>>,
+    /// The block of which repair packets were sent last, and when: they may be for several of its packets.
+    block_sent: Option<(FlowSlot, SequenceNumber, Time)>,
     /// Where decoding writes.
     decoded: Vec<AlignedBuffer>,
     next_sweep: Option<Time>,
@@ -79,6 +81,7 @@ impl Egress {
                 .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))
                 .collect(),
             stuck: Vec::new(),
+            block_sent: None,
             joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
             next_sweep: None,
             counters: EgressCounters::default(),
@@ -118,6 +121,11 @@ impl Egress {
     /// A packet to be sent.
     pub(crate) fn packet(&self, handle: Handle, now: Time) -> Option<&[u8]> {
         self.log.get(handle, now)
+    }
+
+    /// The memory of the packets that are kept.
+    pub(crate) fn packets_held(&self) -> Bytes {
+        self.log.held()
     }
 
     /// Notes how far away the flow's receiver is.

@@ -104,17 +104,16 @@ impl Egress {
             return true;
         }
         let active = self.flows[slot.0 as usize].as_mut().and_then(|flow| flow.active_mut());
-        let Some(block) = active.and_then(|active| active.blocks.covering_mut(sequence)) else {
+        let Some(block) = active.and_then(|active| active.blocks.send(sequence, needed)) else {
             return false;
         };
-        let (first, mask) = (block.first, block.mask);
-        for repair in block.repairs.iter_mut().filter(|repair| repair.sent.is_none()).take(needed) {
-            repair.sent = Some(now);
+        self.block_sent = Some((slot, block.first, now));
+        for repair in block.unsent().iter().take(needed) {
             self.counters.in_stream += 1;
             actions.push(Action::InStream {
                 flow: slot,
-                first,
-                mask,
+                first: block.first,
+                mask: block.mask,
                 place: repair.place,
                 length_symbol: repair.length_symbol,
                 payload: repair.payload,
@@ -141,13 +140,11 @@ impl Egress {
             lost = lost.max(covered.filter(|sequence| open.covers(*sequence)).count());
         }
         let held = block.repairs.iter().filter(|repair| self.log.get(repair.payload, now).is_some()).count();
-        let sent = block.repairs.iter().filter(|repair| repair.sent.is_some()).count();
-        let is_sent_now = block.repairs.iter().any(|repair| repair.sent == Some(now));
-        let needed = lost.saturating_sub(sent);
-        if lost > held || (needed == 0 && !is_sent_now) {
+        let needed = lost.saturating_sub(block.sent());
+        if lost > held || (needed == 0 && self.block_sent != Some((slot, block.first, now))) {
             return None;
         }
-        let unsent = block.repairs.iter().filter(|repair| repair.sent.is_none()).take(needed);
+        let unsent = block.unsent().iter().take(needed);
         Some((needed, unsent.map(|repair| repair.payload.bytes()).sum()))
     }
 
@@ -219,7 +216,7 @@ impl Egress {
             };
             let kept = flow.active().and_then(|active| active.source(entry.sequence).packet);
             let again_after = Self::ask_again_after(flow.round_trip);
-            let asked = flow.active().and_then(|active| active.source(entry.sequence).asked);
+            let asked = flow.active().and_then(|active| active.asked(entry.sequence));
             let asked_lately = asked.is_some_and(|asked| asked + again_after > now);
             let round = self.rounds.get_mut(slot);
             if let Some(packet) = kept.filter(|packet| self.log.get(*packet, now).is_some()) {
@@ -331,12 +328,11 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+        let flow = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
-        if let Some(source) = active.source_mut(sequence) {
-            source.packet = Some(packet);
-        }
+        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         let missed = active.missing.get(sequence);
         let is_missed = |missing: &MissingPacket| {
             missing.until > now && missing.stage != Stage::Given && missing.may_be_repaired()

@@ -210,9 +210,9 @@ impl Egress {
     ) -> Option<Handle> {
         let place = usize::try_from(slot.0).ok()?;
         let active = self.flows.get_mut(place)?.as_mut()?.active_mut()?;
-        active.source(sequence).asked?;
+        active.asked(sequence)?;
         let packet = self.log.push(coded, now)?;
-        active.source_mut(sequence)?.packet = Some(packet);
+        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         Some(packet)
     }
 

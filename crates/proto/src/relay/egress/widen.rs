@@ -224,13 +224,10 @@ impl Egress {
         if barred || active.is_lost(sequence) {
             return;
         }
-        let Some(source) = active.source_mut(sequence) else {
-            return;
-        };
-        if source.asked.is_some_and(|asked| asked + again_after > now) {
+        if active.asked(sequence).is_some_and(|asked| asked + again_after > now) {
             return;
         }
-        source.asked = Some(now);
+        active.add_asked(sequence, now);
         if !flow.consent.take(Bytes::from(usize::from(bytes)), now) {
             self.counters.requests_beyond_consent += 1;
             return;

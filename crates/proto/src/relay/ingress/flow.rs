@@ -54,8 +54,6 @@ pub(crate) struct IngressFlow {
     pub(crate) onward: ArrayVec<Onward, EGRESS_PORTS_MAX>,
     pub(crate) budget: TokenBucket<Bytes>,
     pub(crate) round_trip: Duration,
-    /// When the flow is looked at next.
-    pub(crate) planned: Option<Time>,
     /// Allocated while copies arrive.
     active: Option<Box<Active>>,
 }
@@ -77,7 +75,6 @@ impl IngressFlow {
             onward: ArrayVec::new(),
             budget: TokenBucket::of_bytes(rate, burst, now),
             round_trip: crate::limits::INITIAL_ROUND_TRIP,
-            planned: None,
             active: None,
         }
     }

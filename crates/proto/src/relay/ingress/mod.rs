@@ -12,7 +12,6 @@ mod counters;
 mod flow;
 mod group;
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
@@ -31,6 +30,7 @@ use group::{BatchNumbers, Group};
 
 use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX};
 use crate::parts::placement::Packet;
+use crate::parts::timers::{TimerKey, Timers};
 use byway_wire::Service;
 
 /// A way to an egress relay, by number: a session with another relay, or this relay itself.
@@ -74,9 +74,8 @@ pub(crate) struct Ingress {
     free: Vec<FlowSlot>,
     groups: Vec<Group>,
     batch_numbers: BatchNumbers,
-    /// Flows by the time at which something of theirs is due; a flow may be due later than it stands here, never
-    /// earlier.
-    due: BTreeSet<(Time, FlowSlot)>,
+    /// When something of a flow is due.
+    timers: Timers,
     pub(crate) counters: IngressCounters,
 }
 
@@ -88,7 +87,7 @@ impl Ingress {
             free: Vec::new(),
             groups: Vec::new(),
             batch_numbers: BatchNumbers::default(),
-            due: BTreeSet::new(),
+            timers: Timers::new(),
             counters: IngressCounters::default(),
         }
     }
@@ -132,9 +131,7 @@ impl Ingress {
     /// Forgets a flow.
     pub(crate) fn unregister(&mut self, slot: FlowSlot) {
         if let Some(flow) = self.flows[slot.0 as usize].take() {
-            if let Some(at) = flow.planned {
-                self.due.remove(&(at, slot));
-            }
+            self.timers.disarm(TimerKey::new(slot.0));
             if let Some(group) =
                 self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group)
             {
@@ -355,8 +352,7 @@ impl Ingress {
 
     /// When [`Ingress::handle_timeout`] is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let flows = self.due.first().map(|(at, _)| *at);
-        self.groups.iter().filter_map(Group::deadline).chain(flows).min()
+        self.groups.iter().filter_map(Group::deadline).chain(self.timers.not_before()).min()
     }
 
     /// Closes what waited long enough, and asks for copies that did not come.
@@ -365,12 +361,8 @@ impl Ingress {
         for group in &mut self.groups {
             group.expire(numbers, now, |batch| close_batch(batch, counters, sink));
         }
-        while let Some((at, slot)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
-            self.due.remove(&(at, slot));
-            if let Some(flow) = self.flow_mut(slot).filter(|flow| flow.planned == Some(at)) {
-                flow.planned = None;
-                self.flow_timeout(slot, sink, now);
-            }
+        while let Some(key) = self.timers.expire(now) {
+            self.flow_timeout(FlowSlot(key.number()), sink, now);
         }
     }
 
@@ -404,20 +396,10 @@ impl Ingress {
 
     /// Makes sure that the flow is looked at in time.
     fn plan(&mut self, slot: FlowSlot) {
-        let flow = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut);
-        let Some((flow, at)) = flow.and_then(|flow| {
-            let at = flow.active_mut()?.wake_at();
-            Some((flow, at))
-        }) else {
-            return;
-        };
-        if flow.planned.is_some_and(|planned| planned <= at) {
-            return;
+        if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
+            let at = active.wake_at();
+            self.timers.arm(TimerKey::new(slot.0), at);
         }
-        if let Some(planned) = flow.planned.replace(at) {
-            self.due.remove(&(planned, slot));
-        }
-        self.due.insert((at, slot));
     }
 }
 

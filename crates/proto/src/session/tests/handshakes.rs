@@ -146,7 +146,7 @@ fn a_replayed_initiation_changes_nothing() {
             .all(|datagram| datagram.to == address(66) && datagram.bytes.len() < replayed.bytes.len())
     );
     let session = pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).expect("the peer");
-    assert!(session.answered.is_none() && session.path.address() == Some(address(0)));
+    assert!(session.answered.is_none() && session.path.address() == Some(&address(0)));
     assert_eq!(pair.nodes[LARGE].sessions.counters.handshakes, before.handshakes);
     pair.say(SMALL, 1);
     pair.say(LARGE, 2);
