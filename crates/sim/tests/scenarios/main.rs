@@ -7,5 +7,6 @@ mod faults;
 mod handshakes;
 mod keys;
 mod recovery;
+mod secrecy;
 mod services;
 mod swarm;

@@ -5,12 +5,14 @@ mod identities;
 mod node;
 mod plan;
 mod run;
+mod spy;
 
 pub(crate) use books::Crossing;
 pub(crate) use identities::{AGENTS, RELAYS, address, relay_secret};
 pub(crate) use node::{Node, Parcel};
 pub(crate) use plan::{AgentPlan, Plan, access};
 pub(crate) use run::{Fate, OverlayWorld, Run};
+pub(crate) use spy::Seen;
 
 use byway_units::{Duration, Probability, Time};
 

@@ -7,7 +7,7 @@ use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
 use byway_sim::overlay::Sending;
 use byway_sim::{Jitter, Link, Seed, Span};
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
-use byway_wire::seal::{Portable, PreSharedKey, SigningKey, Statement, StaticSecret, Suite};
+use byway_wire::seal::{Portable, PreSharedKey, Provider, SigningKey, Statement, StaticSecret, Suite};
 use byway_wire::{
     BlockShape, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES,
     Service, Services, TenantId,
@@ -16,6 +16,7 @@ use byway_wire::{
 use super::identities::{
     AGENTS, RELAYS, SHARD, address, agent_number, agent_secret, bytes, relay_number, relay_secret,
 };
+use super::spy::Spy;
 use super::{ms, secs};
 
 /// The direct path: 50 ms.
@@ -85,6 +86,15 @@ pub(crate) struct Plan {
     pub(crate) between: Link,
     pub(crate) agents: Vec<AgentPlan>,
     pub(crate) flows: Vec<FlowPlan>,
+    /// Who remembers what relays and agents know, if anybody.
+    pub(crate) spies: Option<Spies>,
+}
+
+/// A spy for every relay and every agent.
+#[derive(Clone, Debug)]
+pub(crate) struct Spies {
+    pub(crate) relays: Vec<&'static Spy>,
+    pub(crate) agents: Vec<&'static Spy>,
 }
 
 impl Plan {
@@ -120,7 +130,15 @@ impl Plan {
             between: between(),
             agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
             flows: (0..pairs).map(flow).collect(),
+            spies: None,
         }
+    }
+
+    /// What relays and agents know is remembered.
+    pub(crate) fn spied(mut self) -> Self {
+        let spies = |count| (0..count).map(|_| Spy::forever()).collect();
+        self.spies = Some(Spies { relays: spies(self.relays), agents: spies(self.agents.len()) });
+        self
     }
 
     /// Both relays of every flow are relay 0.
@@ -271,7 +289,8 @@ impl Plan {
             relays: (0..self.relays).filter(|known| *known != relay).map(other).collect(),
         };
         let own_seed = bytes(seed.numbered(life), "relay's seed", relay);
-        Relay::new(settings, Engine::fastest(), &Portable, own_seed, now)
+        let provider = provider(self.spies.as_ref().map(|spies| spies.relays[relay]));
+        Relay::new(settings, Engine::fastest(), provider, own_seed, now)
     }
 
     /// An agent that knows its relays and all it talks to, without flows yet.
@@ -283,7 +302,8 @@ impl Plan {
             started_unix_nanos: 1 + life,
         };
         let own_seed = bytes(seed.numbered(life), "agent's seed", agent);
-        let mut host = Agent::new(identity, Engine::fastest(), &Portable, own_seed, now);
+        let provider = provider(self.spies.as_ref().map(|spies| spies.agents[agent]));
+        let mut host = Agent::new(identity, Engine::fastest(), provider, own_seed, now);
         for (relay, _) in &self.agents[agent].relays {
             let peer = RelayPeer {
                 number: relay_number(*relay),
@@ -313,6 +333,11 @@ impl Plan {
             _ => None,
         })
     }
+}
+
+/// The ciphers of a node that this spy watches, if any does.
+fn provider(spy: Option<&'static Spy>) -> &'static (dyn Provider + Sync) {
+    spy.map_or(&Portable, |spy| spy as &(dyn Provider + Sync))
 }
 
 impl FlowPlan {

@@ -16,6 +16,7 @@ use super::identities::{AGENTS, RELAYS, address};
 use super::node::Node;
 use super::plan::Plan;
 use super::secs;
+use super::spy::Seen;
 
 pub(crate) type OverlayWorld = World<Run>;
 
@@ -202,11 +203,8 @@ impl Run {
     fn send(&mut self, flow: usize, world: &mut OverlayWorld) {
         let number = self.sent[flow].len() as u64;
         self.sent[flow].push(world.now());
+        let datagram = self.datagram(flow, number);
         let plan = &self.plan.flows[flow];
-        let mut datagram = Vec::with_capacity(plan.datagram_bytes);
-        datagram.extend_from_slice(&number.to_be_bytes());
-        datagram.extend_from_slice(&(flow as u64).to_be_bytes());
-        datagram.extend((16..plan.datagram_bytes).map(|place| (place as u64 ^ number).to_le_bytes()[0]));
         let now = world.now();
         self.repairs[flow].sent(number, now, plan.direct.delay).expect("numbers are given once");
         self.deliveries.sent(flow, &datagram, now).expect("datagrams differ by their number");
@@ -216,6 +214,26 @@ impl Run {
                 AgentInput::Send { flow: id, datagram: &datagram, ecn: Ecn::NotCapable, marked: false };
             host.overlay_mut().as_agent_mut().handle(input, now);
         });
+    }
+
+    /// What a flow says with this datagram.
+    pub(crate) fn datagram(&self, flow: usize, number: u64) -> Vec<u8> {
+        let bytes = self.plan.flows[flow].datagram_bytes;
+        let mut datagram = Vec::with_capacity(bytes);
+        datagram.extend_from_slice(&number.to_be_bytes());
+        datagram.extend_from_slice(&(flow as u64).to_be_bytes());
+        datagram.extend((16..bytes).map(|place| (place as u64 ^ number).to_le_bytes()[0]));
+        datagram
+    }
+
+    /// What went through the ciphers of an agent that is spied on.
+    pub(crate) fn seen_by_agent(&self, agent: usize) -> Seen {
+        self.plan.spies.as_ref().expect("the plan is spied on").agents[agent].seen()
+    }
+
+    /// See [`Run::seen_by_agent`].
+    pub(crate) fn seen_by_relay(&self, relay: usize) -> Seen {
+        self.plan.spies.as_ref().expect("the plan is spied on").relays[relay].seen()
     }
 
     /// How many packets a flow sends now.
