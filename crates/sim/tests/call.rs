@@ -130,18 +130,22 @@ fn one_seed_gives_one_trace() {
     assert_ne!(digest(), other);
 }
 
-#[test]
-fn repair_packets_are_as_many_as_configured() {
+/// A call of 20 s on which nothing is lost.
+fn quiet_call() -> Pairs {
     let quiet = |delay| Link { delay, ..Link::default() };
-    let set_up = Pairs {
+    Pairs {
         direct: vec![quiet(DIRECT); FLOWS],
         back: quiet(DIRECT),
         access: quiet(ACCESS),
         between: quiet(DIRECT - ACCESS * 2),
         length: Duration::from_secs(20),
         ..call(1, Service::Coding)
-    };
-    let (world, run) = run(set_up, 1);
+    }
+}
+
+#[test]
+fn repair_packets_are_as_many_as_configured() {
+    let (world, run) = run(quiet_call(), 1);
     let counters = world.host(run.ingress).as_relay().ingress_counters();
     assert_eq!(counters.copies, 16_000);
     assert_eq!(counters.cross_stream, 16_000 / 8 * 2);
@@ -149,6 +153,49 @@ fn repair_packets_are_as_many_as_configured() {
     let blocks: u64 = (0..8).map(|flow| (2_000_u64 - flow % 5).div_ceil(5)).sum();
     assert_eq!(counters.in_stream, blocks);
     assert_eq!((counters.uncovered_alone, counters.uncovered_budget, counters.uncovered_unknown), (0, 0, 0));
+}
+
+/// Bytes beyond the datagram (docs/wire.md, sizes).
+const SOURCE_PACKET: usize = 33;
+const ENVELOPE: usize = 54;
+const IN_STREAM_REPAIR: usize = 63;
+/// Of a batch of 8, with digests.
+const CROSS_STREAM_REPAIR: usize = 58 + 10 * 8;
+
+/// Bytes of handshakes, registrations, probes and reports on one way in 20 s: half a per cent of a flow.
+const HOUSEKEEPING: usize = 6_000;
+
+#[test]
+fn bytes_are_as_configured() {
+    let set_up = quiet_call();
+    let datagram = set_up.datagram_bytes;
+    let (world, run) = run(set_up, 1);
+    let sent = |from, to, overhead| {
+        let of_length = |(length, _): &(usize, u64)| *length == datagram + overhead;
+        world.observer().sent(from, to).find(of_length).map_or(0, |(_, count)| count)
+    };
+    let others = |from, to, overheads: &[usize]| -> usize {
+        let rest = world.observer().sent(from, to);
+        let rest =
+            rest.filter(|(length, _)| !overheads.iter().any(|overhead| datagram + overhead == *length));
+        rest.map(|(length, count)| length * usize::try_from(count).expect("few")).sum()
+    };
+    for pair in 0..FLOWS {
+        let (sender, receiver) = (run.senders[pair], run.receivers[pair]);
+        assert_eq!(sent(sender, receiver, SOURCE_PACKET), 2_000);
+        assert_eq!(sent(sender, run.ingress, ENVELOPE), 2_000);
+        let besides = [
+            others(sender, receiver, &[SOURCE_PACKET]),
+            others(sender, run.ingress, &[ENVELOPE]),
+            others(run.ingress, sender, &[]),
+            others(run.egress, receiver, &[]),
+        ];
+        assert!(besides.iter().all(|bytes| *bytes < HOUSEKEEPING), "{besides:?}");
+    }
+    let counters = world.host(run.ingress).as_relay().ingress_counters();
+    assert_eq!(sent(run.ingress, run.egress, CROSS_STREAM_REPAIR), counters.cross_stream);
+    assert_eq!(sent(run.ingress, run.egress, IN_STREAM_REPAIR), counters.in_stream);
+    assert!(others(run.ingress, run.egress, &[CROSS_STREAM_REPAIR, IN_STREAM_REPAIR]) < HOUSEKEEPING);
 }
 
 #[test]

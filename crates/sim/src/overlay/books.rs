@@ -12,12 +12,13 @@ const SOURCE_PACKET: u8 = 7;
 /// Where the low 32 bits of its sequence number stand.
 const SEQUENCE_AT: usize = 7;
 
-/// Notes which source packets the direct paths lose.
+/// Notes which source packets the direct paths lose, and how many packets of which length nodes send each other.
 #[derive(Debug, Default)]
 pub struct Books {
     direct: BTreeMap<(NodeId, NodeId), usize>,
     /// The direct path and the sequence number of each packet that was lost, in the order of their loss.
     pub lost: Vec<(usize, u32)>,
+    sent: BTreeMap<(NodeId, NodeId), BTreeMap<usize, u64>>,
 }
 
 impl Books {
@@ -25,10 +26,19 @@ impl Books {
     pub fn watch(&mut self, from: NodeId, to: NodeId, path: usize) {
         self.direct.insert((from, to), path);
     }
+
+    /// How many packets of each length, in bytes, a node has sent to another.
+    pub fn sent(&self, from: NodeId, to: NodeId) -> impl Iterator<Item = (usize, u64)> {
+        self.sent.get(&(from, to)).into_iter().flatten().map(|(length, count)| (*length, *count))
+    }
 }
 
 impl Observer for Books {
     fn packet(&mut self, record: &Record<'_>) {
+        if let (Step::Sent, Some(to)) = (record.step, record.to) {
+            let lengths = self.sent.entry((record.from, to)).or_default();
+            *lengths.entry(record.payload.len()).or_default() += 1;
+        }
         if !matches!(record.step, Step::Lost(_)) || record.payload.first() != Some(&SOURCE_PACKET) {
             return;
         }

@@ -1,6 +1,6 @@
 //! What relays get to know: no application's data, and no key to it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use byway_wire::Service;
 
@@ -10,7 +10,7 @@ use crate::support::{OverlayWorld, Plan, Run, Seen, at, secs};
 const WINDOW: usize = 12;
 
 /// All of it that an application has said, in pieces.
-fn plaintext(run: &Run) -> HashSet<[u8; WINDOW]> {
+fn plaintext(run: &Run) -> BTreeSet<[u8; WINDOW]> {
     // The first 16 bytes are counters, which messages have as well.
     let said = run.got.iter().flat_map(|got| {
         run.datagram(got.flow, got.number)[16..].to_vec().windows(WINDOW).map(piece).collect::<Vec<_>>()
@@ -22,12 +22,12 @@ fn piece<const LENGTH: usize>(window: &[u8]) -> [u8; LENGTH] {
     *window.first_chunk().expect("a window is this long")
 }
 
-fn says<const LENGTH: usize>(bytes: &[u8], secrets: &HashSet<[u8; LENGTH]>) -> bool {
+fn says<const LENGTH: usize>(bytes: &[u8], secrets: &BTreeSet<[u8; LENGTH]>) -> bool {
     bytes.windows(LENGTH).any(|window| secrets.contains(&piece(window)))
 }
 
 /// The keys that both ends of a flow have used.
-fn keys_of_ends(run: &Run) -> HashSet<[u8; 32]> {
+fn keys_of_ends(run: &Run) -> BTreeSet<[u8; 32]> {
     let ends = run.plan.flows.iter().map(|flow| (run.seen_by_agent(flow.from), run.seen_by_agent(flow.to)));
     ends.flat_map(|(one, other)| one.keys.intersection(&other.keys).copied().collect::<Vec<_>>()).collect()
 }
@@ -80,12 +80,16 @@ fn relays_learn_neither_what_is_said_nor_the_keys_to_it() {
         assert!(!says(bytes, &keys), "a relay came to know a key from {bytes:02x?}");
         searched += bytes.len();
     };
-    world.observer().crossings.iter().for_each(|crossing| search(&crossing.payload));
+    for crossing in &world.observer().crossings {
+        search(&crossing.payload);
+    }
     for relay in 0..2 {
         let Seen { keys: used, opened } = run.seen_by_relay(relay);
         let known: BTreeSet<_> = used.into_iter().filter(|key| keys.contains(key)).collect();
         assert_eq!(known, BTreeSet::new(), "relay {relay} has keys of others");
-        opened.iter().for_each(|bytes| search(bytes));
+        for bytes in &opened {
+            search(bytes);
+        }
     }
     assert!(searched > 10_000_000, "{searched} bytes");
 }
