@@ -28,6 +28,10 @@ pub const NACK_REACH: u64 = 8_192;
 /// that an interactive flow has.
 pub const OPEN_END_BACKLOG_MAX: u64 = 256;
 
+/// What a cross-stream repair packet has beside entries, digests and payload: header and tag of a message packet, kind
+/// and length of the message, and its head (docs/wire.md).
+pub const CROSS_STREAM_OVERHEAD: usize = byway_wire::packets::MESSAGE_OVERHEAD + 3 + 8;
+
 /// Most in-stream blocks of one flow that are kept: with blocks of 5, 80 packets.
 pub const BLOCKS_MAX: usize = 16;
 

@@ -199,6 +199,20 @@ fn bytes_are_as_configured() {
 }
 
 #[test]
+fn the_repair_of_the_longest_packets_is_no_longer_than_a_path_bears() {
+    let set_up = quiet_call();
+    let set_up = Pairs {
+        datagram_bytes: 1_354,
+        flow: FlowSettings { rate: Rate::from_megabits_per_second(3), ..set_up.flow.clone() },
+        ..set_up
+    };
+    let (world, run) = run(set_up, 1);
+    let (longest, count) =
+        world.observer().sent(run.ingress, run.egress).last().expect("repair packets were sent");
+    assert!(longest <= 1_472 && count >= 1_000, "{count} packets of {longest} bytes");
+}
+
+#[test]
 fn video_in_frames_is_covered_at_the_configured_cost() {
     let set_up = Pairs {
         sending: Sending::Frames { interval: Duration::from_millis(40), packets_max: 20 },

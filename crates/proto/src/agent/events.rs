@@ -41,9 +41,4 @@ pub enum Event {
         /// Which of its paths, from 0.
         path: usize,
     },
-    /// Copies to a relay are held back: they queue, or do not arrive.
-    CopiesHeld {
-        /// The flow.
-        flow: FlowKey,
-    },
 }

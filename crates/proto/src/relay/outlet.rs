@@ -14,7 +14,7 @@ use super::egress::{Action, CrossStream, Egress, InStream};
 use super::ingress::{ClosedBatch, EgressPort, FlowSlot, Onward, Sink};
 use super::links::{End, Links};
 use super::ports::Ports;
-use crate::limits::BATCH_PACKETS_MAX;
+use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, DATAGRAM_BYTES_MAX};
 use crate::outbox::Urgency;
 use crate::session::{Enveloped, SessionId, Sessions};
 
@@ -108,6 +108,11 @@ impl Outlet<'_> {
         let entries = Entries::collect(&mut covered, &mut scratch);
         let digests: Option<arrayvec::ArrayVec<[u8; 4], BATCH_PACKETS_MAX>> =
             batch.covered.iter().map(|covered| covered.digest).collect();
+        // The longest packets leave no room for digests: a path that carries the packets carries their repair too.
+        let longest = batch.repairs().map(|repair| repair.payload.len()).max().unwrap_or(0);
+        let room = DATAGRAM_BYTES_MAX.saturating_sub(longest + CROSS_STREAM_OVERHEAD);
+        let needed = batch.covered.len() * (Entry::BYTES + 4);
+        let digests = digests.filter(|_| needed <= room);
         let cover = Cover::new(entries, digests.as_deref()).expect("a batch has 1 to 32 packets");
         for repair in batch.repairs() {
             let head = CrossStreamHead {
