@@ -1,29 +1,41 @@
 //! Identifiers, each its own type: one can never stand for another.
 
-use core::fmt;
-
+/// Defines an identifier: a type of its own over an integer, with `new`, `number` and a `Display` that says what kind it
+/// is.
+///
+/// ```
+/// byway_units::identifier! {
+///     /// A seat of a theatre.
+///     pub SeatId(u16), "seat"
+/// }
+///
+/// assert_eq!(SeatId::new(7).to_string(), "seat 7");
+/// ```
+#[macro_export]
 macro_rules! identifier {
-    ($(#[$doc:meta])+ $name:ident($integer:ty), $word:literal) => {
+    ($(#[$doc:meta])+ $visibility:vis $name:ident($integer:ty), $word:literal) => {
         $(#[$doc])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name($integer);
+        $visibility struct $name($integer);
 
         impl $name {
             /// The identifier with this number.
+            #[inline]
             #[must_use]
             pub const fn new(number: $integer) -> Self {
                 Self(number)
             }
 
             /// The number of this identifier, for the wire and for logs.
+            #[inline]
             #[must_use]
             pub const fn number(self) -> $integer {
                 self.0
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::core::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 write!(f, concat!($word, " {}"), self.0)
             }
         }
@@ -32,19 +44,19 @@ macro_rules! identifier {
 
 identifier! {
     /// An endpoint's agent, within one network.
-    AgentId(u32), "agent"
+    pub AgentId(u32), "agent"
 }
 identifier! {
     /// A relay, within one network; whether it is ingress or egress is a matter of each flow.
-    RelayId(u32), "relay"
+    pub RelayId(u32), "relay"
 }
 identifier! {
     /// A flow: the packets of one application in one direction, within one pair of agents.
-    FlowId(u16), "flow"
+    pub FlowId(u16), "flow"
 }
 identifier! {
     /// A batch: the source packets that one set of repair packets covers, within one encoder.
-    BatchId(u32), "batch"
+    pub BatchId(u32), "batch"
 }
 
 #[cfg(test)]

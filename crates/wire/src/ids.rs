@@ -3,59 +3,29 @@
 use core::fmt;
 use core::num::NonZeroU16;
 
-use byway_units::{AgentId, FlowId};
+use byway_units::{AgentId, FlowId, identifier};
 
 use crate::limits::AGENT_NUMBER_MAX;
 
-macro_rules! identifier {
-    ($(#[$doc:meta])+ $name:ident($integer:ty), $word:literal) => {
-        $(#[$doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name($integer);
-
-        impl $name {
-            /// The identifier with this number.
-            #[inline]
-            #[must_use]
-            pub const fn new(number: $integer) -> Self {
-                Self(number)
-            }
-
-            /// The number of this identifier.
-            #[inline]
-            #[must_use]
-            pub const fn number(self) -> $integer {
-                self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($word, " {}"), self.0)
-            }
-        }
-    };
-}
-
 identifier! {
     /// The name under which one side of a session expects packets; chosen by that side, new in each epoch.
-    SessionIndex(u32), "session"
+    pub SessionIndex(u32), "session"
 }
 identifier! {
     /// A part of a relay that owns sessions and flows by itself.
-    Shard(u8), "shard"
+    pub Shard(u8), "shard"
 }
 identifier! {
     /// A customer of the network.
-    TenantId(u32), "tenant"
+    pub TenantId(u32), "tenant"
 }
 identifier! {
     /// Flows that may share batches.
-    CodingGroupId(u32), "coding group"
+    pub CodingGroupId(u32), "coding group"
 }
 identifier! {
     /// One run of a node: random, constant until it restarts.
-    Boot(u64), "boot"
+    pub Boot(u64), "boot"
 }
 
 impl SessionIndex {

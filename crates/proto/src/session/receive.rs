@@ -9,9 +9,11 @@ use byway_wire::packets::{Envelope, EnvelopeHeader, MESSAGE_OVERHEAD, MessagePac
 use byway_wire::seal::{ReceivedInitiation, Refused};
 use byway_wire::{Packet, ParseError, SessionIndex};
 
+use super::epoch::Epoch;
 use super::handshake::Origin;
-use super::session::EPOCHS_MAX;
+use super::session::{EPOCHS_MAX, Session};
 use super::{Change, Rejected, SessionId, Sessions};
+use crate::index_table::IndexTable;
 
 /// What a datagram was.
 #[derive(Debug)]
@@ -97,12 +99,7 @@ impl Sessions {
         now: Time,
     ) -> Received<'a> {
         let header = *packet.header();
-        let Some(id) = self.by_index.get(header.receiver).map(SessionId) else {
-            self.counters.unknown_index += 1;
-            return Received::Nothing;
-        };
-        let session = self.slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
-        let Some(epoch) = session.by_index(header.receiver).filter(|epoch| epoch.may_open(now)) else {
+        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, now) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
@@ -121,12 +118,7 @@ impl Sessions {
 
     fn enveloped<'a>(&mut self, packet: Envelope<&'a mut [u8]>, origin: Origin, now: Time) -> Received<'a> {
         let header = *packet.header();
-        let Some(id) = self.by_index.get(header.receiver).map(SessionId) else {
-            self.counters.unknown_index += 1;
-            return Received::Nothing;
-        };
-        let session = self.slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
-        let Some(epoch) = session.by_index(header.receiver).filter(|epoch| epoch.may_open(now)) else {
+        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, now) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
@@ -204,4 +196,17 @@ impl Sessions {
         };
         *counter += 1;
     }
+}
+
+/// The epoch that opens packets under this index, and its session.
+#[inline]
+fn opener<'a>(
+    by_index: &IndexTable<SessionIndex>,
+    slots: &'a mut [Option<Session>],
+    index: SessionIndex,
+    now: Time,
+) -> Option<(SessionId, &'a mut Epoch)> {
+    let id = SessionId(by_index.get(index)?);
+    let session = slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
+    session.by_index(index).filter(|epoch| epoch.may_open(now)).map(|epoch| (id, epoch))
 }
