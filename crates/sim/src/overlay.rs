@@ -1,6 +1,7 @@
 //! Agents and relays in the world: the production state machines behind [`Host`](crate::Host), and set-ups of them.
 
 mod books;
+pub mod cast;
 mod chain;
 mod host;
 mod pairs;

@@ -12,17 +12,14 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::Engine;
 use byway_proto::agent::{
-    Agent, AgentIdentity, AgentInput, Delivery, FlowSettings, Peer, ReceiveFlowId, RelayPath, RelayPeer,
-    SendFlowId, flow_between,
+    Agent, AgentInput, Delivery, FlowSettings, ReceiveFlowId, SendFlowId, flow_between,
 };
-use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
+use byway_proto::relay::{Authority, Relay};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
-use byway_wire::seal::{Portable, PreSharedKey, StaticSecret, Suite};
-use byway_wire::{
-    CodingGroupId, Ecn, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Service,
-    Services, Shard, TenantId,
-};
+use byway_wire::seal::{Portable, StaticSecret, Suite};
+use byway_wire::{Ecn, FlowKey, Grant, Service};
 
+use super::cast::{self, AgentCard, RelayCard};
 use super::{Books, OverlayHost};
 use crate::checkers::{Deliveries, RepairSummary, Repairs};
 use crate::link::Link;
@@ -110,9 +107,18 @@ fn address(network: u8, host: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, network, high, low)), PORT)
 }
 
-/// The secret of a node: any 32 bytes are one.
-fn secret(seed: Seed, name: &str, number: usize) -> StaticSecret {
-    StaticSecret::from_bytes(bytes(seed, name, number))
+/// The card of a relay; all its secrets come from the seed.
+fn relay_card(seed: Seed, is_ingress: bool) -> RelayCard {
+    let (number, network, place) = if is_ingress { (INGRESS, 1, 0) } else { (EGRESS, 2, 1) };
+    let secret = StaticSecret::from_bytes(bytes(seed, "relay", place));
+    RelayCard { number, secret, address: address(network, 0) }
+}
+
+/// The card of a sender or a receiver.
+fn agent_card(seed: Seed, is_sender: bool, pair: usize) -> AgentCard {
+    let (name, network) = if is_sender { ("sender", 3) } else { ("receiver", 4) };
+    let secret = StaticSecret::from_bytes(bytes(seed, name, pair));
+    AgentCard { number: agent_number(is_sender, pair), secret, address: Some(address(network, pair)) }
 }
 
 fn bytes(seed: Seed, name: &str, number: usize) -> [u8; 32] {
@@ -150,75 +156,36 @@ impl Pairs {
     }
 
     fn grants(&self, seed: Seed) -> Vec<Grant> {
-        (0..self.pairs)
-            .map(|pair| Grant {
-                services: Services::from_bits(0b1_1111),
-                sharing: false,
-                ingress: GrantedRelay { relay: INGRESS, shard: Shard::new(0) },
-                egress: GrantedRelay { relay: EGRESS, shard: Shard::new(0) },
-                first_flow: FlowId::new(1),
-                last_flow: FlowId::new(9),
-                sender: agent_number(true, pair),
-                receiver: Receiver::Agent(agent_number(false, pair)),
-                coding_group: CodingGroupId::new(1),
-                tenant: TenantId::new(1),
-                rate: KilobitsPerSecond::new(100_000),
-                not_after_unix_seconds: u64::MAX,
-                sender_key: *secret(seed, "sender", pair).public_key().bytes(),
-                receiver_key: *secret(seed, "receiver", pair).public_key().bytes(),
-                signature: [0; SIGNATURE_BYTES],
-            })
-            .collect()
+        let (ingress, egress) = (relay_card(seed, true), relay_card(seed, false));
+        let grant = |pair| {
+            let agents = (&agent_card(seed, true, pair), &agent_card(seed, false, pair));
+            cast::grant(agents, (&ingress, &egress), FlowId::new(1)..=FlowId::new(9))
+        };
+        (0..self.pairs).map(grant).collect()
     }
 
     fn relay(seed: Seed, is_ingress: bool, grants: &[Grant]) -> Relay {
-        let (own, other) = if is_ingress { (0, 1) } else { (1, 0) };
-        let numbers = [INGRESS, EGRESS];
-        let addresses = [address(1, 0), address(2, 0)];
-        let settings = RelaySettings {
-            number: numbers[own],
-            shard: Shard::new(0),
-            secret: secret(seed, "relay", own),
-            suite: Suite::Aes256Gcm,
-            started_unix_nanos: 1,
-            authority: Authority::Static(grants.to_vec()),
-            relays: vec![OtherRelay {
-                number: numbers[other],
-                shard: Shard::new(0),
-                key: secret(seed, "relay", other).public_key(),
-                address: addresses[other],
-            }],
-        };
-        Relay::new(settings, Engine::fastest(), &Portable, bytes(seed, "relay's seed", own), Time::START)
+        let other = relay_card(seed, !is_ingress).for_relays();
+        let settings = relay_card(seed, is_ingress).settings(
+            Suite::Aes256Gcm,
+            Authority::Static(grants.to_vec()),
+            vec![other],
+        );
+        let own_seed = bytes(seed, "relay's seed", usize::from(!is_ingress));
+        Relay::new(settings, Engine::fastest(), &Portable, own_seed, Time::START)
     }
 
     fn agent(seed: Seed, is_sender: bool, pair: usize) -> Agent {
-        let name = if is_sender { "sender" } else { "receiver" };
-        let identity = AgentIdentity {
-            secret: secret(seed, name, pair),
-            suite: Suite::Aes256Gcm,
-            started_unix_nanos: 1,
-        };
+        let identity = agent_card(seed, is_sender, pair).identity(Suite::Aes256Gcm);
         let own_seed = bytes(seed, if is_sender { "sender's seed" } else { "receiver's seed" }, pair);
         let mut agent = Agent::new(identity, Engine::fastest(), &Portable, own_seed, Time::START);
-        let (number, place, relay) = if is_sender { (INGRESS, 1, 0) } else { (EGRESS, 2, 1) };
-        let shard = Shard::new(0);
-        let key = secret(seed, "relay", relay).public_key();
-        agent.add_relay(&RelayPeer { number, shard, key, address: address(place, 0) }, Time::START);
-        let (other, network) = if is_sender { ("receiver", 4) } else { ("sender", 3) };
-        let peer = Peer {
-            number: agent_number(!is_sender, pair),
-            key: secret(seed, other, pair).public_key(),
-            pre_shared: PreSharedKey::default(),
-            addresses: vec![address(network, pair)],
-        };
-        agent.add_peer(peer, Time::START);
+        agent.add_relay(&relay_card(seed, is_sender).for_agents(), Time::START);
+        agent.add_peer(agent_card(seed, !is_sender, pair).for_peers(), Time::START);
         agent
     }
 
-    fn settings(&self) -> FlowSettings {
-        let shard = Shard::new(0);
-        let path = RelayPath { ingress: (INGRESS, shard), egress: (EGRESS, shard), grant: Vec::new() };
+    fn settings(&self, seed: Seed) -> FlowSettings {
+        let path = cast::path(&relay_card(seed, true), &relay_card(seed, false));
         let paths = if self.flow.service == Service::Internet { vec![] } else { vec![path] };
         FlowSettings { paths, ..self.flow.clone() }
     }
@@ -245,7 +212,7 @@ impl PairsRun {
     }
 
     fn add_pair(&mut self, pair: usize, world: &mut PairsWorld) {
-        let (seed, settings) = (self.seed, self.set_up.settings());
+        let (seed, settings) = (self.seed, self.set_up.settings(self.seed));
         let mut sender = Pairs::agent(seed, true, pair);
         let mut receiver = Pairs::agent(seed, false, pair);
         let flow = sender.open_flow(key_of(pair), settings.clone(), Time::START);

@@ -4,17 +4,15 @@ use alloc::vec::Vec;
 use core::array;
 
 use byway_code::Engine;
-use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, RelayPath, RelayPeer, flow_between};
-use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
+use byway_proto::agent::{Agent, FlowSettings, flow_between};
+use byway_proto::relay::{Authority, Relay};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
-use byway_wire::seal::{PreSharedKey, Provider, StaticSecret, Suite};
-use byway_wire::{
-    CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Services,
-    Shard, TenantId,
-};
+use byway_wire::seal::{Provider, StaticSecret, Suite};
+use byway_wire::{FlowKey, Grant};
 
 use super::mail::address;
 use super::{AGENTS, EGRESS, INGRESS};
+use crate::overlay::cast::{self, AgentCard, RelayCard};
 
 /// What a chain is made of, and what its flows send.
 #[derive(Clone, Debug)]
@@ -33,11 +31,14 @@ pub struct ChainSettings {
     pub step: Duration,
 }
 
-const SHARD: Shard = Shard::new(0);
 const RELAYS: [RelayId; 2] = [RelayId::new(1), RelayId::new(2)];
 
 fn secret(place: usize) -> StaticSecret {
     StaticSecret::from_bytes(seed(place, 1))
+}
+
+fn relay_card(place: usize) -> RelayCard {
+    RelayCard { number: RELAYS[place], secret: secret(place), address: address(place) }
 }
 
 /// Any 32 bytes that differ from node to node and purpose to purpose.
@@ -65,57 +66,34 @@ impl ChainSettings {
         flow_between(self.number(true, pair), self.number(false, pair), FlowId::new(flow))
     }
 
+    fn agent_card(&self, is_sender: bool, pair: usize) -> AgentCard {
+        let place = self.place(is_sender, pair);
+        let number = self.number(is_sender, pair);
+        AgentCard { number, secret: secret(place), address: Some(address(place)) }
+    }
+
     pub(super) fn flow_settings(&self) -> FlowSettings {
-        let path = RelayPath {
-            ingress: (RELAYS[INGRESS], SHARD),
-            egress: (RELAYS[EGRESS], SHARD),
-            grant: Vec::new(),
-        };
+        let path = cast::path(&relay_card(INGRESS), &relay_card(EGRESS));
         FlowSettings { paths: alloc::vec![path], ..self.flow.clone() }
     }
 
     fn grants(&self) -> Vec<Grant> {
-        let key = |place| *secret(place).public_key().bytes();
+        let relays = (&relay_card(INGRESS), &relay_card(EGRESS));
+        let flows = FlowId::new(0)..=FlowId::new(self.flows);
+        let agents = |pair| (self.agent_card(true, pair), self.agent_card(false, pair));
         (0..self.pairs)
-            .map(|pair| Grant {
-                services: Services::from_bits(0b1_1111),
-                sharing: false,
-                ingress: GrantedRelay { relay: RELAYS[INGRESS], shard: SHARD },
-                egress: GrantedRelay { relay: RELAYS[EGRESS], shard: SHARD },
-                first_flow: FlowId::new(0),
-                last_flow: FlowId::new(self.flows),
-                sender: self.number(true, pair),
-                receiver: Receiver::Agent(self.number(false, pair)),
-                coding_group: CodingGroupId::new(1),
-                tenant: TenantId::new(1),
-                rate: KilobitsPerSecond::new(u32::MAX),
-                not_after_unix_seconds: u64::MAX,
-                sender_key: key(self.place(true, pair)),
-                receiver_key: key(self.place(false, pair)),
-                signature: [0; SIGNATURE_BYTES],
-            })
+            .map(agents)
+            .map(|(sender, receiver)| cast::grant((&sender, &receiver), relays, flows.clone()))
             .collect()
     }
 
     /// The ingress and the egress relay.
     pub(super) fn relays(&self, engine: Engine, provider: &'static (dyn Provider + Sync)) -> [Relay; 2] {
         let grants = self.grants();
-        [INGRESS, EGRESS].map(|own| {
-            let other = if own == INGRESS { EGRESS } else { INGRESS };
-            let settings = RelaySettings {
-                number: RELAYS[own],
-                shard: SHARD,
-                secret: secret(own),
-                suite: Suite::Aes256Gcm,
-                started_unix_nanos: 1,
-                authority: Authority::Static(grants.clone()),
-                relays: alloc::vec![OtherRelay {
-                    number: RELAYS[other],
-                    shard: SHARD,
-                    key: secret(other).public_key(),
-                    address: address(other),
-                }],
-            };
+        [(INGRESS, EGRESS), (EGRESS, INGRESS)].map(|(own, other)| {
+            let (authority, others) =
+                (Authority::Static(grants.clone()), alloc::vec![relay_card(other).for_relays()]);
+            let settings = relay_card(own).settings(Suite::Aes256Gcm, authority, others);
             Relay::new(settings, engine, provider, seed(own, 2), Time::START)
         })
     }
@@ -128,19 +106,12 @@ impl ChainSettings {
         engine: Engine,
         provider: &'static (dyn Provider + Sync),
     ) -> Agent {
-        let (own, other) = (self.place(is_sender, pair), self.place(!is_sender, pair));
-        let identity = AgentIdentity { secret: secret(own), suite: Suite::Aes256Gcm, started_unix_nanos: 1 };
-        let mut agent = Agent::new(identity, engine, provider, seed(own, 2), Time::START);
-        let relay = if is_sender { INGRESS } else { EGRESS };
-        let (number, key) = (RELAYS[relay], secret(relay).public_key());
-        agent.add_relay(&RelayPeer { number, shard: SHARD, key, address: address(relay) }, Time::START);
-        let peer = Peer {
-            number: self.number(!is_sender, pair),
-            key: secret(other).public_key(),
-            pre_shared: PreSharedKey::default(),
-            addresses: alloc::vec![address(other)],
-        };
-        agent.add_peer(peer, Time::START);
+        let identity = self.agent_card(is_sender, pair).identity(Suite::Aes256Gcm);
+        let own_seed = seed(self.place(is_sender, pair), 2);
+        let mut agent = Agent::new(identity, engine, provider, own_seed, Time::START);
+        let relay = relay_card(if is_sender { INGRESS } else { EGRESS });
+        agent.add_relay(&relay.for_agents(), Time::START);
+        agent.add_peer(self.agent_card(!is_sender, pair).for_peers(), Time::START);
         agent
     }
 }
