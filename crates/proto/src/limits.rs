@@ -32,6 +32,9 @@ pub const OPEN_END_BACKLOG_MAX: u64 = 256;
 /// and length of the message, and its head (docs/wire.md).
 pub const CROSS_STREAM_OVERHEAD: usize = byway_wire::packets::MESSAGE_OVERHEAD + 3 + 8;
 
+/// And an in-stream one: header and tag of a message packet, kind and length of the message, and its head.
+pub const IN_STREAM_OVERHEAD: usize = byway_wire::packets::MESSAGE_OVERHEAD + 3 + 13;
+
 /// Most in-stream blocks of one flow that are kept: with blocks of 5, 80 packets.
 pub const BLOCKS_MAX: usize = 16;
 

@@ -16,8 +16,10 @@
 //! | [`resequencer`] | how long to hold back what follows a gap |
 //! | [`queue_delay`] | do packets queue on this path |
 //! | [`breaker`] | does this path still deliver |
+//! | [`block_encoder`] | what are the repair packets over the last packets of one flow |
 //! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
 
+pub mod block_encoder;
 pub mod breaker;
 pub mod gap_tracker;
 pub mod limits;

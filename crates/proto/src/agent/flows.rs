@@ -28,8 +28,8 @@ pub(super) enum Timer {
     Report,
     /// A receiver's: its relays are to be asked.
     RegisterReceiver,
-    /// A sender's: its relays are to be asked.
-    RegisterSender,
+    /// A sender's: its relays are to be asked, or its block of repair packets has waited long enough.
+    Sender,
 }
 
 const TIMERS: u32 = 4;
@@ -43,7 +43,7 @@ const fn timer_of(key: TimerKey) -> (Timer, u32) {
         0 => Timer::Loss,
         1 => Timer::Report,
         2 => Timer::RegisterReceiver,
-        _ => Timer::RegisterSender,
+        _ => Timer::Sender,
     };
     (timer, key.number() / TIMERS)
 }
@@ -207,13 +207,14 @@ impl Agent {
         }
     }
 
-    /// Arms the timer of a flow's registrations.
+    /// Arms the timer of a flow's registrations, and of its block if it sends.
     pub(super) fn plan_registration(&mut self, flow: Flow) {
         let key = match flow {
-            Flow::Sent(id) => timer_key(Timer::RegisterSender, id.0),
+            Flow::Sent(id) => timer_key(Timer::Sender, id.0),
             Flow::Received(id) => timer_key(Timer::RegisterReceiver, id.0),
         };
-        match self.registrations_of(flow).deadline() {
+        let block = if let Flow::Sent(id) = flow { self.block_due(id.0) } else { None };
+        match [self.registrations_of(flow).deadline(), block].into_iter().flatten().min() {
             Some(at) => self.timers.arm(key, at),
             None => self.timers.disarm(key),
         }
@@ -223,10 +224,12 @@ impl Agent {
         // Rather early than exact: most packets put a timer off, and setting the heap right costs more than an input
         // too many now and then.
         let flows = self.timers.next_look().map(|(at, key)| {
-            let reason = match timer_of(key).0 {
+            let (timer, flow) = timer_of(key);
+            let reason = match timer {
                 Timer::Loss => Reason::Loss,
                 Timer::Report => Reason::Report,
-                Timer::RegisterReceiver | Timer::RegisterSender => Reason::Registration,
+                Timer::Sender if self.block_due(flow) == Some(at) => Reason::Coding,
+                Timer::RegisterReceiver | Timer::Sender => Reason::Registration,
             };
             (at, reason)
         });
@@ -243,7 +246,12 @@ impl Agent {
                 Timer::Loss => self.look_for_losses(ReceiveFlowId(flow), now),
                 Timer::Report => self.give_report(ReceiveFlowId(flow), now),
                 Timer::RegisterReceiver => self.register(Flow::Received(ReceiveFlowId(flow)), now),
-                Timer::RegisterSender => self.register(Flow::Sent(SendFlowId(flow)), now),
+                Timer::Sender => {
+                    if self.block_due(flow).is_some_and(|due| due <= now) {
+                        self.close_own_block(SendFlowId(flow), now);
+                    }
+                    self.register(Flow::Sent(SendFlowId(flow)), now);
+                }
             }
         }
         self.send_waiting_copies(now);

@@ -15,6 +15,7 @@ mod flows;
 mod helping;
 mod joiner;
 mod messages;
+mod own_repairs;
 mod receive_flow;
 mod receiving;
 mod registration;
@@ -113,6 +114,10 @@ pub struct AgentCounters {
     pub copies_resent: u64,
     /// Copies not sent: they would queue, do not arrive, or too many wait.
     pub copies_held: u64,
+    /// In-stream repair packets sent that this agent made of its own packets.
+    pub own_repairs: u64,
+    /// In-stream repair packets not sent, as copies would not be.
+    pub own_repairs_held: u64,
     /// Copies asked for that are no longer kept.
     pub copies_gone: u64,
     /// Datagrams not sent: too long.

@@ -245,7 +245,7 @@ fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path:
         batch: settings.rates.batch,
         options: FlowOptions {
             relay_side_duplication: matches!(settings.duplication, Duplication::ByRelay),
-            sender_makes_repairs: false,
+            sender_makes_repairs: matches!(settings.duplication, Duplication::OwnRepairs),
             coded_with_other_tenants: settings.shares,
             selective: selective || settings.standby,
         },

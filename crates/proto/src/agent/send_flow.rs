@@ -8,6 +8,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::registration::Registrations;
 use super::settings::FlowSettings;
 use crate::limits::RESEND_REACH;
+use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::session::SessionId;
@@ -28,6 +29,8 @@ pub(super) struct SendFlow {
     pub(super) registrations: Registrations,
     /// Copies that may be asked for again: coded bytes in the log of what was sent.
     pub(super) sent: SequenceRing<Handle>,
+    /// The repair packets that this end makes, if it does.
+    pub(super) block: Option<Box<BlockEncoder>>,
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
     /// What the receiver reported last.
@@ -44,6 +47,7 @@ impl SendFlow {
             next: SequenceNumber::FIRST,
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
+            block: None,
             copies_until: Time::START,
             report: None,
         }

@@ -80,6 +80,8 @@ impl Agent {
         }
         if copied {
             self.copy(id, sequence, piece, now);
+        } else {
+            self.add_to_own_block(id, sequence, now);
         }
     }
 

@@ -72,6 +72,9 @@ pub enum Duplication {
     /// All, and the direct path gets none from here: the relay sends on what it gets. For uplinks that cannot
     /// carry two copies.
     ByRelay,
+    /// None: this end makes the in-stream repair packets, and the ingress relay gets those instead. For uplinks that
+    /// cannot carry copies at all; of use to the coding service alone.
+    OwnRepairs,
 }
 
 impl Duplication {
@@ -81,6 +84,7 @@ impl Duplication {
         match self {
             Self::All | Self::ByRelay => true,
             Self::Marked => marked,
+            Self::OwnRepairs => false,
             Self::Chosen(chooses) => chooses(datagram),
         }
     }

@@ -35,6 +35,7 @@ impl Relay {
             (Message::Aliases(aliases), Some(port)) => self.aliases(port, session, aliases, now),
             (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known),
             (Message::Outage(outage), Some(port)) => self.outage(port, *outage, now),
+            (Message::InStreamRepair(repair), None) => self.own_repair(session, repair, now),
             (Message::Register(register), None) => self.register(session, register, now),
             (Message::Unregister(unregister), None) => self.unregister(session, unregister),
             (Message::Nack(nack), None) => self.nack(session, nack, now),
@@ -167,6 +168,16 @@ impl Relay {
             };
             self.egress.in_stream(&kept, now, &mut self.actions);
         }
+    }
+
+    /// A sender made a repair packet itself.
+    fn own_repair(&mut self, session: SessionId, repair: &InStreamRepair<'_>, now: Time) {
+        let Some(FlowRef::Sent(flow)) = self.links.flow(session, repair.head.alias) else {
+            self.counters.aliases_unknown += 1;
+            return;
+        };
+        let (ingress, mut outlet) = self.ingress_and_outlet(now);
+        ingress.own_repair(flow, repair, &mut outlet, now);
     }
 
     /// Takes a copy that an ingress relay carried here.

@@ -211,15 +211,8 @@ impl Relay {
 
     fn handle_deadline(&mut self, now: Time) {
         self.sessions.handle_timeout(now);
-        let mut outlet = Outlet {
-            sessions: &mut self.sessions,
-            links: &self.links,
-            ports: &self.ports,
-            egress: &mut self.egress,
-            actions: &mut self.actions,
-            now,
-        };
-        self.ingress.handle_timeout(&mut outlet, now);
+        let (ingress, mut outlet) = self.ingress_and_outlet(now);
+        ingress.handle_timeout(&mut outlet, now);
         if self.egress.deadline().is_some_and(|at| at <= now) {
             self.egress.sweep(now);
         }
@@ -273,15 +266,8 @@ impl Relay {
                     return;
                 };
                 let resent = header.role == EnvelopeRole::ResentCopy;
-                let mut outlet = Outlet {
-                    sessions: &mut self.sessions,
-                    links: &self.links,
-                    ports: &self.ports,
-                    egress: &mut self.egress,
-                    actions: &mut self.actions,
-                    now,
-                };
-                self.ingress.copy(flow, header.sequence_low, coded, resent, &mut outlet, now);
+                let (ingress, mut outlet) = self.ingress_and_outlet(now);
+                ingress.copy(flow, header.sequence_low, coded, resent, &mut outlet, now);
             }
             EnvelopeRole::Carried => self.carried(session, header, coded, now),
             EnvelopeRole::CooperativeAnswer => self.answer(session, header, coded, now),
@@ -289,6 +275,19 @@ impl Relay {
                 self.counters.out_of_role += 1;
             }
         }
+    }
+
+    /// The ingress half, and where its work goes.
+    fn ingress_and_outlet(&mut self, now: Time) -> (&mut Ingress, Outlet<'_>) {
+        let outlet = Outlet {
+            sessions: &mut self.sessions,
+            links: &self.links,
+            ports: &self.ports,
+            egress: &mut self.egress,
+            actions: &mut self.actions,
+            now,
+        };
+        (&mut self.ingress, outlet)
     }
 
     fn handle_changes(&mut self, now: Time) {

@@ -4,9 +4,7 @@ use alloc::vec::Vec;
 
 use byway_code::Repair;
 use byway_units::Time;
-use byway_wire::messages::{
-    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamHead, InStreamRepair, Mask,
-};
+use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamRepair};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, FlowKey, Message, Place, SequenceNumber};
 
@@ -47,28 +45,14 @@ impl Sink for Outlet<'_> {
         }
     }
 
-    fn in_stream(
-        &mut self,
-        onward: Onward,
-        first: SequenceNumber,
-        mask: Mask,
-        made: usize,
-        repair: &Repair<'_>,
-    ) {
-        let place = place_of(repair, made);
-        let Some(session) = self.ports.get(onward.port).session else {
-            self.keep_in_stream(onward, first, mask, place, repair);
-            return;
-        };
-        let head = InStreamHead {
-            alias: onward.alias,
-            first_low: first.low(),
-            mask,
-            place,
-            length_symbol: repair.length_symbol,
-        };
-        let message = Message::InStreamRepair(InStreamRepair { head, payload: repair.payload });
-        self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
+    fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>) {
+        match self.ports.get(port).session {
+            Some(session) => {
+                let message = Message::InStreamRepair(*repair);
+                self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
+            }
+            None => self.keep_in_stream(port, repair),
+        }
     }
 
     fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]) {
@@ -76,7 +60,7 @@ impl Sink for Outlet<'_> {
             let role = EnvelopeRole::Carried;
             let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded };
             self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
-        } else if let Some(key) = self.ports.own_flow(onward) {
+        } else if let Some(key) = self.ports.own_flow(onward.port, onward.alias) {
             self.egress.carried(self.links.receivers_of(key), sequence.low(), coded, self.now, self.actions);
         }
     }
@@ -132,8 +116,7 @@ impl Outlet<'_> {
             .covered
             .iter()
             .map(|covered| {
-                let onward = Onward { port: batch.egress, alias: covered.alias, known: true };
-                let key = self.ports.own_flow(onward);
+                let key = self.ports.own_flow(batch.egress, covered.alias);
                 let flow = key.and_then(|key| self.links.receivers_of(key).first().copied());
                 let (alias, sequence) = (covered.alias, covered.sequence);
                 super::egress::Entry { flow, alias, sequence, digest: covered.digest }
@@ -153,24 +136,18 @@ impl Outlet<'_> {
     }
 
     /// Keeps an in-stream repair packet whose receivers are this relay's own.
-    fn keep_in_stream(
-        &mut self,
-        onward: Onward,
-        first: SequenceNumber,
-        mask: Mask,
-        place: Place,
-        repair: &Repair<'_>,
-    ) {
-        let Some(key) = self.ports.own_flow(onward) else {
+    fn keep_in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>) {
+        let head = &repair.head;
+        let Some(key) = self.ports.own_flow(port, head.alias) else {
             return;
         };
         for flow in self.links.receivers_of(key) {
             let kept = InStream {
                 flow: *flow,
-                first: first.low(),
-                mask,
-                place,
-                length_symbol: repair.length_symbol,
+                first: head.first_low,
+                mask: head.mask,
+                place: head.place,
+                length_symbol: head.length_symbol,
                 payload: repair.payload,
             };
             self.egress.in_stream(&kept, self.now, self.actions);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use byway_units::{RelayId, Time};
 use byway_wire::{Alias, FlowKey, Shard};
 
-use super::ingress::{EgressPort, FlowSlot, Onward};
+use super::ingress::{EgressPort, FlowSlot};
 use crate::limits::ANNOUNCE_INTERVAL;
 use crate::session::SessionId;
 
@@ -103,9 +103,9 @@ impl Ports {
     }
 
     /// The flow that this relay sends to itself under this alias.
-    pub(super) fn own_flow(&self, onward: Onward) -> Option<FlowKey> {
-        let place = place_of(onward.alias);
-        self.get(onward.port).announced.get(place)?.map(|announced| announced.key)
+    pub(super) fn own_flow(&self, port: EgressPort, alias: Alias) -> Option<FlowKey> {
+        let place = place_of(alias);
+        self.get(port).announced.get(place)?.map(|announced| announced.key)
     }
 
     /// The flows under this key that this relay sends to itself.

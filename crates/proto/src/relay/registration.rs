@@ -142,6 +142,7 @@ impl Relay {
                 group,
                 placed: PlacedFlow { slot: slot.0, class, correlation: correlation_of(key) },
                 duplicates: register.options.relay_side_duplication,
+                makes_repairs: register.options.sender_makes_repairs,
                 is_selective: register.options.selective,
             },
             now,

@@ -1,7 +1,7 @@
 //! What each service does, with and without losses.
 
-use byway_proto::agent::Delivery;
-use byway_sim::{Link, Loss};
+use byway_proto::agent::{Delivery, Duplication};
+use byway_sim::{Link, Loss, Span};
 use byway_units::Duration;
 use byway_wire::Service;
 
@@ -113,6 +113,30 @@ fn a_lone_flow_is_cached() {
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.repaired, fate.by(Delivery::Cached)), (8, 8, 8), "{fate:?}");
+}
+
+#[test]
+fn a_sender_with_a_narrow_uplink_makes_its_repair_packets_itself() {
+    let mut plan = Plan::pairs(2, Service::Coding).each_flow(|flow| {
+        flow.settings.duplication = Duplication::OwnRepairs;
+        flow.settings.rates.batch = None;
+    });
+    (10..30).for_each(|nth| plan.lose(0, nth * 30, 1));
+    // The last block is closed by its timer, and brings back one of its two packets.
+    let pause = Span::new(plan.sends_at(0, 912), Duration::from_millis(500));
+    plan.flows[0].pauses.push(pause);
+    plan.lose(0, 911, 1);
+    let (world, run) = plan.run();
+    let fates = run.fates(&world);
+    assert_eq!((fates[0].lost, fates[0].by(Delivery::InStream), fates[0].missing), (21, 21, 0), "{fates:?}");
+    assert_eq!((fates[1].lost, fates[1].missing), (0, 0));
+    for sender in [0, 2] {
+        let counters = world.host(run.agents[sender]).agent().counters();
+        assert_eq!((counters.copies, counters.own_repairs_held), (0, 0));
+        assert!(counters.own_repairs * 5 <= counters.originals + 10, "{counters:?}");
+    }
+    assert_eq!(run.ingress(0, &world).in_stream, 0);
+    assert!(run.ingress(0, &world).own_repairs > 350);
 }
 
 #[test]

@@ -34,6 +34,10 @@ pub struct IngressCounters {
     pub in_stream: u64,
     /// In-stream repair packets not made, as a path of the flow's group is dark.
     pub in_stream_saved: u64,
+    /// In-stream repair packets passed on that the flows' senders made.
+    pub own_repairs: u64,
+    /// In-stream repair packets of senders whose flows are not registered so.
+    pub own_repairs_refused: u64,
     /// Source packets left out of an in-stream block because they came too late for it.
     pub in_stream_left_out: u64,
 }

@@ -8,10 +8,10 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Alias, FlowKey};
 
 use super::EgressPort;
-use super::block::Block;
 use super::copies::Copies;
 use super::group::GroupKey;
 use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_PORTS_MAX};
+use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::placement::PlacedFlow;
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::CodingRates;
@@ -33,6 +33,8 @@ pub(crate) struct Registration {
     pub(crate) placed: PlacedFlow,
     /// Whether this relay sends copies on to receivers, instead of the sender.
     pub(crate) duplicates: bool,
+    /// Whether the sender makes the in-stream repair packets, and sends these instead of copies.
+    pub(crate) makes_repairs: bool,
     /// Whether the sender copies only some packets: gaps are then no losses.
     pub(crate) is_selective: bool,
 }
@@ -62,7 +64,7 @@ pub(crate) struct IngressFlow {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) copies: Copies,
-    pub(crate) block: Option<Block>,
+    pub(crate) block: Option<BlockEncoder>,
     pub(crate) last_used: Time,
 }
 
@@ -89,7 +91,7 @@ impl IngressFlow {
         let slot = self.registration.placed.slot;
         let shape = rates.in_stream.filter(|_| self.registration.service == Service::Coding);
         let active = self.active.get_or_insert_with(|| {
-            let block = shape.map(|shape| Block::new(engine, shape, slot));
+            let block = shape.map(|shape| BlockEncoder::new(engine, shape, slot));
             Box::new(Active { copies: Copies::new(), block, last_used: now })
         });
         active.last_used = now;
@@ -105,7 +107,7 @@ impl IngressFlow {
 impl Active {
     /// When something of the flow is due: a block, a request, or rest.
     pub(crate) fn wake_at(&self) -> Time {
-        let block = self.block.as_ref().and_then(|block| block.due);
+        let block = self.block.as_ref().and_then(BlockEncoder::due);
         let rest = self.last_used + COPY_RETENTION;
         [block, self.copies.deadline()].into_iter().flatten().fold(rest, Time::min)
     }

@@ -6,7 +6,6 @@
 //! A copy goes through two coders (J-QoS 3.1): the *in-stream* block of its flow, and a *cross-stream* batch with
 //! packets of other flows towards the same egress relay. Or it is carried on whole, to be cached or forwarded.
 
-mod block;
 mod copies;
 mod counters;
 mod flow;
@@ -15,9 +14,9 @@ mod group;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
-use byway_code::{Engine, Repair};
+use byway_code::Engine;
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::messages::Mask;
+use byway_wire::messages::{InStreamHead, InStreamRepair};
 use byway_wire::{Alias, FlowKey, SequenceNumber};
 
 pub(crate) use copies::Copy;
@@ -29,6 +28,7 @@ use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
 use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX};
+use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::placement::Packet;
 use crate::parts::timers::{TimerKey, Timers};
 use byway_wire::Service;
@@ -49,15 +49,8 @@ pub(crate) trait Sink {
     ) -> Option<[u8; 4]>;
     /// Sends the repair packets of a batch.
     fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
-    /// Sends a repair packet of a flow's block, whose index is below `made`.
-    fn in_stream(
-        &mut self,
-        onward: Onward,
-        first: SequenceNumber,
-        mask: Mask,
-        made: usize,
-        repair: &Repair<'_>,
-    );
+    /// Sends a repair packet of a flow's block.
+    fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>);
     /// Carries a copy on.
     fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]);
     /// Sends a copy to the flow's receivers that are registered here, as the direct path would.
@@ -262,6 +255,41 @@ impl Ingress {
         }
     }
 
+    /// Passes on a repair packet that the flow's sender made itself.
+    ///
+    /// It stands for as many bytes of source packets as blocks of the registered shape cover for each of theirs, and
+    /// counts as those do against the flow's rate.
+    pub(crate) fn own_repair(
+        &mut self,
+        slot: FlowSlot,
+        repair: &InStreamRepair<'_>,
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let Some(shape) = flow.registration.rates.in_stream.filter(|_| flow.registration.makes_repairs)
+        else {
+            self.counters.own_repairs_refused += 1;
+            return;
+        };
+        if repair.payload.len() > CODED_BYTES_MAX {
+            self.counters.copies_too_long += 1;
+            return;
+        }
+        let covered = repair.payload.len() * usize::from(shape.source_packets());
+        if !flow.budget.take(Bytes::from(covered / usize::from(shape.repair_packets())), now) {
+            self.counters.copies_beyond_rate += 1;
+            return;
+        }
+        for onward in flow.onward.iter().filter(|onward| onward.known) {
+            let head = InStreamHead { alias: onward.alias, ..repair.head };
+            self.counters.own_repairs += 1;
+            sink.in_stream(onward.port, &InStreamRepair { head, payload: repair.payload });
+        }
+    }
+
     fn add_to_block(
         &mut self,
         slot: FlowSlot,
@@ -304,11 +332,11 @@ impl Ingress {
         };
         if is_dark {
             self.counters.in_stream_saved += block.made() as u64;
-        } else if let Some((first, mask, repairs)) = block.repairs() {
-            for repair in repairs {
-                for onward in onward.iter().filter(|onward| onward.known) {
+        } else {
+            for onward in onward.iter().filter(|onward| onward.known) {
+                for repair in block.repairs(onward.alias) {
                     self.counters.in_stream += 1;
-                    sink.in_stream(*onward, first, mask, block.rows(), &repair);
+                    sink.in_stream(onward.port, &repair);
                 }
             }
         }
@@ -375,7 +403,7 @@ impl Ingress {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        let block_is_due = active.block.as_ref().and_then(|block| block.due).is_some_and(|due| due <= now);
+        let block_is_due = active.block.as_ref().and_then(BlockEncoder::due).is_some_and(|due| due <= now);
         let mut asked = 0;
         active.copies.ask(again_after, now, |sequence| {
             if asks {

@@ -147,3 +147,60 @@ fn a_flow_that_left_is_closed_for_good() {
     assert_eq!((talk.own(), talk.ingress.counters.copies), (Vec::new(), 1));
     assert_eq!(talk.ingress.deadline(), None);
 }
+
+/// A repair packet that a sender made, of this many bytes.
+fn sent_by_sender(payload: &[u8]) -> InStreamRepair<'_> {
+    let (alias, place) = (Alias::new(77), byway_wire::Place::new(0, 1));
+    let head = InStreamHead {
+        alias: alias.expect("it is not zero"),
+        first_low: 20,
+        mask: byway_wire::messages::Mask::new(0b1_1111).expect("its lowest bit is set"),
+        place: place.expect("it is the only one"),
+        length_symbol: [3, 4],
+    };
+    InStreamRepair { head, payload }
+}
+
+#[test]
+fn a_repair_packet_of_the_sender_goes_on_under_the_name_it_has_there() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Kind { makes_repairs: true, ..blocked(5, 1) });
+    talk.ingress.own_repair(flow, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
+    let own = talk.own();
+    assert_eq!((own.len(), own[0].alias, own[0].first, own[0].mask), (1, 1, 20, 0b1_1111));
+    assert_eq!((&own[0].repair.payload[..], own[0].repair.length_symbol), (&[9; 100][..], [3, 4]));
+    assert_eq!(talk.ingress.counters.own_repairs, 1);
+}
+
+#[test]
+fn repair_packets_of_a_sender_that_is_to_send_copies_are_refused() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(blocked(5, 1));
+    talk.ingress.own_repair(flow, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
+    let without_blocks = talk.flow(Kind { makes_repairs: true, ..batched(8, 2) });
+    talk.ingress.own_repair(without_blocks, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
+    assert_eq!((talk.own().len(), talk.ingress.counters.own_repairs_refused), (0, 2));
+}
+
+#[test]
+fn a_sender_gets_no_more_repair_packets_on_than_its_rate_has_blocks() {
+    let mut talk = Talk::new();
+    let rate = Rate::from_kilobits_per_second(800);
+    let flow = talk.flow(Kind { makes_repairs: true, rate, ..blocked(5, 1) });
+    for _ in 0..10_000 {
+        talk.ingress.own_repair(flow, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
+        talk.wait(1);
+    }
+    // 100,000 bytes/s give 200 blocks of five packets of 100 bytes, and half a second of them at once.
+    assert_eq!(talk.own().len(), 200 * 9_999 / 1_000 + 100);
+    assert_eq!(talk.ingress.counters.copies_beyond_rate, 10_000 - 2_099);
+}
+
+#[test]
+fn a_repair_packet_that_is_longer_than_any_packet_is_refused() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Kind { makes_repairs: true, ..blocked(5, 1) });
+    let payload = [9; crate::limits::CODED_BYTES_MAX + 1];
+    talk.ingress.own_repair(flow, &sent_by_sender(&payload), &mut talk.made, talk.now);
+    assert_eq!((talk.own().len(), talk.ingress.counters.copies_too_long), (0, 1));
+}

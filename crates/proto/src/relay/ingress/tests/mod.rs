@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use byway_code::{Engine, Repair, decode};
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
-use byway_wire::messages::Mask;
+use byway_wire::messages::{InStreamHead, InStreamRepair};
 use byway_wire::{Alias, BlockShape, FlowKey, Receiver, SequenceNumber, Service};
 
 use super::{ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink};
@@ -39,9 +39,9 @@ struct Batch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnRepair {
     alias: u16,
-    first: u64,
+    first: u32,
     mask: u32,
-    made: usize,
+    made: u8,
     repair: Made,
 }
 
@@ -76,20 +76,14 @@ impl Sink for Record {
         });
     }
 
-    fn in_stream(
-        &mut self,
-        onward: Onward,
-        first: SequenceNumber,
-        mask: Mask,
-        count: usize,
-        repair: &Repair<'_>,
-    ) {
+    fn in_stream(&mut self, _: EgressPort, repair: &InStreamRepair<'_>) {
+        let InStreamHead { alias, first_low, mask, place, length_symbol } = repair.head;
         self.own.push(OwnRepair {
-            alias: onward.alias.number(),
-            first: first.number(),
+            alias: alias.number(),
+            first: first_low,
             mask: mask.bits(),
-            made: count,
-            repair: made(repair),
+            made: place.count(),
+            repair: Made { index: place.index().into(), length_symbol, payload: repair.payload.to_vec() },
         });
     }
 
@@ -116,6 +110,7 @@ struct Kind {
     class: CodingClass,
     port: u16,
     is_selective: bool,
+    makes_repairs: bool,
     duplicates: bool,
 }
 
@@ -129,6 +124,7 @@ fn coded() -> Kind {
         class: CodingClass::SHARED,
         port: 0,
         is_selective: false,
+        makes_repairs: false,
         duplicates: false,
     }
 }
@@ -237,6 +233,7 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
         }),
         placed: PlacedFlow { slot: slot.0, class: kind.class, correlation: 0 },
         duplicates: kind.duplicates,
+        makes_repairs: kind.makes_repairs,
         is_selective: kind.is_selective,
     }
 }

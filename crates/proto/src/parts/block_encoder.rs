@@ -2,31 +2,34 @@
 
 use byway_code::{AlignedBuffer, Encoder, Engine, REPAIR_PACKETS_MAX, Repair};
 use byway_units::{BatchId, Time};
-use byway_wire::messages::Mask;
-use byway_wire::{BlockShape, SequenceNumber};
+use byway_wire::messages::{InStreamHead, InStreamRepair, Mask};
+use byway_wire::{Alias, BlockShape, Place, SequenceNumber};
 
 use crate::limits::{BLOCK_WAIT, CODED_BYTES_MAX};
 
 /// The packets of a block and the repair packets over them, as far as they arrived.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub struct BlockEncoder {
     encoder: Encoder<AlignedBuffer>,
     size: u8,
     /// How many packets are left out before the first block.
     left_out: u32,
     /// The first packet's number, and which from there on are covered; `None` before the first.
     covered: Option<(SequenceNumber, Mask)>,
-    /// When the block is closed, full or not.
-    pub(crate) due: Option<Time>,
+    due: Option<Time>,
 }
 
-impl Block {
+impl BlockEncoder {
     /// An empty block of this shape.
     ///
     /// `slot` sets flows apart that are coded together, so that their blocks and the batches across them can be solved
     /// together: each uses another row of coefficients, and begins its blocks at other times, so that a burst of losses
     /// that several flows share touches as many blocks as can be.
-    pub(crate) fn new(engine: Engine, shape: BlockShape, slot: u32) -> Self {
+    ///
+    /// # Panics
+    /// If the shape is none that [`byway_code`] makes, which [`BlockShape`] rules out.
+    #[must_use]
+    pub fn new(engine: Engine, shape: BlockShape, slot: u32) -> Self {
         let payloads = (0..shape.repair_packets()).map(|_| AlignedBuffer::new(CODED_BYTES_MAX));
         let rows = REPAIR_PACKETS_MAX - usize::from(shape.repair_packets());
         let first_row = slot as usize % (rows + 1);
@@ -37,7 +40,8 @@ impl Block {
     }
 
     /// Whether this packet can still be covered: it follows what is covered, not too far behind.
-    pub(crate) fn follows(&self, sequence: SequenceNumber) -> bool {
+    #[must_use]
+    pub fn follows(&self, sequence: SequenceNumber) -> bool {
         match self.covered {
             None => true,
             Some((first, mask)) => sequence.since(first).is_some_and(|offset| offset >= mask.span()),
@@ -45,21 +49,25 @@ impl Block {
     }
 
     /// Whether this packet lies too far ahead to be covered together with the first.
-    pub(crate) fn is_beyond(&self, sequence: SequenceNumber) -> bool {
+    #[must_use]
+    pub fn is_beyond(&self, sequence: SequenceNumber) -> bool {
         self.covered
             .is_some_and(|(first, _)| sequence.since(first).is_some_and(|offset| offset >= Mask::SPAN_MAX))
     }
 
     /// Whether this packet comes before the first block.
-    pub(crate) fn leaves_out(&mut self) -> bool {
+    pub fn leaves_out(&mut self) -> bool {
         let leaves_out = self.left_out > 0;
         self.left_out -= u32::from(leaves_out);
         leaves_out
     }
 
-    /// Adds a packet that [follows](Block::follows) and is not [beyond](Block::is_beyond); whether that fills the
-    /// block.
-    pub(crate) fn add(&mut self, sequence: SequenceNumber, coded: &[u8], now: Time) -> bool {
+    /// Adds a packet that [follows](BlockEncoder::follows) and is not [beyond](BlockEncoder::is_beyond); whether that fills the
+    /// block. A full block takes no more until it is [begun anew](BlockEncoder::restart).
+    ///
+    /// # Panics
+    /// If the packet may not be added, or is longer than [`CODED_BYTES_MAX`].
+    pub fn add(&mut self, sequence: SequenceNumber, coded: &[u8], now: Time) -> bool {
         self.encoder.add(coded).expect("the length of copies is checked, and a full block is closed");
         let (first, mask) = self.covered.unwrap_or((sequence, Mask::FIRST));
         let mask = sequence.since(first).and_then(|offset| mask.with(offset));
@@ -68,26 +76,41 @@ impl Block {
         self.encoder.encoded().source_packets() >= usize::from(self.size)
     }
 
-    /// What is covered, with the repair packets; nothing if nothing is.
-    pub(crate) fn repairs(&self) -> Option<(SequenceNumber, Mask, impl Iterator<Item = Repair<'_>>)> {
-        let (first, mask) = self.covered?;
-        Some((first, mask, self.encoder.repairs(BatchId::new(first.low()))))
+    /// The repair packets, under the name that the flow has where they go; none before the first packet.
+    pub fn repairs(&self, alias: Alias) -> impl Iterator<Item = InStreamRepair<'_>> {
+        let rows = self.encoder.repairs(BatchId::new(0)).last().map_or(0, |repair| repair.index + 1);
+        self.covered.into_iter().flat_map(move |(first, mask)| {
+            let first_low = first.low();
+            self.encoder.repairs(BatchId::new(first_low)).map(move |repair| {
+                let (place, length_symbol) = (place_of(&repair, rows), repair.length_symbol);
+                let head = InStreamHead { alias, first_low, mask, place, length_symbol };
+                InStreamRepair { head, payload: repair.payload }
+            })
+        })
     }
 
     /// How many repair packets it makes.
-    pub(crate) fn made(&self) -> usize {
+    #[must_use]
+    pub fn made(&self) -> usize {
         self.encoder.encoded().length_symbols().len()
     }
 
-    /// One more than the highest index of its repair packets.
-    pub(crate) fn rows(&self) -> usize {
-        self.encoder.repairs(BatchId::new(0)).last().map_or(0, |repair| repair.index + 1)
+    /// When the block is to be closed, full or not; `None` before the first packet.
+    #[must_use]
+    pub const fn due(&self) -> Option<Time> {
+        self.due
     }
 
     /// Begins the next block.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.encoder.restart();
         self.covered = None;
         self.due = None;
     }
+}
+
+/// Which of `count` repair packets this one is.
+fn place_of(repair: &Repair<'_>, count: usize) -> Place {
+    let number = |number: usize| u8::try_from(number).expect("there are at most 8 repair packets");
+    Place::new(number(repair.index), number(count)).expect("a repair packet is one of those made")
 }

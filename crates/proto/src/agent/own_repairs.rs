@@ -1,0 +1,72 @@
+//! In-stream repair packets that the sender makes itself, instead of sending copies.
+
+use alloc::boxed::Box;
+
+use byway_units::Time;
+use byway_wire::packets::SourceHeader;
+use byway_wire::{BlockShape, Message, SequenceNumber, Service};
+
+use super::send_flow::{SendFlow, SendFlowId};
+use super::settings::Duplication;
+use super::{Agent, Flow};
+use crate::limits::IN_STREAM_OVERHEAD;
+use crate::outbox::Urgency;
+use crate::parts::block_encoder::BlockEncoder;
+
+impl SendFlow {
+    /// The shape of the blocks that this end makes, if it does.
+    fn own_shape(&self) -> Option<BlockShape> {
+        let makes_repairs = matches!(self.settings.duplication, Duplication::OwnRepairs)
+            && self.settings.service == Service::Coding;
+        self.settings.rates.in_stream.filter(|_| makes_repairs)
+    }
+}
+
+impl Agent {
+    /// Covers what was just sealed, if this end makes the flow's repair packets.
+    pub(super) fn add_to_own_block(&mut self, id: SendFlowId, sequence: SequenceNumber, now: Time) {
+        let engine = self.engine;
+        let flow = &mut self.senders[id.0 as usize];
+        let Some(shape) = flow.own_shape().filter(|_| flow.is_awake(now)) else {
+            return;
+        };
+        // No batch crosses these blocks: all flows' may begin alike.
+        let block = flow.block.get_or_insert_with(|| Box::new(BlockEncoder::new(engine, shape, 0)));
+        if block.add(sequence, &self.scratch[SourceHeader::CODED_START..], now) {
+            self.close_own_block(id, now);
+        } else {
+            self.plan_registration(Flow::Sent(id));
+        }
+    }
+
+    /// When the block of a flow is to be closed, full or not.
+    pub(super) fn block_due(&self, flow: u32) -> Option<Time> {
+        self.senders.get(flow as usize)?.block.as_ref()?.due()
+    }
+
+    /// Sends the repair packets of a block to the ingress relay, if it takes any now, and begins the next.
+    pub(super) fn close_own_block(&mut self, id: SendFlowId, now: Time) {
+        let flow = &mut self.senders[id.0 as usize];
+        let Some(block) = flow.block.as_mut() else {
+            return;
+        };
+        let path = flow.settings.paths.get(flow.registrations.in_use());
+        let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
+        if let (Some(place), Some(alias)) = (place, flow.registrations.alias()) {
+            let relay = &mut self.relays[place];
+            self.sessions.use_session(relay.session, now);
+            for repair in block.repairs(alias) {
+                if !relay.takes_copies(now) {
+                    self.counters.own_repairs_held += 1;
+                    continue;
+                }
+                self.counters.own_repairs += 1;
+                relay.sent(repair.payload.len() + IN_STREAM_OVERHEAD, now);
+                let message = Message::InStreamRepair(repair);
+                self.sessions.send_alone(relay.session, &message, Urgency::Scavenger, now);
+            }
+        }
+        block.restart();
+        self.plan_registration(Flow::Sent(id));
+    }
+}
