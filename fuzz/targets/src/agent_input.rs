@@ -16,6 +16,7 @@ use crate::stage::hand::{Hand, write};
 use crate::stage::input::Input;
 use crate::stage::machine::{Machine, Output};
 use crate::stage::speech::Subject;
+use crate::stage::table::Table;
 
 const SELF: Who = Who::Agent(2);
 const PEER: Who = Who::Agent(1);
@@ -23,9 +24,6 @@ const FLOW: FlowId = FlowId::new(1);
 
 /// Packets that the peer sealed and that may still come, one way or another.
 const SEALED_MAX: usize = 32;
-
-/// Packets that were sent to the agent before and may come again.
-const SEEN_MAX: usize = 32;
 
 /// A packet of the peer.
 struct Sealed {
@@ -35,8 +33,7 @@ struct Sealed {
 }
 
 struct Play {
-    machine: Machine,
-    now: Time,
+    table: Table,
     relay: Hand,
     peer: Hand,
     sends: SendFlowId,
@@ -45,7 +42,6 @@ struct Play {
     /// How many datagrams were sealed, and which of them were delivered.
     made: u64,
     delivered: BTreeSet<u64>,
-    seen: Vec<(SocketAddr, Vec<u8>)>,
     are_answered: bool,
 }
 
@@ -59,7 +55,7 @@ pub fn agent_input(bytes: &[u8]) {
     while !input.is_empty() {
         play.turn(&mut input);
     }
-    play.pass(play.now + byway_units::Duration::from_secs(3));
+    play.pass(play.table.now + byway_units::Duration::from_secs(3));
 }
 
 fn alias(number: u16) -> Alias {
@@ -77,8 +73,7 @@ impl Play {
         agent.accept_flow(cast::flow(1, 2, 1), to, Time::START).expect(known);
         let sends = agent.open_flow(cast::flow(2, 1, 1), from, Time::START).expect(known);
         let mut play = Self {
-            machine: Machine::agent(agent),
-            now: Time::START,
+            table: Table::new(Machine::agent(agent)),
             relay: Hand::new(EGRESS, SELF, Purpose::AgentToRelay),
             peer: Hand::new(PEER, SELF, Purpose::EndToEnd),
             sends,
@@ -86,10 +81,9 @@ impl Play {
             next: 0,
             made: 0,
             delivered: BTreeSet::new(),
-            seen: Vec::new(),
             are_answered: true,
         };
-        let output = play.machine.drain();
+        let output = play.table.machine.drain();
         play.route(output);
         assert!(play.relay.is_established() && play.peer.is_established());
         let mut registered = Vec::new();
@@ -118,7 +112,7 @@ impl Play {
                     _ => continue,
                 };
                 if let Some(answer) = hand.take(&bytes).filter(|_| self.are_answered) {
-                    outputs.push(self.machine.receive(to, &answer, self.now));
+                    outputs.push(self.table.receive(to, &answer));
                 }
             }
         }
@@ -134,29 +128,23 @@ impl Play {
     /// The agent gets a packet that is sealed for it.
     fn tell(&mut self, from: SocketAddr, packet: Option<Vec<u8>>) {
         let Some(packet) = packet else { return };
-        let output = self.machine.receive(from, &packet, self.now);
-        if self.seen.len() == SEEN_MAX {
-            self.seen.remove(0);
-        }
-        self.seen.push((from, packet));
+        let output = self.table.tell(from, packet);
         self.route(output);
     }
 
     /// Lets time pass until then, with all deadlines in between.
     fn pass(&mut self, until: Time) {
-        while let Some(at) = self.machine.deadline().filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            let output = self.machine.wake(self.now);
+        while let Some(output) = self.table.wake(until) {
             self.route(output);
         }
-        self.now = self.now.max(until);
+        self.table.now = self.table.now.max(until);
     }
 
     fn turn(&mut self, input: &mut Input<'_>) {
         match input.byte() % 24 {
-            0..3 => self.pass(self.now + input.step()),
+            0..3 => self.pass(self.table.now + input.step()),
             // A driver that is late.
-            3 => self.now += input.step(),
+            3 => self.table.now += input.step(),
             4 => self.anybody_says(input),
             5..9 => self.somebody_says(input),
             9 => self.says_anything(input),
@@ -167,7 +155,7 @@ impl Play {
             17 | 18 => {
                 let (length, marked) = (input.length(), input.byte() < 128);
                 let datagram = vec![1; length];
-                let output = self.machine.send(self.sends, &datagram, marked, self.now);
+                let output = self.table.machine.send(self.sends, &datagram, marked, self.table.now);
                 self.route(output);
             }
             19 => self.shake_hands(input),
@@ -186,7 +174,7 @@ impl Play {
         let from = [Who::Stranger, PEER, EGRESS][input.below(3)].address();
         let length = usize::from(input.byte());
         let bytes = input.bytes(length);
-        let output = self.machine.receive(from, bytes, self.now);
+        let output = self.table.receive(from, bytes);
         assert!(output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
         assert!(output.delivered.is_empty());
         self.route(output);
@@ -241,7 +229,7 @@ impl Play {
         let mut datagram = self.made.to_be_bytes().to_vec();
         datagram.resize(length.max(8), 3);
         let late = input.step();
-        let sent = if input.byte() < 128 { self.now } else { self.now.saturating_sub(late) };
+        let sent = if input.byte() < 128 { self.table.now } else { self.table.now.saturating_sub(late) };
         let Some(packet) = self.peer.sends(FLOW, number, piece, sent, &datagram) else { return };
         self.made += 1;
         if self.sealed.len() == SEALED_MAX {
@@ -321,7 +309,7 @@ impl Play {
         let (from, packet) = (hand.who.address(), hand.initiate(input.byte(), &[]));
         let (is_peer, from) =
             (hand.who == PEER, if input.byte() < 230 { from } else { Who::Stranger.address() });
-        let output = self.machine.receive(from, &packet, self.now);
+        let output = self.table.receive(from, &packet);
         assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
         let responses: Vec<Vec<u8>> = output.sent.iter().map(|(_, bytes)| bytes.clone()).collect();
         if is_peer {
@@ -360,26 +348,18 @@ impl Play {
 
     /// What was asked for is answered honestly.
     fn answer(&mut self, input: &mut Input<'_>) {
-        let now = self.now;
+        let now = self.table.now;
         let hand = self.hand(input);
         let answers = hand.answers(now);
         let (from, packet) = (hand.who.address(), hand.says(&answers));
         self.tell(from, packet);
     }
 
-    /// A packet comes again, changed or not.
+    /// A packet comes again.
     fn repeat(&mut self, input: &mut Input<'_>) {
-        if self.seen.is_empty() {
-            return;
+        if let Some(output) = self.table.repeat(input) {
+            self.route(output);
         }
-        let (from, mut packet) = self.seen[input.below(self.seen.len())].clone();
-        let [at, by] = input.array();
-        let place = usize::from(at) * packet.len() / 256;
-        packet[place] ^= by;
-        let from = if input.byte() < 128 { from } else { Who::Stranger.address() };
-        let output = self.machine.receive(from, &packet, self.now);
-        assert!(output.bytes_to(Who::Stranger.address()) <= packet.len());
-        self.route(output);
     }
 }
 

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use byway_code::{AlignedBuffer, Encoder, Engine};
+use byway_proto::parts::block_encoder::BlockEncoder;
 use byway_units::{BatchId, Duration, Rate, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, Consent,
-    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, InStreamHead,
-    InStreamRepair, Mask, Nack, Register, Relayed,
+    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Nack, Register,
+    Relayed,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::Purpose;
@@ -21,6 +22,7 @@ use crate::stage::hand::{Hand, write};
 use crate::stage::input::Input;
 use crate::stage::machine::{Machine, Output};
 use crate::stage::speech::Subject;
+use crate::stage::table::Table;
 
 const TWO: Who = Who::Agent(2);
 const FOUR: Who = Who::Agent(4);
@@ -34,17 +36,12 @@ const GRANTED: KilobitsPerSecond = KilobitsPerSecond::new(cast::GRANTED_KBITS);
 /// What the repairs of a flow may take at once, as time at its rate.
 const REPAIR_BURST: Duration = Duration::from_secs(2);
 
-/// Packets that came to the relay before and may come again.
-const SEEN_MAX: usize = 32;
-
 struct Play {
-    machine: Machine,
-    now: Time,
+    table: Table,
     /// Agents 2 and 4, and the other relay.
     hands: [Hand; 3],
     newest: u32,
     next_batch: u32,
-    seen: Vec<(SocketAddr, Vec<u8>)>,
     /// The rates of all registrations that agents asked for; each comes with a budget.
     registered: Vec<Rate>,
     repair_bytes: u64,
@@ -61,7 +58,7 @@ pub fn relay_input(bytes: &[u8]) {
     while !input.is_empty() {
         play.turn(&mut input);
     }
-    play.pass(play.now + Duration::from_secs(3));
+    play.pass(play.table.now + Duration::from_secs(3));
 }
 
 fn alias(number: u16) -> Alias {
@@ -81,8 +78,7 @@ fn coded(alias: Alias, low: u32) -> Vec<u8> {
 impl Play {
     fn new(input: &mut Input<'_>) -> Self {
         let mut play = Self {
-            machine: Machine::relay(cast::relay(EGRESS)),
-            now: Time::START,
+            table: Table::new(Machine::relay(cast::relay(EGRESS))),
             hands: [
                 Hand::new(TWO, EGRESS, Purpose::AgentToRelay),
                 Hand::new(FOUR, EGRESS, Purpose::AgentToRelay),
@@ -90,12 +86,11 @@ impl Play {
             ],
             newest: 0,
             next_batch: 0,
-            seen: Vec::new(),
             registered: Vec::new(),
             repair_bytes: 0,
             are_answered: true,
         };
-        let output = play.machine.drain();
+        let output = play.table.machine.drain();
         play.route(output);
         for place in 0..play.hands.len() {
             if !play.hands[place].is_established() {
@@ -142,7 +137,7 @@ impl Play {
         let aliases = AliasKnowledges::collect(&mut known, &mut scratch);
         write(&Message::AliasesKnown(AliasesKnown { aliases }), &mut message);
         self.say(2, &message);
-        self.pass(self.now + Duration::from_millis(10));
+        self.pass(self.table.now + Duration::from_millis(10));
     }
 
     /// A hand says something.
@@ -158,11 +153,7 @@ impl Play {
 
     fn tell(&mut self, from: SocketAddr, packet: Option<Vec<u8>>) {
         let Some(packet) = packet else { return };
-        let output = self.machine.receive(from, &packet, self.now);
-        if self.seen.len() == SEEN_MAX {
-            self.seen.remove(0);
-        }
-        self.seen.push((from, packet));
+        let output = self.table.tell(from, packet);
         self.route(output);
     }
 
@@ -175,7 +166,7 @@ impl Play {
                 let hand = self.hands.iter_mut().find(|hand| hand.who.address() == to);
                 let answer = hand.and_then(|hand| hand.take(&bytes)).filter(|_| self.are_answered);
                 if let Some(answer) = answer {
-                    outputs.push(self.machine.receive(to, &answer, self.now));
+                    outputs.push(self.table.receive(to, &answer));
                 }
             }
         }
@@ -187,7 +178,7 @@ impl Play {
             let is_repair = bytes[0] == 9 && matches!(bytes[1], 4 | 5);
             self.repair_bytes += if is_repair { bytes.len() as u64 - 32 } else { 0 };
         }
-        let time = REPAIR_BURST + (self.now - Time::START);
+        let time = REPAIR_BURST + (self.table.now - Time::START);
         let allowed =
             self.registered.iter().map(|rate| rate.bytes_in(time).expect("plays are short").count());
         let allowed: u64 = allowed.sum();
@@ -199,19 +190,17 @@ impl Play {
     }
 
     fn pass(&mut self, until: Time) {
-        while let Some(at) = self.machine.deadline().filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            let output = self.machine.wake(self.now);
+        while let Some(output) = self.table.wake(until) {
             self.route(output);
         }
-        self.now = self.now.max(until);
+        self.table.now = self.table.now.max(until);
     }
 
     fn turn(&mut self, input: &mut Input<'_>) {
         match input.byte() % 24 {
-            0..3 => self.pass(self.now + input.step()),
+            0..3 => self.pass(self.table.now + input.step()),
             // A driver that is late.
-            3 => self.now += input.step(),
+            3 => self.table.now += input.step(),
             4 => self.anybody_says(input),
             5..9 => self.somebody_says(input),
             9 => {
@@ -232,7 +221,7 @@ impl Play {
                 let hand = input.below(3);
                 self.are_answered = input.byte() < 220;
                 self.hands[hand].skip(input.long() >> 8);
-                let answers = self.hands[hand].answers(self.now);
+                let answers = self.hands[hand].answers(self.table.now);
                 self.say(hand, &answers);
             }
         }
@@ -247,7 +236,7 @@ impl Play {
             let purpose = [Purpose::EndToEnd, Purpose::AgentToRelay, Purpose::RelayToRelay][length % 3];
             bytes = Hand::new(Who::Stranger, EGRESS, purpose).initiate(input.byte(), &bytes);
         }
-        let output = self.machine.receive(from, &bytes, self.now);
+        let output = self.table.receive(from, &bytes);
         assert!(output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
         self.route(output);
     }
@@ -324,26 +313,15 @@ impl Play {
     fn block(&mut self, input: &mut Input<'_>) {
         let (first, count) = (self.number(input), input.byte() % 6 + 1);
         let number = alias(1 + u16::from(input.byte() % 3));
-        let payloads = (0..2).map(|_| AlignedBuffer::new(2_048));
-        let mut encoder = Encoder::new(Engine::fastest(), payloads).expect("there are two");
-        for offset in 0..count {
-            encoder
-                .add(&coded(number, first.wrapping_add(offset.into())))
-                .expect("packets are few and short");
+        let shape = BlockShape::new(count, 2).expect("blocks of one to six are made");
+        let mut block = BlockEncoder::new(Engine::fastest(), shape, 0);
+        for offset in 0..u64::from(count) {
+            let sequence = SequenceNumber::new(u64::from(first) + offset);
+            block.add(sequence, &coded(number, sequence.low()), self.table.now);
         }
-        let mask = Mask::new((1 << count) - 1).expect("there are one to six");
         let mut messages = Vec::new();
-        for repair in encoder.repairs(BatchId::new(first)) {
-            let index = u8::try_from(repair.index).expect("there are two");
-            let place = Place::new(index, 2).expect("it is one of two");
-            let head = InStreamHead {
-                alias: number,
-                first_low: first,
-                mask,
-                place,
-                length_symbol: repair.length_symbol,
-            };
-            write(&Message::InStreamRepair(InStreamRepair { head, payload: repair.payload }), &mut messages);
+        for repair in block.repairs(number) {
+            write(&Message::InStreamRepair(repair), &mut messages);
         }
         self.say(2, &messages);
     }
@@ -410,7 +388,7 @@ impl Play {
         let packet = self.hands[hand].initiate(input.byte(), &[]);
         let who = self.hands[hand].who;
         let from = if input.byte() < 230 { who.address() } else { Who::Stranger.address() };
-        let output = self.machine.receive(from, &packet, self.now);
+        let output = self.table.receive(from, &packet);
         assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
         for (_, response) in &output.sent {
             self.hands[hand].take(response);
@@ -429,19 +407,11 @@ impl Play {
         self.say(hand, &message);
     }
 
-    /// A packet comes again, changed or not, from where it came or elsewhere.
+    /// A packet comes again.
     fn repeat(&mut self, input: &mut Input<'_>) {
-        if self.seen.is_empty() {
-            return;
+        if let Some(output) = self.table.repeat(input) {
+            self.route(output);
         }
-        let (from, mut packet) = self.seen[input.below(self.seen.len())].clone();
-        let [at, by] = input.array();
-        let place = usize::from(at) * packet.len() / 256;
-        packet[place] ^= by;
-        let from = if input.byte() < 128 { from } else { Who::Stranger.address() };
-        let output = self.machine.receive(from, &packet, self.now);
-        assert!(output.bytes_to(Who::Stranger.address()) <= packet.len());
-        self.route(output);
     }
 }
 

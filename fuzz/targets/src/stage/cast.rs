@@ -3,14 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::Engine;
-use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, RelayPath, RelayPeer, flow_between};
-use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
+use byway_proto::agent::{Agent, FlowSettings, flow_between};
+use byway_proto::relay::{Authority, Relay};
+use byway_sim::overlay::cast::{AgentCard, RelayCard, grant, path};
 use byway_units::{AgentId, FlowId, RelayId, Time};
-use byway_wire::seal::{Portable, PreSharedKey, PublicKey, StaticSecret, Suite};
-use byway_wire::{
-    CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Service,
-    Services, Shard, TenantId,
-};
+use byway_wire::seal::{Portable, PublicKey, StaticSecret, Suite};
+use byway_wire::{FlowKey, Grant, KilobitsPerSecond, Service};
 
 /// A node of the set-up: agents 1 to 4, relays 1 and 2, and somebody whom nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,9 +57,13 @@ impl Who {
         AgentId::new(self.letter() as u32)
     }
 
-    fn relay_id(self) -> RelayId {
+    fn relay_card(self) -> RelayCard {
         let Self::Relay(number) = self else { panic!("{self:?} is no relay") };
-        RelayId::new(number.into())
+        RelayCard { number: RelayId::new(number.into()), secret: self.secret(), address: self.address() }
+    }
+
+    fn agent_card(self) -> AgentCard {
+        AgentCard { number: self.agent_id(), secret: self.secret(), address: Some(self.address()) }
     }
 
     fn seed(self) -> [u8; 32] {
@@ -75,69 +77,38 @@ pub(crate) fn flow(sender: u8, receiver: u8, number: u16) -> FlowKey {
 }
 
 fn grants() -> Vec<Grant> {
-    let granted = |relay: u8| GrantedRelay { relay: RelayId::new(relay.into()), shard: Shard::new(0) };
-    let grant = |(sender, receiver, ingress, egress): (u8, u8, u8, u8)| Grant {
-        services: Services::from_bits(0b1_1111),
-        sharing: true,
-        ingress: granted(ingress),
-        egress: granted(egress),
-        first_flow: FlowId::new(1),
-        last_flow: FlowId::new(9),
-        sender: Who::Agent(sender).agent_id(),
-        receiver: Receiver::Agent(Who::Agent(receiver).agent_id()),
-        coding_group: CodingGroupId::new(1),
-        tenant: TenantId::new(1),
-        rate: KilobitsPerSecond::new(GRANTED_KBITS),
-        not_after_unix_seconds: u64::MAX,
-        sender_key: *Who::Agent(sender).key().bytes(),
-        receiver_key: *Who::Agent(receiver).key().bytes(),
-        signature: [0; SIGNATURE_BYTES],
+    let granted = |(sender, receiver, ingress, egress): (u8, u8, u8, u8)| {
+        let [sender, receiver] = [sender, receiver].map(|agent| Who::Agent(agent).agent_card());
+        let [ingress, egress] = [ingress, egress].map(|relay| Who::Relay(relay).relay_card());
+        let flows = FlowId::new(1)..=FlowId::new(9);
+        Grant {
+            sharing: true,
+            rate: KilobitsPerSecond::new(GRANTED_KBITS),
+            ..grant((&sender, &receiver), (&ingress, &egress), flows)
+        }
     };
-    GRANTED.map(grant).to_vec()
+    GRANTED.map(granted).to_vec()
 }
 
 /// A relay that knows the other one.
 pub(crate) fn relay(who: Who) -> Relay {
     let other = if who == INGRESS { EGRESS } else { INGRESS };
-    let settings = RelaySettings {
-        number: who.relay_id(),
-        shard: Shard::new(0),
-        secret: who.secret(),
-        suite: Suite::ChaCha20Poly1305,
-        started_unix_nanos: 1,
-        authority: Authority::Static(grants()),
-        relays: vec![OtherRelay {
-            number: other.relay_id(),
-            shard: Shard::new(0),
-            key: other.key(),
-            address: other.address(),
-        }],
-    };
+    let others = vec![other.relay_card().for_relays()];
+    let settings = who.relay_card().settings(Suite::ChaCha20Poly1305, Authority::Static(grants()), others);
     Relay::new(settings, Engine::fastest(), &Portable, who.seed(), Time::START)
 }
 
 /// An agent that knows a relay and another agent.
 pub(crate) fn agent(who: Who, relay: Who, peer: Who) -> Agent {
-    let identity =
-        AgentIdentity { secret: who.secret(), suite: Suite::ChaCha20Poly1305, started_unix_nanos: 1 };
+    let identity = who.agent_card().identity(Suite::ChaCha20Poly1305);
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, who.seed(), Time::START);
-    let shard = Shard::new(0);
-    let relay = RelayPeer { number: relay.relay_id(), shard, key: relay.key(), address: relay.address() };
-    agent.add_relay(&relay, Time::START);
-    let peer = Peer {
-        number: peer.agent_id(),
-        key: peer.key(),
-        pre_shared: PreSharedKey::default(),
-        addresses: vec![peer.address()],
-    };
-    agent.add_peer(peer, Time::START);
+    agent.add_relay(&relay.relay_card().for_agents(), Time::START);
+    agent.add_peer(peer.agent_card().for_peers(), Time::START);
     agent
 }
 
 /// A flow of this service through a pair of relays.
 pub(crate) fn settings(service: Service, ingress: Who, egress: Who) -> FlowSettings {
-    let shard = Shard::new(0);
-    let ends = ((ingress.relay_id(), shard), (egress.relay_id(), shard));
-    let path = RelayPath { ingress: ends.0, egress: ends.1, grant: Vec::new() };
+    let path = path(&ingress.relay_card(), &egress.relay_card());
     FlowSettings { service, paths: vec![path], ..FlowSettings::default() }
 }

@@ -6,3 +6,4 @@ pub(crate) mod input;
 pub(crate) mod machine;
 pub(crate) mod net;
 pub(crate) mod speech;
+pub(crate) mod table;
