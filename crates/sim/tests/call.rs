@@ -6,10 +6,10 @@
 
 use byway_proto::CodingRates;
 use byway_proto::agent::{Delivery, FlowSettings};
-use byway_sim::checkers::Sample;
+use byway_sim::checkers::{ByteBudget, Sample};
 use byway_sim::overlay::{Pairs, PairsRun, PairsWorld, Sending};
 use byway_sim::{GilbertElliott, Jitter, Link, Loss, Seed, Span};
-use byway_units::{Duration, Probability, Rate, Time};
+use byway_units::{Bytes, Duration, Probability, Rate, Time};
 use byway_wire::{BlockShape, Service};
 
 const FLOWS: usize = 8;
@@ -196,6 +196,26 @@ fn bytes_are_as_configured() {
     assert_eq!(sent(run.ingress, run.egress, CROSS_STREAM_REPAIR), counters.cross_stream);
     assert_eq!(sent(run.ingress, run.egress, IN_STREAM_REPAIR), counters.in_stream);
     assert!(others(run.ingress, run.egress, &[CROSS_STREAM_REPAIR, IN_STREAM_REPAIR]) < HOUSEKEEPING);
+}
+
+#[test]
+fn the_relays_send_each_other_what_is_configured_over_any_ten_seconds() {
+    let window = Duration::from_secs(10);
+    let (sources, datagram) = (FLOWS * 1_000, call(0, Service::Coding).datagram_bytes);
+    // Small batches cost more than full ones; during an outage, batches get a packet more and blocks none.
+    let cross_stream = sources * 2 / 8 * (datagram + CROSS_STREAM_REPAIR) * 115 / 100;
+    let in_stream = sources / 5 * (datagram + IN_STREAM_REPAIR);
+    for seed in 0..3 {
+        let set_up = call(seed, Service::Coding);
+        let end = Time::START + set_up.begin + set_up.length;
+        let (mut world, mut run) = set_up.build(Seed::new(seed));
+        let budget = ByteBudget::new(Bytes::from(cross_stream + in_stream + HOUSEKEEPING), window);
+        world.observer_mut().hold(run.ingress, run.egress, budget);
+        world.run_until(end, &mut run);
+        assert_eq!(world.observer().over_budget, None);
+        let peak = world.observer().peak(run.ingress, run.egress).expect("the relays are held to a budget");
+        assert!(peak > Bytes::from(in_stream + cross_stream / 2), "{peak}");
+    }
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use byway_units::{Bytes, Time};
+
+use crate::checkers::{ByteBudget, OverBudget};
 use crate::log::{Observer, Record, Step};
 use crate::node::NodeId;
 
@@ -19,12 +22,34 @@ pub struct Books {
     /// The direct path and the sequence number of each packet that was lost, in the order of their loss.
     pub lost: Vec<(usize, u32)>,
     sent: BTreeMap<(NodeId, NodeId), BTreeMap<usize, u64>>,
+    budgets: BTreeMap<(NodeId, NodeId), ByteBudget>,
+    /// The first time that a node sent another more than it was to.
+    pub over_budget: Option<OverBudget>,
 }
 
 impl Books {
     /// Watches the link between these nodes as direct path number `path`.
     pub fn watch(&mut self, from: NodeId, to: NodeId, path: usize) {
         self.direct.insert((from, to), path);
+    }
+
+    /// Holds what a node sends to another against a budget of UDP payloads.
+    pub fn hold(&mut self, from: NodeId, to: NodeId, budget: ByteBudget) {
+        self.budgets.insert((from, to), budget);
+    }
+
+    /// The most that was sent from a node to another within the window of the budget that it is held to, if any.
+    #[must_use]
+    pub fn peak(&self, from: NodeId, to: NodeId) -> Option<Bytes> {
+        self.budgets.get(&(from, to)).map(ByteBudget::peak)
+    }
+
+    fn count_sent(&mut self, hop: (NodeId, NodeId), bytes: usize, at: Time) {
+        *self.sent.entry(hop).or_default().entry(bytes).or_default() += 1;
+        if let Some(budget) = self.budgets.get_mut(&hop) {
+            let spent = budget.spend(Bytes::from(bytes), at);
+            self.over_budget = self.over_budget.or(spent.err());
+        }
     }
 
     /// How many packets of each length, in bytes, a node has sent to another.
@@ -36,8 +61,7 @@ impl Books {
 impl Observer for Books {
     fn packet(&mut self, record: &Record<'_>) {
         if let (Step::Sent, Some(to)) = (record.step, record.to) {
-            let lengths = self.sent.entry((record.from, to)).or_default();
-            *lengths.entry(record.payload.len()).or_default() += 1;
+            self.count_sent((record.from, to), record.payload.len(), record.time);
         }
         if !matches!(record.step, Step::Lost(_)) || record.payload.first() != Some(&SOURCE_PACKET) {
             return;
