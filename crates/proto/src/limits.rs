@@ -167,7 +167,7 @@ pub const BATCH_WAIT: Duration = Duration::from_millis(45);
 pub const GROUPS_MAX: usize = 128;
 
 /// Most flows of the ingress half: what a placement tells apart.
-pub const INGRESS_FLOWS_MAX: usize = crate::parts::limits::PLACEMENT_FLOWS_MAX;
+pub const INGRESS_FLOWS_MAX: usize = PLACEMENT_FLOWS_MAX;
 
 /// How many batches of one group are open at the same time; see the study in `parts::placement`.
 pub const CODING_QUEUES: u8 = 64;
@@ -212,7 +212,7 @@ pub const ALIASES_PER_MESSAGE: usize = 64;
 /// Longest time for which a receiver may claim to have a use for a repair: what the repair could be kept for.
 pub const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
-/// Most packets of a batch.
+/// Most source packets of a batch: what the coder and the wire format can name.
 pub const BATCH_PACKETS_MAX: usize = byway_code::SOURCE_PACKETS_MAX;
 
 /// Most ranges of a message.
@@ -331,3 +331,49 @@ pub const OUTAGE_AFTER: Duration = Duration::from_millis(200);
 /// So many flows of a batch that lost their last packets make it likely that the batch fails alone: with two repair
 /// packets, the third loss is one too many.
 pub const SUSPECTS_MIN: usize = 2;
+
+/// Most repair packets that a placement buys for one batch: what the coder makes.
+pub const BOUGHT_REPAIRS_MAX: usize = byway_code::REPAIR_PACKETS_MAX;
+
+/// Most queues of one placement: one bit each in a flow's word.
+///
+/// A burst longer than this closes its own oldest queues. Key frames of 40 packets fit; with 32 queues they
+/// close one batch in eight early.
+pub const PLACEMENT_QUEUES_MAX: usize = 64;
+
+/// Most flows of one placement: its table has 8 bytes for each, so 8 MiB at most.
+pub const PLACEMENT_FLOWS_MAX: usize = 1 << 20;
+
+/// Most timers of one table: four for each of a million flows, 100 MB.
+pub const TIMERS_MAX: usize = 1 << 22;
+
+/// The first block of a packet log: five packets of full size, or 40 of voice.
+pub const LOG_BLOCK_BYTES_MIN: usize = 8 << 10;
+
+/// The largest block of a packet log: no packet makes anybody allocate more, and the longest datagram fits.
+pub const LOG_BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// Within so many numbers below the highest, 8,192, a flow's duplicates are told apart: as in the replay window
+/// of sessions.
+pub const NUMBER_WINDOW: u64 = NUMBER_WINDOW_WORDS as u64 * 64;
+
+/// The window as words of one bit for each number.
+pub const NUMBER_WINDOW_WORDS: usize = 128;
+
+/// Most numbers of a flow that are held to be missing: ten seconds of a hundred packets each, longer than any
+/// repair is of use.
+pub const MISSING_MAX: usize = 1_024;
+
+// What is missing lies within the window.
+const _: () = assert!(NUMBER_WINDOW == 8_192 && MISSING_MAX as u64 <= NUMBER_WINDOW);
+
+/// Most packets of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 5,000 packets
+/// a second.
+pub const HELD_PACKETS_MAX: usize = 256;
+
+/// Most ranges that are given up ahead of the gap in front: more gaps than that time out.
+pub const HELD_SKIPS_MAX: usize = 32;
+
+/// A flow whose first number is below this has begun just now: what it passed over is missing. Of one that has been
+/// under way for longer, nobody knows since when it is listened to.
+pub const FIRST_NUMBERS: u64 = 64;

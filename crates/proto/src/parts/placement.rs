@@ -30,7 +30,7 @@ mod round_robin;
 
 use byway_units::{Bytes, Duration, Time};
 
-use crate::parts::limits::BATCH_PACKETS_MAX;
+use crate::limits::BATCH_PACKETS_MAX;
 
 pub use fullest_first::FullestFirst;
 use patience::Patience;
@@ -57,7 +57,7 @@ impl CodingClass {
 /// A flow, as far as placement cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedFlow {
-    /// A small number of its own, below [`PLACEMENT_FLOWS_MAX`](crate::parts::limits::PLACEMENT_FLOWS_MAX);
+    /// A small number of its own, below [`PLACEMENT_FLOWS_MAX`](crate::limits::PLACEMENT_FLOWS_MAX);
     /// used again when the flow has gone and its queues have closed.
     pub slot: u32,
     /// Whom it may be coded with.
@@ -177,7 +177,7 @@ impl<S: Strategy> Placement<S> {
     /// Empty queues.
     ///
     /// # Panics
-    /// If a setting is beyond [`limits`](crate::parts::limits).
+    /// If a setting is beyond [`limits`](crate::limits).
     #[must_use]
     pub fn new(settings: Settings, strategy: S) -> Self {
         let Settings { batch_packets, batch_repairs, queues, spending } = settings;
@@ -194,7 +194,7 @@ impl<S: Strategy> Placement<S> {
     /// Finds a place for `packet`, which may wait at most `wait` for its batch.
     ///
     /// # Panics
-    /// If the flow's slot is beyond [`limits`](crate::parts::limits), or the strategy chose a queue that does
+    /// If the flow's slot is beyond [`limits`](crate::limits), or the strategy chose a queue that does
     /// not suit the packet.
     pub fn place(&mut self, packet: &Packet, wait: Duration, now: Time) -> Decision {
         self.purse.earn(packet.bytes);

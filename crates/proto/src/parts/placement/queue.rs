@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
 use super::{CodingClass, Packet};
-use crate::parts::limits::{BATCH_PACKETS_MAX, PLACEMENT_FLOWS_MAX, PLACEMENT_QUEUES_MAX};
+use crate::limits::{BATCH_PACKETS_MAX, PLACEMENT_FLOWS_MAX, PLACEMENT_QUEUES_MAX};
 
 /// A packet in a queue, as far as placement cares.
 #[derive(Clone, Copy, Debug)]
