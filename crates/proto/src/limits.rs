@@ -166,8 +166,18 @@ pub const BATCH_WAIT: Duration = Duration::from_millis(45);
 /// Most coding groups of one relay: the open batches of one take up to half a mebibyte.
 pub const GROUPS_MAX: usize = 128;
 
-/// Most flows of the ingress half: what a placement tells apart.
-pub const INGRESS_FLOWS_MAX: usize = PLACEMENT_FLOWS_MAX;
+/// Most flows of the ingress half: twice as many as there are aliases towards another relay. At some 300 bytes at rest
+/// they take 40 MB.
+pub const INGRESS_FLOWS_MAX: usize = 1 << 17;
+
+const _: () = assert!(INGRESS_FLOWS_MAX <= PLACEMENT_FLOWS_MAX);
+
+/// Most flows of the egress half, for the same reason.
+pub const EGRESS_FLOWS_MAX: usize = 1 << 17;
+
+/// Flows of which an egress relay remembers that their receivers answered falsely: enough that nobody is forgotten who
+/// comes back at once, few enough to be looked through.
+pub const BARRED_MAX: usize = 256;
 
 /// How many batches of one group are open at the same time; see the study in `parts::placement`.
 pub const CODING_QUEUES: u8 = 64;
@@ -196,8 +206,25 @@ pub const DATAGRAM_ROOM: usize = CODED_BYTES_MAX + 512;
 /// Where the coded bytes of an envelope begin.
 pub const CODED_START: usize = 16;
 
-/// Most sessions of one relay shard: at 4 KiB each, 64 MiB.
+/// Most sessions of one relay shard: at 5 KiB each with their keys, 80 MiB.
 pub const SESSIONS_MAX: usize = 16_384;
+
+/// After how long without a registered flow a session is given up for newcomers, should there be no room: registering
+/// takes a round trip, or a second where packets are lost.
+pub const SESSION_UNUSED_AFTER: Duration = Duration::from_secs(10);
+
+/// After how long in which nothing came a session with flows is: agents keep theirs alive every 25 s, and two such
+/// packets may be lost.
+pub const SESSION_SILENT_AFTER: Duration = Duration::from_secs(80);
+
+/// How often sessions are looked through for such: it takes a millisecond or two.
+pub const SHED_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Grants of a stranger's initiation that are looked at: each costs a signature, a sixth of the handshake.
+pub const HANDSHAKE_GRANTS_MAX: usize = 4;
+
+/// Forged grants after which a session ends: an honest agent shows none, but for a key of the controller that changed.
+pub const FORGED_GRANTS_MAX: u8 = 8;
 
 /// Most flows that one agent registers at one relay: as many as a busy proxy has, and what keeps one agent from
 /// filling a relay.

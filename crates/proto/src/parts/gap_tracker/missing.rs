@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use byway_units::Time;
 
 use super::NumberRange;
-use crate::limits::{RANGES_MAX, MISSING_MAX};
+use crate::limits::{MISSING_MAX, RANGES_MAX};
 
 /// Numbers that were noticed to be missing together, and asked for together since.
 #[derive(Clone, Copy, Debug)]
@@ -137,12 +137,7 @@ impl Missing {
     }
 
     /// The ranges that are due, which are next due `again`, if ever.
-    pub(super) fn ask(
-        &mut self,
-        asks_max: u8,
-        again: Time,
-        now: Time,
-    ) -> ArrayVec<NumberRange, RANGES_MAX> {
+    pub(super) fn ask(&mut self, asks_max: u8, again: Time, now: Time) -> ArrayVec<NumberRange, RANGES_MAX> {
         let mut ranges = ArrayVec::new();
         if self.soonest > now {
             return ranges;
