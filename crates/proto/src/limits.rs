@@ -169,8 +169,18 @@ pub const BATCH_WAIT: Duration = Duration::from_millis(45);
 /// Most coding groups of one relay: the open batches of one take up to half a mebibyte.
 pub const GROUPS_MAX: usize = 128;
 
-/// Most flows of the ingress half: what a placement tells apart.
-pub const INGRESS_FLOWS_MAX: usize = crate::parts::limits::PLACEMENT_FLOWS_MAX;
+/// Most flows of the ingress half: twice as many as there are aliases towards another relay. At some 300 bytes at rest
+/// they take 40 MB.
+pub const INGRESS_FLOWS_MAX: usize = 1 << 17;
+
+const _: () = assert!(INGRESS_FLOWS_MAX <= PLACEMENT_FLOWS_MAX);
+
+/// Most flows of the egress half, for the same reason.
+pub const EGRESS_FLOWS_MAX: usize = 1 << 17;
+
+/// Flows of which an egress relay remembers that their receivers answered falsely: enough that nobody is forgotten who
+/// comes back at once, few enough to be looked through.
+pub const BARRED_MAX: usize = 256;
 
 /// How many batches of one group are open at the same time; see the study in `parts::placement`.
 pub const CODING_QUEUES: u8 = 64;
@@ -199,8 +209,25 @@ pub const DATAGRAM_ROOM: usize = CODED_BYTES_MAX + 512;
 /// Where the coded bytes of an envelope begin.
 pub const CODED_START: usize = 16;
 
-/// Most sessions of one relay shard: at 4 KiB each, 64 MiB.
+/// Most sessions of one relay shard: at 5 KiB each with their keys, 80 MiB.
 pub const SESSIONS_MAX: usize = 16_384;
+
+/// After how long without a registered flow a session is given up for newcomers, should there be no room: registering
+/// takes a round trip, or a second where packets are lost.
+pub const SESSION_UNUSED_AFTER: Duration = Duration::from_secs(10);
+
+/// After how long in which nothing came a session with flows is: agents keep theirs alive every 25 s, and two such
+/// packets may be lost.
+pub const SESSION_SILENT_AFTER: Duration = Duration::from_secs(80);
+
+/// How often sessions are looked through for such: it takes a millisecond or two.
+pub const SHED_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Grants of a stranger's initiation that are looked at: each costs a signature, a sixth of the handshake.
+pub const HANDSHAKE_GRANTS_MAX: usize = 4;
+
+/// Forged grants after which a session ends: an honest agent shows none, but for a key of the controller that changed.
+pub const FORGED_GRANTS_MAX: u8 = 8;
 
 /// Most flows that one agent registers at one relay: as many as a busy proxy has, and what keeps one agent from
 /// filling a relay.
@@ -215,7 +242,7 @@ pub const ALIASES_PER_MESSAGE: usize = 64;
 /// Longest time for which a receiver may claim to have a use for a repair: what the repair could be kept for.
 pub const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
-/// Most packets of a batch.
+/// Most source packets of a batch: what the coder and the wire format can name.
 pub const BATCH_PACKETS_MAX: usize = byway_code::SOURCE_PACKETS_MAX;
 
 /// Most ranges of a message.
@@ -334,3 +361,49 @@ pub const OUTAGE_AFTER: Duration = Duration::from_millis(200);
 /// So many flows of a batch that lost their last packets make it likely that the batch fails alone: with two repair
 /// packets, the third loss is one too many.
 pub const SUSPECTS_MIN: usize = 2;
+
+/// Most repair packets that a placement buys for one batch: what the coder makes.
+pub const BOUGHT_REPAIRS_MAX: usize = byway_code::REPAIR_PACKETS_MAX;
+
+/// Most queues of one placement: one bit each in a flow's word.
+///
+/// A burst longer than this closes its own oldest queues. Key frames of 40 packets fit; with 32 queues they
+/// close one batch in eight early.
+pub const PLACEMENT_QUEUES_MAX: usize = 64;
+
+/// Most flows of one placement: its table has 8 bytes for each, so 8 MiB at most.
+pub const PLACEMENT_FLOWS_MAX: usize = 1 << 20;
+
+/// Most timers of one table: four for each of a million flows, 100 MB.
+pub const TIMERS_MAX: usize = 1 << 22;
+
+/// The first block of a packet log: five packets of full size, or 40 of voice.
+pub const LOG_BLOCK_BYTES_MIN: usize = 8 << 10;
+
+/// The largest block of a packet log: no packet makes anybody allocate more, and the longest datagram fits.
+pub const LOG_BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// Within so many numbers below the highest, 8,192, a flow's duplicates are told apart: as in the replay window
+/// of sessions.
+pub const NUMBER_WINDOW: u64 = NUMBER_WINDOW_WORDS as u64 * 64;
+
+/// The window as words of one bit for each number.
+pub const NUMBER_WINDOW_WORDS: usize = 128;
+
+/// Most numbers of a flow that are held to be missing: ten seconds of a hundred packets each, longer than any
+/// repair is of use.
+pub const MISSING_MAX: usize = 1_024;
+
+// What is missing lies within the window.
+const _: () = assert!(NUMBER_WINDOW == 8_192 && MISSING_MAX as u64 <= NUMBER_WINDOW);
+
+/// Most packets of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 5,000 packets
+/// a second.
+pub const HELD_PACKETS_MAX: usize = 256;
+
+/// Most ranges that are given up ahead of the gap in front: more gaps than that time out.
+pub const HELD_SKIPS_MAX: usize = 32;
+
+/// A flow whose first number is below this has begun just now: what it passed over is missing. Of one that has been
+/// under way for longer, nobody knows since when it is listened to.
+pub const FIRST_NUMBERS: u64 = 64;

@@ -1,7 +1,7 @@
 //! What the state machines of agent and relay are composed of.
 //!
 //! Each part does one thing, knows none of the others' business, and touches neither clock nor socket: time is
-//! an argument, and where a part wants to be called again it says when. All are bounded by [`limits`], and
+//! an argument, and where a part wants to be called again it says when. All are bounded by [`limits`](crate::limits), and
 //! allocate while they grow to the size that their traffic needs, then no more.
 //!
 //! | part | what it answers |
@@ -22,7 +22,6 @@
 pub mod block_encoder;
 pub mod breaker;
 pub mod gap_tracker;
-pub mod limits;
 pub mod loss_timer;
 pub mod pacer;
 pub mod packet_log;

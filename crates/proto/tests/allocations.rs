@@ -89,7 +89,7 @@ fn placement_allocates_nothing() {
     let allocations = after_warm_up(|step| {
         batches += core::iter::from_fn(|| placement.expire(at(step))).count();
         let slot = u32::try_from(below(40, &mut random)).expect("below 40");
-        let flow = PlacedFlow { slot, class: CodingClass::SHARED, correlation: slot / 10 };
+        let flow = PlacedFlow { slot, class: CodingClass::SHARED, receiver: slot / 10, sender: 0 };
         let decision = placement.place(&Packet { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
         batches += usize::from(decision.closed_after.is_some());
     });

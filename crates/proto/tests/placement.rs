@@ -4,7 +4,7 @@ mod support;
 
 use byway_proto::parts::placement::{FullestFirst, RoundRobin, Spending};
 use byway_units::Duration;
-use support::placement::{Outcome, Source, budget, settings, study, study_tagged};
+use support::placement::{Networks, Outcome, Source, budget, settings, study, study_tagged};
 
 const WAIT: Duration = Duration::from_millis(40);
 const RATE: f64 = 2.0 / 8.0;
@@ -87,14 +87,33 @@ fn flows_that_lose_together_share_batches_half_as_often_at_no_cost() {
     let video = [Source::VIDEO; 24];
     let settings = settings(64, budget(120, &video));
     let unknown = study(&video, settings, WAIT, &FullestFirst);
-    // Two flows in each network.
-    let known = study_tagged(&video, settings, WAIT, &FullestFirst, |flow| 1 + flow / 2);
-    assert!(
-        known.beside_twin() * 1.5 < unknown.beside_twin(),
-        "{} {}",
-        known.beside_twin(),
-        unknown.beside_twin()
-    );
-    assert!(known.uncovered() < 0.01, "{} %", known.uncovered());
-    assert!(known.byte_overhead(RATE) < 1.02 * unknown.byte_overhead(RATE), "{}", known.byte_overhead(RATE));
+    // Two flows in each network, of receivers or of senders.
+    let to = |flow: u32| Networks { receiver: 1 + flow / 2, sender: 0 };
+    let from = |flow: u32| Networks { receiver: 1 + flow, sender: 1 + flow / 2 };
+    let known = [
+        study_tagged(&video, settings, WAIT, &FullestFirst, to),
+        study_tagged(&video, settings, WAIT, &FullestFirst, from),
+    ];
+    for known in known {
+        let (beside, before) = (known.beside_twin(), unknown.beside_twin());
+        assert!(beside * 1.5 < before, "{beside} {before}");
+        assert!(known.uncovered() < 0.01, "{} %", known.uncovered());
+        assert!(
+            known.byte_overhead(RATE) < 1.02 * unknown.byte_overhead(RATE),
+            "{}",
+            known.byte_overhead(RATE)
+        );
+    }
+}
+
+#[test]
+fn one_sender_to_many_receivers_is_coded_as_if_nothing_were_known() {
+    for sources in [[Source::VIDEO; 8], [Source::MEDIA; 8]] {
+        let settings = settings(64, budget(115, &sources));
+        let unknown = study(&sources, settings, WAIT, &FullestFirst);
+        let star = |flow: u32| Networks { receiver: 1 + flow, sender: 1 };
+        let known = study_tagged(&sources, settings, WAIT, &FullestFirst, star);
+        assert_eq!(known.counters, unknown.counters);
+        assert_eq!((known.batches, known.repair_bytes), (unknown.batches, unknown.repair_bytes));
+    }
 }

@@ -6,7 +6,7 @@ mod received;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
-use super::limits::ASK_RANGES_MAX;
+use crate::limits::RANGES_MAX;
 use missing::{Gap, Missing};
 use received::Received;
 
@@ -81,8 +81,8 @@ pub struct GapCounters {
 /// A receiver's account of one flow: what has arrived, what is missing, what was asked for.
 ///
 /// A flow whose packets arrive in order costs two numbers: memory is allocated at the first gap. Whatever
-/// happens, at most [`MISSING_MAX`](super::limits::MISSING_MAX) numbers are held to be missing, and
-/// duplicates are told apart within [`NUMBER_WINDOW`](super::limits::NUMBER_WINDOW) numbers.
+/// happens, at most [`MISSING_MAX`](crate::limits::MISSING_MAX) numbers are held to be missing, and
+/// duplicates are told apart within [`NUMBER_WINDOW`](crate::limits::NUMBER_WINDOW) numbers.
 #[derive(Clone, Debug)]
 pub struct GapTracker {
     patience: Patience,
@@ -179,7 +179,7 @@ impl GapTracker {
 
     /// The numbers to ask for now, lowest first; they come again after `again`, if they may. Call until there are
     /// none: only so many ranges fit in one request.
-    pub fn due(&mut self, again: Duration, now: Time) -> ArrayVec<NumberRange, ASK_RANGES_MAX> {
+    pub fn due(&mut self, again: Duration, now: Time) -> ArrayVec<NumberRange, RANGES_MAX> {
         self.missing.ask(self.patience.asks_max, now.saturating_add(again), now)
     }
 
@@ -241,7 +241,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::parts::limits::MISSING_MAX;
+    use crate::limits::MISSING_MAX;
 
     const PATIENCE: Patience = Patience { packets: 3, time: Duration::from_millis(8), asks_max: 2 };
     const AGAIN: Duration = Duration::from_millis(50);
@@ -322,9 +322,9 @@ mod tests {
     #[test]
     fn more_ranges_than_fit_are_asked_for_in_turn() {
         let mut tracker = tracker((0..80).map(|number| 2 * number));
-        assert_eq!(tracker.due(AGAIN, at(8)).len(), ASK_RANGES_MAX);
+        assert_eq!(tracker.due(AGAIN, at(8)).len(), RANGES_MAX);
         assert_eq!(tracker.deadline(), Some(at(0)));
-        assert_eq!(tracker.due(AGAIN, at(8)).len(), ASK_RANGES_MAX);
+        assert_eq!(tracker.due(AGAIN, at(8)).len(), RANGES_MAX);
         assert_eq!(tracker.due(AGAIN, at(8)).first(), Some(&range(129, 1)));
         assert_eq!(tracker.due(AGAIN, at(8)).len(), 0);
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use byway_code::{ALIGNMENT, AlignedBuffer};
 use byway_units::{Bytes, Duration, Time};
 
-use super::limits::{LOG_BLOCK_BYTES_MAX, LOG_BLOCK_BYTES_MIN};
+use crate::limits::{LOG_BLOCK_BYTES_MAX, LOG_BLOCK_BYTES_MIN};
 
 /// Where a packet is in a [`PacketLog`].
 ///

@@ -29,8 +29,9 @@ mod queue;
 mod round_robin;
 
 use byway_units::{Bytes, Duration, Time};
+use byway_wire::TenantId;
 
-use crate::parts::limits::BATCH_PACKETS_MAX;
+use crate::limits::BATCH_PACKETS_MAX;
 
 pub use fullest_first::FullestFirst;
 use patience::Patience;
@@ -41,30 +42,32 @@ pub use round_robin::RoundRobin;
 
 /// Who may be coded together: flows of equal class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CodingClass(u32);
+pub struct CodingClass(Option<TenantId>);
 
 impl CodingClass {
     /// The class of all flows whose tenants agreed to be coded with others.
-    pub const SHARED: Self = Self(0);
+    pub const SHARED: Self = Self(None);
 
-    /// The class with this number; a tenant that did not agree has one of its own.
+    /// The class of a tenant that did not agree.
     #[must_use]
-    pub const fn new(number: u32) -> Self {
-        Self(number)
+    pub const fn of_tenant(tenant: TenantId) -> Self {
+        Self(Some(tenant))
     }
 }
 
 /// A flow, as far as placement cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedFlow {
-    /// A small number of its own, below [`PLACEMENT_FLOWS_MAX`](crate::parts::limits::PLACEMENT_FLOWS_MAX);
+    /// A small number of its own, below [`PLACEMENT_FLOWS_MAX`](crate::limits::PLACEMENT_FLOWS_MAX);
     /// used again when the flow has gone and its queues have closed.
     pub slot: u32,
     /// Whom it may be coded with.
     pub class: CodingClass,
-    /// Flows with the same number are likely to lose packets together (the same access network at the
-    /// receiver's end); 0 if nothing is known.
-    pub correlation: u32,
+    /// Flows with the same number here are likely to lose packets together: they have the same access network at the
+    /// receiver's end; 0 if nothing is known.
+    pub receiver: u32,
+    /// The same, at the sender's end.
+    pub sender: u32,
 }
 
 /// A packet, as far as placement cares.
@@ -177,7 +180,7 @@ impl<S: Strategy> Placement<S> {
     /// Empty queues.
     ///
     /// # Panics
-    /// If a setting is beyond [`limits`](crate::parts::limits).
+    /// If a setting is beyond [`limits`](crate::limits).
     #[must_use]
     pub fn new(settings: Settings, strategy: S) -> Self {
         let Settings { batch_packets, batch_repairs, queues, spending } = settings;
@@ -194,7 +197,7 @@ impl<S: Strategy> Placement<S> {
     /// Finds a place for `packet`, which may wait at most `wait` for its batch.
     ///
     /// # Panics
-    /// If the flow's slot is beyond [`limits`](crate::parts::limits), or the strategy chose a queue that does
+    /// If the flow's slot is beyond [`limits`](crate::limits), or the strategy chose a queue that does
     /// not suit the packet.
     pub fn place(&mut self, packet: &Packet, wait: Duration, now: Time) -> Decision {
         self.purse.earn(packet.bytes);
@@ -304,7 +307,8 @@ mod tests {
     const WAIT: Duration = Duration::from_millis(40);
 
     fn packet(slot: u32, class: u32, bytes: u16) -> Packet {
-        Packet { flow: PlacedFlow { slot, class: CodingClass::new(class), correlation: 0 }, bytes }
+        let class = CodingClass::of_tenant(TenantId::new(class));
+        Packet { flow: PlacedFlow { slot, class, receiver: 0, sender: 0 }, bytes }
     }
 
     fn placement(queues: u8, spending: Spending) -> Placement<FullestFirst> {

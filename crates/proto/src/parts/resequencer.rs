@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use byway_units::{Bytes, Duration, Time};
 
 use super::gap_tracker::NumberRange;
-use super::limits::{HELD_PACKETS_MAX, HELD_SKIPS_MAX};
+use crate::limits::{HELD_PACKETS_MAX, HELD_SKIPS_MAX};
 
 /// What becomes of a packet that was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

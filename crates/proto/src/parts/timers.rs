@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use byway_units::Time;
 
-use super::limits::TIMERS_MAX;
+use crate::limits::TIMERS_MAX;
 
 /// Names a timer: a small number, as timers lie in a table by it.
 ///

@@ -3,12 +3,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use byway_units::{AgentId, Duration};
-use byway_wire::{Alias, FlowKey};
+use byway_units::{AgentId, Duration, Time};
+use byway_wire::{Alias, FlowKey, Receiver};
 
 use super::egress;
 use super::ingress;
-use crate::limits::FLOWS_PER_SESSION_MAX;
+use crate::limits::{FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX};
 use crate::session::SessionId;
 
 /// A flow of an agent, from the relay's side.
@@ -20,12 +20,33 @@ pub(super) enum FlowRef {
     Received(egress::FlowSlot),
 }
 
+impl FlowRef {
+    const fn is_sent(self) -> bool {
+        matches!(self, Self::Sent(_))
+    }
+}
+
+/// A flow that is registered.
+#[derive(Clone, Copy, Debug)]
+struct Registered {
+    key: FlowKey,
+    flow: FlowRef,
+    /// When its grant ends.
+    end: Time,
+}
+
 /// What an agent has registered.
 #[derive(Debug, Default)]
 struct Link {
     agent: Option<AgentId>,
     /// The flow with alias n + 1 at place n.
-    flows: Vec<Option<(FlowKey, FlowRef)>>,
+    flows: Vec<Option<Registered>>,
+    /// How many of them there are.
+    count: usize,
+    /// When the last of them left.
+    emptied: Time,
+    /// How many grants it showed that the controller never signed.
+    forged: u8,
     /// How far away the agent is, as all these flows know.
     round_trip: Option<Duration>,
 }
@@ -45,12 +66,14 @@ pub(super) struct Links {
     /// The sender of each flow of the ingress half, by slot.
     senders: Vec<Option<End>>,
     /// The receiver of each flow of the egress half, by slot.
-    receivers: Vec<Option<End>>,
+    receivers: Vec<Option<(egress::FlowSlot, End)>>,
     /// The receivers' slots of each flow: one, or a group's.
     by_key: BTreeMap<FlowKey, Vec<egress::FlowSlot>>,
     agents: BTreeMap<AgentId, SessionId>,
-    /// Pairs of agents that a grant connects, the smaller number first.
-    connected: BTreeSet<(AgentId, AgentId)>,
+    /// Pairs of agents, the smaller number first, and how many registered flows there are between them.
+    connected: BTreeMap<(AgentId, AgentId), u32>,
+    /// When grants end.
+    ends: BTreeSet<(Time, SessionId, Alias)>,
 }
 
 impl Links {
@@ -61,7 +84,7 @@ impl Links {
     /// What the session calls so.
     pub(super) fn flow(&self, session: SessionId, alias: Alias) -> Option<FlowRef> {
         let place = usize::from(alias.number()) - 1;
-        self.link(session)?.flows.get(place)?.map(|(_, flow)| flow)
+        self.link(session)?.flows.get(place)?.map(|registered| registered.flow)
     }
 
     /// The alias and flow that the session has registered under this key, in this role.
@@ -73,63 +96,137 @@ impl Links {
     ) -> Option<(Alias, FlowRef)> {
         let flows = &self.link(session)?.flows;
         flows.iter().enumerate().find_map(|(place, entry)| {
-            let (known, flow) = (*entry)?;
-            let same = known == key && matches!(flow, FlowRef::Sent(_)) == sends;
-            same.then(|| (alias_at(place), flow))
+            let known = (*entry)?;
+            (known.key == key && known.flow.is_sent() == sends).then(|| (alias_at(place), known.flow))
         })
     }
 
     /// Whether the session may register another flow.
     pub(super) fn has_room(&self, session: SessionId) -> bool {
-        self.link(session).is_none_or(|link| {
-            link.flows.len() < FLOWS_PER_SESSION_MAX || link.flows.iter().any(Option::is_none)
-        })
+        self.link(session).is_none_or(|link| link.count < FLOWS_PER_SESSION_MAX)
     }
 
-    /// Adds a flow that the agent registered.
-    pub(super) fn add(&mut self, session: SessionId, agent: AgentId, key: FlowKey, flow: FlowRef) -> Alias {
-        let index = session.0 as usize;
-        if self.by_session.len() <= index {
-            self.by_session.resize_with(index + 1, Link::default);
-        }
-        let link = &mut self.by_session[index];
-        link.agent = Some(agent);
+    /// Adds a flow that the agent registered, until its grant ends.
+    pub(super) fn add(&mut self, session: SessionId, key: FlowKey, flow: FlowRef, end: Time) -> Alias {
+        // A group is nobody: who receives a flow of one may have told who it is by another flow.
+        let agent = match (flow, key.receiver()) {
+            (FlowRef::Sent(_), _) => Some(key.sender()),
+            (FlowRef::Received(_), Receiver::Agent(agent)) => Some(agent),
+            (FlowRef::Received(_), Receiver::Group(_)) => None,
+        };
+        let link = self.link_mut(session);
+        link.agent = agent.or(link.agent);
         link.round_trip = None;
+        link.count += 1;
         let place = link.flows.iter().position(Option::is_none).unwrap_or_else(|| {
             link.flows.push(None);
             link.flows.len() - 1
         });
-        link.flows[place] = Some((key, flow));
+        link.flows[place] = Some(Registered { key, flow, end });
         let alias = alias_at(place);
-        let end = End { session, alias };
+        let end_here = End { session, alias };
         match flow {
-            FlowRef::Sent(slot) => put(&mut self.senders, slot.0, Some(end)),
+            FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, Some(end_here)),
             FlowRef::Received(slot) => {
-                put(&mut self.receivers, slot.0, Some(end));
+                put(&mut self.receivers, slot.place(), Some((slot, end_here)));
                 self.by_key.entry(key).or_default().push(slot);
             }
         }
-        self.agents.insert(agent, session);
+        if let Some(agent) = agent {
+            self.agents.insert(agent, session);
+        }
+        if let Some(pair) = pair_of(key) {
+            *self.connected.entry(pair).or_default() += 1;
+        }
+        if end < Time::MAX {
+            self.ends.insert((end, session, alias));
+        }
         alias
+    }
+
+    /// When the grant of a flow ends.
+    pub(super) fn ends_at(&self, session: SessionId, alias: Alias) -> Option<Time> {
+        let place = usize::from(alias.number()) - 1;
+        self.link(session)?.flows.get(place)?.map(|registered| registered.end)
+    }
+
+    /// Lets a flow last for longer.
+    pub(super) fn renew(&mut self, session: SessionId, alias: Alias, end: Time) {
+        let place = usize::from(alias.number()) - 1;
+        let known = self.link_mut(session).flows.get_mut(place).and_then(Option::as_mut);
+        if let Some(known) = known.filter(|known| known.end < end) {
+            let before = core::mem::replace(&mut known.end, end);
+            self.ends.remove(&(before, session, alias));
+            if end < Time::MAX {
+                self.ends.insert((end, session, alias));
+            }
+        }
+    }
+
+    /// When the next grant ends.
+    pub(super) fn next_end(&self) -> Option<Time> {
+        self.ends.first().map(|(end, ..)| *end)
+    }
+
+    /// A flow whose grant has ended, and whether its agent sends it.
+    pub(super) fn first_ended(&self, now: Time) -> Option<(SessionId, Alias, FlowKey, bool)> {
+        let (_, session, alias) = *self.ends.first().filter(|(end, ..)| *end <= now)?;
+        let place = usize::from(alias.number()) - 1;
+        let ended = self.link(session)?.flows.get(place)?.as_ref()?;
+        Some((session, alias, ended.key, ended.flow.is_sent()))
+    }
+
+    /// Notes a forged grant; whether that is one too many.
+    pub(super) fn forges_too_often(&mut self, session: SessionId) -> bool {
+        let link = self.link_mut(session);
+        link.forged += 1;
+        link.forged >= FORGED_GRANTS_MAX
+    }
+
+    /// Since when the session has no flows; `None` if it has some.
+    pub(super) fn without_flows_since(&self, session: SessionId) -> Option<Time> {
+        match self.link(session) {
+            Some(link) if link.count > 0 => None,
+            Some(link) => Some(link.emptied),
+            None => Some(Time::START),
+        }
+    }
+
+    fn link_mut(&mut self, session: SessionId) -> &mut Link {
+        let index = session.0 as usize;
+        if self.by_session.len() <= index {
+            self.by_session.resize_with(index + 1, Link::default);
+        }
+        &mut self.by_session[index]
     }
 
     /// Forgets an agent, whose flows are forgotten already.
     pub(super) fn remove_session(&mut self, session: SessionId) {
         let link = self.by_session.get_mut(session.0 as usize).map(core::mem::take);
-        if let Some(agent) = link.and_then(|link| link.agent) {
+        if let Some(agent) = link.and_then(|link| link.agent)
+            && self.agents.get(&agent) == Some(&session)
+        {
             self.agents.remove(&agent);
-            self.connected.retain(|(one, other)| *one != agent && *other != agent);
         }
     }
 
     /// Forgets a flow; what it was.
-    pub(super) fn remove(&mut self, session: SessionId, alias: Alias) -> Option<FlowRef> {
+    pub(super) fn remove(
+        &mut self,
+        session: SessionId,
+        alias: Alias,
+        now: Time,
+    ) -> Option<(FlowKey, FlowRef)> {
         let place = usize::from(alias.number()) - 1;
-        let (key, flow) = self.by_session.get_mut(session.0 as usize)?.flows.get_mut(place)?.take()?;
+        let link = self.by_session.get_mut(session.0 as usize)?;
+        let Registered { key, flow, end } = link.flows.get_mut(place)?.take()?;
+        link.count -= 1;
+        link.emptied = now;
+        self.ends.remove(&(end, session, alias));
         match flow {
-            FlowRef::Sent(slot) => put(&mut self.senders, slot.0, None),
+            FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, None),
             FlowRef::Received(slot) => {
-                put(&mut self.receivers, slot.0, None);
+                put(&mut self.receivers, slot.place(), None);
                 if let Some(slots) = self.by_key.get_mut(&key) {
                     slots.retain(|known| *known != slot);
                     if slots.is_empty() {
@@ -138,7 +235,15 @@ impl Links {
                 }
             }
         }
-        Some(flow)
+        if let Some(pair) = pair_of(key)
+            && let Some(flows) = self.connected.get_mut(&pair)
+        {
+            *flows -= 1;
+            if *flows == 0 {
+                self.connected.remove(&pair);
+            }
+        }
+        Some((key, flow))
     }
 
     /// The aliases of all flows of a session.
@@ -157,7 +262,7 @@ impl Links {
         let link = self.by_session.get_mut(session.0 as usize);
         let news = link.filter(|link| link.round_trip != Some(round_trip)).map(|link| {
             link.round_trip = Some(round_trip);
-            link.flows.iter().flatten().map(|(_, flow)| *flow)
+            link.flows.iter().flatten().map(|registered| registered.flow)
         });
         news.into_iter().flatten()
     }
@@ -167,7 +272,12 @@ impl Links {
     }
 
     pub(super) fn receiver(&self, slot: egress::FlowSlot) -> Option<End> {
-        self.receivers.get(slot.0 as usize).copied().flatten()
+        self.receivers
+            .get(slot.place())
+            .copied()
+            .flatten()
+            .filter(|(known, _)| *known == slot)
+            .map(|(_, end)| end)
     }
 
     /// The slots of a flow's receivers here.
@@ -184,13 +294,17 @@ impl Links {
         self.link(session)?.agent
     }
 
-    /// Notes that a grant connects two agents.
-    pub(super) fn connect(&mut self, one: AgentId, other: AgentId) {
-        self.connected.insert((one.min(other), one.max(other)));
-    }
-
+    /// Whether there is a flow between two agents.
     pub(super) fn are_connected(&self, one: AgentId, other: AgentId) -> bool {
-        self.connected.contains(&(one.min(other), one.max(other)))
+        self.connected.contains_key(&(one.min(other), one.max(other)))
+    }
+}
+
+/// The agents at the ends of a flow, the smaller number first; none for a group's.
+fn pair_of(key: FlowKey) -> Option<(AgentId, AgentId)> {
+    match key.receiver() {
+        Receiver::Agent(receiver) => Some((key.sender().min(receiver), key.sender().max(receiver))),
+        Receiver::Group(_) => None,
     }
 }
 
@@ -201,8 +315,7 @@ fn alias_at(place: usize) -> Alias {
         .expect("a session has fewer flows than there are aliases")
 }
 
-fn put(ends: &mut Vec<Option<End>>, slot: u32, end: Option<End>) {
-    let place = slot as usize;
+fn put<T: Copy>(ends: &mut Vec<Option<T>>, place: usize, end: Option<T>) {
     if ends.len() <= place {
         ends.resize(place + 1, None);
     }

@@ -37,7 +37,7 @@ impl Relay {
             (Message::Outage(outage), Some(port)) => self.outage(port, *outage, now),
             (Message::InStreamRepair(repair), None) => self.own_repair(session, repair, now),
             (Message::Register(register), None) => self.register(session, register, now),
-            (Message::Unregister(unregister), None) => self.unregister(session, unregister),
+            (Message::Unregister(unregister), None) => self.unregister(session, unregister, now),
             (Message::Nack(nack), None) => self.nack(session, nack, now),
             (Message::Ack(ack), None) => self.ack(session, *ack),
             (Message::Lost(lost), None) => self.lost(session, lost, now),

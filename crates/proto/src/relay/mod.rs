@@ -6,7 +6,9 @@
 //! After each call of [`Relay::handle`], call [`Relay::poll`] until it returns `None`, and then [`Relay::deadline`].
 //! When the deadline comes, handle [`RelayInput::Deadline`].
 
+mod admission;
 mod egress;
+mod grants;
 mod ingress;
 mod links;
 mod messages;
@@ -22,7 +24,7 @@ use core::net::SocketAddr;
 use byway_code::Engine;
 use byway_units::Time;
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
-use byway_wire::seal::{PreSharedKey, Provider, PublicKey, Purpose, ReceivedInitiation};
+use byway_wire::seal::{PreSharedKey, Provider, PublicKey, Purpose};
 use byway_wire::{Capabilities, Shard};
 
 pub use egress::EgressCounters;
@@ -35,11 +37,11 @@ use links::{FlowRef, Links};
 use outlet::Outlet;
 use ports::Ports;
 
-use crate::limits::{CODED_START, SESSIONS_MAX};
+use crate::limits::CODED_START;
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
-use crate::session::{Change, Local, Origin, Received, Remote, SessionCounters, SessionId, Sessions};
+use crate::session::{Change, Local, Received, Remote, SessionCounters, SessionId, Sessions};
 
 /// What comes to a relay.
 #[derive(Debug)]
@@ -67,8 +69,16 @@ pub struct RelayCounters {
     pub out_of_role: u64,
     /// Registrations refused.
     pub registrations_refused: u64,
-    /// Sessions refused because there are too many, or nothing entitles the peer.
+    /// Flows forgotten because their grant has ended.
+    pub grants_ended: u64,
+    /// Sessions refused because nothing entitles the peer.
     pub strangers_refused: u64,
+    /// Sessions refused to agents that are entitled to one, because there are too many in use.
+    pub sessions_refused: u64,
+    /// Sessions of no use that were given up to make room.
+    pub sessions_shed: u64,
+    /// Sessions ended because the agent showed one forged grant too many.
+    pub expelled: u64,
     /// Packets passed on from agent to agent.
     pub relayed: u64,
     /// Packets not passed on: no grant connects the agents, or the other one is not here.
@@ -88,6 +98,8 @@ pub struct Relay {
     egress: Egress,
     /// What the egress half wants done; empty between inputs.
     actions: Vec<Action>,
+    /// When sessions may be given up next to make room.
+    next_shedding: Time,
     counters: RelayCounters,
 }
 
@@ -117,6 +129,7 @@ impl Relay {
             ingress: Ingress::new(engine),
             egress: Egress::new(engine),
             actions: Vec::new(),
+            next_shedding: Time::START,
             counters: RelayCounters::default(),
         };
         for other in relays {
@@ -172,6 +185,7 @@ impl Relay {
             self.ingress.deadline().map(|at| (at, Reason::Coding)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.ports.deadline().map(|at| (at, Reason::Registration)),
+            self.links.next_end().map(|at| (at, Reason::Registration)),
         ]
         .into_iter()
         .flatten()
@@ -216,6 +230,7 @@ impl Relay {
         if self.egress.deadline().is_some_and(|at| at <= now) {
             self.egress.sweep(now);
         }
+        self.end_grants(now);
         self.announce(now);
     }
 
@@ -234,27 +249,6 @@ impl Relay {
                 self.envelope(session, &header, coded, now);
             }
         }
-    }
-
-    /// Admits an agent that is entitled to something here.
-    fn admit(&mut self, initiation: ReceivedInitiation, origin: Origin, now: Time) {
-        let entitled = initiation.purpose == Purpose::AgentToRelay
-            && self.sessions.count() < SESSIONS_MAX
-            && self.entitles(&initiation, now);
-        if !entitled {
-            self.counters.strangers_refused += 1;
-            return;
-        }
-        let remote = Remote {
-            key: initiation.peer,
-            purpose: Purpose::AgentToRelay,
-            shard: self.shard,
-            pre_shared: PreSharedKey::default(),
-            addresses: Vec::new(),
-            keep: false,
-        };
-        let session = self.sessions.add(remote, now);
-        self.sessions.accept(session, initiation, origin, &[], now);
     }
 
     /// Takes an envelope: a copy, a carried copy, or an answer.
@@ -294,7 +288,7 @@ impl Relay {
         while let Some(change) = self.sessions.changes.pop_front() {
             match change {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
-                Change::Ended { session } => self.ended(session),
+                Change::Ended { session } => self.ended(session, now),
                 Change::Dead { .. } | Change::Alive { .. } | Change::Moved { .. } | Change::Probed { .. } => {
                 }
             }

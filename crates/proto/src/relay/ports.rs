@@ -13,7 +13,7 @@ use crate::session::SessionId;
 /// A relay shard that copies and repairs go to, and come from.
 #[derive(Debug)]
 pub(super) struct Port {
-    relay: (RelayId, Shard),
+    pub(super) relay: (RelayId, Shard),
     /// `None` for this shard itself.
     pub(super) session: Option<SessionId>,
     /// The flows that this side announced, alias n + 1 at place n.

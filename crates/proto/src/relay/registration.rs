@@ -1,73 +1,35 @@
-//! Who may use the relay, for what, and what flows are called on each way.
+//! Which flows use the relay, for what, and what they are called on each way.
 
-use byway_units::{AgentId, Time};
+use byway_units::{RelayId, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, FlowRole,
     Refusal, Register, Registered, Unregister,
 };
-use byway_wire::seal::{PublicKey, ReceivedInitiation, Statement};
-use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Messages, Receiver};
+use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Receiver, Shard};
 
 use super::Relay;
-use super::ingress::{EgressPort, GroupKey, Onward, Registration};
+use super::grants::{Grants, Ungranted, is_sender_of_group};
+use super::ingress::{Ceiling, EgressPort, FlowSlot, GroupKey, Onward, Registration};
 use super::links::FlowRef;
-use super::settings::Authority;
 use crate::limits::ALIASES_PER_MESSAGE;
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::CodingRates;
 use crate::session::SessionId;
 
 impl Relay {
-    /// Whether a stranger is entitled to a session: the static configuration names its key, or it shows a grant.
-    pub(super) fn entitles(&self, initiation: &ReceivedInitiation, now: Time) -> bool {
-        match &self.authority {
-            Authority::Static(grants) => grants.iter().any(|grant| names(grant, &initiation.peer).is_some()),
-            Authority::Controller(_) => Messages::new(&initiation.messages).any(|message| match message {
-                Ok(Message::Register(register)) => {
-                    let grant = self.valid_grant(&register, now);
-                    grant.is_ok_and(|grant| names(&grant, &initiation.peer).is_some())
-                }
-                _ => false,
-            }),
-        }
-    }
-
-    /// The grant that a registration rests on.
-    fn valid_grant(&self, register: &Register<'_>, now: Time) -> Result<Grant, Refusal> {
-        match &self.authority {
-            Authority::Static(grants) => {
-                let mut covering = grants.iter().filter(|grant| covers(grant, register.flow_key));
-                covering.find(|grant| self.serves(grant, register.role)).copied().ok_or(Refusal::NoGrant)
-            }
-            Authority::Controller(key) => {
-                if register.grant.is_empty() {
-                    return Err(Refusal::NoGrant);
-                }
-                let grant = Grant::parse(register.grant).map_err(|_| Refusal::GrantInvalid)?;
-                key.verify(Statement::Grant, &grant.fields(), &grant.signature)
-                    .map_err(|_| Refusal::GrantInvalid)?;
-                if grant.not_after_unix_seconds < self.sessions.unix_seconds(now) {
-                    return Err(Refusal::GrantExpired);
-                }
-                Ok(grant)
-            }
-        }
-    }
-
-    /// Whether the grant names this relay shard, for a flow's sender or receiver.
-    ///
-    /// A receiver may also be near the ingress relay, which then sends on what it gets itself.
-    fn serves(&self, grant: &Grant, role: FlowRole) -> bool {
-        let here = |relay: &byway_wire::GrantedRelay| relay.relay == self.number && relay.shard == self.shard;
-        here(&grant.ingress) || (role == FlowRole::Receiver && here(&grant.egress))
-    }
-
     /// Registers a flow for an agent, or says why not.
     pub(super) fn register(&mut self, session: SessionId, register: &Register<'_>, now: Time) {
-        let outcome = self.try_register(session, register, now);
-        if outcome.is_err() {
-            self.counters.registrations_refused += 1;
-        }
+        let outcome = match self.try_register(session, register, now) {
+            Ok(alias) => Ok(alias),
+            Err(ungranted) => {
+                self.counters.registrations_refused += 1;
+                if ungranted == Ungranted::Forged && self.links.forges_too_often(session) {
+                    self.expel(session, now);
+                    return;
+                }
+                Err(ungranted.refusal())
+            }
+        };
         let (flow_key, role) = (register.flow_key, register.role);
         self.sessions.say(session, &Message::Registered(Registered { flow_key, role, outcome }), now);
     }
@@ -77,54 +39,94 @@ impl Relay {
         session: SessionId,
         register: &Register<'_>,
         now: Time,
-    ) -> Result<Alias, Refusal> {
+    ) -> Result<Alias, Ungranted> {
         let key = register.flow_key;
         let sends = register.role == FlowRole::Sender;
-        if let Some((alias, _)) = self.links.registered(session, key, sends) {
+        let known = self.links.registered(session, key, sends);
+        if let Some((alias, flow)) = known
+            && !self.is_news(session, alias, flow, register)
+        {
             return Ok(alias);
         }
-        let grant = self.valid_grant(register, now)?;
-        let peer = self.sessions.get(session).map(|session| session.remote.key);
-        let entitled = if sends { grant.sender_key } else { grant.receiver_key };
-        if !covers(&grant, key) || peer.is_none_or(|peer| *peer.bytes() != entitled) {
-            return Err(Refusal::GrantInvalid);
-        }
-        if !self.serves(&grant, register.role) {
-            return Err(Refusal::OtherRelay);
-        }
-        if !grant.services.allow(register.service) {
-            return Err(Refusal::ServiceNotGranted);
+        let peer = self.sessions.get(session).ok_or(Refusal::NoGrant)?.remote.key;
+        let grants = self.grants(register, &peer, now)?;
+        if let Some((alias, flow)) = known {
+            self.renew(session, alias, flow, key, &grants, now)?;
+            return Ok(alias);
         }
         if !self.links.has_room(session) {
-            return Err(Refusal::NoRoom);
+            return Err(Refusal::NoRoom.into());
         }
-        if let Receiver::Agent(receiver) = key.receiver() {
-            self.links.connect(key.sender(), receiver);
-        }
-        if sends {
-            self.register_sender(session, register, &grant, now)
+        let flow = if sends {
+            self.register_sender(register, &grants, now)?
         } else {
-            Ok(self.register_receiver(session, register, &grant, now))
+            self.register_receiver(register, &grants[0], now)?
+        };
+        let alias = self.links.add(session, key, flow, self.ends_at(&grants[0]));
+        if !sends {
+            for (port, alias) in self.ports.heard_as(key) {
+                self.say_known(port, alias, true, now);
+            }
+            self.ports.announce_soon(now);
         }
+        Ok(alias)
+    }
+
+    /// Whether a registration says more than the one before: its grant lasts longer, or leads a group's packets to
+    /// another egress relay.
+    fn is_news(&self, session: SessionId, alias: Alias, flow: FlowRef, register: &Register<'_>) -> bool {
+        let Ok(grant) = Grant::parse(register.grant) else {
+            return false;
+        };
+        let leads_elsewhere = match flow {
+            FlowRef::Sent(slot) if is_sender_of_group(register) => {
+                !self.leads_to(slot, (grant.egress.relay, grant.egress.shard))
+            }
+            _ => false,
+        };
+        leads_elsewhere || self.links.ends_at(session, alias).is_some_and(|end| end < self.ends_at(&grant))
+    }
+
+    fn leads_to(&self, slot: FlowSlot, egress: (RelayId, Shard)) -> bool {
+        self.ingress.onward(slot).iter().any(|onward| self.ports.get(onward.port).relay == egress)
+    }
+
+    /// Lets a flow last as long as new grants say, and go where they lead.
+    fn renew(
+        &mut self,
+        session: SessionId,
+        alias: Alias,
+        flow: FlowRef,
+        key: FlowKey,
+        grants: &Grants,
+        now: Time,
+    ) -> Result<(), Refusal> {
+        if let FlowRef::Sent(slot) = flow {
+            self.ingress.set_ceiling(slot, grants[0].rate.rate(), now);
+            if matches!(key.receiver(), Receiver::Group(_)) {
+                self.lead_on(slot, key, grants, now)?;
+            }
+        }
+        self.links.renew(session, alias, self.ends_at(&grants[0]));
+        Ok(())
     }
 
     fn register_sender(
         &mut self,
-        session: SessionId,
         register: &Register<'_>,
-        grant: &Grant,
+        grants: &Grants,
         now: Time,
-    ) -> Result<Alias, Refusal> {
-        let egress = (grant.egress.relay, grant.egress.shard);
-        let Some(port) = self.ports.towards(egress, (self.number, self.shard)) else {
-            return Err(Refusal::OtherRelay);
-        };
+    ) -> Result<FlowRef, Refusal> {
         let key = register.flow_key;
-        let rates = CodingRates { in_stream: register.in_stream, batch: register.batch };
+        let grant = &grants[0];
+        let port = self.port_of(grant)?;
+        let in_group = matches!(key.receiver(), Receiver::Group(_));
+        // A batch that covers a packet of a group could repair it for one of the receivers only.
+        let rates =
+            CodingRates { in_stream: register.in_stream, batch: register.batch.filter(|_| !in_group) };
         if !rates.are_kept() {
             return Err(Refusal::NoRoom);
         }
-        let class = class_of(grant, register);
         let group = rates.batch.map(|shape| GroupKey {
             egress: port,
             group: grant.coding_group.number(),
@@ -139,63 +141,91 @@ impl Relay {
                 service: register.service,
                 rates,
                 rate: register.rate.rate().min(grant.rate.rate()),
+                ceiling: Ceiling::of(grant),
                 group,
-                placed: PlacedFlow { slot: slot.0, class, correlation: correlation_of(key) },
+                placed: placed(slot, grant, register),
+                tenant: CodingClass::of_tenant(grant.tenant),
                 duplicates: register.options.relay_side_duplication,
                 makes_repairs: register.options.sender_makes_repairs,
                 is_selective: register.options.selective,
             },
             now,
         );
-        let Some(alias) = self.ports.announce(port, slot, key, now) else {
-            self.ingress.unregister(slot);
-            return Err(Refusal::NoRoom);
-        };
-        let known = self.ports.get(port).session.is_none() && !self.links.receivers_of(key).is_empty();
-        self.ingress.add_onward(slot, Onward { port, alias, known });
-        Ok(self.links.add(session, key.sender(), key, FlowRef::Sent(slot)))
+        if let Err(refusal) = self.lead_on(slot, key, grants, now) {
+            self.forget_sent(slot);
+            return Err(refusal);
+        }
+        Ok(FlowRef::Sent(slot))
+    }
+
+    fn port_of(&mut self, grant: &Grant) -> Result<EgressPort, Refusal> {
+        let egress = (grant.egress.relay, grant.egress.shard);
+        self.ports.towards(egress, (self.number, self.shard)).ok_or(Refusal::OtherRelay)
+    }
+
+    /// Leads a flow's copies to the egress relays of its grants, where they do not go yet.
+    fn lead_on(&mut self, slot: FlowSlot, key: FlowKey, grants: &Grants, now: Time) -> Result<(), Refusal> {
+        for grant in grants {
+            if self.leads_to(slot, (grant.egress.relay, grant.egress.shard)) {
+                continue;
+            }
+            let port = self.port_of(grant)?;
+            if self.ingress.onward(slot).is_full() {
+                return Err(Refusal::NoRoom);
+            }
+            let alias = self.ports.announce(port, slot, key, now).ok_or(Refusal::NoRoom)?;
+            let is_here = self.ports.get(port).session.is_none();
+            let known = is_here && !self.links.receivers_of(key).is_empty();
+            self.ingress.add_onward(slot, Onward { port, alias, known });
+        }
+        Ok(())
     }
 
     fn register_receiver(
         &mut self,
-        session: SessionId,
         register: &Register<'_>,
         grant: &Grant,
         now: Time,
-    ) -> Alias {
-        let key = register.flow_key;
-        let rate = register.rate.rate().min(grant.rate.rate());
-        let slot = self.egress.register(key, register.service, rate, register.consent, now);
-        let agent = match key.receiver() {
-            Receiver::Agent(agent) => agent,
-            Receiver::Group(_) => AgentId::new(session.0),
-        };
-        let alias = self.links.add(session, agent, key, FlowRef::Received(slot));
-        for (port, alias) in self.ports.heard_as(key) {
-            self.say_known(port, alias, true, now);
+    ) -> Result<FlowRef, Refusal> {
+        if !self.egress.has_room() {
+            return Err(Refusal::NoRoom);
         }
-        self.ports.announce_soon(now);
-        alias
+        let rate = register.rate.rate().min(grant.rate.rate());
+        let (key, service) = (register.flow_key, register.service);
+        Ok(FlowRef::Received(self.egress.register(key, service, rate, register.consent, now)))
     }
 
     /// Forgets a flow of an agent.
-    pub(super) fn unregister(&mut self, session: SessionId, unregister: &Unregister) {
+    pub(super) fn unregister(&mut self, session: SessionId, unregister: &Unregister, now: Time) {
         let sends = unregister.role == FlowRole::Sender;
         if let Some((alias, _)) = self.links.registered(session, unregister.flow_key, sends) {
-            self.forget(session, alias);
+            self.forget(session, alias, now);
         }
     }
 
-    fn forget(&mut self, session: SessionId, alias: Alias) {
-        match self.links.remove(session, alias) {
-            Some(FlowRef::Sent(slot)) => {
-                for onward in self.ingress.onward(slot) {
-                    self.ports.withdraw(onward.port, onward.alias);
-                }
-                self.ingress.unregister(slot);
-            }
-            Some(FlowRef::Received(slot)) => self.egress.unregister(slot),
+    pub(super) fn forget(&mut self, session: SessionId, alias: Alias, now: Time) {
+        match self.links.remove(session, alias, now) {
+            Some((_, FlowRef::Sent(slot))) => self.forget_sent(slot),
+            Some((_, FlowRef::Received(slot))) => self.egress.unregister(slot),
             None => {}
+        }
+    }
+
+    fn forget_sent(&mut self, slot: FlowSlot) {
+        for onward in self.ingress.onward(slot) {
+            self.ports.withdraw(onward.port, onward.alias);
+        }
+        self.ingress.unregister(slot);
+    }
+
+    /// Forgets flows whose grants have ended, and tells their agents.
+    pub(super) fn end_grants(&mut self, now: Time) {
+        while let Some((session, alias, flow_key, sends)) = self.links.first_ended(now) {
+            self.counters.grants_ended += 1;
+            self.forget(session, alias, now);
+            let role = if sends { FlowRole::Sender } else { FlowRole::Receiver };
+            let outcome = Err(Refusal::GrantExpired);
+            self.sessions.say(session, &Message::Registered(Registered { flow_key, role, outcome }), now);
         }
     }
 
@@ -214,22 +244,10 @@ impl Relay {
             }
             None => {
                 for alias in self.links.aliases(session) {
-                    self.forget(session, alias);
+                    self.forget(session, alias, now);
                 }
             }
         }
-    }
-
-    /// An agent is gone for good.
-    pub(super) fn ended(&mut self, session: SessionId) {
-        if self.ports.of_session(session).is_some() {
-            return;
-        }
-        for alias in self.links.aliases(session) {
-            self.forget(session, alias);
-        }
-        self.links.remove_session(session);
-        self.sessions.remove(session);
     }
 
     /// Announces the aliases that are due.
@@ -313,38 +331,14 @@ impl Relay {
     }
 }
 
-/// In which role the grant names a key, if at all.
-fn names(grant: &Grant, key: &PublicKey) -> Option<FlowRole> {
-    if grant.sender_key == *key.bytes() {
-        Some(FlowRole::Sender)
-    } else if grant.receiver_key == *key.bytes() {
-        Some(FlowRole::Receiver)
-    } else {
-        None
-    }
-}
-
-/// Whether the grant is for this flow.
-fn covers(grant: &Grant, key: FlowKey) -> bool {
-    grant.sender == key.sender()
-        && grant.receiver == key.receiver()
-        && (grant.first_flow..=grant.last_flow).contains(&key.flow())
-}
-
-/// Whom a flow may be coded with: all who agreed, or its own tenant's flows.
-fn class_of(grant: &Grant, register: &Register<'_>) -> CodingClass {
-    if grant.sharing && register.options.coded_with_other_tenants {
-        CodingClass::SHARED
-    } else {
-        // Tenant numbers begin at 0, which is the class of those who share.
-        CodingClass::new(grant.tenant.number().wrapping_add(1).max(1))
-    }
-}
-
-/// Flows to one receiver are likely to be lost together: their last link is the same.
-fn correlation_of(key: FlowKey) -> u32 {
-    match key.receiver() {
+/// How a flow is told apart where batches are put together.
+fn placed(slot: FlowSlot, grant: &Grant, register: &Register<'_>) -> PlacedFlow {
+    let shares = grant.sharing && register.options.coded_with_other_tenants;
+    let class = if shares { CodingClass::SHARED } else { CodingClass::of_tenant(grant.tenant) };
+    let receiver = match register.flow_key.receiver() {
         Receiver::Agent(agent) => agent.number().wrapping_add(1),
         Receiver::Group(_) => 0,
-    }
+    };
+    let sender = register.flow_key.sender().number().wrapping_add(1);
+    PlacedFlow { slot: slot.0, class, receiver, sender }
 }

@@ -201,6 +201,18 @@ impl Sessions {
         self.by_key.len()
     }
 
+    /// All peers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> + '_ {
+        let taken = (0..).zip(&self.slots).filter(|(_, session)| session.is_some());
+        taken.map(|(place, _)| SessionId(place))
+    }
+
+    /// When this second of Unix time is over.
+    pub(crate) fn after_unix_second(&self, seconds: u64) -> Time {
+        let nanos = seconds.checked_add(1).and_then(|next| next.checked_mul(1_000_000_000));
+        nanos.map_or(Time::MAX, |nanos| Time::from_nanos(nanos.saturating_sub(self.local.started_unix_nanos)))
+    }
+
     /// Seconds of Unix time.
     pub(crate) fn unix_seconds(&self, now: Time) -> u64 {
         self.local.started_unix_nanos.saturating_add(now.as_nanos()) / 1_000_000_000

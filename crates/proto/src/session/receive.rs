@@ -148,6 +148,7 @@ impl Sessions {
         self.confirmed(id, index, Some(origin), now);
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         session.probes.heard();
+        session.heard = now;
         if let Origin::Address(from) = origin
             && session.path.address() == Some(&from)
         {

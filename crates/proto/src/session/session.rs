@@ -90,6 +90,10 @@ pub(crate) struct Session {
     pub(crate) digests: bool,
     /// Whether the peer was last taken for dead.
     pub(crate) dead: bool,
+    /// When the peer was added.
+    pub(crate) began: Time,
+    /// When something authentic last came from it.
+    pub(crate) heard: Time,
     /// When data was last sent or received.
     pub(crate) used: Time,
     pub(crate) next_probe: Option<Time>,
@@ -117,6 +121,8 @@ impl Session {
             reported_round_trip: None,
             digests: false,
             dead: false,
+            began: now,
+            heard: now,
             used: now,
             next_probe: None,
             waiting: Vec::new(),

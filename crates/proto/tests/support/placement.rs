@@ -240,7 +240,14 @@ pub(crate) fn study<S: Strategy + Clone>(
     wait: Duration,
     strategy: &S,
 ) -> Outcome {
-    study_tagged(sources, settings, wait, strategy, |_| 0)
+    study_tagged(sources, settings, wait, strategy, |_| Networks::default())
+}
+
+/// Where a flow begins and ends; zeros if nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Networks {
+    pub(crate) receiver: u32,
+    pub(crate) sender: u32,
 }
 
 /// The same for flows that may lose packets together, as these tags say.
@@ -249,12 +256,12 @@ pub(crate) fn study_tagged<S: Strategy + Clone>(
     settings: Settings,
     wait: Duration,
     strategy: &S,
-    correlation: impl Fn(u32) -> u32,
+    networks: impl Fn(u32) -> Networks,
 ) -> Outcome {
     let mut total = Outcome::default();
     for seed in 0..SEEDS {
         let placement = Placement::new(settings, strategy.clone());
-        total.add(&run(&arrivals(sources, seed), placement, wait, &correlation));
+        total.add(&run(&arrivals(sources, seed), placement, wait, &networks));
     }
     total
 }
@@ -276,7 +283,7 @@ fn run<S: Strategy>(
     arrivals: &[Arrival],
     mut placement: Placement<S>,
     wait: Duration,
-    correlation: impl Fn(u32) -> u32,
+    networks: impl Fn(u32) -> Networks,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let mut waiting = vec![Vec::new(); 64];
@@ -286,8 +293,8 @@ fn run<S: Strategy>(
                 outcome.close(&closed, &mut waiting[closed.queue], deadline);
             }
         }
-        let correlation = correlation(arrival.flow);
-        let flow = PlacedFlow { slot: arrival.flow, class: CodingClass::SHARED, correlation };
+        let Networks { receiver, sender } = networks(arrival.flow);
+        let flow = PlacedFlow { slot: arrival.flow, class: CodingClass::SHARED, receiver, sender };
         let decision = placement.place(&Packet { flow, bytes: arrival.bytes }, wait, arrival.time);
         outcome.packets += 1;
         outcome.bytes += u64::from(arrival.bytes);

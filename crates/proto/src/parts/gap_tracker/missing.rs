@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use byway_units::Time;
 
 use super::NumberRange;
-use crate::parts::limits::{ASK_RANGES_MAX, MISSING_MAX};
+use crate::limits::{MISSING_MAX, RANGES_MAX};
 
 /// Numbers that were noticed to be missing together, and asked for together since.
 #[derive(Clone, Copy, Debug)]
@@ -137,12 +137,7 @@ impl Missing {
     }
 
     /// The ranges that are due, which are next due `again`, if ever.
-    pub(super) fn ask(
-        &mut self,
-        asks_max: u8,
-        again: Time,
-        now: Time,
-    ) -> ArrayVec<NumberRange, ASK_RANGES_MAX> {
+    pub(super) fn ask(&mut self, asks_max: u8, again: Time, now: Time) -> ArrayVec<NumberRange, RANGES_MAX> {
         let mut ranges = ArrayVec::new();
         if self.soonest > now {
             return ranges;
@@ -187,7 +182,7 @@ impl Missing {
 }
 
 /// Adds a gap to what is asked for; whether there was room.
-fn append(ranges: &mut ArrayVec<NumberRange, ASK_RANGES_MAX>, gap: &Gap) -> bool {
+fn append(ranges: &mut ArrayVec<NumberRange, RANGES_MAX>, gap: &Gap) -> bool {
     if let Some(last) = ranges.last_mut().filter(|last| last.end() == gap.first) {
         last.length += length_of(gap);
         return true;

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::Arrival;
-use crate::parts::limits::{FIRST_NUMBERS, NUMBER_WINDOW, NUMBER_WINDOW_WORDS as WORDS};
+use crate::limits::{FIRST_NUMBERS, NUMBER_WINDOW, NUMBER_WINDOW_WORDS as WORDS};
 
 /// The numbers that have arrived, within a window below the highest.
 #[derive(Clone, Debug)]

@@ -13,9 +13,10 @@ use super::{Choice, Packet, Queue, Queues, Strategy};
 ///   packets are affordable: else packets of long bursts end alone.
 /// - Packets of like size share a batch, because each repair packet is as long as the longest: those that
 ///   differ by more than a factor of two do only when one would end alone or no queue is free.
-/// - A queue without correlated flows goes before any queue with some: of 24 flows in pairs, half as many meet.
-///   To open another queue instead would keep nearly all apart, but makes batches smaller, and where networks are
-///   few leaves packets alone.
+/// - A queue without correlated flows goes before any queue with some, and one with flows of the same sender before one
+///   with flows to the same receiver, which can neither do without the packet nor help: of 24 flows in pairs, half as
+///   many meet. To open another queue instead would keep nearly all apart, but makes batches smaller, and where
+///   networks are few leaves packets alone: flows of one sender to many receivers are coded together.
 /// - A queue closes at half of its time if it pays for itself, while repair packets are affordable: that takes
 ///   a quarter off the mean wait of bursty video and costs next to nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +32,8 @@ const SIZE_RATIO: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fit {
     has_like_size: bool,
-    is_uncorrelated: bool,
+    has_other_receivers: bool,
+    has_other_senders: bool,
     is_in_need: bool,
     size: usize,
     age_nanos: u64,
@@ -57,7 +59,8 @@ fn fit(queue: &Queue, packet: &Packet, is_rich: bool, now: Time) -> Fit {
     let is_in_need = is_rich && queue.size() == 1 && now >= queue.halfway();
     Fit {
         has_like_size: is_in_need || have_like_size(queue.longest(), packet.bytes),
-        is_uncorrelated: !queue.holds_correlation(packet.flow.correlation),
+        has_other_receivers: !queue.shares_receiver(&packet.flow),
+        has_other_senders: !queue.shares_sender(&packet.flow),
         is_in_need,
         size: queue.size(),
         age_nanos: now.saturating_since(queue.opened()).as_nanos(),
@@ -77,8 +80,12 @@ mod tests {
 
     const WAIT: Duration = Duration::from_millis(40);
 
-    fn packet(slot: u32, bytes: u16, correlation: u32) -> Packet {
-        Packet { flow: PlacedFlow { slot, class: CodingClass::SHARED, correlation }, bytes }
+    fn packet(slot: u32, bytes: u16, receiver: u32) -> Packet {
+        packet_from(slot, bytes, receiver, 0)
+    }
+
+    fn packet_from(slot: u32, bytes: u16, receiver: u32, sender: u32) -> Packet {
+        Packet { flow: PlacedFlow { slot, class: CodingClass::SHARED, receiver, sender }, bytes }
     }
 
     /// Queues that hold these packets, all from the start on.
@@ -145,6 +152,29 @@ mod tests {
         assert_eq!(choose(&queues, &packet(3, 1_200, 7), false, 0), Choice::Join(0));
         // 72 and 8 share a bit.
         assert_eq!(choose(&queues, &packet(4, 1_200, 72), false, 0), Choice::Join(0));
+    }
+
+    #[test]
+    fn flows_of_one_sender_share_a_queue_only_where_there_is_no_other() {
+        let [a, b, c] =
+            [(1, 7), (2, 8), (3, 9)].map(|(slot, sender)| packet_from(slot, 1_200, 100 + slot, sender));
+        let queues = queues(&[&[a, b], &[c]], 3);
+        assert_eq!(choose(&queues, &packet_from(4, 1_200, 50, 8), false, 0), Choice::Join(1));
+        assert_eq!(choose(&queues, &packet_from(4, 1_200, 50, 5), false, 0), Choice::Join(0));
+        // Rather beside what comes from where it comes from than beside what goes to where it goes.
+        assert_eq!(choose(&queues, &packet_from(4, 1_200, 103, 8), false, 0), Choice::Join(0));
+        // The numbers of senders are none of receivers.
+        assert_eq!(choose(&queues, &packet_from(4, 1_200, 7, 101), false, 0), Choice::Join(0));
+    }
+
+    #[test]
+    fn flows_of_one_sender_to_many_receivers_fill_one_queue() {
+        let mut queues = queues(&[&[packet_from(1, 1_200, 101, 7)]], 8);
+        for slot in 2..10 {
+            let next = packet_from(slot, 1_200, 100 + slot, 7);
+            assert_eq!(choose(&queues, &next, false, 0), Choice::Join(0));
+            queues.add(0, &next, Time::START, WAIT);
+        }
     }
 
     #[test]

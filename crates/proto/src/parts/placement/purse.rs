@@ -2,7 +2,7 @@
 
 use byway_units::Bytes;
 
-use crate::parts::limits::{BATCH_PACKETS_MAX, BATCH_REPAIRS_MAX};
+use crate::limits::{BATCH_PACKETS_MAX, BOUGHT_REPAIRS_MAX};
 
 /// How many repair packets batches get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ impl Purse {
             "a batch has 1 to {BATCH_PACKETS_MAX} source packets, not {full_size}"
         );
         assert!(
-            (1..=BATCH_REPAIRS_MAX).contains(&usize::from(full_repairs)),
-            "a batch has 1 to {BATCH_REPAIRS_MAX} repair packets, not {full_repairs}"
+            (1..=BOUGHT_REPAIRS_MAX).contains(&usize::from(full_repairs)),
+            "a batch has 1 to {BOUGHT_REPAIRS_MAX} repair packets, not {full_repairs}"
         );
         let mut purse = Self { full_size, full_repairs, spending, balance: 0 };
         purse.balance = purse.reserve();

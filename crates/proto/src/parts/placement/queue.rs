@@ -6,14 +6,15 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
-use super::{CodingClass, Packet};
-use crate::parts::limits::{BATCH_PACKETS_MAX, PLACEMENT_FLOWS_MAX, PLACEMENT_QUEUES_MAX};
+use super::{CodingClass, Packet, PlacedFlow};
+use crate::limits::{BATCH_PACKETS_MAX, PLACEMENT_FLOWS_MAX, PLACEMENT_QUEUES_MAX};
 
 /// A packet in a queue, as far as placement cares.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     flow: u32,
-    correlation: u32,
+    receiver: u32,
+    sender: u32,
 }
 
 /// A batch in the making.
@@ -21,8 +22,10 @@ struct Member {
 pub struct Queue {
     class: CodingClass,
     members: ArrayVec<Member, BATCH_PACKETS_MAX>,
-    /// One bit for each correlation in it, some sharing a bit: a quick no.
-    correlations: u64,
+    /// One bit for each receiver's network in it, some sharing a bit: a quick no.
+    receivers: u64,
+    /// The same of senders.
+    senders: u64,
     longest: u16,
     opened: Time,
     halfway: Time,
@@ -35,7 +38,8 @@ impl Queue {
     const EMPTY: Self = Self {
         class: CodingClass::SHARED,
         members: ArrayVec::new_const(),
-        correlations: 0,
+        receivers: 0,
+        senders: 0,
         longest: 0,
         opened: Time::START,
         halfway: Time::MAX,
@@ -68,12 +72,20 @@ impl Queue {
         self.halfway
     }
 
-    /// Whether a flow in it is likely to lose packets at the same time as one with this tag.
+    /// Whether a flow in it ends in the same network as this one.
     #[must_use]
-    pub fn holds_correlation(&self, correlation: u32) -> bool {
-        correlation != 0
-            && self.correlations & correlation_bit(correlation) != 0
-            && self.members.iter().any(|member| member.correlation == correlation)
+    pub fn shares_receiver(&self, flow: &PlacedFlow) -> bool {
+        flow.receiver != 0
+            && self.receivers & bit_of(flow.receiver) != 0
+            && self.members.iter().any(|member| member.receiver == flow.receiver)
+    }
+
+    /// Whether a flow in it begins in the same network as this one.
+    #[must_use]
+    pub fn shares_sender(&self, flow: &PlacedFlow) -> bool {
+        flow.sender != 0
+            && self.senders & bit_of(flow.sender) != 0
+            && self.members.iter().any(|member| member.sender == flow.sender)
     }
 
     /// When to look at it next: halfway, if that still has to happen, then at the end.
@@ -100,9 +112,9 @@ impl Queue {
     }
 }
 
-/// Tags that differ in their low bits, as counted numbers do, get different bits.
-const fn correlation_bit(correlation: u32) -> u64 {
-    1 << (correlation % 64)
+/// Networks that differ in their low bits, as counted numbers do, get different bits.
+const fn bit_of(network: u32) -> u64 {
+    1 << (network % 64)
 }
 
 /// All queues of one egress relay.
@@ -205,8 +217,9 @@ impl Queues {
             queue.opened = now;
         }
         let flow = packet.flow;
-        queue.members.push(Member { flow: flow.slot, correlation: flow.correlation });
-        queue.correlations |= correlation_bit(flow.correlation);
+        queue.members.push(Member { flow: flow.slot, receiver: flow.receiver, sender: flow.sender });
+        queue.receivers |= bit_of(flow.receiver);
+        queue.senders |= bit_of(flow.sender);
         queue.longest = queue.longest.max(packet.bytes);
         queue.latest = queue.latest.min(now.saturating_add(wait));
         queue.halfway = queue.halfway.min(now.saturating_add(wait / 2));
@@ -255,10 +268,10 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::parts::placement::PlacedFlow;
 
     fn packet(slot: u32, class: u32) -> Packet {
-        let flow = PlacedFlow { slot, class: CodingClass::new(class), correlation: 0 };
+        let class = CodingClass::of_tenant(byway_wire::TenantId::new(class));
+        let flow = PlacedFlow { slot, class, receiver: 0, sender: 0 };
         Packet { flow, bytes: 100 }
     }
 

@@ -87,7 +87,7 @@ mod tests {
                 Algorithm { queues: vec![Vec::new(); queues.into()], k: k.into(), q_index: usize::from(queues) - 1 };
             let mut held = vec![Vec::new(); queues.into()];
             for slot in flows {
-                let flow = PlacedFlow { slot, class: CodingClass::SHARED, correlation: 0 };
+                let flow = PlacedFlow { slot, class: CodingClass::SHARED, receiver: 0, sender: 0 };
                 let packet = Packet { flow, bytes: 100 };
                 let decision = placement.place(&packet, Duration::from_secs(1), Time::START);
                 let mut sent = Vec::new();

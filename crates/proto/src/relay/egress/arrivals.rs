@@ -6,12 +6,13 @@ use byway_units::Time;
 use byway_wire::messages::Mask;
 use byway_wire::{Place, SequenceNumber};
 
-use super::Egress;
 use super::action::{Action, Given};
 use super::batches::{BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
+use super::{Egress, find};
+use crate::limits::CODED_BYTES_MAX;
 use crate::parts::packet_log::Handle;
 use byway_wire::Service;
 
@@ -44,8 +45,7 @@ impl Egress {
             self.counters.repairs_unknown += 1;
             return;
         }
-        let Some(payload) = self.log.push(repair.payload, now) else {
-            self.counters.repairs_surplus += 1;
+        let Some(payload) = self.keep(repair.payload, now) else {
             return;
         };
         let kept = BatchRepair { index: repair.index, length_symbol: repair.length_symbol, payload };
@@ -72,10 +72,17 @@ impl Egress {
         self.retry_stuck(now, actions);
     }
 
+    /// Keeps bytes that came from elsewhere, unless they are longer than any packet may be.
+    pub(super) fn keep(&mut self, bytes: &[u8], now: Time) -> Option<Handle> {
+        let fits = bytes.len() <= CODED_BYTES_MAX;
+        self.counters.too_long += u64::from(!fits);
+        if fits { self.log.push(bytes, now) } else { None }
+    }
+
     /// Notes what a new batch covers, and repairs what waited for it.
     fn cover(&mut self, batch: BatchRef, entries: &[Entry], now: Time, actions: &mut Vec<Action>) {
         for entry in entries {
-            let flow = entry.flow.and_then(|slot| self.flows.get_mut(slot.0 as usize)?.as_mut());
+            let flow = entry.flow.and_then(|slot| find(&mut self.flows, slot));
             let Some(flow) = flow else {
                 continue;
             };
@@ -98,8 +105,10 @@ impl Egress {
 
     /// Keeps an in-stream repair packet and repairs what waited for it.
     pub(crate) fn in_stream(&mut self, repair: &InStream<'_>, now: Time, actions: &mut Vec<Action>) {
-        let payload = self.log.push(repair.payload, now);
-        let Some((flow, payload)) = self.flow_mut(repair.flow).zip(payload) else {
+        let Some(payload) = self.keep(repair.payload, now) else {
+            return;
+        };
+        let Some(flow) = self.flow_mut(repair.flow) else {
             self.counters.repairs_unknown += 1;
             return;
         };
@@ -126,9 +135,11 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let packet = self.log.push(coded, now).filter(|_| !receivers.is_empty());
-        let Some(packet) = packet else {
+        if receivers.is_empty() {
             self.counters.repairs_unknown += 1;
+            return;
+        }
+        let Some(packet) = self.keep(coded, now) else {
             return;
         };
         for slot in receivers {
@@ -145,7 +156,7 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
+        let Some(flow) = find(&mut self.flows, slot) else {
             return;
         };
         let service = flow.service;

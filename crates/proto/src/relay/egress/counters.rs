@@ -46,6 +46,8 @@ pub struct EgressCounters {
     pub repairs_surplus: u64,
     /// Repair packets for flows without a receiver here.
     pub repairs_unknown: u64,
+    /// Packets, and repair packets, longer than any may be.
+    pub too_long: u64,
     /// Requests to repair a packet again that was repaired as often as allowed.
     pub refused_repeated: u64,
     /// Repairs left out because the flow's budget is used up.

@@ -8,7 +8,8 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::blocks::Blocks;
 use super::missing::{Missing, Stage};
 use crate::limits::{
-    COVERED_PACKETS_MAX, INITIAL_ROUND_TRIP, OUTAGE_AFTER, OUTAGE_INTERVAL, REPAIR_BURST, REPAIR_RETENTION,
+    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, OUTAGE_AFTER, OUTAGE_INTERVAL, REPAIR_BURST,
+    REPAIR_RETENTION,
 };
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
@@ -17,9 +18,33 @@ use crate::policy::consent_account;
 use byway_wire::Service;
 use byway_wire::messages::Consent;
 
-/// Which flow, in one egress relay.
+/// Which flow, in one egress relay: a place, and which turn of it.
+///
+/// Batches and rounds outlive the flows that they name. Each flow that gets a place has a turn of its own, so that nobody
+/// is asked, given or blamed for the packets of whoever was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowSlot(pub(crate) u32);
+
+/// The bits of a slot that are its place; the others count turns.
+const PLACE_BITS: u32 = EGRESS_FLOWS_MAX.ilog2();
+
+impl FlowSlot {
+    /// The first turn of a place.
+    pub(crate) fn first_at(place: usize) -> Self {
+        assert!(place < EGRESS_FLOWS_MAX, "the number of flows is limited");
+        Self(u32::try_from(place).expect("a place has few bits"))
+    }
+
+    /// The next turn of the same place; after the last one comes the first.
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1 << PLACE_BITS))
+    }
+
+    /// Where the flow is kept.
+    pub(crate) const fn place(self) -> usize {
+        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
+    }
+}
 
 /// Where a packet of the flow can be had.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +115,7 @@ impl OpenEnd {
 /// The registered flow.
 #[derive(Debug)]
 pub(crate) struct EgressFlow {
+    pub(crate) slot: FlowSlot,
     pub(crate) key: FlowKey,
     pub(crate) service: Service,
     /// What repairs it may still be given: its registered rate, so that an outage can be repaired and more cannot
@@ -128,6 +154,8 @@ pub(crate) struct Active {
     packets: SequenceRing<Handle>,
     /// When the receiver was asked for a packet, for a wider round.
     asked: Rare<Time>,
+    /// How often a packet was repaired: asking again when a request has run out makes it no other packet.
+    repaired: Rare<u8>,
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
     pub(crate) open: Option<OpenEnd>,
@@ -135,8 +163,16 @@ pub(crate) struct Active {
 }
 
 impl EgressFlow {
-    pub(crate) fn new(key: FlowKey, service: Service, rate: Rate, consent: Consent, now: Time) -> Self {
+    pub(crate) fn new(
+        slot: FlowSlot,
+        key: FlowKey,
+        service: Service,
+        rate: Rate,
+        consent: Consent,
+        now: Time,
+    ) -> Self {
         Self {
+            slot,
             key,
             service,
             repair_budget: TokenBucket::of_bytes(rate, burst(rate, REPAIR_BURST), now),
@@ -168,6 +204,7 @@ impl EgressFlow {
                 earlier_batches: None,
                 packets: SequenceRing::new(COVERED_PACKETS_MAX),
                 asked: None,
+                repaired: None,
                 blocks: Blocks::default(),
                 missing: Missing::default(),
                 open: None,
@@ -240,6 +277,17 @@ impl Active {
     /// When the receiver was asked for this packet last, for a wider round.
     pub(crate) fn asked(&self, sequence: SequenceNumber) -> Option<Time> {
         self.asked.as_ref()?.get(sequence.number())
+    }
+
+    /// Notes that the packet is repaired once more.
+    pub(crate) fn add_repair(&mut self, sequence: SequenceNumber) {
+        let before = self.repairs_of(sequence);
+        some_of(&mut self.repaired).insert(sequence.number(), before.saturating_add(1));
+    }
+
+    /// How often the packet was repaired, one way or another.
+    pub(crate) fn repairs_of(&self, sequence: SequenceNumber) -> u8 {
+        self.repaired.as_ref().and_then(|repaired| repaired.get(sequence.number())).unwrap_or(0)
     }
 
     /// Where the packet can be had.

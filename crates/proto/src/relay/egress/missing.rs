@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use crate::limits::{MISSING_PACKETS_MAX, REPAIRS_PER_PACKET_MAX};
+use crate::limits::MISSING_PACKETS_MAX;
 
 /// What is being done about a missing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +33,11 @@ pub(crate) struct MissingPacket {
     pub(crate) certain: bool,
     /// Since when the stage is what it is.
     pub(crate) since: Time,
-    /// How often it was repaired, one way or another.
-    pub(crate) repaired: u8,
+    /// Whether it was repaired since it was asked for.
+    pub(crate) is_repaired: bool,
 }
 
 impl MissingPacket {
-    /// Whether it may be repaired (again).
-    pub(crate) const fn may_be_repaired(&self) -> bool {
-        self.repaired < REPAIRS_PER_PACKET_MAX
-    }
-
     /// Notes what is being done from now on.
     pub(crate) const fn enter(&mut self, stage: Stage, now: Time) {
         self.stage = stage;
@@ -92,7 +87,7 @@ impl Missing {
                     until,
                     certain,
                     since: Time::START,
-                    repaired: 0,
+                    is_repaired: false,
                 };
                 self.packets.insert(position, packet);
                 position
@@ -116,7 +111,7 @@ impl Missing {
         let mut unrepaired = 0;
         self.packets.retain(|packet| {
             let keep = packet.until > now;
-            unrepaired += u64::from(!keep && packet.repaired == 0);
+            unrepaired += u64::from(!keep && !packet.is_repaired);
             keep
         });
         unrepaired

@@ -23,6 +23,7 @@ mod sweep;
 mod widen;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use byway_code::{AlignedBuffer, Engine, JointDecoder};
@@ -40,7 +41,7 @@ use batches::Batches;
 use flow::EgressFlow;
 use rounds::{RoundSlot, Rounds};
 
-use crate::limits::{CODED_BYTES_MAX, EGRESS_LOG_BYTES, REPAIR_RETENTION};
+use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, REPAIR_RETENTION};
 use crate::parts::packet_log::{Handle, PacketLog};
 use byway_wire::Service;
 use byway_wire::messages::Consent;
@@ -50,7 +51,10 @@ use byway_wire::messages::Consent;
 pub(crate) struct Egress {
     engine: Engine,
     flows: Vec<Option<EgressFlow>>,
-    free: Vec<FlowSlot>,
+    /// For the next flows, those that have been free for longest first.
+    free: VecDeque<FlowSlot>,
+    /// Flows that answered falsely, and may have left since; the oldest give way.
+    barred: VecDeque<FlowKey>,
     /// The batches of each ingress relay.
     batches: Vec<Batches>,
     rounds: Rounds,
@@ -73,7 +77,8 @@ impl Egress {
         Self {
             engine,
             flows: Vec::new(),
-            free: Vec::new(),
+            free: VecDeque::new(),
+            barred: VecDeque::new(),
             batches: Vec::new(),
             rounds: Rounds::default(),
             log: PacketLog::new(Bytes::from(EGRESS_LOG_BYTES), REPAIR_RETENTION),
@@ -97,19 +102,26 @@ impl Egress {
         consent: Consent,
         now: Time,
     ) -> FlowSlot {
-        let flow = Some(EgressFlow::new(key, service, rate, consent, now));
-        if let Some(slot) = self.free.pop() {
-            self.flows[slot.0 as usize] = flow;
-            return slot;
-        }
-        self.flows.push(flow);
-        FlowSlot(u32::try_from(self.flows.len() - 1).expect("the number of flows is limited"))
+        let slot = self.free.pop_front().unwrap_or_else(|| {
+            self.flows.push(None);
+            FlowSlot::first_at(self.flows.len() - 1)
+        });
+        let mut flow = EgressFlow::new(slot, key, service, rate, consent, now);
+        flow.barred = self.barred.contains(&key);
+        self.flows[slot.place()] = Some(flow);
+        slot
+    }
+
+    /// Whether another flow may be registered.
+    pub(crate) fn has_room(&self) -> bool {
+        self.flows.len() - self.free.len() < EGRESS_FLOWS_MAX
     }
 
     /// Forgets a flow.
     pub(crate) fn unregister(&mut self, slot: FlowSlot) {
-        if self.flows[slot.0 as usize].take().is_some() {
-            self.free.push(slot);
+        if self.flow(slot).is_some() {
+            self.flows[slot.place()] = None;
+            self.free.push_back(slot.next());
         }
     }
 
@@ -136,11 +148,11 @@ impl Egress {
     }
 
     fn flow(&self, slot: FlowSlot) -> Option<&EgressFlow> {
-        self.flows.get(slot.0 as usize)?.as_ref()
+        self.flows.get(slot.place())?.as_ref().filter(|flow| flow.slot == slot)
     }
 
     fn flow_mut(&mut self, slot: FlowSlot) -> Option<&mut EgressFlow> {
-        self.flows.get_mut(slot.0 as usize)?.as_mut()
+        find(&mut self.flows, slot)
     }
 
     fn batches_of(&mut self, ingress: u16) -> &mut Batches {
@@ -162,6 +174,11 @@ impl Egress {
     fn ask_again_after(round_trip: Duration) -> Duration {
         round_trip + round_trip / 2
     }
+}
+
+/// The flow of this slot, while it is that of the slot's turn.
+fn find(flows: &mut [Option<EgressFlow>], slot: FlowSlot) -> Option<&mut EgressFlow> {
+    flows.get_mut(slot.place())?.as_mut().filter(|flow| flow.slot == slot)
 }
 
 #[cfg(test)]

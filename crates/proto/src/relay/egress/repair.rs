@@ -7,7 +7,6 @@ use byway_code::{REPAIR_PACKETS_MAX, Recovered, Repair, SOURCE_PACKETS_MAX, deco
 use byway_units::{BatchId, Bytes, Time};
 use byway_wire::SequenceNumber;
 
-use super::Egress;
 use super::action::{Action, Given};
 use super::arrivals::entries_of;
 use super::batches::BatchRepair;
@@ -15,6 +14,8 @@ use super::flow::{BatchRef, FlowSlot};
 use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
 use super::rounds::{Round, RoundSlot};
+use super::{Egress, find};
+use crate::limits::REPAIRS_PER_PACKET_MAX;
 use crate::parts::packet_log::Handle;
 
 impl Egress {
@@ -32,7 +33,7 @@ impl Egress {
         let Some(missing) = active.missing.get(sequence).copied() else {
             return;
         };
-        if !missing.may_be_repaired() {
+        if active.repairs_of(sequence) >= REPAIRS_PER_PACKET_MAX {
             self.counters.refused_repeated += 1;
             return;
         }
@@ -82,9 +83,12 @@ impl Egress {
             self.counters.refused_budget += 1;
             return false;
         }
-        if let Some(missing) = flow.active_mut().and_then(|active| active.missing.get_mut(sequence)) {
-            missing.enter(stage, now);
-            missing.repaired += 1;
+        if let Some(active) = flow.active_mut() {
+            active.add_repair(sequence);
+            if let Some(missing) = active.missing.get_mut(sequence) {
+                missing.enter(stage, now);
+                missing.is_repaired = true;
+            }
         }
         true
     }
@@ -103,7 +107,7 @@ impl Egress {
         if !self.charge(slot, sequence, bytes, Stage::InStream, now) {
             return true;
         }
-        let active = self.flows[slot.0 as usize].as_mut().and_then(|flow| flow.active_mut());
+        let active = self.flow_mut(slot).and_then(|flow| flow.active_mut());
         let Some(block) = active.and_then(|active| active.blocks.send(sequence, needed)) else {
             return false;
         };
@@ -211,7 +215,7 @@ impl Egress {
             (round.entries.clone(), round.until, self.longest_of(round.batch))
         };
         for (place, entry) in entries.iter().enumerate() {
-            let Some(flow) = entry.flow.and_then(|flow| self.flows[flow.0 as usize].as_mut()) else {
+            let Some(flow) = entry.flow.and_then(|flow| find(&mut self.flows, flow)) else {
                 continue;
             };
             let kept = flow.active().and_then(|active| active.source(entry.sequence).packet);
@@ -328,16 +332,15 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let flow = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        let flow = find(&mut self.flows, slot);
         let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
         let missed = active.missing.get(sequence);
-        let is_missed = |missing: &MissingPacket| {
-            missing.until > now && missing.stage != Stage::Given && missing.may_be_repaired()
-        };
-        if missed.is_some_and(is_missed) {
+        let is_missed = |missing: &MissingPacket| missing.until > now && missing.stage != Stage::Given;
+        if may_be_repaired && missed.is_some_and(is_missed) {
             self.give(slot, sequence, packet, Given::Cooperative, now, actions);
         }
     }

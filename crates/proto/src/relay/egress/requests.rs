@@ -6,11 +6,11 @@ use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use super::Egress;
 use super::action::Action;
 use super::flow::{FlowSlot, OpenEnd};
 use super::missing::Stage;
-use crate::limits::{NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
+use super::{Egress, find};
+use crate::limits::{BARRED_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
 use crate::parts::packet_log::Handle;
 
 /// A NACK, its alias resolved and its numbers completed.
@@ -183,7 +183,7 @@ impl Egress {
                 continue;
             }
             if packet.is_none() {
-                packet = self.log.push(coded, now);
+                packet = self.keep(coded, now);
             }
             let Some(handle) = packet else {
                 break;
@@ -208,10 +208,9 @@ impl Egress {
         coded: &[u8],
         now: Time,
     ) -> Option<Handle> {
-        let place = usize::try_from(slot.0).ok()?;
-        let active = self.flows.get_mut(place)?.as_mut()?.active_mut()?;
-        active.asked(sequence)?;
-        let packet = self.log.push(coded, now)?;
+        self.flow(slot)?.active()?.asked(sequence)?;
+        let packet = self.keep(coded, now)?;
+        let active = find(&mut self.flows, slot)?.active_mut()?;
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         Some(packet)
     }
@@ -251,11 +250,22 @@ impl Egress {
         })
     }
 
-    /// A receiver answered falsely: it is asked no more.
+    /// A receiver answered falsely: it is asked for packets of this flow no more, should it leave and come back either.
+    ///
+    /// Its other flows are trusted: a sender that gives receiver and ingress relay different packets could else have an
+    /// innocent receiver taken for a liar.
     pub(crate) fn bar(&mut self, slot: FlowSlot) {
         self.counters.answers_false += 1;
-        if let Some(flow) = self.flow_mut(slot) {
-            flow.barred = true;
+        let Some(flow) = self.flow_mut(slot) else {
+            return;
+        };
+        flow.barred = true;
+        let key = flow.key;
+        if !self.barred.contains(&key) {
+            if self.barred.len() == BARRED_MAX {
+                self.barred.pop_front();
+            }
+            self.barred.push_back(key);
         }
     }
 

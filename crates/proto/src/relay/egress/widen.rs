@@ -11,11 +11,11 @@ use byway_code::{JOINT_UNKNOWNS_MAX, JointDecoder, Repair, SOURCE_PACKETS_MAX, S
 use byway_units::{BatchId, Bytes, Duration, Time};
 use byway_wire::SequenceNumber;
 
-use super::Egress;
 use super::action::Action;
 use super::batches::Entry;
 use super::flow::{BatchRef, FlowSlot};
 use super::rounds::RoundSlot;
+use super::{Egress, find};
 use crate::limits::{
     INITIAL_ROUND_TRIP, STUCK_ROUNDS_MAX, SUSPECTS_MIN, WIDENED_BATCHES_MAX, WIDENED_BLOCKS_MAX,
 };
@@ -212,7 +212,7 @@ impl Egress {
 
     /// Asks a receiver for a packet that it should have, for a wider round.
     fn ask_mate(&mut self, (slot, sequence): Name, now: Time, actions: &mut Vec<Action>) {
-        let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
+        let Some(flow) = find(&mut self.flows, slot) else {
             return;
         };
         let again_after = Self::ask_again_after(flow.round_trip);

@@ -8,11 +8,12 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Alias, FlowKey};
 
 use super::EgressPort;
+use super::ceilings::{Ceiling, CeilingSlot};
 use super::copies::Copies;
 use super::group::GroupKey;
 use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_PORTS_MAX};
 use crate::parts::block_encoder::BlockEncoder;
-use crate::parts::placement::PlacedFlow;
+use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::CodingRates;
 use byway_wire::Service;
@@ -28,9 +29,13 @@ pub(crate) struct Registration {
     pub(crate) service: Service,
     pub(crate) rates: CodingRates,
     pub(crate) rate: Rate,
+    /// What the flows of its grant may send together.
+    pub(crate) ceiling: Ceiling,
     /// `None` without cross-stream coding.
     pub(crate) group: Option<GroupKey>,
     pub(crate) placed: PlacedFlow,
+    /// The class of its tenant: of packets that no digest vouches for, whoever agreed to what.
+    pub(crate) tenant: CodingClass,
     /// Whether this relay sends copies on to receivers, instead of the sender.
     pub(crate) duplicates: bool,
     /// Whether the sender makes the in-stream repair packets, and sends these instead of copies.
@@ -55,6 +60,7 @@ pub(crate) struct IngressFlow {
     /// The egress relays: one, and more for a group of receivers.
     pub(crate) onward: ArrayVec<Onward, EGRESS_PORTS_MAX>,
     pub(crate) budget: TokenBucket<Bytes>,
+    pub(crate) ceiling: CeilingSlot,
     pub(crate) round_trip: Duration,
     /// Allocated while copies arrive.
     active: Option<Box<Active>>,
@@ -69,13 +75,14 @@ pub(crate) struct Active {
 }
 
 impl IngressFlow {
-    pub(crate) fn new(registration: Registration, now: Time) -> Self {
+    pub(crate) fn new(registration: Registration, ceiling: CeilingSlot, now: Time) -> Self {
         let rate = registration.rate;
         let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
         Self {
             registration,
             onward: ArrayVec::new(),
             budget: TokenBucket::of_bytes(rate, burst, now),
+            ceiling,
             round_trip: crate::limits::INITIAL_ROUND_TRIP,
             active: None,
         }

@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use byway_code::{AlignedBuffer, Encoder, Engine, Repair, SOURCE_PACKETS_MAX};
 use byway_units::{BatchId, Bytes, Rate, Time};
+use byway_wire::messages::Entry;
 use byway_wire::{Alias, SequenceNumber};
 
 use super::{EgressPort, FlowSlot};
 use crate::limits::{
-    BATCH_REPAIRS_MAX, BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, OUTAGE_BELIEVED_FOR, OVERHEAD_PERCENT,
-    OVERHEAD_RESERVE, RESERVE_TIME,
+    BATCH_REPAIRS_MAX, BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, DATAGRAM_BYTES_MAX,
+    OUTAGE_BELIEVED_FOR, OVERHEAD_PERCENT, OVERHEAD_RESERVE, RESERVE_TIME,
 };
 use crate::parts::placement::{Closed, FullestFirst, Packet, Placement, Settings, Spending};
 
@@ -74,6 +75,14 @@ pub(crate) struct GroupKey {
     pub(crate) shape: (u8, u8),
 }
 
+impl GroupKey {
+    /// How long packets may be whose repair packets have room for digests, in full batches.
+    pub(crate) fn digested_bytes_max(self) -> usize {
+        let digested = usize::from(self.shape.0) * (Entry::BYTES + 4);
+        DATAGRAM_BYTES_MAX.saturating_sub(CROSS_STREAM_OVERHEAD + digested)
+    }
+}
+
 /// The numbers of batches: all groups towards an egress relay share a row, as it tells batches apart by number.
 #[derive(Debug, Default)]
 pub(crate) struct BatchNumbers {
@@ -99,8 +108,9 @@ pub(crate) struct Group {
     placement: Placement<FullestFirst>,
     open: Vec<OpenBatch>,
     engine: Engine,
-    /// How many flows are registered with it.
-    pub(crate) flows: u32,
+    /// How many flows are registered with it, and what they send at most.
+    flows: u32,
+    income: u128,
     /// The flows whose direct path is dark, and until when that is believed.
     dark: Vec<(FlowSlot, Time)>,
 }
@@ -115,7 +125,7 @@ impl Group {
             spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
         };
         let placement = Placement::new(settings, FullestFirst);
-        Self { key, placement, open: Vec::new(), engine, flows: 0, dark: Vec::new() }
+        Self { key, placement, open: Vec::new(), engine, flows: 0, income: 0, dark: Vec::new() }
     }
 
     /// Puts a packet into a batch; closed batches, before and after, go to `close`.
@@ -159,8 +169,28 @@ impl Group {
         self.placement.deadline()
     }
 
-    /// Notes what the flows send at most: as much is kept in reserve for repair packets as an eighth of a second earns.
-    pub(crate) fn set_income(&mut self, income: Rate) {
+    /// Takes in a flow that sends so much at most.
+    pub(crate) fn join(&mut self, rate: Rate) {
+        self.flows += 1;
+        self.income += u128::from(rate.bits_per_second());
+        self.set_reserve();
+    }
+
+    /// Lets such a flow go.
+    pub(crate) fn leave(&mut self, rate: Rate) {
+        self.flows -= 1;
+        self.income -= u128::from(rate.bits_per_second());
+        self.set_reserve();
+    }
+
+    /// Whether no flow is registered with it.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.flows == 0
+    }
+
+    /// As much is kept in reserve for repair packets as an eighth of a second earns.
+    fn set_reserve(&mut self) {
+        let income = Rate::from_bits_per_second(u64::try_from(self.income).unwrap_or(u64::MAX));
         let (packets, repairs) = (u64::from(self.key.shape.0), u64::from(self.key.shape.1));
         let second = income.bytes_in(RESERVE_TIME).unwrap_or(Bytes::MAX).count();
         let reserve = second.saturating_mul(repairs * u64::from(OVERHEAD_PERCENT)) / (packets * 100);

@@ -6,6 +6,7 @@
 //! A copy goes through two coders (J-QoS 3.1): the *in-stream* block of its flow, and a *cross-stream* batch with
 //! packets of other flows towards the same egress relay. Or it is carried on whole, to be cached or forwarded.
 
+mod ceilings;
 mod copies;
 mod counters;
 mod flow;
@@ -19,17 +20,19 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
 use byway_wire::{Alias, FlowKey, SequenceNumber};
 
+pub(crate) use ceilings::Ceiling;
 pub(crate) use copies::Copy;
 pub use counters::IngressCounters;
 pub(crate) use flow::{FlowSlot, Onward, Registration};
 pub(crate) use group::{ClosedBatch, Covered, GroupKey};
 
+use ceilings::Ceilings;
 use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
 use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX};
 use crate::parts::block_encoder::BlockEncoder;
-use crate::parts::placement::Packet;
+use crate::parts::placement::{Packet, PlacedFlow};
 use crate::parts::timers::{TimerKey, Timers};
 use byway_wire::Service;
 
@@ -66,6 +69,7 @@ pub(crate) struct Ingress {
     flows: Vec<Option<IngressFlow>>,
     free: Vec<FlowSlot>,
     groups: Vec<Group>,
+    ceilings: Ceilings,
     batch_numbers: BatchNumbers,
     /// When something of a flow is due.
     timers: Timers,
@@ -79,6 +83,7 @@ impl Ingress {
             flows: Vec::new(),
             free: Vec::new(),
             groups: Vec::new(),
+            ceilings: Ceilings::default(),
             batch_numbers: BatchNumbers::default(),
             timers: Timers::new(),
             counters: IngressCounters::default(),
@@ -96,13 +101,12 @@ impl Ingress {
             FlowSlot(u32::try_from(self.flows.len() - 1).expect("the number of flows is limited"))
         });
         let registration = register(slot);
-        let group = registration.group;
-        if let Some(key) = group {
+        if let Some(key) = registration.group {
             let group = self.group(key);
-            self.groups[group].flows += 1;
+            self.groups[group].join(registration.rate);
         }
-        self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, now));
-        self.set_income(group);
+        let ceiling = self.ceilings.join(&registration.ceiling, now);
+        self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, ceiling, now));
         slot
     }
 
@@ -112,12 +116,10 @@ impl Ingress {
         self.flows.len() - self.free.len() < INGRESS_FLOWS_MAX && (is_known || self.groups.len() < GROUPS_MAX)
     }
 
-    /// Lets a group know what its flows send at most.
-    fn set_income(&mut self, key: Option<GroupKey>) {
-        let flows = self.flows.iter().flatten().filter(|flow| flow.registration.group == key);
-        let income = flows.fold(Rate::ZERO, |sum, flow| sum.saturating_add(flow.registration.rate));
-        if let Some(group) = self.groups.iter_mut().find(|group| Some(group.key) == key) {
-            group.set_income(income);
+    /// Lets the flows of a flow's grant send at another rate together.
+    pub(crate) fn set_ceiling(&mut self, slot: FlowSlot, rate: Rate, now: Time) {
+        if let Some(ceiling) = self.flow(slot).map(|flow| flow.ceiling) {
+            self.ceilings.set(ceiling, rate, now);
         }
     }
 
@@ -128,11 +130,11 @@ impl Ingress {
             if let Some(group) =
                 self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group)
             {
-                group.flows -= 1;
-                self.groups.retain(|group| group.flows > 0);
+                group.leave(flow.registration.rate);
+                self.groups.retain(|group| !group.is_empty());
             }
+            self.ceilings.leave(flow.ceiling);
             self.free.push(slot);
-            self.set_income(flow.registration.group);
         }
     }
 
@@ -232,7 +234,8 @@ impl Ingress {
             self.counters.copies_too_long += 1;
             return None;
         }
-        if !flow.budget.take(Bytes::from(coded.len()), now) {
+        let bytes = Bytes::from(coded.len());
+        if !flow.budget.take(bytes, now) || !self.ceilings.take(flow.ceiling, bytes, now) {
             self.counters.copies_beyond_rate += 1;
             return None;
         }
@@ -279,7 +282,8 @@ impl Ingress {
             return;
         }
         let covered = repair.payload.len() * usize::from(shape.source_packets());
-        if !flow.budget.take(Bytes::from(covered / usize::from(shape.repair_packets())), now) {
+        let bytes = Bytes::from(covered / usize::from(shape.repair_packets()));
+        if !flow.budget.take(bytes, now) || !self.ceilings.take(flow.ceiling, bytes, now) {
             self.counters.copies_beyond_rate += 1;
             return;
         }
@@ -359,10 +363,14 @@ impl Ingress {
         let Some(key) = flow.registration.group else {
             return;
         };
-        let placed = flow.registration.placed;
+        let (placed, tenant) = (flow.registration.placed, flow.registration.tenant);
         let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");
         let digest = sink.digest(onward.port, onward.alias, sequence, coded);
         let covered = Covered { alias: onward.alias, sequence, digest };
+        // A false answer to what no digest vouches for is not told from a true one: that stays within a tenant.
+        let is_vouched = digest.is_some() && coded.len() <= key.digested_bytes_max();
+        let class = if is_vouched { placed.class } else { tenant };
+        let placed = PlacedFlow { class, ..placed };
         let group = self.group(key);
         let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
         self.groups[group].add(&Packet { flow: placed, bytes }, covered, coded, numbers, now, |batch| {

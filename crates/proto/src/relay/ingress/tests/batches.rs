@@ -81,12 +81,12 @@ fn a_packet_that_stays_alone_is_repeated_while_that_is_affordable() {
 #[test]
 fn tenants_that_do_not_share_are_not_coded_together() {
     let mut talk = Talk::new();
-    let one = talk.flow(Kind { class: CodingClass::new(1), ..batched(2, 1) });
-    let other = talk.flow(Kind { class: CodingClass::new(2), ..batched(2, 1) });
+    let one = talk.flow(Kind { tenant: 1, shares: false, ..batched(2, 1) });
+    let other = talk.flow(Kind { tenant: 2, shares: false, ..batched(2, 1) });
     talk.copy(one, 0);
     talk.copy(other, 0);
     assert_eq!(talk.batches(), []);
-    let same = talk.flow(Kind { class: CodingClass::new(1), ..batched(2, 1) });
+    let same = talk.flow(Kind { tenant: 1, shares: false, ..batched(2, 1) });
     talk.copy(same, 0);
     assert_eq!(talk.batches()[0].covered, [(1, 0), (3, 0)]);
 }

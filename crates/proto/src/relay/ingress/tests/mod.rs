@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 use byway_code::{Engine, Repair, decode};
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
-use byway_wire::{Alias, BlockShape, FlowKey, Receiver, SequenceNumber, Service};
+use byway_wire::{Alias, BlockShape, FlowKey, Receiver, SequenceNumber, Service, TenantId};
 
-use super::{ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink};
+use super::ceilings::GrantedFlows;
+use super::{Ceiling, ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink};
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::CodingRates;
 
@@ -107,7 +108,10 @@ struct Kind {
     rates: CodingRates,
     rate: Rate,
     group: u32,
-    class: CodingClass,
+    tenant: u32,
+    shares: bool,
+    /// The rate of a grant that all such flows share.
+    ceiling: Option<Rate>,
     port: u16,
     is_selective: bool,
     makes_repairs: bool,
@@ -121,7 +125,9 @@ fn coded() -> Kind {
         rates: CodingRates::default(),
         rate: Rate::from_megabits_per_second(10),
         group: 0,
-        class: CodingClass::SHARED,
+        tenant: 0,
+        shares: true,
+        ceiling: None,
         port: 0,
         is_selective: false,
         makes_repairs: false,
@@ -220,9 +226,14 @@ fn alias(slot: FlowSlot) -> Alias {
 }
 
 fn registration(slot: FlowSlot, kind: Kind) -> Registration {
-    let number = u16::try_from(slot.0).expect("few flows");
+    let number = FlowId::new(u16::try_from(slot.0).expect("few flows"));
+    let (sender, receiver) = (AgentId::new(1), Receiver::Agent(AgentId::new(2)));
+    let tenant = CodingClass::of_tenant(TenantId::new(kind.tenant));
+    let class = if kind.shares { CodingClass::SHARED } else { tenant };
+    let all = (FlowId::new(0), FlowId::new(u16::MAX));
+    let (first, last) = if kind.ceiling.is_some() { all } else { (number, number) };
     Registration {
-        key: FlowKey::new(AgentId::new(1), Receiver::Agent(AgentId::new(2)), FlowId::new(number)),
+        key: FlowKey::new(sender, receiver, number),
         service: kind.service,
         rates: kind.rates,
         rate: kind.rate,
@@ -231,7 +242,12 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
             group: kind.group,
             shape: (shape.source_packets(), shape.repair_packets()),
         }),
-        placed: PlacedFlow { slot: slot.0, class: kind.class, correlation: 0 },
+        placed: PlacedFlow { slot: slot.0, class, receiver: 0, sender: 0 },
+        tenant,
+        ceiling: Ceiling {
+            flows: GrantedFlows { sender, receiver, first, last },
+            rate: kind.ceiling.unwrap_or(kind.rate),
+        },
         duplicates: kind.duplicates,
         makes_repairs: kind.makes_repairs,
         is_selective: kind.is_selective,

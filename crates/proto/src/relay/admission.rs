@@ -1,0 +1,90 @@
+//! Who gets a session, and who gives one up when there is no room.
+
+use alloc::vec::Vec;
+
+use byway_units::Time;
+use byway_wire::Message;
+use byway_wire::messages::{Close, CloseReason};
+use byway_wire::seal::{PreSharedKey, Purpose, ReceivedInitiation};
+
+use super::Relay;
+use crate::limits::{SESSION_SILENT_AFTER, SESSION_UNUSED_AFTER, SESSIONS_MAX, SHED_INTERVAL};
+use crate::outbox::Urgency;
+use crate::session::{Origin, Remote, SessionId};
+
+impl Relay {
+    /// Admits an agent that is entitled to something here, if there is room.
+    pub(super) fn admit(&mut self, initiation: ReceivedInitiation, origin: Origin, now: Time) {
+        if initiation.purpose != Purpose::AgentToRelay || !self.entitles(&initiation, now) {
+            self.counters.strangers_refused += 1;
+            return;
+        }
+        if !self.makes_room(now) {
+            self.counters.sessions_refused += 1;
+            return;
+        }
+        let remote = Remote {
+            key: initiation.peer,
+            purpose: Purpose::AgentToRelay,
+            shard: self.shard,
+            pre_shared: PreSharedKey::default(),
+            addresses: Vec::new(),
+            keep: false,
+        };
+        let session = self.sessions.add(remote, now);
+        self.sessions.accept(session, initiation, origin, &[], now);
+    }
+
+    /// Whether there is room for another session, after those that are of no use were given up if need be.
+    ///
+    /// Newcomers are refused sooner than a session that is in use ends: who has flows and is heard from cannot be pushed
+    /// out. The sessions are looked through once in a while only, however many newcomers there are.
+    fn makes_room(&mut self, now: Time) -> bool {
+        if self.sessions.count() < SESSIONS_MAX {
+            return true;
+        }
+        if now < self.next_shedding {
+            return false;
+        }
+        self.next_shedding = now + SHED_INTERVAL;
+        let useless: Vec<SessionId> = self.sessions.ids().filter(|id| self.is_useless(*id, now)).collect();
+        self.counters.sessions_shed += useless.len() as u64;
+        for id in useless {
+            self.ended(id, now);
+        }
+        self.sessions.count() < SESSIONS_MAX
+    }
+
+    /// Whether an agent has registered nothing for a while, or is silent for longer than one that is there can be.
+    fn is_useless(&self, id: SessionId, now: Time) -> bool {
+        let Some(session) =
+            self.sessions.get(id).filter(|session| session.remote.purpose == Purpose::AgentToRelay)
+        else {
+            return false;
+        };
+        match self.links.without_flows_since(id) {
+            None => session.heard + SESSION_SILENT_AFTER <= now,
+            Some(since) => since.max(session.began) + SESSION_UNUSED_AFTER <= now,
+        }
+    }
+
+    /// Ends a session with an agent that does what no honest one does.
+    pub(super) fn expel(&mut self, session: SessionId, now: Time) {
+        self.counters.expelled += 1;
+        let close = Message::Close(Close { reason: CloseReason::NoLongerGranted });
+        self.sessions.send_alone(session, &close, Urgency::Original, now);
+        self.ended(session, now);
+    }
+
+    /// An agent is gone for good.
+    pub(super) fn ended(&mut self, session: SessionId, now: Time) {
+        if self.ports.of_session(session).is_some() {
+            return;
+        }
+        for alias in self.links.aliases(session) {
+            self.forget(session, alias, now);
+        }
+        self.links.remove_session(session);
+        self.sessions.remove(session);
+    }
+}

@@ -1,0 +1,165 @@
+//! What a registration rests on: the static configuration, or what the controller has signed.
+
+use arrayvec::ArrayVec;
+use byway_units::Time;
+use byway_wire::messages::{FlowRole, Refusal, Register};
+use byway_wire::seal::{PublicKey, ReceivedInitiation, Statement, VerifyingKey};
+use byway_wire::{FlowKey, Grant, GrantedRelay, Message, Messages, Receiver};
+
+use super::Relay;
+use super::settings::Authority;
+use crate::limits::{EGRESS_PORTS_MAX, HANDSHAKE_GRANTS_MAX};
+
+/// The grants of one registration: one, or for the sender of a group one for each egress relay.
+pub(super) type Grants = ArrayVec<Grant, EGRESS_PORTS_MAX>;
+
+/// Why a registration has no grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ungranted {
+    /// It is refused.
+    Refused(Refusal),
+    /// And somebody made the grant up: the signature is false.
+    Forged,
+}
+
+impl Ungranted {
+    /// What the agent is told.
+    pub(super) const fn refusal(self) -> Refusal {
+        match self {
+            Self::Refused(refusal) => refusal,
+            Self::Forged => Refusal::GrantInvalid,
+        }
+    }
+}
+
+impl From<Refusal> for Ungranted {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Relay {
+    /// Whether a stranger is entitled to a session: the static configuration names its key, or it shows a grant. Only
+    /// its first few are looked at, as each costs a signature.
+    pub(super) fn entitles(&self, initiation: &ReceivedInitiation, now: Time) -> bool {
+        let Authority::Static(grants) = &self.authority else {
+            let registers = Messages::new(&initiation.messages).filter_map(|message| match message {
+                Ok(Message::Register(register)) => Some(register),
+                _ => None,
+            });
+            return registers
+                .take(HANDSHAKE_GRANTS_MAX)
+                .any(|register| self.grants(&register, &initiation.peer, now).is_ok());
+        };
+        let names = |grant: &Grant| [grant.sender_key, grant.receiver_key].contains(initiation.peer.bytes());
+        grants.iter().any(names)
+    }
+
+    /// The grants that let `peer` register so.
+    pub(super) fn grants(
+        &self,
+        register: &Register<'_>,
+        peer: &PublicKey,
+        now: Time,
+    ) -> Result<Grants, Ungranted> {
+        match &self.authority {
+            Authority::Static(grants) => Ok(self.configured(grants, register, peer)?),
+            Authority::Controller(key) => {
+                self.signed(key, register, peer, now).map(|grant| Grants::from_iter([grant]))
+            }
+        }
+    }
+
+    fn configured(
+        &self,
+        grants: &[Grant],
+        register: &Register<'_>,
+        peer: &PublicKey,
+    ) -> Result<Grants, Refusal> {
+        let role = register.role;
+        let covering = || grants.iter().filter(|grant| covers(grant, register.flow_key));
+        let serving = || covering().filter(|grant| self.serves(grant, role));
+        let named = || serving().filter(|grant| names(grant, role, peer));
+        let allowed = || named().filter(|grant| grant.services.allow(register.service));
+        if serving().next().is_none() {
+            return Err(Refusal::NoGrant);
+        }
+        if named().next().is_none() {
+            return Err(Refusal::GrantInvalid);
+        }
+        let mut found = Grants::new();
+        let most = if is_sender_of_group(register) { usize::MAX } else { 1 };
+        for grant in allowed().take(most) {
+            if found.iter().all(|known| known.egress != grant.egress) {
+                found.try_push(*grant).map_err(|_| Refusal::NoRoom)?;
+            }
+        }
+        if found.is_empty() { Err(Refusal::ServiceNotGranted) } else { Ok(found) }
+    }
+
+    /// The grant that came with the registration. Its signature is looked at last, as that costs most.
+    fn signed(
+        &self,
+        key: &VerifyingKey,
+        register: &Register<'_>,
+        peer: &PublicKey,
+        now: Time,
+    ) -> Result<Grant, Ungranted> {
+        if register.grant.is_empty() {
+            return Err(Refusal::NoGrant.into());
+        }
+        let grant = Grant::parse(register.grant).map_err(|_| Refusal::GrantInvalid)?;
+        if !covers(&grant, register.flow_key) || !names(&grant, register.role, peer) {
+            return Err(Refusal::GrantInvalid.into());
+        }
+        if !self.serves(&grant, register.role) {
+            return Err(Refusal::OtherRelay.into());
+        }
+        if grant.not_after_unix_seconds < self.sessions.unix_seconds(now) {
+            return Err(Refusal::GrantExpired.into());
+        }
+        if !grant.services.allow(register.service) {
+            return Err(Refusal::ServiceNotGranted.into());
+        }
+        let verified = key.verify(Statement::Grant, &grant.fields(), &grant.signature);
+        verified.map_err(|_| Ungranted::Forged)?;
+        Ok(grant)
+    }
+
+    /// Whether the grant names this relay shard, for a flow's sender or receiver.
+    ///
+    /// A receiver may also be near the ingress relay, which then sends on what it gets itself.
+    fn serves(&self, grant: &Grant, role: FlowRole) -> bool {
+        let here = |relay: &GrantedRelay| relay.relay == self.number && relay.shard == self.shard;
+        here(&grant.ingress) || (role == FlowRole::Receiver && here(&grant.egress))
+    }
+
+    /// When flows of the grant end; static ones do not.
+    pub(super) fn ends_at(&self, grant: &Grant) -> Time {
+        match self.authority {
+            Authority::Static(_) => Time::MAX,
+            Authority::Controller(_) => self.sessions.after_unix_second(grant.not_after_unix_seconds),
+        }
+    }
+}
+
+/// Whether the registration is that of the sender of a multicast group.
+pub(super) fn is_sender_of_group(register: &Register<'_>) -> bool {
+    register.role == FlowRole::Sender && matches!(register.flow_key.receiver(), Receiver::Group(_))
+}
+
+/// Whether the grant is for this flow.
+fn covers(grant: &Grant, key: FlowKey) -> bool {
+    grant.sender == key.sender()
+        && grant.receiver == key.receiver()
+        && (grant.first_flow..=grant.last_flow).contains(&key.flow())
+}
+
+/// Whether the grant is for whoever has this key, in this role.
+fn names(grant: &Grant, role: FlowRole, key: &PublicKey) -> bool {
+    let entitled = match role {
+        FlowRole::Sender => &grant.sender_key,
+        FlowRole::Receiver => &grant.receiver_key,
+    };
+    entitled == key.bytes()
+}

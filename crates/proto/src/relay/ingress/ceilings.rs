@@ -1,0 +1,104 @@
+//! What the flows of one grant send together.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use byway_units::{AgentId, Bytes, FlowId, Rate, Time};
+use byway_wire::{Grant, Receiver};
+
+use crate::limits::COPY_BURST;
+use crate::parts::token_bucket::TokenBucket;
+
+/// A grant, as far as its rate goes: whose flows, and how fast. A grant that follows another goes on with its account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ceiling {
+    pub(crate) flows: GrantedFlows,
+    pub(crate) rate: Rate,
+}
+
+/// The flows of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GrantedFlows {
+    pub(crate) sender: AgentId,
+    pub(crate) receiver: Receiver,
+    pub(crate) first: FlowId,
+    pub(crate) last: FlowId,
+}
+
+/// Which account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CeilingSlot(u32);
+
+#[derive(Debug)]
+struct Account {
+    flows: GrantedFlows,
+    /// How many of them are registered.
+    count: u32,
+    budget: TokenBucket<Bytes>,
+}
+
+/// The accounts of all grants in use.
+#[derive(Debug, Default)]
+pub(crate) struct Ceilings {
+    accounts: Vec<Option<Account>>,
+    free: Vec<CeilingSlot>,
+    by_flows: BTreeMap<GrantedFlows, CeilingSlot>,
+}
+
+impl Ceiling {
+    pub(crate) fn of(grant: &Grant) -> Self {
+        let (sender, receiver) = (grant.sender, grant.receiver);
+        let flows = GrantedFlows { sender, receiver, first: grant.first_flow, last: grant.last_flow };
+        Self { flows, rate: grant.rate.rate() }
+    }
+}
+
+impl Ceilings {
+    /// The account that a further flow of the grant is charged to.
+    pub(crate) fn join(&mut self, ceiling: &Ceiling, now: Time) -> CeilingSlot {
+        if let Some(slot) = self.by_flows.get(&ceiling.flows).copied() {
+            self.account(slot).count += 1;
+            self.set(slot, ceiling.rate, now);
+            return slot;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.accounts.push(None);
+            CeilingSlot(u32::try_from(self.accounts.len() - 1).expect("the number of flows is limited"))
+        });
+        let budget = TokenBucket::of_bytes(ceiling.rate, burst(ceiling.rate), now);
+        self.accounts[slot.0 as usize] = Some(Account { flows: ceiling.flows, count: 1, budget });
+        self.by_flows.insert(ceiling.flows, slot);
+        slot
+    }
+
+    /// A flow of the grant left.
+    pub(crate) fn leave(&mut self, slot: CeilingSlot) {
+        let account = self.account(slot);
+        account.count -= 1;
+        if account.count == 0 {
+            let flows = account.flows;
+            self.by_flows.remove(&flows);
+            self.accounts[slot.0 as usize] = None;
+            self.free.push(slot);
+        }
+    }
+
+    /// Goes on at another rate.
+    pub(crate) fn set(&mut self, slot: CeilingSlot, rate: Rate, now: Time) {
+        self.account(slot).budget.set(rate, burst(rate), now);
+    }
+
+    /// Charges a copy; whether the grant still allows it.
+    pub(crate) fn take(&mut self, slot: CeilingSlot, bytes: Bytes, now: Time) -> bool {
+        self.account(slot).budget.take(bytes, now)
+    }
+
+    fn account(&mut self, slot: CeilingSlot) -> &mut Account {
+        self.accounts[slot.0 as usize].as_mut().expect("an account lives as long as its flows")
+    }
+}
+
+/// What may be copied at once.
+fn burst(rate: Rate) -> Bytes {
+    rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX)
+}
