@@ -68,6 +68,7 @@ impl Sink for Outlet<'_> {
             length_symbol: repair.length_symbol,
         };
         let message = Message::InStreamRepair(InStreamRepair { head, payload: repair.payload });
+        self.sessions.use_session(session, self.now);
         self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
     }
 
@@ -75,6 +76,7 @@ impl Sink for Outlet<'_> {
         if let Some(session) = self.ports.get(onward.port).session {
             let role = EnvelopeRole::Carried;
             let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded };
+            self.sessions.use_session(session, self.now);
             self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
         } else if let Some(key) = self.ports.own_flow(onward) {
             self.egress.carried(self.links.receivers_of(key), sequence.low(), coded, self.now, self.actions);
@@ -100,6 +102,7 @@ impl Sink for Outlet<'_> {
 
 impl Outlet<'_> {
     fn send_batch(&mut self, session: SessionId, batch: &ClosedBatch<'_>) {
+        self.sessions.use_session(session, self.now);
         let mut scratch = [[0; Entry::BYTES]; BATCH_PACKETS_MAX];
         let mut covered = batch
             .covered

@@ -11,7 +11,7 @@ use byway_wire::{Packet, ParseError, SessionIndex};
 
 use super::handshake::Origin;
 use super::session::EPOCHS_MAX;
-use super::{Change, Rejected, SessionId, Sessions};
+use super::{Rejected, SessionId, Sessions};
 
 /// What a datagram was.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ impl Sessions {
     ) {
         let waits = self.get(id).is_some_and(|session| session.answered.is_some());
         if waits && let Some(fresh) = self.confirm(id, index, origin, now) {
-            self.changes.push_back(Change::Established { session: id, fresh });
+            self.established(id, fresh);
         }
     }
 
