@@ -122,7 +122,7 @@ TYPES = {
     "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19, "ack": 20,
     "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24,
     "probe": 32, "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36,
-    "candidates": 37, "close": 38, "unknown": 250,
+    "candidates": 37, "close": 38, "relayed-on": 39, "unknown": 250,
 }
 PURPOSES = {"end-to-end": 1, "agent-to-relay": 2, "relay-to-relay": 3}
 SUITES = {"aes-256-gcm": 1, "chacha20-poly1305": 2}
@@ -134,7 +134,7 @@ FLOW_ROLES = {"sender": 1, "receiver": 2}
 SERVICES = {"internet": 0, "coding": 1, "caching": 2, "forwarding": 3, "both": 4}
 STATUSES = {
     "accepted": 0, "no-grant": 1, "grant-expired": 2, "grant-invalid": 3,
-    "other-relay": 4, "service-not-granted": 5, "no-room": 6,
+    "other-relay": 4, "service-not-granted": 5, "no-room": 6, "unreachable": 7,
 }
 REASONS = {"leaving": 0, "restarting": 1, "no-longer-granted": 2}
 PIECES = ["whole", "first", "second"]
@@ -425,6 +425,8 @@ def print_paths():
     message("path-response", data("token", fill(1, 8)))
     for kind in (4, 5, 6, 8):
         message("relayed", number("agent", 4, 0x01020304), data("packet", bytes([kind]) + fill(2, 9)))
+        message("relayed-on", number("from", 4, 0x01020304), number("to", 4, 0x7FFFFFFF),
+                data("packet", bytes([kind]) + fill(2, 9)))
     message("candidates", silent(b"\x00"))
     message("candidates", silent(b"\x03"), address("address", "192.0.2.1", 1), address("address", "::1", 2),
             address("address", "203.0.113.3", 65535))
@@ -467,7 +469,7 @@ def print_refused_messages():
     role = silent(b"\x01")
     refused_message("registered", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
     refused_message("registered", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
-    refused_message("registered", "status 7", UNICAST, role, silent(b"\x07\0\0"))
+    refused_message("registered", "status 8", UNICAST, role, silent(b"\x08\0\0"))
     refused_message("aliases", "alias 0", silent(b"\x01\0\0"), UNICAST, silent(b"\x01\0\0\0\0"))
     refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0"))
     refused_message("aliases-known", "known 2", silent(b"\x01\0\x01\x02"))
@@ -476,6 +478,9 @@ def print_refused_messages():
     refused_message("relayed", "a source packet", silent(b"\0\0\0\x01\x07"))
     refused_message("relayed", "no packet", silent(b"\0\0\0\x01"))
     refused_message("relayed", "no agent", silent(b"\x80\0\0\x01\x08"))
+    refused_message("relayed-on", "an envelope", silent(b"\0\0\0\x01\0\0\0\x02\x09"))
+    refused_message("relayed-on", "no packet", silent(b"\0\0\0\x01\0\0\0\x02"))
+    refused_message("relayed-on", "to no agent", silent(b"\0\0\0\x01\x80\0\0\x02\x08"))
     refused_message("candidates", "9 addresses", silent(b"\x09"), *[address("", "192.0.2.1", 1)] * 9)
     refused_message("candidates", "family 5", silent(b"\x01\x05\0\0\0\0\0\0"))
     refused_message("probe-reply", "an address that is cut off", silent(bytes(16) + b"\x06" + bytes(17)))

@@ -78,10 +78,10 @@ pub const CHALLENGES_MAX: u8 = 3;
 /// How often a peer in use is probed, so that a dead relay shows in time to move within 600 ms.
 pub const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The least time between probes while one is unanswered.
+/// The time between probes while one is unanswered: a burst of losses on the way seldom takes all of them.
 pub const FAST_PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Probes that may stay unanswered: with 10 % loss in both directions, four in a row are lost once in 800 times.
+/// Probes that may stay unanswered: with 10 % loss in both directions, the one after these is too once in 4,000 times.
 pub const UNANSWERED_PROBES_MAX: u8 = 4;
 
 /// The round trip before one is measured (that of RFC 9002, section 6.2.2, is 333 ms; relays are near).
@@ -109,7 +109,10 @@ pub const EPOCH_OPENS_FOR: Duration = Duration::from_secs(240);
 /// How long an initiation waits for its response the first time; longer than most round trips.
 pub const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
 
-/// How often one initiation is sent; after 3.75 s a new one follows.
+/// And at most: a peer that restarts is met within a second.
+pub const HANDSHAKE_RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// How often one initiation is sent; after 2.75 s a new one follows. The last comes after [`GLARE_GRACE`].
 pub const HANDSHAKE_TRIES: u8 = 4;
 
 /// How long a handshake of ours goes before one of the peer's that crosses it, if ours is the smaller key. Longer,
@@ -236,6 +239,10 @@ pub const FLOWS_PER_SESSION_MAX: usize = 4_096;
 /// How often aliases are announced until they are known: two round trips of most relay pairs.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How often the time doubles after which a sender is told again that its packets get no further: up to 8 s, for one
+/// that is gone itself.
+pub const TELL_DOUBLINGS_MAX: u8 = 5;
+
 /// How many aliases one message announces; with 17 bytes each it fits in any packet.
 pub const ALIASES_PER_MESSAGE: usize = 64;
 
@@ -273,6 +280,10 @@ pub const KEPT_FOR: Duration = Duration::from_millis(1_000);
 pub const REGISTER_RETRY: Duration = Duration::from_millis(250);
 /// See [`REGISTER_RETRY`].
 pub const REGISTER_RETRY_MAX: Duration = Duration::from_secs(8);
+
+/// The same for a flow whose packets get no further than its ingress relay, which says so itself when they do: should
+/// that be lost, the flow is back in time all the same.
+pub const UNREACHABLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// A flow changes its path at most so often while the one in use works.
 pub const PATH_CHANGE_INTERVAL: Duration = Duration::from_secs(5);

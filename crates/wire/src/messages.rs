@@ -23,6 +23,7 @@ mod probe_reply;
 mod register;
 mod registered;
 mod relayed;
+mod relayed_on;
 mod report;
 mod unknown;
 mod unregister;
@@ -47,6 +48,7 @@ pub use probe_reply::ProbeReply;
 pub use register::{Consent, FlowOptions, FlowRole, Register};
 pub use registered::{Refusal, Registered};
 pub use relayed::Relayed;
+pub use relayed_on::RelayedOn;
 pub use report::{DelayPercentiles, RepairCounters, Report};
 pub use unknown::Unknown;
 pub use unregister::Unregister;
@@ -162,6 +164,8 @@ messages! {
     Candidates(Candidates<'a>),
     /// The session ends.
     Close(Close),
+    /// Relay to relay: a packet of an agent for another agent.
+    RelayedOn(RelayedOn<'a>),
 }
 
 /// The messages in a plaintext, in order.

@@ -7,7 +7,7 @@ use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesKnown, Candidates, Close, CloseReason, Confirm,
     CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, Entry,
     InStreamHead, InStreamRepair, Lost, Nack, PathChallenge, PathResponse, Probe, ProbeReply, Refusal,
-    Register, Registered, Relayed, RepairCounters, Report, Unknown, Unregister,
+    Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Unknown, Unregister,
 };
 use byway_wire::{Full, List, Message, Messages, Writer};
 use proptest::collection::vec;
@@ -196,6 +196,17 @@ proptest! {
     }
 
     #[test]
+    fn relayed_on_survives(
+        from in agent(), to in agent(), kind in select([4_u8, 5, 6, 8].as_slice()), rest in payload(),
+    ) {
+        let packet = [&[kind][..], &rest].concat();
+        let relayed = RelayedOn::new(from, to, &packet).expect("the kind is one that relays pass on");
+        let bytes = emitted(&[relayed.into()]);
+        prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(relayed.into())]);
+        fits_exactly(&relayed.into(), &bytes);
+    }
+
+    #[test]
     fn relayed_survives(agent in agent(), kind in select([4_u8, 5, 6, 8].as_slice()), rest in payload()) {
         let packet = [&[kind][..], &rest].concat();
         let relayed = Relayed::new(agent, &packet).expect("the kind is one that relays pass on");
@@ -291,10 +302,13 @@ fn a_cover_has_packets_and_a_digest_of_each_or_none() {
 
 #[test]
 fn relays_pass_on_handshakes_and_messages_only() {
-    let passed_on = |kind: u8| Relayed::new(byway_units::AgentId::new(1), &[kind]).is_some();
-    let kinds: Vec<_> = (0..=u8::MAX).filter(|kind| passed_on(*kind)).collect();
+    let (one, other) = (byway_units::AgentId::new(1), byway_units::AgentId::new(2));
+    let passed_on = |packet: &[u8]| Relayed::new(one, packet).is_some();
+    let passed_further = |packet: &[u8]| RelayedOn::new(one, other, packet).is_some();
+    let kinds: Vec<_> = (0..=u8::MAX).filter(|kind| passed_on(&[*kind])).collect();
     assert_eq!(kinds, [4, 5, 6, 8]);
-    assert_eq!(Relayed::new(byway_units::AgentId::new(1), &[]), None);
+    assert!((0..=u8::MAX).all(|kind| passed_further(&[kind]) == passed_on(&[kind])));
+    assert!(!passed_on(&[]) && !passed_further(&[]));
 }
 
 #[test]

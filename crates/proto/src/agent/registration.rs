@@ -9,7 +9,9 @@ use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
 use super::events::Event;
 use super::settings::{Duplication, FlowSettings};
 use super::{Agent, Flow};
-use crate::limits::{PATH_CHANGE_INTERVAL, REGISTER_RETRY, REGISTER_RETRY_MAX, REGISTER_TRIES};
+use crate::limits::{
+    PATH_CHANGE_INTERVAL, REGISTER_RETRY, REGISTER_RETRY_MAX, REGISTER_TRIES, UNREACHABLE_RETRY_MAX,
+};
 use crate::session::SessionId;
 
 /// What one relay says of a flow.
@@ -19,6 +21,8 @@ pub(super) enum Registration {
     Asking { tries: u32, next: Time },
     /// The relay knows the flow by this alias.
     Accepted(Alias),
+    /// The relay knows the flow, but its packets get no further. Asked again in case it cannot say when they do.
+    Unreachable { alias: Option<Alias>, tries: u32, next: Time },
     /// The relay will not have it.
     Refused(Refusal),
 }
@@ -51,30 +55,48 @@ impl Registrations {
     pub(super) fn alias_of(&self, path: usize) -> Option<Alias> {
         match self.paths.get(path)? {
             Registration::Accepted(alias) => Some(*alias),
+            Registration::Unreachable { alias, .. } => *alias,
             Registration::Asking { .. } | Registration::Refused(_) => None,
         }
     }
 
-    pub(super) fn get(&self, path: usize) -> Option<Registration> {
-        self.paths.get(path).copied()
+    /// Whether the relay of a path knows the flow, and passes its packets on.
+    pub(super) fn is_accepted(&self, path: usize) -> bool {
+        matches!(self.paths.get(path), Some(Registration::Accepted(_)))
+    }
+
+    /// Notes that packets of the flow get no further than the relay of a path; whether that is news.
+    fn set_unreachable(&mut self, path: usize, now: Time) -> bool {
+        let is_news = !matches!(self.paths[path], Registration::Unreachable { .. });
+        if is_news {
+            self.paths[path] = Registration::Unreachable { alias: self.alias_of(path), tries: 0, next: now };
+        }
+        is_news
     }
 
     /// When a relay is to be asked (again).
     pub(super) fn deadline(&self) -> Option<Time> {
-        let asking = self.paths.iter().filter_map(|path| match path {
-            Registration::Asking { next, .. } => Some(*next),
+        (0..self.paths.len()).filter_map(|path| self.next_try(path)).min()
+    }
+
+    /// When the relay of a path is to be asked (again).
+    pub(super) fn next_try(&self, path: usize) -> Option<Time> {
+        match self.paths.get(path)? {
+            Registration::Asking { next, .. } | Registration::Unreachable { next, .. } => Some(*next),
             Registration::Accepted(_) | Registration::Refused(_) => None,
-        });
-        asking.min()
+        }
     }
 
     /// Notes that a relay was asked.
     fn asked(&mut self, path: usize, now: Time) {
-        if let Some(Registration::Asking { tries, next }) = self.paths.get_mut(path) {
-            let wait = REGISTER_RETRY * (1 << (*tries).min(8));
-            *next = now + wait.min(REGISTER_RETRY_MAX);
-            *tries += 1;
-        }
+        let (tries, next, wait_max) = match self.paths.get_mut(path) {
+            Some(Registration::Asking { tries, next }) => (tries, next, REGISTER_RETRY_MAX),
+            Some(Registration::Unreachable { tries, next, .. }) => (tries, next, UNREACHABLE_RETRY_MAX),
+            _ => return,
+        };
+        let wait = REGISTER_RETRY * (1 << (*tries).min(8));
+        *next = now + wait.min(wait_max);
+        *tries += 1;
     }
 
     /// Asks anew: the relay forgot.
@@ -107,11 +129,7 @@ impl Agent {
     pub(super) fn register(&mut self, flow: Flow, now: Time) {
         let paths = self.settings_of(flow).paths.len();
         for path in 0..paths {
-            let due = matches!(
-                self.registrations_of(flow).get(path),
-                Some(Registration::Asking { next, .. }) if next <= now
-            );
-            if due {
+            if self.registrations_of(flow).next_try(path).is_some_and(|next| next <= now) {
                 self.ask_to_register(flow, path, now);
             }
         }
@@ -151,20 +169,26 @@ impl Agent {
             return;
         };
         for path in self.paths_through(flow, session) {
-            let outcome = match registered.outcome {
+            let registrations = self.registrations_of_mut(flow);
+            let is_refused = match registered.outcome {
                 Ok(alias) => {
+                    registrations.paths[path] = Registration::Accepted(alias);
                     self.bind_alias(session, alias, flow);
-                    Registration::Accepted(alias)
+                    None
+                }
+                Err(Refusal::Unreachable) => {
+                    registrations.set_unreachable(path, now).then_some(Refusal::Unreachable)
                 }
                 Err(refusal) => {
-                    self.events.push_back(Event::FlowRefused { flow: registered.flow_key, refusal });
-                    Registration::Refused(refusal)
+                    registrations.paths[path] = Registration::Refused(refusal);
+                    Some(refusal)
                 }
             };
-            self.registrations_of_mut(flow).paths[path] = outcome;
+            let refused = is_refused.map(|refusal| Event::FlowRefused { flow: registered.flow_key, refusal });
+            self.events.extend(refused);
         }
-        self.choose_path(flow, now);
-        self.plan_registration(flow);
+        // Asks at once where packets get no further: that tells the relay that its message arrived.
+        self.register(flow, now);
     }
 
     /// A relay forgot everything: it, or this agent, restarted.
@@ -209,7 +233,7 @@ impl Agent {
                 let Some(session) = self.relay_session(place) else {
                     return false;
                 };
-                let accepted = registrations.alias_of(path).is_some() && self.relay_is_alive(session, now);
+                let accepted = registrations.is_accepted(path) && self.relay_is_alive(session, now);
                 // Which relay answers first says nothing about which is best.
                 accepted || (registrations.is_open(path) && !self.relay_is_dead(session))
             })

@@ -33,7 +33,7 @@ impl Relay {
             (Message::CrossStreamRepair(repair), Some(port)) => self.cross_stream(port, repair, now),
             (Message::InStreamRepair(repair), Some(port)) => self.in_stream(port, repair, now),
             (Message::Aliases(aliases), Some(port)) => self.aliases(port, session, aliases, now),
-            (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known),
+            (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known, now),
             (Message::Outage(outage), Some(port)) => self.outage(port, *outage, now),
             (Message::InStreamRepair(repair), None) => self.own_repair(session, repair, now),
             (Message::Register(register), None) => self.register(session, register, now),

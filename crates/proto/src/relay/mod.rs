@@ -15,6 +15,7 @@ mod messages;
 mod outlet;
 mod perform;
 mod ports;
+mod reach;
 mod registration;
 mod settings;
 
@@ -289,8 +290,9 @@ impl Relay {
             match change {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
                 Change::Ended { session } => self.ended(session, now),
-                Change::Dead { .. } | Change::Alive { .. } | Change::Moved { .. } | Change::Probed { .. } => {
-                }
+                Change::Dead { session } => self.reach(session, false, now),
+                Change::Alive { session } => self.reach(session, true, now),
+                Change::Moved { .. } | Change::Probed { .. } => {}
             }
         }
     }

@@ -49,6 +49,7 @@ impl Sink for Outlet<'_> {
         match self.ports.get(port).session {
             Some(session) => {
                 let message = Message::InStreamRepair(*repair);
+                self.sessions.use_session(session, self.now);
                 self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
             }
             None => self.keep_in_stream(port, repair),
@@ -59,6 +60,7 @@ impl Sink for Outlet<'_> {
         if let Some(session) = self.ports.get(onward.port).session {
             let role = EnvelopeRole::Carried;
             let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded };
+            self.sessions.use_session(session, self.now);
             self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
         } else if let Some(key) = self.ports.own_flow(onward.port, onward.alias) {
             self.egress.carried(self.links.receivers_of(key), sequence.low(), coded, self.now, self.actions);
@@ -84,6 +86,7 @@ impl Sink for Outlet<'_> {
 
 impl Outlet<'_> {
     fn send_batch(&mut self, session: SessionId, batch: &ClosedBatch<'_>) {
+        self.sessions.use_session(session, self.now);
         let mut scratch = [[0; Entry::BYTES]; BATCH_PACKETS_MAX];
         let mut covered = batch
             .covered

@@ -1,4 +1,5 @@
-//! Ways to egress relays, and from ingress relays: which aliases are in force between two relays.
+//! Ways to egress relays, and from ingress relays: which aliases are in force between two relays, and whether they
+//! lead anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,8 +7,8 @@ use alloc::vec::Vec;
 use byway_units::{RelayId, Time};
 use byway_wire::{Alias, FlowKey, Shard};
 
-use super::ingress::{EgressPort, FlowSlot};
-use crate::limits::ANNOUNCE_INTERVAL;
+use super::ingress::{EgressPort, FlowSlot, Onward};
+use crate::limits::{ANNOUNCE_INTERVAL, TELL_DOUBLINGS_MAX};
 use crate::session::SessionId;
 
 /// A relay shard that copies and repairs go to, and come from.
@@ -16,6 +17,8 @@ pub(super) struct Port {
     pub(super) relay: (RelayId, Shard),
     /// `None` for this shard itself.
     pub(super) session: Option<SessionId>,
+    /// Whether the other relay does not answer.
+    is_lost: bool,
     /// The flows that this side announced, alias n + 1 at place n.
     announced: Vec<Option<Announced>>,
     /// The flows that the other side announced, alias n + 1 at place n.
@@ -28,6 +31,39 @@ pub(super) struct Announced {
     pub(super) flow: FlowSlot,
     pub(super) key: FlowKey,
     pub(super) known: bool,
+    /// Whether its packets get no further than here: the other relay does not answer, or has lost its receiver.
+    is_cut: bool,
+    /// When its sender is to be told so (again), or that they do again.
+    tell_at: Option<Time>,
+    /// How often it was told.
+    told: u8,
+}
+
+/// What the sender of a flow is to be told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    pub(super) flow: FlowSlot,
+    pub(super) key: FlowKey,
+    pub(super) is_cut: bool,
+}
+
+impl Announced {
+    const fn set_cut(&mut self, is_cut: bool, now: Time) {
+        if self.is_cut != is_cut {
+            (self.is_cut, self.tell_at, self.told) = (is_cut, Some(now), 0);
+        }
+    }
+
+    /// What its sender is to be told now. That packets get no further is said until the sender answers; that they do
+    /// is said once, as the sender asks.
+    fn take_news(&mut self, now: Time) -> Option<News> {
+        self.tell_at.take_if(|at| *at <= now)?;
+        if self.is_cut {
+            self.tell_at = Some(now + ANNOUNCE_INTERVAL * (1 << self.told));
+            self.told = (self.told + 1).min(TELL_DOUBLINGS_MAX);
+        }
+        Some(News { flow: self.flow, key: self.key, is_cut: self.is_cut })
+    }
 }
 
 /// All ports of a relay.
@@ -56,7 +92,7 @@ impl Ports {
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
-        self.all.push(Port { relay, session, announced: Vec::new(), heard: Vec::new() });
+        self.all.push(Port { relay, session, is_lost: false, announced: Vec::new(), heard: Vec::new() });
         EgressPort(u16::try_from(self.all.len() - 1).expect("there are few relays"))
     }
 
@@ -76,11 +112,12 @@ impl Ports {
         key: FlowKey,
         now: Time,
     ) -> Option<Alias> {
-        let announced = &mut self.all[usize::from(port.0)].announced;
+        let Port { announced, is_lost, .. } = &mut self.all[usize::from(port.0)];
         let place = announced.iter().position(Option::is_none).unwrap_or(announced.len());
         let alias = alias_at(place)?;
         announced.resize(announced.len().max(place + 1), None);
-        announced[place] = Some(Announced { flow, key, known: false });
+        let is_cut = *is_lost;
+        announced[place] = Some(Announced { flow, key, known: false, is_cut, tell_at: None, told: 0 });
         self.announce_at = Some(now);
         Some(alias)
     }
@@ -150,10 +187,58 @@ impl Ports {
         let port = &mut self.all[usize::from(port.0)];
         port.heard.clear();
         for announced in port.announced.iter_mut().flatten() {
-            announced.known = false;
+            if core::mem::take(&mut announced.known) {
+                announced.set_cut(true, now);
+            }
         }
         self.announce_at = Some(now);
         port.announced.iter().flatten().map(|announced| announced.flow).collect()
+    }
+
+    /// Notes what the other side says of an alias; the flow behind it.
+    pub(super) fn learn(
+        &mut self,
+        port: EgressPort,
+        alias: Alias,
+        has_receiver: bool,
+        now: Time,
+    ) -> Option<FlowSlot> {
+        let port = &mut self.all[usize::from(port.0)];
+        let announced = port.announced.get_mut(place_of(alias))?.as_mut()?;
+        announced.known = has_receiver;
+        if has_receiver && !port.is_lost && announced.is_cut {
+            announced.set_cut(false, now);
+            self.announce_at = Some(now);
+        }
+        Some(announced.flow)
+    }
+
+    /// Notes that the other relay answers no more, or again.
+    pub(super) fn set_lost(&mut self, port: EgressPort, is_lost: bool, now: Time) {
+        let port = &mut self.all[usize::from(port.0)];
+        port.is_lost = is_lost;
+        for announced in port.announced.iter_mut().flatten().filter(|announced| is_lost || announced.known) {
+            announced.set_cut(is_lost, now);
+        }
+        self.announce_at = Some(now);
+    }
+
+    /// Whether the packets of a flow that go on so get no further; its sender, who asks, need not be told.
+    pub(super) fn answer_is_cut(&mut self, onward: Onward) -> bool {
+        let announced = self.announced_mut(onward.port, onward.alias).filter(|announced| announced.is_cut);
+        announced.map(|announced| announced.tell_at = None).is_some()
+    }
+
+    /// What the senders of a port's flows are to be told now.
+    pub(super) fn take_news(&mut self, port: EgressPort, now: Time) -> Vec<News> {
+        let announced = self.all[usize::from(port.0)].announced.iter_mut().flatten();
+        announced.filter_map(|announced| announced.take_news(now)).collect()
+    }
+
+    /// Whether the other relay is missed, or a sender has to be told something later.
+    pub(super) fn is_watched(&self, port: EgressPort) -> bool {
+        let Port { is_lost, announced, .. } = self.get(port);
+        announced.iter().flatten().any(|announced| *is_lost || announced.tell_at.is_some())
     }
 
     /// All ports.

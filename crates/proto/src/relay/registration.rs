@@ -20,16 +20,15 @@ impl Relay {
     /// Registers a flow for an agent, or says why not.
     pub(super) fn register(&mut self, session: SessionId, register: &Register<'_>, now: Time) {
         let outcome = match self.try_register(session, register, now) {
-            Ok(alias) => Ok(alias),
-            Err(ungranted) => {
+            Ok(alias) => self.reaches(session, alias),
+            Err(ungranted) if ungranted == Ungranted::Forged && self.links.forges_too_often(session) => {
                 self.counters.registrations_refused += 1;
-                if ungranted == Ungranted::Forged && self.links.forges_too_often(session) {
-                    self.expel(session, now);
-                    return;
-                }
-                Err(ungranted.refusal())
+                self.expel(session, now);
+                return;
             }
+            Err(ungranted) => Err(ungranted.refusal()),
         };
+        self.counters.registrations_refused += u64::from(outcome.is_err());
         let (flow_key, role) = (register.flow_key, register.role);
         self.sessions.say(session, &Message::Registered(Registered { flow_key, role, outcome }), now);
     }
@@ -259,14 +258,19 @@ impl Relay {
         for port in self.ports.all() {
             again |= match self.ports.get(port).session {
                 Some(session) => self.announce_to(port, session, now),
-                None => self.announce_here(port),
+                None => self.announce_here(port, now),
             };
+            again |= self.tell_senders(port, now);
         }
         self.ports.announced(again, now);
     }
 
     fn announce_to(&mut self, port: EgressPort, session: SessionId, now: Time) -> bool {
         let unknown: alloc::vec::Vec<_> = self.ports.unknown(port).collect();
+        if !unknown.is_empty() {
+            // Whoever waits for an answer wants to know whether the other side is still there.
+            self.sessions.use_session(session, now);
+        }
         if !self.sessions.is_established(session, now) {
             return !unknown.is_empty();
         }
@@ -284,12 +288,12 @@ impl Relay {
     }
 
     /// The flows that this relay sends to itself are known as soon as a receiver is.
-    fn announce_here(&mut self, port: EgressPort) -> bool {
+    fn announce_here(&mut self, port: EgressPort, now: Time) -> bool {
         let unknown: alloc::vec::Vec<_> = self.ports.unknown(port).collect();
         let mut left = false;
         for (alias, announced) in unknown {
             let known = !self.links.receivers_of(announced.key).is_empty();
-            self.learn(port, alias, known);
+            self.learn(port, alias, known, now);
             left |= !known;
         }
         left
@@ -316,16 +320,15 @@ impl Relay {
     }
 
     /// Another relay says which of the aliases it was told have receivers.
-    pub(super) fn aliases_known(&mut self, port: EgressPort, known: &AliasesKnown<'_>) {
+    pub(super) fn aliases_known(&mut self, port: EgressPort, known: &AliasesKnown<'_>, now: Time) {
         for knowledge in known.aliases.iter() {
-            self.learn(port, knowledge.alias, knowledge.has_receiver);
+            self.learn(port, knowledge.alias, knowledge.has_receiver, now);
         }
+        self.announce(now);
     }
 
-    fn learn(&mut self, port: EgressPort, alias: Alias, has_receiver: bool) {
-        if let Some(announced) = self.ports.announced_mut(port, alias) {
-            announced.known = has_receiver;
-            let flow = announced.flow;
+    fn learn(&mut self, port: EgressPort, alias: Alias, has_receiver: bool, now: Time) {
+        if let Some(flow) = self.ports.learn(port, alias, has_receiver, now) {
             self.ingress.set_known(flow, port, has_receiver);
         }
     }

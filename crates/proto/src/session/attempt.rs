@@ -6,7 +6,7 @@ use byway_units::Time;
 use byway_wire::seal::{AwaitedResponse, Cookie, write_mac2};
 use byway_wire::{Epoch, SessionIndex};
 
-use crate::limits::{HANDSHAKE_RETRY, HANDSHAKE_TRIES};
+use crate::limits::{HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES};
 
 /// An initiation under way.
 #[derive(Debug)]
@@ -42,9 +42,9 @@ impl Attempt {
         self.tries == HANDSHAKE_TRIES
     }
 
-    /// Notes that the initiation is sent, and plans the next time: each wait is twice the last.
+    /// Notes that the initiation is sent, and plans the next time: each wait is twice the last, up to a second.
     pub(crate) fn sent(&mut self, now: Time) {
-        self.next_try = now + HANDSHAKE_RETRY * (1 << self.tries);
+        self.next_try = now + (HANDSHAKE_RETRY * (1 << self.tries)).min(HANDSHAKE_RETRY_MAX);
         self.tries += 1;
     }
 

@@ -279,7 +279,7 @@ impl Sessions {
             Origin::Detour(_) => session.is_doubtful = true,
         }
         let fresh = self.begin(id, epoch, response.boot, now);
-        self.changes.push_back(Change::Established { session: id, fresh });
+        self.established(id, fresh);
         self.send_probe(id, now);
         Received::Response { session: id, messages: response.messages }
     }
@@ -322,6 +322,16 @@ impl Sessions {
             session.path.validate(from);
         }
         Some(self.begin(id, answered.epoch, answered.boot, now))
+    }
+
+    /// Lets the role know that packets can be sent. Who completes a handshake is there, whatever probes said.
+    pub(super) fn established(&mut self, id: SessionId, fresh: bool) {
+        self.changes.push_back(Change::Established { session: id, fresh });
+        let session = self.slots[id.0 as usize].as_mut().expect("the session exists");
+        session.probes.heard();
+        if core::mem::take(&mut session.dead) {
+            self.changes.push_back(Change::Alive { session: id });
+        }
     }
 
     /// Begins an epoch; whether it continues nothing.

@@ -90,6 +90,7 @@ impl Sessions {
             self.by_index.remove(epoch.ours);
         }
         session.plan_probe(now);
+        session.dead = true;
         self.changes.push_back(Change::Dead { session: id });
         self.arm(id);
     }

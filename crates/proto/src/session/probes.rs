@@ -8,6 +8,9 @@ use crate::limits::{FAST_PROBE_INTERVAL, INITIAL_ROUND_TRIP, PROBE_INTERVAL, UNA
 /// Probes under way that are remembered.
 const UNDER_WAY_MAX: usize = 8;
 
+/// The probe after which, unanswered too, the peer is taken for dead.
+const LAST_PROBE: u8 = UNANSWERED_PROBES_MAX + 1;
+
 /// A probe that was sent.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
@@ -94,18 +97,21 @@ impl Probes {
         self.smoothed.map_or(INITIAL_ROUND_TRIP * 2, |(mean, deviation)| mean + deviation * 4)
     }
 
-    /// How long to wait for the next probe: less when the last one stays unanswered.
+    /// How long to wait for the next probe. The first that stays unanswered is followed by others in quick
+    /// succession, and the last of these has the time it needs: a peer far away is missed hardly later than one nearby.
     pub(crate) fn interval(&self) -> Duration {
-        if self.unanswered == 0 {
-            PROBE_INTERVAL
-        } else {
-            self.answer_within().max(FAST_PROBE_INTERVAL).min(PROBE_INTERVAL)
+        match self.unanswered {
+            _ if self.smoothed.is_none() => PROBE_INTERVAL,
+            1 => self.answer_within().clamp(FAST_PROBE_INTERVAL, PROBE_INTERVAL),
+            2..=UNANSWERED_PROBES_MAX => FAST_PROBE_INTERVAL,
+            LAST_PROBE => self.answer_within().max(FAST_PROBE_INTERVAL),
+            _ => PROBE_INTERVAL,
         }
     }
 
-    /// Whether the peer has to be taken for dead.
+    /// Whether the peer has to be taken for dead, now that another probe is due.
     pub(crate) const fn is_dead(&self) -> bool {
-        self.unanswered > UNANSWERED_PROBES_MAX
+        self.unanswered >= LAST_PROBE
     }
 }
 
@@ -140,17 +146,31 @@ mod tests {
         assert_eq!(probes.answered(number, at(10)), None);
     }
 
-    #[test]
-    fn a_silent_peer_is_dead_within_half_a_second() {
+    /// After how many milliseconds a peer that falls silent is taken for dead, given the round trip to it.
+    fn dead_after(round_trip_ms: u64) -> u64 {
         let mut probes = Probes::new();
-        let number = probes.sent(0, at(0));
-        probes.answered(number, at(15));
-        let mut now = at(15) + probes.interval();
+        let mut now = Time::START;
+        for _ in 0..50 {
+            let number = probes.sent(0, now);
+            probes.answered(number, now + Duration::from_millis(round_trip_ms));
+            now += PROBE_INTERVAL;
+        }
+        let silent_since = now - PROBE_INTERVAL;
         while !probes.is_dead() {
             probes.sent(0, now);
             now += probes.interval();
         }
-        assert!(now.saturating_since(at(15)) <= Duration::from_millis(500), "{now}");
+        now.saturating_since(silent_since).as_millis()
+    }
+
+    #[test]
+    fn a_silent_peer_is_dead_in_time_to_move_within_600_ms() {
+        assert_eq!([15, 70, 100, 120].map(dead_after), [450, 490, 550, 590]);
+    }
+
+    #[test]
+    fn the_last_probe_has_the_time_that_an_answer_takes() {
+        assert_eq!(dead_after(600), 200 + 200 + 150 + 600);
     }
 
     #[test]

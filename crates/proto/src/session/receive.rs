@@ -12,7 +12,7 @@ use byway_wire::{Packet, ParseError, SessionIndex};
 use super::epoch::Epoch;
 use super::handshake::Origin;
 use super::session::{EPOCHS_MAX, Session};
-use super::{Change, Rejected, SessionId, Sessions};
+use super::{Rejected, SessionId, Sessions};
 use crate::index_table::IndexTable;
 
 /// What a datagram was.
@@ -174,7 +174,7 @@ impl Sessions {
     ) {
         let waits = self.get(id).is_some_and(|session| session.answered.is_some());
         if waits && let Some(fresh) = self.confirm(id, index, origin, now) {
-            self.changes.push_back(Change::Established { session: id, fresh });
+            self.established(id, fresh);
         }
     }
 

@@ -81,7 +81,7 @@ pub(crate) struct Session {
     pub(crate) stamp: u64,
     /// The run of the peer that the epochs belong to.
     pub(crate) boot: Option<Boot>,
-    /// Whether this side began the newest epoch: it probes, and begins the next.
+    /// Whether this side began the newest epoch: it begins the next.
     pub(crate) initiator: bool,
     pub(crate) probes: Probes,
     /// The round trip that the other side measured.
@@ -210,9 +210,10 @@ impl Session {
         self.remote.keep || self.initiator
     }
 
-    /// Plans the next probe, if this side probes.
+    /// Plans the next probe: whoever uses the session wants to know whether the peer is there, whichever of the two
+    /// began it.
     pub(crate) fn plan_probe(&mut self, now: Time) {
-        self.next_probe = if !self.initiator || self.epochs.is_empty() {
+        self.next_probe = if self.epochs.is_empty() {
             None
         } else if self.is_in_use(now) {
             Some(now + self.probes.interval())

@@ -68,8 +68,19 @@ impl Sessions {
         }
         session.attempt = None;
         self.by_index.remove(index);
+        if !self.is_established(id, now) {
+            self.take_for_dead(id);
+        }
         if self.get(id).is_some_and(|session| session.is_wanted(now)) {
             self.connect(id, &[], now);
+        }
+    }
+
+    /// Lets the role know that the peer does not answer, if it does not know.
+    fn take_for_dead(&mut self, id: SessionId) {
+        let newly = self.get_mut(id).is_some_and(|session| !core::mem::replace(&mut session.dead, true));
+        if newly {
+            self.changes.push_back(Change::Dead { session: id });
         }
     }
 
@@ -101,9 +112,8 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if session.probes.is_dead() && !session.dead {
-            session.dead = true;
-            self.changes.push_back(Change::Dead { session: id });
+        if session.probes.is_dead() {
+            self.take_for_dead(id);
             // The peer may have restarted and know nothing of the session.
             self.connect(id, &[], now);
         }

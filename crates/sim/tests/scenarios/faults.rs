@@ -1,6 +1,6 @@
 //! What breaks does no harm, and what can take over does.
 
-use byway_proto::agent::{Delivery, Event};
+use byway_proto::agent::Delivery;
 use byway_sim::overlay::Sending;
 use byway_sim::{Hang, Jitter, Link, Loss};
 use byway_units::{Duration, Time};
@@ -150,93 +150,9 @@ fn an_overlay_that_duplicates_corrupts_and_reorders_does_no_harm() {
     assert!(repairs(&run) > 50, "{}", repairs(&run));
 }
 
-/// Each flow loses every 16th packet, one flow after the other.
-fn losing_in_turn(mut plan: Plan) -> Plan {
-    for flow in 0..plan.flows.len() {
-        let packets = plan.flows[flow].length.as_millis() / 10;
-        for number in (20 + 4 * flow as u64..packets).step_by(16) {
-            plan.lose(flow, number, 1);
-        }
-    }
-    plan
-}
-
-/// Four flows flows with standby relays, when a relay dies at 6 s.
-fn with_standby(service: Service, dies: usize) -> (OverlayWorld, Run) {
-    let plan = losing_in_turn(Plan::pairs(4, service).with_standby_relays());
-    let (mut world, mut run) = plan.build();
-    Run::when(&mut world, at(6_000), move |run, world| world.stop(run.relays[dies]));
-    run.finish(&mut world);
-    (world, run)
-}
-
-/// Packets sent in a span of time and never delivered, of all flows.
-fn missing(run: &Run, from: Time, until: Time) -> usize {
-    (0..run.plan.flows.len()).map(|flow| run.missing(flow, from, until).len()).sum()
-}
-
-#[test]
-fn when_the_ingress_relay_dies_forwarding_goes_on_through_the_standby_within_600_ms() {
-    let (_, run) = with_standby(Service::Forwarding, 0);
-    assert_eq!(missing(&run, at(2_000), at(5_900)), 0);
-    assert!(missing(&run, at(5_900), at(6_600)) > 0, "the relay's death shows");
-    assert_eq!(missing(&run, at(6_600), Time::MAX), 0);
-    let changed = run.events.iter().filter(|(_, _, event)| matches!(event, Event::PathChanged { .. }));
-    assert!(changed.clone().count() >= 4, "{:?}", run.events);
-    assert!(changed.clone().all(|(time, ..)| *time >= at(6_000) && *time <= at(6_600)), "{:?}", run.events);
-}
-
-#[test]
-fn when_the_ingress_relay_dies_repairs_go_on_through_the_standby_within_600_ms() {
-    for service in [Service::Caching, Service::Coding] {
-        let (world, run) = with_standby(service, 0);
-        let fate = run.fate(&world);
-        assert!(fate.lost > 200, "{fate:?}");
-        assert_eq!(missing(&run, at(2_500), at(5_800)), 0, "{service:?}");
-        assert_eq!(missing(&run, at(6_600), at(11_700)), 0, "{service:?}: {fate:?}");
-    }
-}
-
-#[test]
-fn a_relay_that_restarts_with_nothing_in_its_memory_repairs_again_within_a_second() {
-    for service in [Service::Coding, Service::Caching] {
-        for relay in [0, 1] {
-            let plan = losing_in_turn(Plan::pairs(4, service));
-            let (mut world, mut run) = plan.build();
-            Run::when(&mut world, at(5_000), move |run, world| world.stop(run.relays[relay]));
-            Run::when(&mut world, at(5_300), move |run, world| run.restart_relay(relay, world));
-            run.finish(&mut world);
-            assert_eq!(missing(&run, at(2_500), at(4_800)), 0, "{service:?}, relay {relay}");
-            let late = missing(&run, at(6_600), at(11_700));
-            assert_eq!(
-                late,
-                0,
-                "{service:?}, relay {relay}: {:?} {:?}",
-                run.ingress(0, &world),
-                run.egress(1, &world)
-            );
-            assert!(run.ways(0, at(6_600), at(12_000)).len() > 1, "something was repaired");
-        }
-    }
-}
-
-#[test]
-fn a_relay_that_knows_grants_only_takes_its_agents_back_after_a_restart() {
-    for relay in [0, 1] {
-        let mut plan = losing_in_turn(Plan::pairs(4, Service::Caching));
-        plan.has_controller = true;
-        let (mut world, mut run) = plan.build();
-        Run::when(&mut world, at(5_000), move |run, world| world.stop(run.relays[relay]));
-        Run::when(&mut world, at(5_300), move |run, world| run.restart_relay(relay, world));
-        run.finish(&mut world);
-        assert_eq!(missing(&run, at(2_500), at(4_800)), 0, "relay {relay}");
-        assert_eq!(missing(&run, at(6_600), at(11_700)), 0, "relay {relay}");
-    }
-}
-
 /// Four coded flows, of which pair 0 has an agent that restarts at 5 s.
 fn with_restarted_agent(agent: usize) -> (OverlayWorld, Run) {
-    let plan = losing_in_turn(Plan::pairs(4, Service::Coding).each_flow(|flow| flow.length = secs(16)));
+    let plan = Plan::pairs(4, Service::Coding).each_flow(|flow| flow.length = secs(16)).losing_in_turn();
     let (mut world, mut run) = plan.build();
     Run::when(&mut world, at(5_000), move |run, world| world.stop(run.agents[agent]));
     Run::when(&mut world, at(5_300), move |run, world| run.restart_agent(agent, world));

@@ -7,6 +7,7 @@ mod faults;
 mod handshakes;
 mod keys;
 mod recovery;
+mod relays;
 mod secrecy;
 mod services;
 mod swarm;

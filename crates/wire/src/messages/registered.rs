@@ -22,6 +22,9 @@ codes! {
         ServiceNotGranted = 5,
         /// The relay has no room for another flow.
         NoRoom = 6,
+        /// Registered, but packets get no further: the egress relay does not answer, or has no receiver of the flow
+        /// any more.
+        Unreachable = 7,
     }
 }
 
@@ -71,7 +74,7 @@ impl Registered {
 }
 
 fn parse_refusal(status: u8, reader: &mut Reader<'_>) -> Result<Refusal, ParseError> {
-    let refusal = Refusal::from_code(status).ok_or_else(|| reader.illegal("status", status, "0 to 6"))?;
+    let refusal = Refusal::from_code(status).ok_or_else(|| reader.illegal("status", status, "0 to 7"))?;
     let alias = reader.u16("alias")?;
     if alias == 0 { Ok(refusal) } else { Err(reader.illegal("alias", alias, "0 unless the status is 0")) }
 }

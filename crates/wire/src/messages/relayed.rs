@@ -70,7 +70,7 @@ impl<'a> Relayed<'a> {
 }
 
 /// Application data goes its own ways.
-fn is_passed_on(first_byte: u8) -> bool {
+pub(super) fn is_passed_on(first_byte: u8) -> bool {
     use Kind::{Cookie, Initiation, Message, Response};
     matches!(Kind::from_first_byte(first_byte), Some(Initiation | Response | Cookie | Message))
 }

@@ -231,6 +231,11 @@ fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
             lines.add("agent", AgentId::number(message.agent())).hex("packet", message.packet());
             "relayed"
         }
+        Message::RelayedOn(message) => {
+            lines.add("from", AgentId::number(message.from())).add("to", AgentId::number(message.to()));
+            lines.hex("packet", message.packet());
+            "relayed-on"
+        }
         Message::Candidates(message) => {
             for address in message.addresses.iter() {
                 lines.address(address);

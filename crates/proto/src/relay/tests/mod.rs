@@ -1,6 +1,7 @@
 //! Conversations with a whole relay: agents and another relay are sessions that say what they are told to.
 
 mod cooperation;
+mod reach;
 mod registration;
 
 use alloc::vec::Vec;

@@ -67,7 +67,7 @@ fn an_initiation_is_sent_four_times_and_then_another() {
     pair.loses(|_| true);
     pair.nodes[SMALL] = Node::new(SMALL, 3, 1_000, true, pair.now);
     pair.connect(SMALL);
-    pair.run(ms(3_749));
+    pair.run(ms(2_749));
     let first = pair.sent_by(SMALL, INITIATION);
     assert_eq!(first.len(), 4);
     assert!(first.iter().all(|datagram| datagram.bytes == first[0].bytes));

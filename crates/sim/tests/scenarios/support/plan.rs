@@ -193,6 +193,17 @@ impl Plan {
         self.flows[flow].direct.outages.push(Span { from, until });
     }
 
+    /// Each flow loses every 16th packet, one flow after the other.
+    pub(crate) fn losing_in_turn(mut self) -> Self {
+        for flow in 0..self.flows.len() {
+            let packets = self.flows[flow].length.as_millis() / 10;
+            for number in (20 + 4 * flow as u64..packets).step_by(16) {
+                self.lose(flow, number, 1);
+            }
+        }
+        self
+    }
+
     /// Has the direct path go dark.
     pub(crate) fn darken(&mut self, flow: usize, from: Time, length: Duration) {
         self.flows[flow].direct.outages.push(Span::new(from, length));

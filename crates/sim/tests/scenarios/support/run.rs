@@ -307,6 +307,11 @@ impl Run {
         sent.map(|(number, _)| number).filter(|number| !delivered.contains(number)).collect()
     }
 
+    /// How many packets of all flows were sent in a span of time and not delivered.
+    pub(crate) fn all_missing(&self, from: Time, until: Time) -> usize {
+        (0..self.plan.flows.len()).map(|flow| self.missing(flow, from, until).len()).sum()
+    }
+
     /// Where the receiver of a flow took its packets in a span of time, by way.
     pub(crate) fn ways(&self, flow: usize, from: Time, until: Time) -> BTreeMap<Delivery, u64> {
         let mut ways = BTreeMap::new();
