@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use byway_units::Time;
-use byway_wire::{FlowKey, SequenceNumber};
+use byway_wire::{FlowKey, SequenceNumber, Uncopied};
 
 use super::registration::Registrations;
 use super::settings::FlowSettings;
@@ -28,6 +28,8 @@ pub(super) struct SendFlow {
     pub(super) registrations: Registrations,
     /// Copies that may be asked for again: coded bytes in the log of what was sent.
     pub(super) sent: SequenceRing<Handle>,
+    /// Which of the latest packets were not copied.
+    pub(super) uncopied: Uncopied,
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
     /// What the receiver reported last.
@@ -44,6 +46,7 @@ impl SendFlow {
             next: SequenceNumber::FIRST,
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
+            uncopied: Uncopied::NONE,
             copies_until: Time::START,
             report: None,
         }
