@@ -7,8 +7,6 @@ use core::net::SocketAddr;
 use byway_units::Time;
 use thiserror::Error;
 
-use byway_wire::Ecn;
-
 use crate::host::{Transmit, ip_bytes};
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::link::{Fate, Link, LinkState, Passage};
@@ -174,9 +172,7 @@ impl<O: Observer> Network<O> {
     fn offer(&mut self, mut header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
         self.note(now, header, payload, Step::Sent);
         let link = &mut self.edges[header.link.index()].state;
-        if link.bleaches_ecn() {
-            header.ecn = Ecn::NotCapable;
-        }
+        header.ecn = link.ecn_behind(header.ecn);
         match link.offer(now, ip_bytes(payload, header.destination), payload.len()) {
             Fate::Lost(reason) => self.note(now, header, payload, Step::Lost(reason)),
             Fate::Carried { original, duplicate } => {
@@ -258,6 +254,8 @@ mod tests {
     use std::string::ToString;
 
     use byway_units::Duration;
+
+    use byway_wire::Ecn;
 
     use super::*;
 

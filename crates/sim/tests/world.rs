@@ -42,6 +42,7 @@ fn chance() -> Link {
         duplication: share(0.1),
         corruption: share(0.1),
         bleaches_ecn: false,
+        marks_congestion: false,
     }
 }
 
@@ -188,6 +189,19 @@ fn a_link_that_bleaches_clears_the_ecn_field() {
     send(&mut world, millis(0), one, order);
     run(&mut world, millis(100));
     assert_eq!(world.host(other).received[0].ecn, Ecn::NotCapable);
+}
+
+#[test]
+fn a_link_with_a_long_queue_marks_what_is_ecn_capable() {
+    let fields = [Ecn::NotCapable, Ecn::Capable1, Ecn::Capable0, Ecn::CongestionExperienced];
+    let (mut world, one, other) = pair(1, (), &Link { marks_congestion: true, ..delayed() });
+    for ecn in fields {
+        send(&mut world, millis(0), one, Order { ecn, ..Order::new(address(2), b"packet") });
+    }
+    run(&mut world, millis(100));
+    let received: Vec<_> = world.host(other).received.iter().map(|received| received.ecn).collect();
+    let marked = Ecn::CongestionExperienced;
+    assert_eq!(received, [Ecn::NotCapable, marked, marked, marked]);
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Agent {
         before: Option<u64>,
         now: Time,
     ) {
-        let until = now + self.hold(id);
+        let until = now + self.hold(id, now);
         let flow = &mut self.receivers[id.0 as usize];
         let Some(active) = flow.active_mut() else {
             return;
@@ -78,11 +78,15 @@ impl Agent {
             order.give_up(NumberRange { first: gone, length: 1 });
         }
         let bytes = u16::try_from(datagram.len()).expect("the length of datagrams is checked");
-        match order.push(number, bytes, until, || HeldPacket { incoming, datagram: datagram.into() }) {
-            Pushed::InOrder | Pushed::Late => self.give(id, incoming, datagram),
-            Pushed::Held => flow.statistics.held += 1,
+        let pushed = order.push(number, bytes, until, || HeldPacket { incoming, datagram: datagram.into() });
+        if pushed != Pushed::Held {
+            self.give(id, incoming, datagram);
         }
         self.release(id, now);
+        let flow = &mut self.receivers[id.0 as usize];
+        let order = flow.active().and_then(|active| active.order.as_ref());
+        let waits = order.is_some_and(|order| order.next_number() <= number);
+        flow.statistics.held += u64::from(waits);
     }
 
     /// Delivers what has waited long enough, or for something that came.
@@ -108,11 +112,15 @@ impl Agent {
 
     /// How long packets of a congestion-controlled flow wait for one that is missing: a quarter of the round trip to
     /// the sender if a repair can come within it, else not at all.
-    fn hold(&self, id: ReceiveFlowId) -> Duration {
+    fn hold(&self, id: ReceiveFlowId, now: Time) -> Duration {
         let flow = &self.receivers[id.0 as usize];
         let quarter = quarter(self.sessions.round_trip(flow.peer));
-        let round_trips = self.egresses_of(id).into_iter().map(|(relay, _)| self.sessions.round_trip(relay));
-        let repair = round_trips.min().map(|relay| REORDERING_TIME + relay * flow.trips_of_a_repair());
+        let relays = self.egresses_of(id).into_iter().map(|(relay, _)| relay);
+        let alive = relays.filter(|relay| self.relay_is_alive(*relay, now));
+        let repair = alive
+            .map(|relay| self.sessions.round_trip(relay))
+            .min()
+            .map(|relay| REORDERING_TIME + relay * flow.trips_of_a_repair());
         let is_timely = repairs(flow.settings.service) && repair.is_some_and(|repair| repair <= quarter);
         if is_timely { quarter } else { Duration::ZERO }
     }

@@ -2,6 +2,7 @@
 
 mod asking;
 mod helping;
+mod ordering;
 mod receiving;
 mod registering;
 mod sending;
