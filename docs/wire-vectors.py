@@ -242,8 +242,8 @@ def print_refused_packets():
 
 def print_insides():
     section("What is inside packets")
-    for ecn, datagram in [("not-capable", b""), ("congestion-experienced", fill(3, 12))]:
-        marks = bytes([ECN.index(ecn)]), [f"ecn {ecn}"]
+    for ecn, uncopied, datagram in [("not-capable", 0, b""), ("congestion-experienced", 0b100101, fill(3, 12))]:
+        marks = bytes([uncopied << 2 | ECN.index(ecn)]), [f"ecn {ecn}", f"uncopied {uncopied}"]
         part("plaintext", number("sent", 4, 0x61626364), marks, data("datagram", datagram))
     part("coded", source_flags(2, "first"), data("sealed", fill(11, 21)))
     part("associated-data", number("flow", 2, 0x7172), number("sequence-low", 4, 0x73747576),

@@ -288,6 +288,9 @@ pub const UNREACHABLE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// A flow changes its path at most so often while the one in use works.
 pub const PATH_CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Most bytes of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 40 Mbit/s.
+pub const HELD_BYTES_MAX: byway_units::Bytes = byway_units::Bytes::new(256 << 10);
+
 /// A gap is a loss once a packet so much higher has arrived: paths that hold an order lose nothing by asking at once.
 pub const REORDERING_PACKETS: u64 = 3;
 /// Or once so much time has passed.

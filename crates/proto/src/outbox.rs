@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::ops::Range;
 
+use byway_wire::Ecn;
+
 /// How a datagram competes for the sender's uplink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
@@ -19,8 +21,8 @@ pub enum Urgency {
 pub struct Transmit<'a> {
     /// Where to.
     pub to: SocketAddr,
-    /// The ECN field of the IP header, 0 to 3 (RFC 3168).
-    pub ecn: u8,
+    /// The ECN field of the IP header.
+    pub ecn: Ecn,
     /// How it competes.
     pub urgency: Urgency,
     /// The UDP payload.
@@ -31,7 +33,7 @@ pub struct Transmit<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
     pub(crate) to: SocketAddr,
-    pub(crate) ecn: u8,
+    pub(crate) ecn: Ecn,
     pub(crate) urgency: Urgency,
 }
 

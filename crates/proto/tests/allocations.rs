@@ -62,14 +62,15 @@ fn the_packet_log_and_its_index_allocate_nothing() {
 fn the_account_of_a_flow_with_losses_allocates_nothing() {
     let patience = Patience { packets: 3, time: Duration::from_millis(5), asks_max: 2 };
     let mut tracker = GapTracker::new(patience);
-    let mut resequencer = Resequencer::new(Duration::from_millis(25), Bytes::new(1 << 20));
+    let mut resequencer = Resequencer::new(0, Bytes::new(1 << 20));
     let mut timer = TwoState::new(AGAIN);
     let (mut random, mut asked, mut delivered) = (random(1), 0, 0);
     let allocations = after_warm_up(|step| {
         if below(10, &mut random) > 0 {
             timer.arrival(tracker.arrived(step, at(step)).is_new(), at(step));
-            delivered +=
-                u64::from(matches!(resequencer.push(step, 1_000, step, at(step)), Pushed::InOrder(_)));
+            let until = at(step) + Duration::from_millis(25);
+            let pushed = resequencer.push(step, 1_000, until, || step);
+            delivered += u64::from(pushed == Pushed::InOrder);
         }
         asked += tracker.due(AGAIN, at(step)).len();
         while tracker.give_up(at(step).saturating_sub(Duration::from_millis(100))).is_some() {}

@@ -9,7 +9,7 @@ use byway_wire::packets::{CookiePacket, Kind, MESSAGE_OVERHEAD, MessageHeader, R
 use byway_wire::seal::{
     AwaitedResponse, EpochKeys, Initiation, Portable, PreSharedKey, Purpose, StaticSecret, Suite, write_mac2,
 };
-use byway_wire::{Boot, Capabilities, Counter, Epoch, SessionIndex, Shard};
+use byway_wire::{Boot, Capabilities, Counter, Ecn, Epoch, SessionIndex, Shard};
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;
 
@@ -55,7 +55,7 @@ fn initiation(stamp: u64) -> (Vec<u8>, AwaitedResponse) {
 /// What the agent sends in answer to a packet.
 fn answers(agent: &mut Agent, from: SocketAddr, packet: &[u8], now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
     let bytes = &mut packet.to_vec();
-    agent.handle(AgentInput::Received { from, bytes }, now);
+    agent.handle(AgentInput::Received { from, ecn: Ecn::NotCapable, bytes }, now);
     let mut sent = Vec::new();
     while let Some(output) = agent.poll() {
         if let AgentOutput::Transmit(transmit) = output {

@@ -37,7 +37,12 @@ impl Host for Sender {
 
     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
         let is_due = core::mem::take(&mut self.is_due);
-        is_due.then_some(Transmit { source: None, destination: self.peer, ecn: Ecn::Ect0, payload: &PAYLOAD })
+        is_due.then_some(Transmit {
+            source: None,
+            destination: self.peer,
+            ecn: Ecn::Capable0,
+            payload: &PAYLOAD,
+        })
     }
 
     fn deadline(&self) -> Option<Time> {

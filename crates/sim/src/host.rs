@@ -1,9 +1,9 @@
 //! What the world asks of a state machine, and the datagrams that pass between them.
 
-use core::fmt;
 use core::net::SocketAddr;
 
 use byway_units::{Bytes, Time};
+use byway_wire::Ecn;
 
 /// A sans-I/O state machine that lives in the world.
 ///
@@ -51,46 +51,6 @@ pub struct Transmit<'a> {
     pub payload: &'a [u8],
 }
 
-/// The two ECN bits of an IP header (RFC 3168, section 5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ecn {
-    /// Not-ECT, `00`: the transport does not understand ECN.
-    #[default]
-    NotEct = 0b00,
-    /// ECT(1), `01`: ECN-capable; in RFC 9331 also the mark of low latency.
-    Ect1 = 0b01,
-    /// ECT(0), `10`: ECN-capable.
-    Ect0 = 0b10,
-    /// CE, `11`: congestion experienced.
-    Ce = 0b11,
-}
-
-impl Ecn {
-    /// The codepoint in the two lowest bits of `bits`; the others are ignored.
-    #[must_use]
-    pub const fn from_bits(bits: u8) -> Self {
-        match bits & 0b11 {
-            0b00 => Self::NotEct,
-            0b01 => Self::Ect1,
-            0b10 => Self::Ect0,
-            _ => Self::Ce,
-        }
-    }
-
-    /// The two bits as in the header.
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self as u8
-    }
-}
-
-impl fmt::Display for Ecn {
-    /// Writes the two bits: `10`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:02b}", self.bits())
-    }
-}
-
 /// The length of the IP packet that carries this payload: with 20 (IPv4) or 40 (IPv6) bytes of IP header and
 /// 8 bytes of UDP header.
 #[must_use]
@@ -101,20 +61,7 @@ pub fn ip_bytes(payload: &[u8], destination: SocketAddr) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
-    use std::string::ToString;
-
     use super::*;
-
-    #[test]
-    fn ecn_bits_are_those_of_the_header() {
-        for bits in 0..4 {
-            assert_eq!(Ecn::from_bits(bits).bits(), bits);
-            assert_eq!(Ecn::from_bits(bits | 0b1111_1100).bits(), bits);
-        }
-        assert_eq!((Ecn::default(), Ecn::Ect0.to_string()), (Ecn::NotEct, "10".to_string()));
-    }
 
     #[test]
     fn headers_count_as_the_address_family_has_them() {

@@ -27,7 +27,7 @@
 //!
 //!     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
 //!         self.sending = self.to_send.pop()?;
-//!         Some(Transmit { source: None, destination: self.peer, ecn: Ecn::NotEct, payload: &self.sending })
+//!         Some(Transmit { source: None, destination: self.peer, ecn: Ecn::NotCapable, payload: &self.sending })
 //!     }
 //!
 //!     fn deadline(&self) -> Option<Time> {
@@ -98,7 +98,8 @@ mod script;
 mod slab;
 mod world;
 
-pub use host::{Datagram, Ecn, Host, Transmit, ip_bytes};
+pub use byway_wire::Ecn;
+pub use host::{Datagram, Host, Transmit, ip_bytes};
 pub use link::{
     Bottleneck, BottleneckError, GilbertElliott, GilbertElliottError, Jitter, Link, Loss, Recorded,
     RecordedError, Reordering, Span, Stay,

@@ -17,6 +17,7 @@ mod recorded;
 use alloc::vec::Vec;
 
 use byway_units::{Bytes, Duration, Probability, Time};
+use byway_wire::Ecn;
 
 use crate::log::LossReason;
 use crate::random::Seed;
@@ -62,6 +63,8 @@ pub struct Link {
     pub corruption: Probability,
     /// Whether the ECN field is cleared on the way.
     pub bleaches_ecn: bool,
+    /// Whether packets that are ECN-capable are marked (CE), as where a queue is long.
+    pub marks_congestion: bool,
 }
 
 /// A packet that is offered to a link.
@@ -114,6 +117,7 @@ struct Wire {
     damage: Damage,
     delay: Delay,
     bleaches_ecn: bool,
+    marks_congestion: bool,
 }
 
 impl Wire {
@@ -129,6 +133,7 @@ impl Wire {
             damage: Damage::new(link.duplication, link.corruption, seed),
             delay: Delay::new(link.delay, link.jitter, link.reordering, seed),
             bleaches_ecn: link.bleaches_ecn,
+            marks_congestion: link.marks_congestion,
         }
     }
 
@@ -161,8 +166,13 @@ impl LinkState {
         self.wire = Wire::new(link, self.seed);
     }
 
-    pub(crate) const fn bleaches_ecn(&self) -> bool {
-        self.wire.bleaches_ecn
+    /// The ECN field of a packet behind the link.
+    pub(crate) const fn ecn_behind(&self, ecn: Ecn) -> Ecn {
+        match ecn {
+            _ if self.wire.bleaches_ecn => Ecn::NotCapable,
+            Ecn::Capable0 | Ecn::Capable1 if self.wire.marks_congestion => Ecn::CongestionExperienced,
+            _ => ecn,
+        }
     }
 
     /// Decides about the next packet. Time never goes back from one call to the next.

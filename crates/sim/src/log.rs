@@ -11,7 +11,9 @@ use core::ops::{Index, IndexMut};
 use byway_units::{Bytes, Time};
 use twox_hash::XxHash3_64;
 
-use crate::host::{Ecn, ip_bytes};
+use byway_wire::Ecn;
+
+use crate::host::ip_bytes;
 use crate::network::LinkIndex;
 use crate::node::NodeId;
 use crate::random::mix;

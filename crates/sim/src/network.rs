@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use byway_units::Time;
 use thiserror::Error;
 
-use crate::host::{Ecn, Transmit, ip_bytes};
+use crate::host::{Transmit, ip_bytes};
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::link::{Fate, Link, LinkState, Passage};
 use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};
@@ -172,9 +172,7 @@ impl<O: Observer> Network<O> {
     fn offer(&mut self, mut header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
         self.note(now, header, payload, Step::Sent);
         let link = &mut self.edges[header.link.index()].state;
-        if link.bleaches_ecn() {
-            header.ecn = Ecn::NotEct;
-        }
+        header.ecn = link.ecn_behind(header.ecn);
         match link.offer(now, ip_bytes(payload, header.destination), payload.len()) {
             Fate::Lost(reason) => self.note(now, header, payload, Step::Lost(reason)),
             Fate::Carried { original, duplicate } => {
@@ -257,13 +255,15 @@ mod tests {
 
     use byway_units::Duration;
 
+    use byway_wire::Ecn;
+
     use super::*;
 
     #[test]
     fn a_packet_that_is_forgotten_or_made_up_is_found() {
         let (one, other) = (NodeId::from_index(0), NodeId::from_index(1));
         let address = SocketAddr::from(([192, 0, 2, 1], 7));
-        let transmit = Transmit { source: None, destination: address, ecn: Ecn::NotEct, payload: b"one" };
+        let transmit = Transmit { source: None, destination: address, ecn: Ecn::NotCapable, payload: b"one" };
         let mut queue = EventQueue::default();
         let mut network = Network::new(Seed::new(1), ());
         network.assign(address, other);

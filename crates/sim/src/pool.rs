@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use crate::host::Ecn;
 use crate::limits::IN_FLIGHT_PACKETS_MAX;
 use crate::network::LinkIndex;
+use byway_wire::Ecn;
 
 /// A packet's place in the [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +106,7 @@ mod tests {
             link: LinkIndex::from_index(0),
             source: address,
             destination: address,
-            ecn: Ecn::NotEct,
+            ecn: Ecn::NotCapable,
         }
     }
 

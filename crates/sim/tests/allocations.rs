@@ -29,7 +29,7 @@ impl Host for Sender {
         is_due.then_some(Transmit {
             source: None,
             destination: self.peer,
-            ecn: Ecn::NotEct,
+            ecn: Ecn::NotCapable,
             payload: &[7; 1_200],
         })
     }

@@ -74,7 +74,7 @@ impl Host for Pinger {
     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
         let (destination, bytes) = self.outgoing.pop_front()?;
         self.sending = bytes;
-        Some(Transmit { source: None, destination, ecn: Ecn::NotEct, payload: &self.sending })
+        Some(Transmit { source: None, destination, ecn: Ecn::NotCapable, payload: &self.sending })
     }
 
     fn deadline(&self) -> Option<Time> {

@@ -42,6 +42,7 @@ fn chance() -> Link {
         duplication: share(0.1),
         corruption: share(0.1),
         bleaches_ecn: false,
+        marks_congestion: false,
     }
 }
 
@@ -61,12 +62,15 @@ fn busy<O: Observer>(seed: u64, observer: O, link: &Link) -> (World<O>, NodeId, 
 #[test]
 fn datagrams_arrive_after_their_delay_with_source_and_ecn() {
     let (mut world, one, other) = pair(1, (), &delayed());
-    let order = Order { ecn: Ecn::Ect0, ..Order::new(address(2), b"hello") };
+    let order = Order { ecn: Ecn::Capable0, ..Order::new(address(2), b"hello") };
     send(&mut world, millis(3), one, order);
     run(&mut world, millis(13));
     let received = &world.host(other).received;
     assert_eq!(received.len(), 1);
-    assert_eq!((received[0].time, received[0].source, received[0].ecn), (millis(13), address(1), Ecn::Ect0));
+    assert_eq!(
+        (received[0].time, received[0].source, received[0].ecn),
+        (millis(13), address(1), Ecn::Capable0)
+    );
     assert_eq!(received[0].payload, b"hello");
 }
 
@@ -181,10 +185,23 @@ fn a_source_address_may_be_anybodys() {
 #[test]
 fn a_link_that_bleaches_clears_the_ecn_field() {
     let (mut world, one, other) = pair(1, (), &Link { bleaches_ecn: true, ..delayed() });
-    let order = Order { ecn: Ecn::Ce, ..Order::new(address(2), b"marked") };
+    let order = Order { ecn: Ecn::CongestionExperienced, ..Order::new(address(2), b"marked") };
     send(&mut world, millis(0), one, order);
     run(&mut world, millis(100));
-    assert_eq!(world.host(other).received[0].ecn, Ecn::NotEct);
+    assert_eq!(world.host(other).received[0].ecn, Ecn::NotCapable);
+}
+
+#[test]
+fn a_link_with_a_long_queue_marks_what_is_ecn_capable() {
+    let fields = [Ecn::NotCapable, Ecn::Capable1, Ecn::Capable0, Ecn::CongestionExperienced];
+    let (mut world, one, other) = pair(1, (), &Link { marks_congestion: true, ..delayed() });
+    for ecn in fields {
+        send(&mut world, millis(0), one, Order { ecn, ..Order::new(address(2), b"packet") });
+    }
+    run(&mut world, millis(100));
+    let received: Vec<_> = world.host(other).received.iter().map(|received| received.ecn).collect();
+    let marked = Ecn::CongestionExperienced;
+    assert_eq!(received, [Ecn::NotCapable, marked, marked, marked]);
 }
 
 #[test]
@@ -327,7 +344,7 @@ fn the_digest_sees_a_single_nanosecond_byte_mark_and_address() {
         digest(10, order()),
         digest(11, order()),
         digest(10, Order::new(address(2), b"sane")),
-        digest(10, Order { ecn: Ecn::Ce, ..order() }),
+        digest(10, Order { ecn: Ecn::CongestionExperienced, ..order() }),
         digest(10, Order { source: Some(address(9)), ..order() }),
         digest(10, Order::new(address(9), b"same")),
         digest(10, Order::new(address(8), b"same")),

@@ -1,41 +1,40 @@
 //! What is inside a source packet.
 
+use crate::ecn::Ecn;
 use crate::error::ParseError;
 use crate::quantities::Timestamp;
 use crate::reader::Reader;
 
-/// The ECN field of the application's packet (RFC 3168 section 5, RFC 9331).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Ecn {
-    /// Not-ECT: its transport does not understand marks.
-    #[default]
-    NotCapable,
-    /// ECT(1): it does, and keeps queues short.
-    Capable1,
-    /// ECT(0): it does.
-    Capable0,
-    /// CE: congestion was experienced.
-    CongestionExperienced,
-}
+/// Which of the packets before one its sender copied to no relay, so that nobody can repair them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uncopied(u8);
 
-impl Ecn {
-    /// The field in the two lowest bits; the others do not count.
+impl Uncopied {
+    /// None of them, as far as is said.
+    pub const NONE: Self = Self(0);
+
+    /// How many packets back it says so: as many bits as the marks have left.
+    pub const REACH: u8 = 6;
+
+    /// Bit i: the packet i + 1 before; higher bits than [`Uncopied::REACH`] of them do not count.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
-        match bits & 0b11 {
-            0 => Self::NotCapable,
-            1 => Self::Capable1,
-            2 => Self::Capable0,
-            _ => Self::CongestionExperienced,
-        }
+        Self(bits & ((1 << Self::REACH) - 1))
     }
 
-    /// The two bits.
+    /// See [`Uncopied::from_bits`].
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u8 {
-        self as u8
+        self.0
+    }
+
+    /// What the packet after the next one says, when the next one is copied or not.
+    #[inline]
+    #[must_use]
+    pub const fn then(self, is_copied: bool) -> Self {
+        Self::from_bits(self.0 << 1 | !is_copied as u8)
     }
 }
 
@@ -48,6 +47,8 @@ pub struct Plaintext<'a> {
     pub sent: Timestamp,
     /// The ECN field to deliver the datagram with.
     pub ecn: Ecn,
+    /// Which packets before this one cannot be repaired.
+    pub uncopied: Uncopied,
     /// The application's datagram, or one of its two pieces.
     pub datagram: &'a [u8],
 }
@@ -64,8 +65,9 @@ impl<'a> Plaintext<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new("plaintext of a source packet", bytes);
         let sent = Timestamp::new(reader.u32("sent")?);
-        let ecn = Ecn::from_bits(reader.u8("marks")?);
-        Ok(Self { sent, ecn, datagram: reader.rest() })
+        let marks = reader.u8("marks")?;
+        let (ecn, uncopied) = (Ecn::from_bits(marks), Uncopied::from_bits(marks >> 2));
+        Ok(Self { sent, ecn, uncopied, datagram: reader.rest() })
     }
 
     /// The bytes that belong in front of the datagram.
@@ -73,6 +75,6 @@ impl<'a> Plaintext<'a> {
     #[must_use]
     pub const fn head(&self) -> [u8; HEAD_BYTES] {
         let [s0, s1, s2, s3] = self.sent.micros().to_be_bytes();
-        [s0, s1, s2, s3, self.ecn.bits()]
+        [s0, s1, s2, s3, self.uncopied.bits() << 2 | self.ecn.bits()]
     }
 }

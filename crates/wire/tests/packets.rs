@@ -12,7 +12,7 @@ use byway_wire::packets::{
 };
 use byway_wire::{
     Boot, CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Grant, InitiationPayload, Member, Packet,
-    ParseError, Plaintext, ResponsePayload, SequenceNumber, SessionIndex, Shard, associated_data,
+    ParseError, Plaintext, ResponsePayload, SequenceNumber, SessionIndex, Shard, Uncopied, associated_data,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -117,11 +117,11 @@ proptest! {
     }
 
     #[test]
-    fn plaintexts_survive(sent in timestamp(), ecn_bits in any::<u8>(), datagram in payload()) {
-        let plaintext = Plaintext { sent, ecn: Ecn::from_bits(ecn_bits), datagram: &datagram };
-        let mut bytes = [&plaintext.head()[..], &datagram].concat();
-        prop_assert_eq!(Plaintext::parse(&bytes), Ok(plaintext));
-        bytes[4] |= 0b1111_1100;
+    fn plaintexts_survive(sent in timestamp(), marks in any::<u8>(), datagram in payload()) {
+        let (ecn, uncopied) = (Ecn::from_bits(marks), Uncopied::from_bits(marks >> 2));
+        let plaintext = Plaintext { sent, ecn, uncopied, datagram: &datagram };
+        let bytes = [&plaintext.head()[..], &datagram].concat();
+        prop_assert_eq!(bytes[4], marks);
         prop_assert_eq!(Plaintext::parse(&bytes), Ok(plaintext));
     }
 

@@ -122,7 +122,10 @@ fn part(vector: &Vector) -> (Lines, Vec<u8>) {
     let rewritten = match vector.name {
         "plaintext" => {
             let plaintext = Plaintext::parse(bytes).expect("published parts are legal");
-            lines.add("sent", plaintext.sent.micros()).word("ecn", plaintext.ecn);
+            lines
+                .add("sent", plaintext.sent.micros())
+                .word("ecn", plaintext.ecn)
+                .add("uncopied", plaintext.uncopied.bits());
             lines.hex("datagram", plaintext.datagram);
             [&plaintext.head(), plaintext.datagram].concat()
         }

@@ -7,12 +7,20 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 
 use super::Agent;
 use super::flows::{Timer, timer_key};
-use super::receive_flow::ReceiveFlowId;
+use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use crate::limits::{FLOW_REST, INITIAL_ROUND_TRIP, PATHS_ASKED_MAX};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
 use crate::session::SessionId;
+
+impl ReceiveFlow {
+    /// Whether asking for a packet that is missing makes sense.
+    fn may_be_repaired(&self, number: u64) -> bool {
+        let is_copied = self.active().is_some_and(|active| !active.never_copied.contains(number));
+        is_copied && !self.has_passed(number)
+    }
+}
 
 /// What a NACK says beside what is missing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +48,7 @@ impl Agent {
     /// Looks for packets that should be here, and asks for them.
     pub(super) fn look_for_losses(&mut self, id: ReceiveFlowId, now: Time) {
         self.give_up(id, now);
+        self.release(id, now);
         self.ask_for_gaps(id, now);
         self.ask_for_what_follows(id, now);
         let flow = &mut self.receivers[id.0 as usize];
@@ -64,6 +73,9 @@ impl Agent {
         let mut lost = 0;
         while let Some(range) = active.tracker.give_up(now.saturating_sub(allowance)) {
             lost += u64::from(range.length);
+            if let Some(order) = &mut active.order {
+                order.give_up(range);
+            }
         }
         flow.statistics.lost += lost;
     }
@@ -81,14 +93,20 @@ impl Agent {
             }
             self.tell_lost(id, &due, now);
             let mut ranges = RangeSet::new();
-            for range in &due {
-                if !insert_all(&mut ranges, *range) {
+            for number in due.iter().flat_map(|range| range.first..range.end()) {
+                if !self.receivers[id.0 as usize].may_be_repaired(number) {
+                    continue;
+                }
+                let sequence = SequenceNumber::new(number);
+                if !ranges.insert(sequence) {
                     self.ask(id, &ranges.ranges(), Question::default(), now);
                     ranges = RangeSet::new();
-                    insert_all(&mut ranges, *range);
+                    assert!(ranges.insert(sequence), "an empty set has room");
                 }
             }
-            self.ask(id, &ranges.ranges(), Question::default(), now);
+            if !ranges.is_empty() {
+                self.ask(id, &ranges.ranges(), Question::default(), now);
+            }
         }
     }
 
@@ -129,7 +147,10 @@ impl Agent {
             return;
         }
         flow.statistics.nacks += u64::from(!ranges.is_empty());
-        let patience = Microseconds::from_duration(flow.allowance(round_trip));
+        // What an open end covers is followed by nothing that could go before it.
+        let is_open = question.open_from.is_some();
+        let patience = if is_open { flow.allowance(round_trip) } else { flow.patience(round_trip) };
+        let patience = Microseconds::from_duration(patience);
         for (session, alias) in self.egresses_of(id) {
             let nack = Nack {
                 alias,
@@ -160,6 +181,7 @@ impl Agent {
             let sequence = flow.full(low);
             let is_missing = active.tracker.is_missing(sequence.number())
                 || (open_from.is_some() && flow.is_new(sequence));
+            let is_missing = is_missing && !flow.has_passed(sequence.number());
             if is_missing && last.is_none_or(|last| last < sequence) && missing.insert(sequence) {
                 last = Some(sequence);
             }
@@ -201,7 +223,8 @@ impl Agent {
         let timeout = active.timer.timeout();
         let silence = (timeout < Duration::MAX).then(|| active.last_direct.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;
-        let at = [silence, active.repeat_at(), active.tracker.deadline()]
+        let order = active.order.as_ref().and_then(|order| order.deadline());
+        let at = [silence, active.repeat_at(), active.tracker.deadline(), order]
             .into_iter()
             .flatten()
             .fold(rest, Time::min);
@@ -215,9 +238,4 @@ impl Agent {
         let round_trip = round_trips.min().unwrap_or(INITIAL_ROUND_TRIP);
         round_trip + round_trip / 2
     }
-}
-
-/// Adds a range of numbers; `false`, and nothing or a part is added, if they do not all fit.
-fn insert_all(ranges: &mut RangeSet, range: NumberRange) -> bool {
-    (range.first..range.end()).all(|number| ranges.insert(SequenceNumber::new(number)))
 }

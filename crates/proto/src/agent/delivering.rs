@@ -5,13 +5,30 @@ use byway_wire::messages::Ack;
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
 
+use super::Agent;
 use super::events::Delivery;
+use super::ordering::Incoming;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::requests::Asker;
-use super::{Agent, Delivered};
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::repairs;
+
+/// How a packet came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) delivery: Delivery,
+    /// The ECN field that it arrived with.
+    pub(super) outer: Ecn,
+}
+
+impl Way {
+    /// The ECN field for the application's packet; `None` where it must not get the packet.
+    fn ecn(self, inner: Ecn) -> Option<Ecn> {
+        let ecn = inner.out_of(self.outer)?;
+        Some(if self.delivery.is_repair() { ecn.repaired() } else { ecn })
+    }
+}
 
 impl Agent {
     /// Takes a packet that was opened; its coded bytes are in the scratch buffer.
@@ -21,23 +38,25 @@ impl Agent {
         sequence: SequenceNumber,
         piece: Piece,
         plaintext: &[u8],
-        delivery: Delivery,
+        way: Way,
         now: Time,
     ) {
         let parsed =
             Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
-        let Some(Plaintext { sent, ecn, datagram }) = parsed else {
+        let Some(Plaintext { sent, ecn, uncopied, datagram }) = parsed else {
             self.counters.malformed += 1;
             return;
         };
+        let delivery = way.delivery;
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
         let allowance = flow.allowance(round_trip);
+        let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let active = flow.activate(round_trip, now);
         let is_direct = delivery == Delivery::Direct;
         let lateness =
             if is_direct { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
-        if !is_direct && lateness > allowance {
+        if is_past || (!is_direct && lateness > allowance) {
             // Of no use to the application, and no reason to refuse the direct copy, should that come after all.
             flow.statistics.late += 1;
             self.keep(id, sequence, now);
@@ -53,7 +72,9 @@ impl Agent {
         if active.open.is_some_and(|from| sequence >= from) {
             active.open_asks = 0;
         }
-        active.tracker.arrived(sequence.number(), now);
+        active.never_copied.note(sequence, uncopied);
+        let before = active.tracker.highest();
+        let arrival = active.tracker.arrived(sequence.number(), now);
         let bursts = flow.statistics.bursts;
         flow.count(sequence, delivery, lateness);
         let has_lost = flow.statistics.bursts > bursts;
@@ -63,8 +84,9 @@ impl Agent {
             self.end_open_nack(id, sequence, now);
         }
         self.give_up(id, now);
+        let incoming = Incoming { sequence, piece, ecn: way.ecn(ecn), delivery };
+        self.deliver(id, incoming, datagram, (arrival, before), now);
         self.plan_losses(id);
-        self.deliver(id, sequence, piece, ecn, datagram, delivery);
     }
 
     /// Keeps the coded bytes for blocks and for others, and answers those who wait for them.
@@ -129,30 +151,6 @@ impl Agent {
         }
     }
 
-    fn deliver(
-        &mut self,
-        id: ReceiveFlowId,
-        sequence: SequenceNumber,
-        piece: Piece,
-        ecn: Ecn,
-        datagram: &[u8],
-        delivery: Delivery,
-    ) {
-        let ecn = if delivery.is_repair() { congestion_experienced(ecn) } else { ecn };
-        if piece == Piece::Whole {
-            let delivered = Delivered { flow: id, ecn, delivery };
-            self.deliveries.add(delivered, |out| out.extend_from_slice(datagram));
-            return;
-        }
-        let Some(active) = self.receivers[id.0 as usize].active_mut() else {
-            return;
-        };
-        if let Some((ecn, whole)) = active.joiner.take(piece, sequence, ecn, datagram) {
-            let delivered = Delivered { flow: id, ecn, delivery };
-            self.deliveries.add(delivered, |out| out.extend_from_slice(whole));
-        }
-    }
-
     /// Gives a packet for somebody else's repair, within what is consented to.
     pub(super) fn answer(
         &mut self,
@@ -212,13 +210,5 @@ impl Delivery {
     #[must_use]
     pub const fn is_repair(self) -> bool {
         matches!(self, Self::InStream | Self::Cooperative | Self::Cached)
-    }
-}
-
-/// What a lost packet tells an ECN-capable sender (RFC 9265): that there is congestion. Never what is not ECN-capable.
-const fn congestion_experienced(ecn: Ecn) -> Ecn {
-    match ecn {
-        Ecn::NotCapable => Ecn::NotCapable,
-        _ => Ecn::CongestionExperienced,
     }
 }

@@ -307,8 +307,10 @@ impl Agent {
             .map(|(place, _)| place)
             .collect();
         for place in restarted {
-            self.receivers[place].restart();
             let id = u32::try_from(place).expect("flows are numbered in 32 bits");
+            // What came before is delivered, whatever it waited for.
+            self.release(ReceiveFlowId(id), Time::MAX);
+            self.receivers[place].restart();
             self.withdraw(Flow::Received(ReceiveFlowId(id)), now);
         }
     }

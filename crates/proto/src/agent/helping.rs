@@ -2,9 +2,10 @@
 
 use byway_units::Time;
 use byway_wire::messages::{CooperativeRequest, InStreamRepair, Lost};
-use byway_wire::{Alias, Message, RangeSet};
+use byway_wire::{Alias, Ecn, Message, RangeSet};
 
 use super::blocks::BlockRepair;
+use super::delivering::Way;
 use super::events::Delivery;
 use super::receive_flow::ReceiveFlowId;
 use super::{Agent, Flow};
@@ -56,7 +57,8 @@ impl Agent {
                 let mut coded = core::mem::take(&mut self.restored);
                 coded.clear();
                 coded.extend_from_slice(self.kept.get(packet, now).unwrap_or_default());
-                self.repaired(id, sequence, &mut coded, Delivery::InStream, now);
+                let way = Way { delivery: Delivery::InStream, outer: Ecn::NotCapable };
+                self.repaired(id, sequence, &mut coded, way, now);
                 self.restored = coded;
             }
         }

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use byway_units::Time;
 use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, Relayed, Report};
-use byway_wire::{Message, Messages};
+use byway_wire::{Ecn, Message, Messages};
 
 use super::{Agent, Role};
 use crate::session::{Detour, Origin, SessionId};
@@ -56,7 +56,7 @@ impl Agent {
         }
         let mut packet = Vec::from(relayed.packet());
         let origin = Origin::Detour(Detour { relay, agent: relayed.agent() });
-        self.receive_from(&mut packet, origin, from, now);
+        self.receive_from(&mut packet, origin, from, Ecn::NotCapable, now);
     }
 
     /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.

@@ -15,6 +15,8 @@ mod flows;
 mod helping;
 mod joiner;
 mod messages;
+mod never_copied;
+mod ordering;
 mod own_repairs;
 mod receive_flow;
 mod receiving;
@@ -64,6 +66,8 @@ pub enum AgentInput<'a> {
     Received {
         /// Where it came from.
         from: SocketAddr,
+        /// The ECN field of its IP header.
+        ecn: Ecn,
         /// The UDP payload.
         bytes: &'a mut [u8],
     },
@@ -93,7 +97,8 @@ pub enum AgentOutput<'a> {
         flow: ReceiveFlowId,
         /// The datagram.
         datagram: &'a [u8],
-        /// The ECN field for the application's packet: CE where a loss was repaired on an ECN-capable flow.
+        /// The ECN field for the application's packet: what was sent, with the marks of the way (RFC 6040), and CE
+        /// where a loss was repaired on an ECN-capable flow.
         ecn: Ecn,
         /// How it came; of two pieces, how the later one did.
         delivery: Delivery,
@@ -234,7 +239,7 @@ impl Agent {
     /// Takes one input.
     pub fn handle(&mut self, input: AgentInput<'_>, now: Time) {
         match input {
-            AgentInput::Received { from, bytes } => self.receive(bytes, from, now),
+            AgentInput::Received { from, ecn, bytes } => self.receive(bytes, from, ecn, now),
             AgentInput::Send { flow, datagram, ecn, marked } => self.send(flow, datagram, ecn, marked, now),
             AgentInput::Deadline => self.handle_deadline(now),
         }

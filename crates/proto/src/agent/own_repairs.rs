@@ -23,12 +23,12 @@ impl SendFlow {
 }
 
 impl Agent {
-    /// Covers what was just sealed, if this end makes the flow's repair packets.
-    pub(super) fn add_to_own_block(&mut self, id: SendFlowId, sequence: SequenceNumber, now: Time) {
+    /// Covers what was just sealed, if this end makes the flow's repair packets; whether it does.
+    pub(super) fn add_to_own_block(&mut self, id: SendFlowId, sequence: SequenceNumber, now: Time) -> bool {
         let engine = self.engine;
         let flow = &mut self.senders[id.0 as usize];
         let Some(shape) = flow.own_shape().filter(|_| flow.is_awake(now)) else {
-            return;
+            return false;
         };
         // No batch crosses these blocks: all flows' may begin alike.
         let block = flow.block.get_or_insert_with(|| Box::new(BlockEncoder::new(engine, shape, 0)));
@@ -37,6 +37,7 @@ impl Agent {
         } else {
             self.plan_registration(Flow::Sent(id));
         }
+        true
     }
 
     /// When the block of a flow is to be closed, full or not.

@@ -8,6 +8,8 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::arrival_clock::ArrivalClock;
 use super::blocks::Blocks;
 use super::joiner::Joiner;
+use super::never_copied::NeverCopied;
+use super::ordering::Order;
 use super::registration::Registrations;
 use super::requests::Requests;
 use super::settings::FlowSettings;
@@ -66,6 +68,9 @@ pub(super) struct Active {
     /// Packets that others ask for and that are not here yet.
     pub(super) requests: Requests,
     pub(super) joiner: Joiner,
+    /// What a congestion-controlled flow holds back.
+    pub(super) order: Order,
+    pub(super) never_copied: NeverCopied,
     /// The highest number that the direct path brought.
     pub(super) highest_direct: Option<SequenceNumber>,
     pub(super) last_used: Time,
@@ -196,6 +201,8 @@ impl Active {
             blocks: Blocks::default(),
             requests: Requests::default(),
             joiner: Joiner::default(),
+            order: None,
+            never_copied: NeverCopied::default(),
             highest_direct: None,
             last_used: now,
         }

@@ -5,8 +5,9 @@ use core::net::SocketAddr;
 use byway_units::Time;
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole, SourcePacket};
 use byway_wire::seal::Purpose;
-use byway_wire::{CodedBytes, SequenceNumber};
+use byway_wire::{CodedBytes, Ecn, SequenceNumber};
 
+use super::delivering::Way;
 use super::events::Delivery;
 use super::receive_flow::ReceiveFlowId;
 use super::{Agent, Flow, Role};
@@ -14,12 +15,19 @@ use crate::limits::CODED_START;
 use crate::session::{Origin, Received, SessionId};
 
 impl Agent {
-    pub(super) fn receive(&mut self, datagram: &mut [u8], from: SocketAddr, now: Time) {
-        self.receive_from(datagram, Origin::Address(from), from, now);
+    pub(super) fn receive(&mut self, datagram: &mut [u8], from: SocketAddr, ecn: Ecn, now: Time) {
+        self.receive_from(datagram, Origin::Address(from), from, ecn, now);
     }
 
     /// Takes a packet from an address, or out of a relay's hands (`from` is then the relay's address).
-    pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Origin, from: SocketAddr, now: Time) {
+    pub(super) fn receive_from(
+        &mut self,
+        datagram: &mut [u8],
+        origin: Origin,
+        from: SocketAddr,
+        ecn: Ecn,
+        now: Time,
+    ) {
         let received = self.sessions.receive_from(datagram, origin, now);
         let session = received.session().and_then(|session| self.roles.get(&session));
         if matches!((origin, session), (Origin::Detour(_), Some(Role::Relay(_)))) {
@@ -39,15 +47,22 @@ impl Agent {
             }
             Received::Response { session, messages } => self.messages(session, &messages, from, now),
             Received::Messages { session, messages } => self.messages(session, messages, from, now),
-            Received::Source { session, packet } => self.source(session, packet, origin, now),
+            Received::Source { session, packet } => self.source(session, packet, origin, ecn, now),
             Received::Envelope { session, header, datagram } => {
-                self.enveloped(session, &header, datagram, now);
+                self.enveloped(session, &header, datagram, ecn, now);
             }
         }
     }
 
     /// A source packet of the direct path.
-    fn source(&mut self, session: SessionId, packet: SourcePacket<&mut [u8]>, origin: Origin, now: Time) {
+    fn source(
+        &mut self,
+        session: SessionId,
+        packet: SourcePacket<&mut [u8]>,
+        origin: Origin,
+        outer: Ecn,
+        now: Time,
+    ) {
         let header = *packet.header();
         let Some(id) = self.incoming.get((session, header.flow)).map(ReceiveFlowId) else {
             self.counters.flows_unknown += 1;
@@ -73,12 +88,20 @@ impl Agent {
         let newest = self.receivers[id.0 as usize].is_newest(sequence);
         self.sessions.authenticated(session, header.receiver, origin, bytes, newest, now);
         self.handle_changes(now);
-        self.arrived(id, sequence, header.flags.piece(), plaintext, Delivery::Direct, now);
+        let way = Way { delivery: Delivery::Direct, outer };
+        self.arrived(id, sequence, header.flags.piece(), plaintext, way, now);
         self.try_blocks(id, now);
     }
 
     /// An envelope from a relay: a packet that was asked for, or forwarded unasked.
-    fn enveloped(&mut self, session: SessionId, header: &EnvelopeHeader, datagram: &mut [u8], now: Time) {
+    fn enveloped(
+        &mut self,
+        session: SessionId,
+        header: &EnvelopeHeader,
+        datagram: &mut [u8],
+        outer: Ecn,
+        now: Time,
+    ) {
         let delivery = match header.role {
             EnvelopeRole::Forwarded => Delivery::Forwarded,
             EnvelopeRole::CachedRepair => Delivery::Cached,
@@ -100,7 +123,7 @@ impl Agent {
         };
         let sequence = self.receivers[id.0 as usize].full(header.sequence_low);
         let end = datagram.len() - byway_wire::limits::TAG_BYTES;
-        self.repaired(id, sequence, &mut datagram[CODED_START..end], delivery, now);
+        self.repaired(id, sequence, &mut datagram[CODED_START..end], Way { delivery, outer }, now);
         self.try_blocks(id, now);
     }
 
@@ -110,13 +133,13 @@ impl Agent {
         id: ReceiveFlowId,
         sequence: SequenceNumber,
         coded: &mut [u8],
-        delivery: Delivery,
+        way: Way,
         now: Time,
     ) {
         let flow = &mut self.receivers[id.0 as usize];
         if !flow.is_new(sequence) {
             flow.statistics.duplicates += 1;
-            if delivery.is_repair() {
+            if way.delivery.is_repair() {
                 self.end_needless_repairs(id, now);
             }
             return;
@@ -141,7 +164,7 @@ impl Agent {
             // What was delivered under an epoch is forgotten if the epoch turns out later to begin anew.
             self.sessions.confirmed(peer, index, None, now);
             self.handle_changes(now);
-            self.arrived(id, sequence, flags.piece(), plaintext, delivery, now);
+            self.arrived(id, sequence, flags.piece(), plaintext, way, now);
             return;
         }
         self.receivers[id.0 as usize].statistics.false_repairs += 1;

@@ -260,7 +260,7 @@ impl Agent {
 }
 
 fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path: usize) -> Register<'_> {
-    let selective = matches!(settings.duplication, Duplication::Marked | Duplication::Chosen(_));
+    let selective = settings.duplication.is_selective(settings.traffic);
     Register {
         flow_key: key,
         role,

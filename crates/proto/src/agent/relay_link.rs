@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use byway_units::{Bytes, Rate, RelayId, Time};
 use byway_wire::messages::ProbeReply;
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Alias, SequenceNumber, Shard};
+use byway_wire::{Alias, Ecn, SequenceNumber, Shard};
 
 use super::Flow;
 use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_MIN};
@@ -23,6 +23,8 @@ pub(super) struct WaitingCopy {
     pub(super) alias: Alias,
     pub(super) sequence: SequenceNumber,
     pub(super) packet: Handle,
+    /// The ECN field that it leaves with.
+    pub(super) ecn: Ecn,
 }
 
 /// A relay shard, from its agent's side.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use byway_units::Time;
-use byway_wire::{FlowKey, SequenceNumber};
+use byway_wire::{FlowKey, SequenceNumber, Uncopied};
 
 use super::registration::Registrations;
 use super::settings::FlowSettings;
@@ -31,6 +31,8 @@ pub(super) struct SendFlow {
     pub(super) sent: SequenceRing<Handle>,
     /// The repair packets that this end makes, if it does.
     pub(super) block: Option<Box<BlockEncoder>>,
+    /// Which of the latest packets were not copied.
+    pub(super) uncopied: Uncopied,
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
     /// What the receiver reported last.
@@ -48,6 +50,7 @@ impl SendFlow {
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
             block: None,
+            uncopied: Uncopied::NONE,
             copies_until: Time::START,
             report: None,
         }

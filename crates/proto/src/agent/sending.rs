@@ -7,12 +7,11 @@ use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNu
 
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
-use super::settings::Duplication;
 use super::{Agent, Flow};
 use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
-use crate::policy::{copies, is_direct};
+use crate::policy::copies;
 use crate::session::{Enveloped, SessionId};
 
 /// Most bytes of a datagram that travels in one piece.
@@ -29,7 +28,9 @@ impl Agent {
             self.counters.flows_unknown += 1;
             return;
         };
-        let copied = copies(flow.settings.service) && flow.settings.duplication.takes(datagram, marked);
+        let settings = &flow.settings;
+        let is_taken = settings.duplication.takes(settings.traffic, datagram, marked);
+        let copied = copies(settings.service) && is_taken;
         if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
@@ -60,7 +61,8 @@ impl Agent {
             sequence_low: sequence.low(),
             flags: Flags::new(epoch.number, piece),
         };
-        let head = Plaintext { sent: Timestamp::at(now), ecn, datagram: bytes }.head();
+        let uncopied = flow.uncopied;
+        let head = Plaintext { sent: Timestamp::at(now), ecn, uncopied, datagram: bytes }.head();
         self.scratch.clear();
         self.scratch.resize(SourceHeader::BYTES, 0);
         header.emit(self.scratch.first_chunk_mut().expect("the header's place was just made"));
@@ -68,30 +70,30 @@ impl Agent {
         self.scratch.extend_from_slice(bytes);
         self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
         epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
-        let relayed = matches!(flow.settings.duplication, Duplication::ByRelay);
-        if is_direct(flow.settings.service)
-            && !relayed
+        if !flow.settings.travels_by_relay()
             && let Some(to) = address
         {
             self.counters.originals += 1;
             let scratch = &self.scratch;
-            let heading = Heading { to, ecn: ecn.bits(), urgency: Urgency::Original };
+            let heading = Heading { to, ecn, urgency: Urgency::Original };
             self.sessions.outbox.add(heading, |out| out.extend_from_slice(scratch));
         }
-        if copied {
-            self.copy(id, sequence, piece, now);
+        let is_covered = if copied {
+            self.copy(id, sequence, piece, ecn, now)
         } else {
-            self.add_to_own_block(id, sequence, now);
-        }
+            self.add_to_own_block(id, sequence, now)
+        };
+        let flow = &mut self.senders[id.0 as usize];
+        flow.uncopied = flow.uncopied.then(is_covered);
     }
 
-    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
-    fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, piece: Piece, now: Time) {
+    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn. Whether it will get there.
+    fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, piece: Piece, ecn: Ecn, now: Time) -> bool {
         let flow = &mut self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use());
         let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
         let (Some(place), Some(alias)) = (place, flow.registrations.alias()) else {
-            return;
+            return false;
         };
         let relay = &mut self.relays[place];
         let is_awake = flow.is_awake(now);
@@ -101,26 +103,31 @@ impl Agent {
         }
         if !is_awake || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
             self.counters.copies_held += 1;
-            return;
+            return false;
         }
+        // Where the overlay is the flow's way, marks on it are the flow's; else nobody would answer them (RFC 6040,
+        // section 4.1, compatibility mode).
+        let ecn = if flow.settings.travels_by_relay() { ecn } else { Ecn::NotCapable };
         let coded = &self.scratch[SourceHeader::CODED_START..];
         let Some(packet) = self.sent.push(coded, now) else {
-            return;
+            return false;
         };
         flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
         let bytes = coded.len() + ENVELOPE_OVERHEAD;
         // Of a datagram in two pieces, both go before any copy.
         let more_follows = piece == Piece::First;
         if more_follows || !relay.waiting.is_empty() || relay.when(bytes, now) > now {
-            relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
-            return;
+            relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet, ecn });
+            return true;
         }
         relay.sent(bytes, now);
         let session = relay.session;
         self.counters.copies += 1;
         self.sessions.use_session(session, now);
-        let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: sequence.low(), coded };
+        let role = EnvelopeRole::Copy;
+        let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
         self.sessions.send_envelope(session, &contents, Urgency::Scavenger, now);
+        true
     }
 
     /// Queues an envelope behind the originals.
@@ -141,7 +148,8 @@ impl Agent {
             self.counters.copies_held += 1;
             return;
         }
-        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet });
+        let ecn = Ecn::NotCapable;
+        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, ecn });
         self.send_waiting(place, now);
     }
 
@@ -161,9 +169,9 @@ impl Agent {
             self.counters.copies_resent += u64::from(waiting.role == EnvelopeRole::ResentCopy);
             let relay = &mut self.relays[place];
             relay.sent(bytes, now);
-            let WaitingCopy { role, alias, sequence, .. } = waiting;
+            let WaitingCopy { role, alias, sequence, ecn, .. } = waiting;
             self.sessions.use_session(relay.session, now);
-            let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded };
+            let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
             self.sessions.send_envelope(relay.session, &contents, Urgency::Scavenger, now);
         }
     }

@@ -9,7 +9,7 @@ use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
 use byway_wire::{FlowKey, Service, Shard};
 
 use crate::limits::CONSENT;
-use crate::policy::CodingRates;
+use crate::policy::{CodingRates, is_direct};
 
 /// Who the agent is.
 #[derive(Debug)]
@@ -62,8 +62,11 @@ pub struct RelayPath {
 /// Which of a flow's packets the ingress relay gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Duplication {
-    /// All of them.
+    /// All of them; of congestion-controlled traffic those the application marked, since its bulk data is not for
+    /// copying (RFC 9265).
     #[default]
+    Usual,
+    /// All of them, whatever they carry.
     All,
     /// Those the application marked.
     Marked,
@@ -78,14 +81,25 @@ pub enum Duplication {
 }
 
 impl Duplication {
-    /// Whether this datagram goes to the ingress relay.
+    /// Whether this datagram of a flow that carries `traffic` goes to the ingress relay.
     #[must_use]
-    pub fn takes(self, datagram: &[u8], marked: bool) -> bool {
+    pub fn takes(self, traffic: Traffic, datagram: &[u8], marked: bool) -> bool {
         match self {
             Self::All | Self::ByRelay => true,
+            Self::Usual => marked || traffic == Traffic::Datagrams,
             Self::Marked => marked,
             Self::OwnRepairs => false,
             Self::Chosen(chooses) => chooses(datagram),
+        }
+    }
+
+    /// Whether some datagrams of a flow that carries `traffic` are left out.
+    #[must_use]
+    pub const fn is_selective(self, traffic: Traffic) -> bool {
+        match self {
+            Self::All | Self::ByRelay | Self::OwnRepairs => false,
+            Self::Usual => matches!(traffic, Traffic::CongestionControlled),
+            Self::Marked | Self::Chosen(_) => true,
         }
     }
 }
@@ -97,7 +111,8 @@ pub enum Traffic {
     #[default]
     Datagrams,
     /// TCP or QUIC, which take a packet that stays out for a quarter of a round trip for lost, and lost packets
-    /// for congestion: what follows a gap is held back that long, no longer.
+    /// for congestion: what follows a gap is held back that long, no longer, and only if a repair can come meanwhile.
+    /// What cannot be repaired by then is not repaired.
     CongestionControlled,
 }
 
@@ -126,6 +141,13 @@ pub struct FlowSettings {
     pub consent: Consent,
 }
 
+impl FlowSettings {
+    /// Whether nothing is sent on the direct path from here.
+    pub(super) const fn travels_by_relay(&self) -> bool {
+        !is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay)
+    }
+}
+
 impl Default for FlowSettings {
     fn default() -> Self {
         Self {
@@ -134,7 +156,7 @@ impl Default for FlowSettings {
             rate: Rate::from_megabits_per_second(2),
             latency_budget: Duration::from_millis(250),
             paths: Vec::new(),
-            duplication: Duplication::All,
+            duplication: Duplication::Usual,
             traffic: Traffic::Datagrams,
             standby: false,
             shares: false,

@@ -18,8 +18,15 @@ pub struct ReceiveStatistics {
     pub cached: u64,
     /// Packets first delivered by the overlay unasked.
     pub forwarded: u64,
-    /// Packets that came after their deadline, and were not delivered.
+    /// Packets that came after their deadline, or after those that follow them had gone before, and were not
+    /// delivered.
     pub late: u64,
+    /// Packets of a congestion-controlled flow that waited for those before them.
+    pub held: u64,
+    /// Times that one went before others that were missing, as no repair came in time.
+    pub gaps_passed: u64,
+    /// Packets not delivered, as they were marked on the way and their transport does not understand marks.
+    pub marked_dropped: u64,
     /// Packets that came again.
     pub duplicates: u64,
     /// Packets whose tag was wrong, after the direct path.

@@ -3,33 +3,34 @@
 use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use byway_units::{Bytes, Duration, Time};
+use byway_units::{Bytes, Time};
 
 use super::gap_tracker::NumberRange;
 use crate::limits::{HELD_PACKETS_MAX, HELD_SKIPS_MAX};
 
 /// What becomes of a packet that was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed<T> {
+pub enum Pushed {
     /// It is the next one: deliver it, then what [`Resequencer::pop`] gives.
-    InOrder(T),
+    InOrder,
     /// It waits for those before it.
     Held,
     /// Later ones were released before: deliver it out of order, or not at all.
-    Late(T),
+    Late,
 }
 
 /// Puts the packets of a flow in order, at the price of a bounded wait.
 ///
-/// What follows a gap is held back until the gap is filled or given up, but no packet for longer than the time
-/// set, and not more packets or bytes than set. It holds `T`, which stands for a packet. After each change, call
+/// What follows a gap is held back until the gap is filled or given up, but no packet for longer than it may be, and
+/// not more packets or bytes than set. It holds `T`, which stands for a packet. After each change, call
 /// [`pop`](Self::pop) until there is nothing; [`deadline`](Self::deadline) says when to call it next.
+///
+/// Nothing is lost by dropping one that holds nothing: another may begin after the highest number released.
 #[derive(Clone, Debug)]
 pub struct Resequencer<T> {
-    hold: Duration,
     bytes_max: Bytes,
-    /// The number to release next; `None` before the first packet.
-    next: Option<u64>,
+    /// The number to release next.
+    next: u64,
     /// Whatever is held below this is released, gap or not.
     overdue_below: u64,
     /// By number.
@@ -49,14 +50,13 @@ struct Held<T> {
     packet: T,
 }
 
-impl<T: Copy> Resequencer<T> {
-    /// Nothing held; packets will be for at most `hold`, and at most `bytes_max` of them.
+impl<T> Resequencer<T> {
+    /// Nothing held, of a flow of which all was released below `next`. At most `bytes_max` will be.
     #[must_use]
-    pub const fn new(hold: Duration, bytes_max: Bytes) -> Self {
+    pub const fn new(next: u64, bytes_max: Bytes) -> Self {
         Self {
-            hold,
             bytes_max,
-            next: None,
+            next,
             overdue_below: 0,
             held: VecDeque::new(),
             bytes: Bytes::ZERO,
@@ -65,28 +65,28 @@ impl<T: Copy> Resequencer<T> {
         }
     }
 
-    /// Packets that arrive from now on are held for at most so long.
-    pub const fn set_hold(&mut self, hold: Duration) {
-        self.hold = hold;
+    /// The number to release next: what is below was released, or is waited for no more.
+    #[must_use]
+    pub const fn next_number(&self) -> u64 {
+        self.next
     }
 
-    /// A packet arrived, for the first time.
+    /// A packet arrived, for the first time. If it has to wait, `packet` makes what is held, until the time given at
+    /// the latest.
     ///
     /// # Panics
     /// If what earlier calls released was not popped.
-    pub fn push(&mut self, number: u64, bytes: u16, packet: T, now: Time) -> Pushed<T> {
-        let next = self.next.unwrap_or(number);
-        if number < next {
-            return Pushed::Late(packet);
+    pub fn push(&mut self, number: u64, bytes: u16, until: Time, packet: impl FnOnce() -> T) -> Pushed {
+        if number < self.next {
+            return Pushed::Late;
         }
-        if number == next {
-            self.next = Some(number + 1);
-            return Pushed::InOrder(packet);
+        if number == self.next {
+            self.next = number + 1;
+            return Pushed::InOrder;
         }
         assert!(self.held.len() <= HELD_PACKETS_MAX, "what is released has to be popped");
-        let until = now.saturating_add(self.hold);
         let index = self.held.partition_point(|held| held.number < number);
-        self.held.insert(index, Held { number, until, bytes, packet });
+        self.held.insert(index, Held { number, until, bytes, packet: packet() });
         self.bytes += Bytes::new(bytes.into());
         self.soonest = self.soonest.min(until);
         self.make_room();
@@ -95,9 +95,8 @@ impl<T: Copy> Resequencer<T> {
 
     /// These numbers will not come: nobody waits for them. Those of them that are held are released in turn.
     pub fn give_up(&mut self, range: NumberRange) {
-        let is_ahead = self.next.is_some_and(|next| range.end() > next);
         // Where there is no room to remember, the time of what follows will be over.
-        if is_ahead && !self.skips.is_full() {
+        if range.end() > self.next && !self.skips.is_full() {
             self.skips.push(range);
         }
     }
@@ -109,12 +108,12 @@ impl<T: Copy> Resequencer<T> {
         }
         self.skip();
         let front = self.held.front()?;
-        if Some(front.number) > self.next && front.number >= self.overdue_below {
+        if front.number > self.next && front.number >= self.overdue_below {
             return None;
         }
         let held = self.held.pop_front()?;
         self.bytes -= Bytes::new(held.bytes.into());
-        self.next = self.next.max(Some(held.number + 1));
+        self.next = self.next.max(held.number + 1);
         Some((held.number, held.packet))
     }
 
@@ -163,13 +162,11 @@ impl<T: Copy> Resequencer<T> {
 
     /// Moves past the numbers that will not come.
     fn skip(&mut self) {
-        let Some(next) = &mut self.next else {
-            return;
-        };
-        while let Some(range) = self.skips.iter().find(|range| range.first <= *next && *next < range.end()) {
-            *next = range.end();
+        let covers = |range: &&NumberRange, next: u64| range.first <= next && next < range.end();
+        while let Some(range) = self.skips.iter().find(|range| covers(range, self.next)) {
+            self.next = range.end();
         }
-        let next = *next;
+        let next = self.next;
         self.skips.retain(|range| range.end() > next);
     }
 }
@@ -181,6 +178,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
+    use byway_units::Duration;
     use proptest::prelude::*;
 
     use super::*;
@@ -192,15 +190,15 @@ mod tests {
     }
 
     fn resequencer() -> Resequencer<u64> {
-        Resequencer::new(HOLD, Bytes::new(100_000))
+        Resequencer::new(0, Bytes::new(100_000))
     }
 
     /// Pushes packets of 100 bytes that stand for their own numbers; what is delivered in order.
     fn push(resequencer: &mut Resequencer<u64>, numbers: &[u64], now: Time) -> Vec<u64> {
         let mut delivered = Vec::new();
         for number in numbers {
-            if let Pushed::InOrder(packet) = resequencer.push(*number, 100, *number, now) {
-                delivered.push(packet);
+            if resequencer.push(*number, 100, now + HOLD, || *number) == Pushed::InOrder {
+                delivered.push(*number);
             }
             delivered.extend(pop(resequencer, now));
         }
@@ -213,7 +211,7 @@ mod tests {
 
     #[test]
     fn in_order_nothing_is_held_or_allocated() {
-        let mut resequencer = resequencer();
+        let mut resequencer = Resequencer::new(5, Bytes::new(100_000));
         assert_eq!(push(&mut resequencer, &[5, 6, 7], at(0)), [5, 6, 7]);
         assert_eq!((resequencer.held.capacity(), resequencer.deadline()), (0, None));
     }
@@ -235,7 +233,7 @@ mod tests {
         assert_eq!(resequencer.deadline(), Some(at(25)));
         assert_eq!(pop(&mut resequencer, at(24)), []);
         assert_eq!(pop(&mut resequencer, at(25)), [3, 5], "3 goes before 5");
-        assert_eq!(resequencer.push(4, 100, 4, at(26)), Pushed::Late(4));
+        assert_eq!(resequencer.push(4, 100, at(51), || 4), Pushed::Late);
     }
 
     #[test]
@@ -263,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_lowest_go_when_too_many_bytes_are_held() {
-        let mut resequencer = Resequencer::new(HOLD, Bytes::new(250));
+        let mut resequencer = Resequencer::new(0, Bytes::new(250));
         assert_eq!(push(&mut resequencer, &[0, 2, 4], at(0)), [0]);
         assert_eq!(push(&mut resequencer, &[6], at(0)), [2]);
         assert_eq!(resequencer.bytes(), Bytes::new(200));

@@ -6,10 +6,10 @@ use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage, Relayed};
 use byway_wire::packets::EnvelopeHeader;
-use byway_wire::{Alias, Message, Messages, Ranges, SequenceNumber};
+use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
 
 use super::Relay;
-use super::egress::{CrossStream, Entry, FlowSlot, InStream, Request};
+use super::egress::{CarriedCopy, CrossStream, Entry, FlowSlot, InStream, Request};
 use super::ingress::EgressPort;
 use super::links::FlowRef;
 use crate::limits::{BATCH_PACKETS_MAX, PATIENCE_MAX, RANGES_MAX};
@@ -181,14 +181,22 @@ impl Relay {
     }
 
     /// Takes a copy that an ingress relay carried here.
-    pub(super) fn carried(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], now: Time) {
+    pub(super) fn carried(
+        &mut self,
+        session: SessionId,
+        header: &EnvelopeHeader,
+        coded: &[u8],
+        ecn: Ecn,
+        now: Time,
+    ) {
         let port = self.ports.of_session(session);
         let Some(key) = port.and_then(|port| self.ports.heard(port, header.alias)) else {
             self.counters.aliases_unknown += 1;
             return;
         };
         let receivers = self.links.receivers_of(key);
-        self.egress.carried(receivers, header.sequence_low, coded, now, &mut self.actions);
+        let carried = CarriedCopy { sequence_low: header.sequence_low, coded, ecn };
+        self.egress.carried(receivers, &carried, now, &mut self.actions);
     }
 
     /// An egress relay says that the direct path of a flow is dark, or not any more.

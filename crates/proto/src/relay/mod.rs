@@ -26,14 +26,14 @@ use byway_code::Engine;
 use byway_units::Time;
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
 use byway_wire::seal::{PreSharedKey, Provider, PublicKey, Purpose};
-use byway_wire::{Capabilities, Shard};
+use byway_wire::{Capabilities, Ecn, Shard};
 
 pub use egress::EgressCounters;
 pub use ingress::IngressCounters;
 pub use settings::{Authority, OtherRelay, RelaySettings};
 
 use egress::{Action, Egress};
-use ingress::Ingress;
+use ingress::{ArrivingCopy, Ingress};
 use links::{FlowRef, Links};
 use outlet::Outlet;
 use ports::Ports;
@@ -51,6 +51,8 @@ pub enum RelayInput<'a> {
     Received {
         /// Where it came from.
         from: SocketAddr,
+        /// The ECN field of its IP header.
+        ecn: Ecn,
         /// The UDP payload.
         bytes: &'a mut [u8],
     },
@@ -159,11 +161,11 @@ impl Relay {
     /// Takes one input.
     pub fn handle(&mut self, input: RelayInput<'_>, now: Time) {
         match input {
-            RelayInput::Received { from, bytes } => {
+            RelayInput::Received { from, ecn, bytes } => {
                 let received = self.sessions.receive(bytes, from, now);
                 // What a new epoch makes void is void before anything is said in it.
                 self.handle_changes(now);
-                self.received(received, from, now);
+                self.received(received, from, ecn, now);
             }
             RelayInput::Deadline => self.handle_deadline(now),
         }
@@ -235,7 +237,7 @@ impl Relay {
         self.announce(now);
     }
 
-    fn received(&mut self, received: Received<'_>, from: SocketAddr, now: Time) {
+    fn received(&mut self, received: Received<'_>, from: SocketAddr, ecn: Ecn, now: Time) {
         match received {
             Received::Nothing => {}
             Received::Source { .. } => self.counters.out_of_role += 1,
@@ -247,13 +249,13 @@ impl Relay {
             Received::Messages { session, messages } => self.messages(session, messages, from, now),
             Received::Envelope { session, header, datagram } => {
                 let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
-                self.envelope(session, &header, coded, now);
+                self.envelope(session, &header, coded, ecn, now);
             }
         }
     }
 
     /// Takes an envelope: a copy, a carried copy, or an answer.
-    fn envelope(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], now: Time) {
+    fn envelope(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], ecn: Ecn, now: Time) {
         match header.role {
             EnvelopeRole::Copy | EnvelopeRole::ResentCopy => {
                 let Some(FlowRef::Sent(flow)) = self.links.flow(session, header.alias) else {
@@ -261,10 +263,11 @@ impl Relay {
                     return;
                 };
                 let resent = header.role == EnvelopeRole::ResentCopy;
+                let copy = ArrivingCopy { sequence_low: header.sequence_low, coded, is_resent: resent, ecn };
                 let (ingress, mut outlet) = self.ingress_and_outlet(now);
-                ingress.copy(flow, header.sequence_low, coded, resent, &mut outlet, now);
+                ingress.copy(flow, &copy, &mut outlet, now);
             }
-            EnvelopeRole::Carried => self.carried(session, header, coded, now),
+            EnvelopeRole::Carried => self.carried(session, header, coded, ecn, now),
             EnvelopeRole::CooperativeAnswer => self.answer(session, header, coded, now),
             EnvelopeRole::Forwarded | EnvelopeRole::CachedRepair | EnvelopeRole::CooperativeRepair => {
                 self.counters.out_of_role += 1;

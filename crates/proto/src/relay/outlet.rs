@@ -6,9 +6,9 @@ use byway_code::Repair;
 use byway_units::Time;
 use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamRepair};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Alias, FlowKey, Message, Place, SequenceNumber};
+use byway_wire::{Alias, Ecn, FlowKey, Message, Place, SequenceNumber};
 
-use super::egress::{Action, CrossStream, Egress, InStream};
+use super::egress::{Action, CarriedCopy, CrossStream, Egress, InStream};
 use super::ingress::{ClosedBatch, EgressPort, FlowSlot, Onward, Sink};
 use super::links::{End, Links};
 use super::ports::Ports;
@@ -56,22 +56,23 @@ impl Sink for Outlet<'_> {
         }
     }
 
-    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]) {
+    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) {
         if let Some(session) = self.ports.get(onward.port).session {
             let role = EnvelopeRole::Carried;
-            let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded };
+            let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded, ecn };
             self.sessions.use_session(session, self.now);
             self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
         } else if let Some(key) = self.ports.own_flow(onward.port, onward.alias) {
-            self.egress.carried(self.links.receivers_of(key), sequence.low(), coded, self.now, self.actions);
+            let carried = CarriedCopy { sequence_low: sequence.low(), coded, ecn };
+            self.egress.carried(self.links.receivers_of(key), &carried, self.now, self.actions);
         }
     }
 
-    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8]) {
+    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) {
         for slot in self.links.receivers_of(key) {
             if let Some(End { session, alias }) = self.links.receiver(*slot) {
                 let role = EnvelopeRole::Forwarded;
-                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded };
+                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
                 self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
             }
         }

@@ -27,7 +27,7 @@ impl Relay {
 
     fn perform(&mut self, action: &Action, now: Time) {
         match *action {
-            Action::Give { flow, sequence, packet, given } => {
+            Action::Give { flow, sequence, packet, given, ecn } => {
                 let Some((receiver, coded)) = self.links.receiver(flow).zip(self.egress.packet(packet, now))
                 else {
                     return;
@@ -38,7 +38,7 @@ impl Relay {
                     Given::Forwarded => (EnvelopeRole::Forwarded, Urgency::Original),
                 };
                 let End { session, alias } = receiver;
-                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded };
+                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
                 self.sessions.send_envelope(session, &contents, urgency, now);
             }
             Action::InStream { flow, first, mask, place, length_symbol, payload } => {

@@ -8,7 +8,7 @@ use byway_wire::packets::{
     ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole, MESSAGE_OVERHEAD, MessageHeader, MessagePacket,
 };
 use byway_wire::seal::{DigestKey, EpochKeys, Forged, Refused, ReplayWindow};
-use byway_wire::{Alias, CodedBytes, Counter, SequenceNumber, SessionIndex};
+use byway_wire::{Alias, CodedBytes, Counter, Ecn, SequenceNumber, SessionIndex};
 use thiserror::Error;
 
 use crate::limits::{EPOCH_OPENS_FOR, EPOCH_PACKETS_MAX, EPOCH_SEALS_FOR, REKEY_AFTER, REKEY_PACKETS};
@@ -48,6 +48,8 @@ pub(crate) struct Enveloped<'a> {
     pub(crate) alias: Alias,
     pub(crate) sequence_low: u32,
     pub(crate) coded: &'a [u8],
+    /// The ECN field of the packet that it travels in.
+    pub(crate) ecn: Ecn,
 }
 
 /// The keys of digests.
@@ -130,7 +132,7 @@ impl Epoch {
 
     /// Appends an envelope around coded bytes.
     pub(crate) fn envelop(&mut self, contents: &Enveloped<'_>, out: &mut Vec<u8>) {
-        let Enveloped { role, alias, sequence_low, coded } = *contents;
+        let Enveloped { role, alias, sequence_low, coded, .. } = *contents;
         self.enveloped = self.enveloped.wrapping_add(1);
         let counter = self.take_counter();
         let header =

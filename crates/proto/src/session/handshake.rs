@@ -6,7 +6,7 @@ use byway_units::Time;
 use byway_wire::messages::Unknown;
 use byway_wire::packets::{CookiePacket, InitiationPacket, Kind, ResponsePacket};
 use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SplitKeys};
-use byway_wire::{Address, Boot, Capabilities, Message, SessionIndex};
+use byway_wire::{Address, Boot, Capabilities, Ecn, Message, SessionIndex};
 
 use super::attempt::Attempt;
 use super::epoch::Digests;
@@ -76,7 +76,7 @@ impl Sessions {
         let proved = session.path.address().copied();
         let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
         for to in proved.into_iter().chain(named) {
-            let heading = Heading { to, ecn: 0, urgency: Urgency::Original };
+            let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
             self.outbox.add(heading, |out| out.extend_from_slice(&attempt.packet));
         }
         if let Some(detour) = session.detour {
@@ -189,7 +189,7 @@ impl Sessions {
     fn answer(&mut self, origin: Origin, packet: &[u8], now: Time) {
         match origin {
             Origin::Address(to) => {
-                let heading = Heading { to, ecn: 0, urgency: Urgency::Original };
+                let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
                 self.outbox.add(heading, |out| out.extend_from_slice(packet));
             }
             Origin::Detour(detour) => self.send_through(detour, packet, now),
@@ -356,7 +356,7 @@ impl Sessions {
         let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN);
         let to = self.get(id).and_then(|session| session.path.address()).copied();
         if let Some(to) = to {
-            self.outbox.add(Heading { to, ecn: 0, urgency: Urgency::Original }, |out| {
+            self.outbox.add(Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original }, |out| {
                 out.push(Kind::GREASE);
                 out.extend_from_slice(&random[..length]);
             });

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{CopyNack, PathChallenge, Probe, Relayed};
-use byway_wire::{Alias, Message, RangeSet, SequenceNumber, Timestamp, Writer};
+use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
 use super::{Detour, Enveloped, Session, SessionId, Sessions};
@@ -92,7 +92,7 @@ impl Sessions {
 
     /// Seals messages in a packet of their own and sends it.
     pub(crate) fn send_messages(&mut self, id: SessionId, messages: &[u8], urgency: Urgency, now: Time) {
-        self.send_packet(id, urgency, now, |epoch, out| epoch.seal_messages(messages, out));
+        self.send_packet(id, urgency, Ecn::NotCapable, now, |epoch, out| epoch.seal_messages(messages, out));
     }
 
     /// Sends a message in a packet of its own, however long.
@@ -149,7 +149,7 @@ impl Sessions {
         urgency: Urgency,
         now: Time,
     ) {
-        self.send_packet(id, urgency, now, |epoch, out| epoch.envelop(contents, out));
+        self.send_packet(id, urgency, contents.ecn, now, |epoch, out| epoch.envelop(contents, out));
     }
 
     /// Sends a packet that `write` seals under the newest epoch.
@@ -157,6 +157,7 @@ impl Sessions {
         &mut self,
         id: SessionId,
         urgency: Urgency,
+        ecn: Ecn,
         now: Time,
         write: impl FnOnce(&mut super::Epoch, &mut Vec<u8>),
     ) {
@@ -170,7 +171,7 @@ impl Sessions {
         let detour = detour.filter(|_| *is_doubtful || direct.is_none());
         match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), detour, direct) {
             (Some(epoch), None, Some(to)) => {
-                self.outbox.add(Heading { to: *to, ecn: 0, urgency }, |out| write(epoch, out));
+                self.outbox.add(Heading { to: *to, ecn, urgency }, |out| write(epoch, out));
             }
             (Some(epoch), Some(detour), _) => {
                 let mut packet = core::mem::take(&mut self.scratch);

@@ -1,6 +1,7 @@
 //! What sessions do when time passes.
 
 use byway_units::Time;
+use byway_wire::Ecn;
 use byway_wire::messages::ProbeReply;
 
 use super::{Epoch, Session, SessionId, Sessions};
@@ -130,7 +131,7 @@ impl Sessions {
             return;
         };
         if let Some(epoch) = session.sealing(now) {
-            let heading = Heading { to, ecn: 0, urgency: Urgency::Original };
+            let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
             let message = super::send::challenge(token);
             self.outbox.add(heading, |out| epoch.seal_messages(&message, out));
         }

@@ -261,9 +261,10 @@ impl Chain {
 
 impl Node {
     fn receive(&mut self, from: core::net::SocketAddr, bytes: &mut [u8], now: Time) {
+        let ecn = Ecn::NotCapable;
         match self {
-            Self::Agent(agent) => agent.handle(AgentInput::Received { from, bytes }, now),
-            Self::Relay(relay) => relay.handle(RelayInput::Received { from, bytes }, now),
+            Self::Agent(agent) => agent.handle(AgentInput::Received { from, ecn, bytes }, now),
+            Self::Relay(relay) => relay.handle(RelayInput::Received { from, ecn, bytes }, now),
         }
     }
 

@@ -8,7 +8,9 @@ use byway_proto::agent::{Agent, AgentInput, AgentOutput, Delivery, Event, Receiv
 use byway_proto::relay::{Relay, RelayInput};
 use byway_units::Time;
 
-use crate::host::{Datagram, Ecn, Host, Transmit};
+use byway_wire::Ecn;
+
+use crate::host::{Datagram, Host, Transmit};
 
 /// A datagram that an agent delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub struct Delivered {
     /// The datagram.
     pub datagram: Vec<u8>,
     /// Its ECN field.
-    pub ecn: byway_wire::Ecn,
+    pub ecn: Ecn,
     /// How it came.
     pub delivery: Delivery,
 }
@@ -106,10 +108,10 @@ impl OverlayHost {
 
 impl Host for OverlayHost {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
-        let (from, bytes) = (datagram.source, datagram.payload);
+        let Datagram { source: from, ecn, payload: bytes, .. } = datagram;
         match self {
-            Self::Agent { agent, .. } => agent.handle(AgentInput::Received { from, bytes }, now),
-            Self::Relay(relay) => relay.handle(RelayInput::Received { from, bytes }, now),
+            Self::Agent { agent, .. } => agent.handle(AgentInput::Received { from, ecn, bytes }, now),
+            Self::Relay(relay) => relay.handle(RelayInput::Received { from, ecn, bytes }, now),
         }
     }
 
@@ -156,6 +158,6 @@ impl Host for OverlayHost {
     }
 }
 
-fn datagram(to: SocketAddr, ecn: u8, payload: &[u8]) -> Transmit<'_> {
-    Transmit { source: None, destination: to, ecn: Ecn::from_bits(ecn), payload }
+fn datagram(to: SocketAddr, ecn: Ecn, payload: &[u8]) -> Transmit<'_> {
+    Transmit { source: None, destination: to, ecn, payload }
 }

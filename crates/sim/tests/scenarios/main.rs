@@ -6,6 +6,7 @@ mod adversaries;
 mod faults;
 mod handshakes;
 mod keys;
+mod ordering;
 mod recovery;
 mod relays;
 mod secrecy;

@@ -36,7 +36,7 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) fn new(destination: SocketAddr, payload: &[u8]) -> Self {
-        Self { source: None, destination, ecn: Ecn::NotEct, payload: payload.to_vec() }
+        Self { source: None, destination, ecn: Ecn::NotCapable, payload: payload.to_vec() }
     }
 }
 

@@ -12,7 +12,7 @@ use byway_wire::seal::{
 };
 use byway_wire::{
     Alias, Boot, Capabilities, Counter, Ecn, Epoch, Flags, Message, Messages, Piece, Plaintext,
-    SequenceNumber, SessionIndex, Shard, Timestamp, Writer,
+    SequenceNumber, SessionIndex, Shard, Timestamp, Uncopied, Writer,
 };
 
 use super::cast::Who;
@@ -237,7 +237,9 @@ impl Hand {
         let flags = Flags::new(sealing.epoch, piece);
         let sequence = SequenceNumber::new(number);
         let header = SourceHeader { receiver: sealing.theirs, flow, sequence_low: sequence.low(), flags };
-        let head = Plaintext { sent: Timestamp::at(sent), ecn: Ecn::NotCapable, datagram }.head();
+        let head =
+            Plaintext { sent: Timestamp::at(sent), ecn: Ecn::NotCapable, uncopied: Uncopied::NONE, datagram }
+                .head();
         let mut packet = vec![0; SOURCE_OVERHEAD + datagram.len()];
         header.emit(packet.first_chunk_mut().expect("the packet has a header"));
         packet[SourceHeader::BYTES..][..head.len()].copy_from_slice(&head);

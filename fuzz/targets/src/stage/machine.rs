@@ -77,10 +77,10 @@ impl Machine {
     }
 
     pub(crate) fn receive(&mut self, from: SocketAddr, bytes: &[u8], now: Time) -> Output {
-        let bytes = &mut bytes.to_vec();
+        let (ecn, bytes) = (Ecn::NotCapable, &mut bytes.to_vec());
         match &mut self.kind {
-            Kind::Agent(agent) => agent.handle(AgentInput::Received { from, bytes }, now),
-            Kind::Relay(relay) => relay.handle(RelayInput::Received { from, bytes }, now),
+            Kind::Agent(agent) => agent.handle(AgentInput::Received { from, ecn, bytes }, now),
+            Kind::Relay(relay) => relay.handle(RelayInput::Received { from, ecn, bytes }, now),
         }
         self.drain()
     }

@@ -2,6 +2,7 @@
 
 mod asking;
 mod helping;
+mod ordering;
 mod receiving;
 mod registering;
 mod sending;
@@ -191,7 +192,7 @@ struct Datagram {
     from: usize,
     to: usize,
     urgency: Urgency,
-    ecn: u8,
+    ecn: Ecn,
     bytes: Vec<u8>,
 }
 
@@ -344,7 +345,7 @@ impl Hall {
                 from: RELAY,
                 to,
                 urgency: heading.urgency,
-                ecn: 0,
+                ecn: heading.ecn,
                 bytes: bytes.to_vec(),
             };
             fly(&mut self.flying, &mut self.sent, &mut self.loses, self.relayed, datagram);
@@ -361,9 +362,10 @@ impl Hall {
             self.relay.receive(datagram.from, &mut datagram.bytes, self.now);
             self.drain_relay();
         } else {
-            let input = AgentInput::Received { from: address(datagram.from), bytes: &mut datagram.bytes };
-            self.agents[datagram.to].handle(input, self.now);
-            self.drain(datagram.to);
+            let Datagram { from, to, ecn, mut bytes, .. } = datagram;
+            let input = AgentInput::Received { from: address(from), ecn, bytes: &mut bytes };
+            self.agents[to].handle(input, self.now);
+            self.drain(to);
         }
     }
 
@@ -406,7 +408,7 @@ impl Hall {
     fn gives(&mut self, role: EnvelopeRole, sequence: u32, coded: &[u8]) {
         let session = self.relay.agents[&RECEIVER];
         let (alias, urgency) = (alias_of(RECEIVER), Urgency::Scavenger);
-        let contents = Enveloped { role, alias, sequence_low: sequence, coded };
+        let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
         self.relay.sessions.send_envelope(session, &contents, urgency, self.now);
         self.drain_relay();
     }

@@ -241,7 +241,7 @@ fn the_ecn_field_of_the_application_goes_with_its_packet() {
     hall.send_as(b"x", Ecn::Capable0, false);
     hall.run(ms(50));
     assert_eq!(hall.got[0].ecn, Ecn::Capable0);
-    let ecn: Vec<u8> =
+    let ecn: Vec<Ecn> =
         hall.sent.iter().filter(|one| matches!(one.bytes[0], 7 | 9)).map(|one| one.ecn).collect();
-    assert_eq!(ecn, [2, 0], "the copy is not ECN-capable");
+    assert_eq!(ecn, [Ecn::Capable0, Ecn::NotCapable], "the copy is not ECN-capable");
 }

@@ -2,7 +2,7 @@
 
 use byway_units::Duration;
 use byway_wire::messages::Mask;
-use byway_wire::{Place, SequenceNumber};
+use byway_wire::{Ecn, Place, SequenceNumber};
 
 use super::flow::FlowSlot;
 use crate::parts::packet_log::Handle;
@@ -31,7 +31,7 @@ pub(crate) enum Action {
         payload: Handle,
     },
     /// A packet of the flow.
-    Give { flow: FlowSlot, sequence: SequenceNumber, packet: Handle, given: Given },
+    Give { flow: FlowSlot, sequence: SequenceNumber, packet: Handle, given: Given, ecn: Ecn },
     /// A packet of the flow is asked for, for somebody else.
     Ask { flow: FlowSlot, sequence: SequenceNumber, patience: Duration },
     /// The ingress relay is to know whether the flow's direct path is dark.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use byway_units::Time;
 use byway_wire::messages::Mask;
-use byway_wire::{Place, SequenceNumber};
+use byway_wire::{Ecn, Place, SequenceNumber};
 
 use super::action::{Action, Given};
 use super::batches::{BatchRepair, Entries, Entry};
@@ -36,6 +36,15 @@ pub(crate) struct InStream<'a> {
     pub(crate) place: Place,
     pub(crate) length_symbol: [u8; 2],
     pub(crate) payload: &'a [u8],
+}
+
+/// A copy that an ingress relay carried here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarriedCopy<'a> {
+    pub(crate) sequence_low: u32,
+    pub(crate) coded: &'a [u8],
+    /// The ECN field that it arrived with.
+    pub(crate) ecn: Ecn,
 }
 
 impl Egress {
@@ -130,8 +139,7 @@ impl Egress {
     pub(crate) fn carried(
         &mut self,
         receivers: &[FlowSlot],
-        sequence: u32,
-        coded: &[u8],
+        carried: &CarriedCopy<'_>,
         now: Time,
         actions: &mut Vec<Action>,
     ) {
@@ -139,11 +147,11 @@ impl Egress {
             self.counters.repairs_unknown += 1;
             return;
         }
-        let Some(packet) = self.keep(coded, now) else {
+        let Some(packet) = self.keep(carried.coded, now) else {
             return;
         };
         for slot in receivers {
-            self.carried_to(*slot, sequence, packet, now, actions);
+            self.carried_to(*slot, carried, packet, now, actions);
         }
         self.sweep_from(now);
     }
@@ -151,7 +159,7 @@ impl Egress {
     fn carried_to(
         &mut self,
         slot: FlowSlot,
-        sequence: u32,
+        carried: &CarriedCopy<'_>,
         packet: Handle,
         now: Time,
         actions: &mut Vec<Action>,
@@ -161,11 +169,12 @@ impl Egress {
         };
         let service = flow.service;
         let active = flow.activate(now);
-        let sequence = active.full(sequence);
+        let sequence = active.full(carried.sequence_low);
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         if matches!(service, Service::Forwarding | Service::Both) {
             self.counters.forwarded += 1;
-            actions.push(Action::Give { flow: slot, sequence, packet, given: Given::Forwarded });
+            let (given, ecn) = (Given::Forwarded, carried.ecn);
+            actions.push(Action::Give { flow: slot, sequence, packet, given, ecn });
         } else {
             self.became_repairable(slot, sequence, now, actions);
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use byway_code::{REPAIR_PACKETS_MAX, Recovered, Repair, SOURCE_PACKETS_MAX, decode};
 use byway_units::{BatchId, Bytes, Time};
-use byway_wire::SequenceNumber;
+use byway_wire::{Ecn, SequenceNumber};
 
 use super::action::{Action, Given};
 use super::arrivals::entries_of;
@@ -64,7 +64,8 @@ impl Egress {
             Given::Cached => self.counters.cached += 1,
             Given::Forwarded => self.counters.forwarded += 1,
         }
-        actions.push(Action::Give { flow: slot, sequence, packet, given });
+        let ecn = Ecn::NotCapable;
+        actions.push(Action::Give { flow: slot, sequence, packet, given, ecn });
     }
 
     /// Takes a repair's bytes from the flow's budget and notes what becomes of the packet.

@@ -18,7 +18,7 @@ use arrayvec::ArrayVec;
 use byway_code::Engine;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
-use byway_wire::{Alias, FlowKey, SequenceNumber};
+use byway_wire::{Alias, Ecn, FlowKey, SequenceNumber};
 
 pub(crate) use ceilings::Ceiling;
 pub(crate) use copies::Copy;
@@ -40,6 +40,17 @@ use byway_wire::Service;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EgressPort(pub(crate) u16);
 
+/// A copy as it comes from its sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivingCopy<'a> {
+    pub(crate) sequence_low: u32,
+    pub(crate) coded: &'a [u8],
+    /// Whether it was asked for again.
+    pub(crate) is_resent: bool,
+    /// The ECN field that it arrived with.
+    pub(crate) ecn: Ecn,
+}
+
 /// Where the ingress half puts what it makes.
 pub(crate) trait Sink {
     /// The digest that vouches for a packet, if the egress relay wants digests.
@@ -54,10 +65,10 @@ pub(crate) trait Sink {
     fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
     /// Sends a repair packet of a flow's block.
     fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>);
-    /// Carries a copy on.
-    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]);
+    /// Carries a copy on, with the mark that it came with.
+    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8], ecn: Ecn);
     /// Sends a copy to the flow's receivers that are registered here, as the direct path would.
-    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8]);
+    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], ecn: Ecn);
     /// Asks the flow's sender for copies again.
     fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
 }
@@ -187,21 +198,14 @@ impl Ingress {
     }
 
     /// Takes a copy of a packet.
-    pub(crate) fn copy(
-        &mut self,
-        slot: FlowSlot,
-        sequence_low: u32,
-        coded: &[u8],
-        is_resent: bool,
-        sink: &mut impl Sink,
-        now: Time,
-    ) {
-        let Some(sequence) = self.take(slot, sequence_low, coded, is_resent, now) else {
+    pub(crate) fn copy(&mut self, slot: FlowSlot, copy: &ArrivingCopy<'_>, sink: &mut impl Sink, now: Time) {
+        let Some(sequence) = self.take(slot, copy, now) else {
             return;
         };
+        let ArrivingCopy { coded, ecn, .. } = *copy;
         let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
         if flow.registration.duplicates {
-            sink.duplicate(flow.registration.key, sequence, coded);
+            sink.duplicate(flow.registration.key, sequence, coded, ecn);
         }
         match flow.registration.service {
             Service::Internet => {}
@@ -212,7 +216,7 @@ impl Ingress {
             Service::Caching | Service::Forwarding | Service::Both => {
                 for onward in flow.onward.iter().filter(|onward| onward.known) {
                     self.counters.carried += 1;
-                    sink.carry(*onward, sequence, coded);
+                    sink.carry(*onward, sequence, coded, ecn);
                 }
             }
         }
@@ -220,14 +224,8 @@ impl Ingress {
     }
 
     /// Checks a copy against the flow's rate, and against those that came before.
-    fn take(
-        &mut self,
-        slot: FlowSlot,
-        sequence_low: u32,
-        coded: &[u8],
-        is_resent: bool,
-        now: Time,
-    ) -> Option<SequenceNumber> {
+    fn take(&mut self, slot: FlowSlot, copy: &ArrivingCopy<'_>, now: Time) -> Option<SequenceNumber> {
+        let ArrivingCopy { sequence_low, coded, is_resent, .. } = *copy;
         let engine = self.engine;
         let flow = self.flows.get_mut(slot.0 as usize)?.as_mut()?;
         if coded.len() > CODED_BYTES_MAX {

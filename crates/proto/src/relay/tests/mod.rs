@@ -16,9 +16,9 @@ use byway_wire::messages::{
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{
-    Alias, BlockShape, Capabilities, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message,
-    Messages, Microseconds, Place, RangeSet, Receiver, SIGNATURE_BYTES, SequenceNumber, Service, Services,
-    Shard, TenantId,
+    Alias, BlockShape, Capabilities, CodingGroupId, Ecn, FlowKey, Grant, GrantedRelay, KilobitsPerSecond,
+    Message, Messages, Microseconds, Place, RangeSet, Receiver, SIGNATURE_BYTES, SequenceNumber, Service,
+    Services, Shard, TenantId,
 };
 
 use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings};
@@ -224,7 +224,10 @@ impl Desk {
                 }
                 for mut bytes in sent {
                     is_silent = false;
-                    self.relay.handle(RelayInput::Received { from, bytes: &mut bytes }, self.now);
+                    self.relay.handle(
+                        RelayInput::Received { from, ecn: Ecn::NotCapable, bytes: &mut bytes },
+                        self.now,
+                    );
                     self.drain();
                 }
             }
@@ -344,7 +347,7 @@ impl Desk {
         let now = self.now;
         let client = self.client(who);
         let (alias, role) = (Alias::new(alias).expect("not zero"), EnvelopeRole::CooperativeAnswer);
-        let contents = Enveloped { role, alias, sequence_low: sequence, coded };
+        let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
         client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
         self.exchange();
     }

@@ -13,7 +13,7 @@ use byway_units::{AgentId, Duration, Time};
 use byway_wire::messages::{Ack, Close, CloseReason};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
-use byway_wire::{Alias, Capabilities, Message, Messages, Shard};
+use byway_wire::{Alias, Capabilities, Ecn, Message, Messages, Shard};
 
 use super::{Change, Detour, Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
 use crate::outbox::Urgency;
@@ -191,7 +191,8 @@ impl Pair {
     fn envelop(&mut self, who: usize, number: u8) {
         let (node, alias) = (&mut self.nodes[who], Alias::new(1).expect("not zero"));
         let coded = &[number; 40];
-        let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: 0, coded };
+        let ecn = Ecn::NotCapable;
+        let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: 0, coded, ecn };
         node.sessions.send_envelope(node.peer, &contents, Urgency::Original, self.now);
         self.send(who);
     }

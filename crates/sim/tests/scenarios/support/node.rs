@@ -95,7 +95,7 @@ impl Host for Node {
                 sending.as_ref().map(|parcel| Transmit {
                     source: parcel.source,
                     destination: parcel.destination,
-                    ecn: Ecn::NotEct,
+                    ecn: Ecn::NotCapable,
                     payload: &parcel.payload,
                 })
             }

@@ -9,8 +9,8 @@ use byway_sim::{Jitter, Link, Seed, Span};
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
 use byway_wire::seal::{Portable, PreSharedKey, Provider, SigningKey, Statement, StaticSecret, Suite};
 use byway_wire::{
-    BlockShape, CodingGroupId, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES,
-    Service, Services, TenantId,
+    BlockShape, CodingGroupId, Ecn, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver,
+    SIGNATURE_BYTES, Service, Services, TenantId,
 };
 
 use super::identities::{
@@ -73,6 +73,9 @@ pub(crate) struct FlowPlan {
     /// When the application has nothing to say.
     pub(crate) pauses: Vec<Span>,
     pub(crate) datagram_bytes: usize,
+    /// The ECN field of what the application sends, and how often it marks a packet as worth a copy.
+    pub(crate) ecn: Ecn,
+    pub(crate) marks_one_in: Option<u64>,
     pub(crate) begin: Duration,
     pub(crate) length: Duration,
 }
@@ -120,6 +123,8 @@ impl Plan {
             sending: Sending::Paced(ms(10)),
             pauses: Vec::new(),
             datagram_bytes: 300,
+            ecn: Ecn::NotCapable,
+            marks_one_in: None,
             begin: secs(2),
             length: secs(10),
         };

@@ -43,6 +43,7 @@ pub(crate) struct Got {
     pub(crate) flow: usize,
     pub(crate) number: u64,
     pub(crate) way: Delivery,
+    pub(crate) ecn: Ecn,
 }
 
 /// What became of the packets of one flow.
@@ -209,9 +210,9 @@ impl Run {
         self.repairs[flow].sent(number, now, plan.direct.delay).expect("numbers are given once");
         self.deliveries.sent(flow, &datagram, now).expect("datagrams differ by their number");
         let id = self.sending[flow].expect("the flow was opened");
+        let (ecn, marked) = (plan.ecn, plan.marks_one_in.is_some_and(|one_in| number.is_multiple_of(one_in)));
         world.input(self.agents[plan.from], |host, now| {
-            let input =
-                AgentInput::Send { flow: id, datagram: &datagram, ecn: Ecn::NotCapable, marked: false };
+            let input = AgentInput::Send { flow: id, datagram: &datagram, ecn, marked };
             host.overlay_mut().as_agent_mut().handle(input, now);
         });
     }
@@ -363,7 +364,7 @@ impl Scenario for Run {
             let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
             let number = number.expect("datagrams begin with their number");
             self.repairs[flow].delivered(number, now).expect("what is delivered was sent");
-            self.got.push(Got { at: now, flow, number, way: delivered.delivery });
+            self.got.push(Got { at: now, flow, number, way: delivered.delivery, ecn: delivered.ecn });
         }
     }
 }

@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{Consent, Mask};
-use byway_wire::{Alias, FlowKey, Place, Receiver, SequenceNumber, Service};
+use byway_wire::{Alias, Ecn, FlowKey, Place, Receiver, SequenceNumber, Service};
 
-use super::{Action, CrossStream, Egress, Entry, FlowSlot, Given, InStream, Request};
+use super::{Action, CarriedCopy, CrossStream, Egress, Entry, FlowSlot, Given, InStream, Request};
 use crate::limits::CONSENT;
 
 /// An action, without what only the relay needs.
@@ -140,7 +140,9 @@ impl Talk {
 
     fn carried(&mut self, flow: FlowSlot, sequence: u64) {
         let low = SequenceNumber::new(sequence).low();
-        self.egress.carried(&[flow], low, &packet(flow, sequence), self.now, &mut self.actions);
+        let coded = packet(flow, sequence);
+        let carried = CarriedCopy { sequence_low: low, coded: &coded, ecn: Ecn::NotCapable };
+        self.egress.carried(&[flow], &carried, self.now, &mut self.actions);
     }
 
     /// The receiver saw a later packet.
@@ -192,7 +194,7 @@ impl Talk {
         let egress = &self.egress;
         let said = self.actions.drain(..).map(|action| match action {
             Action::InStream { flow, first, .. } => Said::InStream { flow, first: first.number() },
-            Action::Give { flow, sequence, packet: handle, given } => {
+            Action::Give { flow, sequence, packet: handle, given, .. } => {
                 let sequence = sequence.number();
                 assert_eq!(
                     egress.packet(handle, now),

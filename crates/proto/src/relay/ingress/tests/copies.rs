@@ -30,7 +30,9 @@ fn a_copy_that_comes_when_asked_for_is_coded() {
         talk.copy(flows[0], sequence);
     }
     talk.wait(COPY_REORDERING.as_millis());
-    talk.ingress.copy(flows[0], 1, &packet(1, 1), true, &mut talk.made, talk.now);
+    let coded = packet(1, 1);
+    let copy = ArrivingCopy { sequence_low: 1, coded: &coded, is_resent: true, ecn: Ecn::NotCapable };
+    talk.ingress.copy(flows[0], &copy, &mut talk.made, talk.now);
     (0..3).for_each(|sequence| talk.copy(flows[1], sequence));
     let covered: Vec<_> = talk.batches().into_iter().flat_map(|batch| batch.covered).collect();
     assert!(covered.contains(&(1, 1)));

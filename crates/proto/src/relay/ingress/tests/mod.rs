@@ -10,10 +10,12 @@ use alloc::vec::Vec;
 use byway_code::{Engine, Repair, decode};
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
-use byway_wire::{Alias, BlockShape, FlowKey, Receiver, SequenceNumber, Service, TenantId};
+use byway_wire::{Alias, BlockShape, Ecn, FlowKey, Receiver, SequenceNumber, Service, TenantId};
 
 use super::ceilings::GrantedFlows;
-use super::{Ceiling, ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink};
+use super::{
+    ArrivingCopy, Ceiling, ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink,
+};
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::CodingRates;
 
@@ -88,11 +90,11 @@ impl Sink for Record {
         });
     }
 
-    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8]) {
+    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) {
         self.carried.push((onward.alias.number(), sequence.number(), coded.to_vec()));
     }
 
-    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8]) {
+    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) {
         self.duplicated.push((key.flow().number(), sequence.number(), coded.to_vec()));
     }
 
@@ -199,7 +201,8 @@ impl Talk {
     fn copy_of(&mut self, slot: FlowSlot, sequence: u64, coded: &[u8]) {
         self.lengths.insert((alias(slot).number(), sequence), coded.len());
         let low = SequenceNumber::new(sequence).low();
-        self.ingress.copy(slot, low, coded, false, &mut self.made, self.now);
+        let copy = ArrivingCopy { sequence_low: low, coded, is_resent: false, ecn: Ecn::NotCapable };
+        self.ingress.copy(slot, &copy, &mut self.made, self.now);
     }
 
     /// Time passes, with all that is due meanwhile.
