@@ -58,6 +58,26 @@ const fn rows() -> [Row; REPAIR_PACKETS_MAX] {
     rows
 }
 
+/// One column of coefficients for the block code.
+type Column = [u8; REPAIR_PACKETS_MAX];
+
+/// `COLUMNS[j][i]` is `ROWS[i][j]`: what one source packet is multiplied with lies together.
+pub(crate) static COLUMNS: [Column; SOURCE_PACKETS_MAX] = columns();
+
+const fn columns() -> [Column; SOURCE_PACKETS_MAX] {
+    let mut columns = [[0; REPAIR_PACKETS_MAX]; SOURCE_PACKETS_MAX];
+    let mut column = 0;
+    while column < SOURCE_PACKETS_MAX {
+        let mut row = 0;
+        while row < REPAIR_PACKETS_MAX {
+            columns[column][row] = coefficient(row, column);
+            row += 1;
+        }
+        column += 1;
+    }
+    columns
+}
+
 /// `SUMS[i][k]` is the sum of the first `k` coefficients of row `i`.
 pub(crate) static SUMS: [[u8; SOURCE_PACKETS_MAX + 1]; REPAIR_PACKETS_MAX] = sums();
 
@@ -93,6 +113,13 @@ mod tests {
                 let expected = multiply(255 ^ column, sum);
                 assert_eq!(coefficient(row.into(), column.into()), expected, "row {row}, column {column}");
             }
+        }
+    }
+
+    #[test]
+    fn columns_are_the_rows_seen_the_other_way() {
+        for (index, column) in COLUMNS.iter().enumerate() {
+            assert_eq!(*column, ROWS.map(|row| row[index]));
         }
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use byway_units::BatchId;
 
-use crate::coefficients::{ROWS, SUMS};
+use crate::coefficients::{COLUMNS, ROWS, SUMS};
 use crate::combine::combine;
 use crate::engine::Engine;
 use crate::engines::{Inputs, prefetch};
@@ -176,14 +176,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
             return Err(misfit_of(column, source.len(), &self.payloads));
         }
 
-        let mut coefficients = [0; REPAIR_PACKETS_MAX];
-        for (coefficient, row) in coefficients.iter_mut().zip(&ROWS[self.encoded.first_row..]) {
-            *coefficient = row[column];
-        }
-        self.add_payload(&coefficients[..self.payloads.len()], source);
-        let symbols = self.encoded.length_symbols.iter_mut().zip(coefficients);
-        for (symbol, coefficient) in symbols.take(self.payloads.len()) {
-            length::accumulate(symbol, coefficient, length::symbol(source.len()));
+        let coefficients = &COLUMNS[column][self.encoded.first_row..][..self.payloads.len()];
+        self.add_payload(coefficients, source);
+        for (symbol, coefficient) in self.encoded.length_symbols.iter_mut().zip(coefficients) {
+            length::accumulate(symbol, *coefficient, length::symbol(source.len()));
         }
         self.encoded.source_packets += 1;
         self.encoded.payload_bytes = self.encoded.payload_bytes.max(source.len());

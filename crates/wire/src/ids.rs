@@ -167,7 +167,8 @@ pub(crate) fn agent_number(agent: AgentId) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     sender: AgentId,
-    receiver: Receiver,
+    /// As on the wire: tables are searched for keys, and numbers are compared soonest.
+    receiver: u32,
     flow: FlowId,
 }
 
@@ -182,8 +183,8 @@ impl FlowKey {
     /// checks them.
     #[must_use]
     pub fn new(sender: AgentId, receiver: Receiver, flow: FlowId) -> Self {
-        let (_, _) = (agent_number(sender), receiver.to_wire());
-        Self { sender, receiver, flow }
+        agent_number(sender);
+        Self { sender, receiver: receiver.to_wire(), flow }
     }
 
     /// Who sends the flow.
@@ -195,7 +196,7 @@ impl FlowKey {
     /// Whom the flow is for.
     #[must_use]
     pub const fn receiver(&self) -> Receiver {
-        self.receiver
+        Receiver::from_wire(self.receiver)
     }
 
     /// What the sender calls the flow.
@@ -208,7 +209,7 @@ impl FlowKey {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let [s0, s1, s2, s3] = agent_number(self.sender).to_be_bytes();
-        let [r0, r1, r2, r3] = self.receiver.to_wire().to_be_bytes();
+        let [r0, r1, r2, r3] = self.receiver.to_be_bytes();
         let [f0, f1] = self.flow.number().to_be_bytes();
         [s0, s1, s2, s3, r0, r1, r2, r3, f0, f1]
     }
@@ -216,7 +217,7 @@ impl FlowKey {
 
 impl fmt::Display for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.receiver {
+        match self.receiver() {
             Receiver::Agent(agent) => write!(f, "{} from {} to {agent}", self.flow, self.sender),
             Receiver::Group(group) => write!(f, "{} from {} to group {}", self.flow, self.sender, group.0),
         }

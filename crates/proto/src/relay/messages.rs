@@ -9,10 +9,10 @@ use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
 
 use super::Relay;
-use super::egress::{CarriedCopy, CrossStream, Entry, FlowSlot, InStream, Request};
+use super::egress::{CarriedCopy, CrossStream, Egress, Entry, FlowSlot, InStream, Request};
 use super::ingress::EgressPort;
 use super::links::FlowRef;
-use crate::limits::{BATCH_PACKETS_MAX, PATIENCE_MAX, RANGES_MAX};
+use crate::limits::{PATIENCE_MAX, RANGES_MAX};
 use crate::session::SessionId;
 
 impl Relay {
@@ -123,32 +123,31 @@ impl Relay {
 
     fn cross_stream(&mut self, port: EgressPort, repair: &CrossStreamRepair<'_>, now: Time) {
         let head = &repair.head;
-        let digests = head.cover.digests();
-        let entries: ArrayVec<Entry, BATCH_PACKETS_MAX> = head
-            .cover
-            .entries()
-            .iter()
-            .enumerate()
-            .map(|(place, entry)| {
-                let key = self.ports.heard(port, entry.alias);
-                let flow = key.and_then(|key| self.links.receivers_of(key).first().copied());
-                let sequence = match flow {
-                    Some(flow) => self.egress.full(flow, entry.sequence_low),
-                    None => SequenceNumber::new(u64::from(entry.sequence_low)),
-                };
-                let digest = digests.map(|digests| digests[place]);
-                Entry { flow, alias: entry.alias, sequence, digest }
-            })
-            .collect();
+        let entries = head.cover.entries();
         let kept = CrossStream {
             ingress: port.0,
             batch: head.batch.number(),
             index: head.place.index(),
+            covers: entries.len(),
             length_symbol: head.length_symbol,
-            entries: &entries,
             payload: repair.payload,
         };
-        self.egress.cross_stream(&kept, now, &mut self.actions);
+        let (links, ports) = (&self.links, &self.ports);
+        let resolve = |egress: &Egress| {
+            let digests = head.cover.digests();
+            let entries = entries.iter().enumerate().map(|(place, entry)| {
+                let key = ports.heard(port, entry.alias);
+                let flow = key.and_then(|key| links.receivers_of(key).first().copied());
+                let sequence = match flow {
+                    Some(flow) => egress.full(flow, entry.sequence_low),
+                    None => SequenceNumber::new(u64::from(entry.sequence_low)),
+                };
+                let digest = digests.map(|digests| digests[place]);
+                Entry { flow, alias: entry.alias, sequence, digest }
+            });
+            entries.collect()
+        };
+        self.egress.cross_stream(&kept, resolve, now, &mut self.actions);
     }
 
     fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>, now: Time) {

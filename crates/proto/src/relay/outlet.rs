@@ -9,7 +9,7 @@ use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, Ecn, FlowKey, Message, Place, SequenceNumber};
 
 use super::egress::{Action, CarriedCopy, CrossStream, Egress, InStream};
-use super::ingress::{ClosedBatch, EgressPort, FlowSlot, Onward, Sink};
+use super::ingress::{ClosedBatch, Covered, EgressPort, FlowSlot, Onward, Sink};
 use super::links::{End, Links};
 use super::ports::Ports;
 use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, DATAGRAM_BYTES_MAX};
@@ -116,26 +116,24 @@ impl Outlet<'_> {
 
     /// Keeps a batch whose receivers are this relay's own.
     fn keep_batch(&mut self, batch: &ClosedBatch<'_>) {
-        let entries: arrayvec::ArrayVec<super::egress::Entry, BATCH_PACKETS_MAX> = batch
-            .covered
-            .iter()
-            .map(|covered| {
-                let key = self.ports.own_flow(batch.egress, covered.alias);
-                let flow = key.and_then(|key| self.links.receivers_of(key).first().copied());
-                let (alias, sequence) = (covered.alias, covered.sequence);
-                super::egress::Entry { flow, alias, sequence, digest: covered.digest }
-            })
-            .collect();
+        let (links, ports) = (self.links, self.ports);
+        let entry = |covered: &Covered| {
+            let key = ports.own_flow(batch.egress, covered.alias);
+            let flow = key.and_then(|key| links.receivers_of(key).first().copied());
+            let (alias, sequence) = (covered.alias, covered.sequence);
+            super::egress::Entry { flow, alias, sequence, digest: covered.digest }
+        };
         for repair in batch.repairs() {
             let kept = CrossStream {
                 ingress: batch.egress.0,
                 batch: batch.batch.number(),
                 index: index_of(&repair),
+                covers: batch.covered.len(),
                 length_symbol: repair.length_symbol,
-                entries: &entries,
                 payload: repair.payload,
             };
-            self.egress.cross_stream(&kept, self.now, self.actions);
+            let resolve = |_: &Egress| batch.covered.iter().map(entry).collect();
+            self.egress.cross_stream(&kept, resolve, self.now, self.actions);
         }
     }
 

@@ -7,7 +7,7 @@ use byway_wire::messages::Mask;
 use byway_wire::{Ecn, Place, SequenceNumber};
 
 use super::action::{Action, Given};
-use super::batches::{BatchRepair, Entries, Entry};
+use super::batches::{Batch, BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
@@ -16,14 +16,15 @@ use crate::limits::CODED_BYTES_MAX;
 use crate::parts::packet_log::Handle;
 use byway_wire::Service;
 
-/// A cross-stream repair packet, its aliases resolved.
+/// A cross-stream repair packet.
 #[derive(Clone, Debug)]
 pub(crate) struct CrossStream<'a> {
     pub(crate) ingress: u16,
     pub(crate) batch: u32,
     pub(crate) index: u8,
+    /// How many packets it covers.
+    pub(crate) covers: usize,
     pub(crate) length_symbol: [u8; 2],
-    pub(crate) entries: &'a [Entry],
     pub(crate) payload: &'a [u8],
 }
 
@@ -48,34 +49,62 @@ pub(crate) struct CarriedCopy<'a> {
 }
 
 impl Egress {
-    /// Keeps a cross-stream repair packet and repairs what waited for it.
-    pub(crate) fn cross_stream(&mut self, repair: &CrossStream<'_>, now: Time, actions: &mut Vec<Action>) {
-        if repair.entries.iter().all(|entry| entry.flow.is_none()) {
+    /// Keeps a cross-stream repair packet and repairs what waited for it. What it covers is looked up by `resolve` where
+    /// it is the first of its batch.
+    pub(crate) fn cross_stream(
+        &mut self,
+        repair: &CrossStream<'_>,
+        resolve: impl FnOnce(&Self) -> Entries,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        match self.batches_of(repair.ingress).get(repair.batch) {
+            Some(known) if known.covers(repair.covers) => self.add_to_batch(repair, known, now, actions),
+            Some(_) => self.counters.repairs_surplus += 1,
+            None => {
+                let entries = resolve(self);
+                self.begin_batch(repair, &entries, now, actions);
+            }
+        }
+    }
+
+    /// Keeps the first repair packet of a batch that arrives.
+    fn begin_batch(
+        &mut self,
+        repair: &CrossStream<'_>,
+        entries: &[Entry],
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        if entries.iter().all(|entry| entry.flow.is_none()) {
             self.counters.repairs_unknown += 1;
             return;
         }
-        let Some(payload) = self.keep(repair.payload, now) else {
+        let Some(kept) = self.keep_repair(repair, now) else {
             return;
         };
-        let kept = BatchRepair { index: repair.index, length_symbol: repair.length_symbol, payload };
-        let batches = self.batches_of(repair.ingress);
-        let is_new = batches.get(repair.batch).is_none();
-        let batch =
-            if is_new { batches.insert(repair.batch, repair.entries) } else { batches.get_mut(repair.batch) };
-        let Some(batch) = batch.filter(|batch| batch.covers_as_many(repair.entries)) else {
-            self.counters.repairs_surplus += 1;
-            return;
-        };
-        if !batch.add(kept) {
+        let batch = self.batches_of(repair.ingress).insert(repair.batch, entries);
+        if !batch.is_some_and(|batch| batch.add(kept)) {
             self.counters.repairs_surplus += 1;
             return;
         }
-        let round = batch.round;
         self.counters.repairs_kept += 1;
-        let reference = BatchRef { ingress: repair.ingress, number: repair.batch };
-        if is_new {
-            self.cover(reference, repair.entries, now, actions);
-        } else if let Some(round) = round {
+        self.cover(BatchRef { ingress: repair.ingress, number: repair.batch }, entries, now, actions);
+        self.retry_stuck(now, actions);
+    }
+
+    /// Keeps another repair packet of a batch.
+    fn add_to_batch(&mut self, repair: &CrossStream<'_>, known: Batch, now: Time, actions: &mut Vec<Action>) {
+        let Some(kept) = self.keep_repair(repair, now) else {
+            return;
+        };
+        let batch = self.batches_of(repair.ingress).get_mut(repair.batch);
+        if !batch.is_some_and(|batch| batch.add(kept)) {
+            self.counters.repairs_surplus += 1;
+            return;
+        }
+        self.counters.repairs_kept += 1;
+        if let Some(round) = known.round {
             self.complete(round, now, actions);
         }
         self.retry_stuck(now, actions);
@@ -86,6 +115,11 @@ impl Egress {
         let fits = bytes.len() <= CODED_BYTES_MAX;
         self.counters.too_long += u64::from(!fits);
         if fits { self.log.push(bytes, now) } else { None }
+    }
+
+    fn keep_repair(&mut self, repair: &CrossStream<'_>, now: Time) -> Option<BatchRepair> {
+        let payload = self.keep(repair.payload, now)?;
+        Some(BatchRepair { index: repair.index, length_symbol: repair.length_symbol, payload })
     }
 
     /// Notes what a new batch covers, and repairs what waited for it.

@@ -64,9 +64,9 @@ impl Batch {
         }
     }
 
-    /// Whether these entries can be the batch's: as many.
-    pub(crate) fn covers_as_many(&self, entries: &[Entry]) -> bool {
-        usize::from(self.entries.count) == entries.len()
+    /// Whether it covers so many packets.
+    pub(crate) fn covers(&self, packets: usize) -> bool {
+        usize::from(self.entries.count) == packets
     }
 
     pub(crate) fn repairs(&self) -> impl Iterator<Item = &BatchRepair> {

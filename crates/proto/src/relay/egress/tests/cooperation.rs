@@ -268,7 +268,7 @@ fn the_batches_of_two_ingress_relays_are_told_apart() {
     let [flow, a, b] = talk.flows();
     talk.batch(0, &[(flow, 4), (a, 9)], 1);
     let coded = code(&[(flow, 5), (b, 2)], 1);
-    let entries: Vec<Entry> = coded
+    let entries: Entries = coded
         .packets
         .iter()
         .map(|(flow, sequence)| Entry {
@@ -279,8 +279,8 @@ fn the_batches_of_two_ingress_relays_are_told_apart() {
         })
         .collect();
     let (length_symbol, payload) = (coded.repairs[0].0, &coded.repairs[0].1);
-    let repair = CrossStream { ingress: 1, batch: 0, index: 0, length_symbol, entries: &entries, payload };
-    talk.egress.cross_stream(&repair, talk.now, &mut talk.actions);
+    let repair = CrossStream { ingress: 1, batch: 0, index: 0, covers: 2, length_symbol, payload };
+    talk.egress.cross_stream(&repair, |_| entries, talk.now, &mut talk.actions);
     talk.nack(flow, 4, 5);
     assert_eq!(talk.said(), [asked(a, 9), asked(b, 2)]);
 }

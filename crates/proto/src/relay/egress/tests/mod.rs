@@ -12,6 +12,7 @@ use byway_units::{AgentId, BatchId, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{Consent, Mask};
 use byway_wire::{Alias, Ecn, FlowKey, Place, Receiver, SequenceNumber, Service};
 
+use super::batches::Entries;
 use super::{Action, CarriedCopy, CrossStream, Egress, Entry, FlowSlot, Given, InStream, Request};
 use crate::limits::CONSENT;
 
@@ -100,17 +101,17 @@ impl Talk {
             sequence: SequenceNumber::new(*sequence),
             digest: None,
         });
-        let entries: Vec<Entry> = entries.collect();
+        let entries: Entries = entries.collect();
         let (length_symbol, payload) = &coded.repairs[index];
         let repair = CrossStream {
             ingress: 0,
             batch: number,
             index: u8::try_from(index).expect("few repair packets"),
+            covers: entries.len(),
             length_symbol: *length_symbol,
-            entries: &entries,
             payload,
         };
-        self.egress.cross_stream(&repair, self.now, &mut self.actions);
+        self.egress.cross_stream(&repair, |_| entries, self.now, &mut self.actions);
     }
 
     /// All repair packets of a batch of these packets arrive.
