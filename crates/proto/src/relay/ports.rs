@@ -1,6 +1,6 @@
 //! Ways to egress relays, and from ingress relays: which aliases are in force between two relays.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
@@ -18,6 +18,9 @@ pub(super) struct Port {
     pub(super) session: Option<SessionId>,
     /// The flows that this side announced, alias n + 1 at place n.
     announced: Vec<Option<Announced>>,
+    /// The aliases among them that are free, those that have been for longest first: what is still under way under one
+    /// is then hardly taken for another flow's.
+    free: VecDeque<Alias>,
     /// The flows that the other side announced, alias n + 1 at place n.
     heard: Vec<Option<FlowKey>>,
 }
@@ -56,7 +59,13 @@ impl Ports {
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
-        self.all.push(Port { relay, session, announced: Vec::new(), heard: Vec::new() });
+        self.all.push(Port {
+            relay,
+            session,
+            announced: Vec::new(),
+            free: VecDeque::new(),
+            heard: Vec::new(),
+        });
         EgressPort(u16::try_from(self.all.len() - 1).expect("there are few relays"))
     }
 
@@ -76,19 +85,25 @@ impl Ports {
         key: FlowKey,
         now: Time,
     ) -> Option<Alias> {
-        let announced = &mut self.all[usize::from(port.0)].announced;
-        let place = announced.iter().position(Option::is_none).unwrap_or(announced.len());
-        let alias = alias_at(place)?;
-        announced.resize(announced.len().max(place + 1), None);
-        announced[place] = Some(Announced { flow, key, known: false });
+        let Port { announced, free, .. } = &mut self.all[usize::from(port.0)];
+        let news = Some(Announced { flow, key, known: false });
+        let alias = if let Some(alias) = free.pop_front() {
+            announced[place_of(alias)] = news;
+            alias
+        } else {
+            let alias = alias_at(announced.len())?;
+            announced.push(news);
+            alias
+        };
         self.announce_at = Some(now);
         Some(alias)
     }
 
     /// Takes a flow's alias back.
     pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias) {
-        if let Some(place) = self.all[usize::from(port.0)].announced.get_mut(place_of(alias)) {
-            *place = None;
+        let Port { announced, free, .. } = &mut self.all[usize::from(port.0)];
+        if announced.get_mut(place_of(alias)).is_some_and(|place| place.take().is_some()) {
+            free.push_back(alias);
         }
     }
 
