@@ -339,8 +339,12 @@ pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 /// How long copies go on after the last loss on a path that was clean.
 pub const STANDBY_FOR: Duration = Duration::from_secs(30);
 
-/// Most addresses at which an agent says it may be reached.
+/// Most addresses at which an agent says it may be reached, and that are tried at the same time.
 pub const CANDIDATES_MAX: usize = byway_wire::limits::CANDIDATES_MAX;
+
+/// How long it takes until a peer may name another address, beyond as many as it can have: without a bound, it could
+/// have challenges sent to whom it likes, ten bytes for each of its own.
+pub const CANDIDATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What an envelope takes beside the coded bytes.
 pub const ENVELOPE_OVERHEAD: usize = byway_wire::packets::ENVELOPE_OVERHEAD;

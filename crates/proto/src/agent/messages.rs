@@ -64,7 +64,11 @@ impl Agent {
         if let Some(relay) = self.relay_of(session) {
             relay.probed(reply, enveloped, now);
             let seen = reply.address.into();
-            if !self.seen_at.contains(&seen) && self.seen_at.len() < crate::limits::CANDIDATES_MAX {
+            if !self.seen_at.contains(&seen) {
+                if self.seen_at.len() == crate::limits::CANDIDATES_MAX {
+                    // Where it was seen long ago, an agent that moves is least likely to be.
+                    self.seen_at.remove(0);
+                }
                 self.seen_at.push(seen);
                 self.name_candidates_to_all(now);
             }

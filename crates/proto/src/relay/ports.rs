@@ -1,7 +1,7 @@
 //! Ways to egress relays, and from ingress relays: which aliases are in force between two relays, and whether they
 //! lead anywhere.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
@@ -21,6 +21,9 @@ pub(super) struct Port {
     is_lost: bool,
     /// The flows that this side announced, alias n + 1 at place n.
     announced: Vec<Option<Announced>>,
+    /// The aliases among them that are free, those that have been for longest first: what is still under way under one
+    /// is then hardly taken for another flow's.
+    free: VecDeque<Alias>,
     /// The flows that the other side announced, alias n + 1 at place n.
     heard: Vec<Option<FlowKey>>,
 }
@@ -92,7 +95,14 @@ impl Ports {
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
-        self.all.push(Port { relay, session, is_lost: false, announced: Vec::new(), heard: Vec::new() });
+        self.all.push(Port {
+            relay,
+            session,
+            is_lost: false,
+            announced: Vec::new(),
+            free: VecDeque::new(),
+            heard: Vec::new(),
+        });
         EgressPort(u16::try_from(self.all.len() - 1).expect("there are few relays"))
     }
 
@@ -112,20 +122,25 @@ impl Ports {
         key: FlowKey,
         now: Time,
     ) -> Option<Alias> {
-        let Port { announced, is_lost, .. } = &mut self.all[usize::from(port.0)];
-        let place = announced.iter().position(Option::is_none).unwrap_or(announced.len());
-        let alias = alias_at(place)?;
-        announced.resize(announced.len().max(place + 1), None);
-        let is_cut = *is_lost;
-        announced[place] = Some(Announced { flow, key, known: false, is_cut, tell_at: None, told: 0 });
+        let Port { announced, free, is_lost, .. } = &mut self.all[usize::from(port.0)];
+        let news = Announced { flow, key, known: false, is_cut: *is_lost, tell_at: None, told: 0 };
+        let alias = if let Some(alias) = free.pop_front() {
+            announced[place_of(alias)] = Some(news);
+            alias
+        } else {
+            let alias = alias_at(announced.len())?;
+            announced.push(Some(news));
+            alias
+        };
         self.announce_at = Some(now);
         Some(alias)
     }
 
     /// Takes a flow's alias back.
     pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias) {
-        if let Some(place) = self.all[usize::from(port.0)].announced.get_mut(place_of(alias)) {
-            *place = None;
+        let Port { announced, free, .. } = &mut self.all[usize::from(port.0)];
+        if announced.get_mut(place_of(alias)).is_some_and(|place| place.take().is_some()) {
+            free.push_back(alias);
         }
     }
 

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
-use crate::limits::{AMPLIFICATION_MAX, CANDIDATES_MAX, CHALLENGES_MAX};
+use crate::limits::{AMPLIFICATION_MAX, CANDIDATE_INTERVAL, CANDIDATES_MAX, CHALLENGES_MAX};
 
 /// What proves that a node is where it says: it sends this back.
 pub(crate) type Token = [u8; 8];
@@ -27,6 +27,8 @@ pub(crate) struct Path {
     validated: Option<SocketAddr>,
     /// Oldest first.
     candidates: ArrayVec<Candidate, CANDIDATES_MAX>,
+    /// When the peer may name as many addresses at once as ever again.
+    names_all_at: Time,
 }
 
 impl Path {
@@ -62,10 +64,14 @@ impl Path {
         self.candidates.push(candidate);
     }
 
-    /// Challenges an address that the peer named or is expected at, unasked.
+    /// Challenges an address that the peer named, unless it names more than it can have: whose addresses they are,
+    /// only the answers tell.
     pub(crate) fn try_address(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
         let is_tried = self.candidates.iter().any(|candidate| candidate.address == address);
-        if self.validated != Some(address) && !is_tried {
+        let names_all_at = self.names_all_at.max(now);
+        let ahead = CANDIDATE_INTERVAL * (CANDIDATES_MAX as u64 - 1);
+        if self.validated != Some(address) && !is_tried && names_all_at.saturating_since(now) <= ahead {
+            self.names_all_at = names_all_at + CANDIDATE_INTERVAL;
             self.add(Candidate::new(address, bytes, now, token));
         }
     }
@@ -172,6 +178,34 @@ mod tests {
         assert_eq!(path.challenge(60, INTERVAL, Time::START), None);
         assert_eq!(path.answered(TOKEN), Some(address(2)));
         assert_eq!(path.answered([3; 8]), None, "one is enough");
+    }
+
+    #[test]
+    fn a_peer_that_names_address_after_address_has_few_of_them_challenged() {
+        let mut path = Path::default();
+        let mut challenged = 0;
+        for nth in 0..10_000_u32 {
+            let now = Time::START + Duration::from_millis(1) * u64::from(nth);
+            let named = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(nth)), 4_600);
+            path.try_address(named, 180, now, TOKEN);
+            while path.challenge(60, INTERVAL, now).is_some() {
+                challenged += 1;
+            }
+        }
+        let addresses = CANDIDATES_MAX as u64 + 10_000 / CANDIDATE_INTERVAL.as_millis();
+        assert!(challenged <= addresses * u64::from(CHALLENGES_MAX), "{challenged} of {addresses} addresses");
+        assert!(challenged >= addresses, "{challenged} of {addresses} addresses");
+    }
+
+    #[test]
+    fn of_too_many_candidates_the_oldest_gives_way_and_the_address_in_use_stays() {
+        let mut path = path_to(address(1));
+        for last in 0..=u8::try_from(CANDIDATES_MAX).expect("few") {
+            path.heard(address(10 + last), 100, Time::START, || [last; 8]);
+        }
+        assert_eq!(path.address(), Some(&address(1)));
+        assert_eq!(path.answered([0; 8]), None, "the oldest is forgotten");
+        assert_eq!(path.answered([1; 8]), Some(address(11)));
     }
 
     #[test]

@@ -28,12 +28,19 @@ pub struct FullestFirst;
 /// would keep those apart from the others and leave smaller batches.
 const SIZE_RATIO: u32 = 2;
 
+/// What the flows of a queue have in common with a packet's: the less, the better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kinship {
+    Receiver,
+    Sender,
+    Nothing,
+}
+
 /// How well a queue suits a packet: the greatest is best, criterion by criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fit {
     has_like_size: bool,
-    has_other_receivers: bool,
-    has_other_senders: bool,
+    kinship: Kinship,
     is_in_need: bool,
     size: usize,
     age_nanos: u64,
@@ -59,11 +66,20 @@ fn fit(queue: &Queue, packet: &Packet, is_rich: bool, now: Time) -> Fit {
     let is_in_need = is_rich && queue.size() == 1 && now >= queue.halfway();
     Fit {
         has_like_size: is_in_need || have_like_size(queue.longest(), packet.bytes),
-        has_other_receivers: !queue.shares_receiver(&packet.flow),
-        has_other_senders: !queue.shares_sender(&packet.flow),
+        kinship: kinship(queue, packet),
         is_in_need,
         size: queue.size(),
         age_nanos: now.saturating_since(queue.opened()).as_nanos(),
+    }
+}
+
+fn kinship(queue: &Queue, packet: &Packet) -> Kinship {
+    if queue.shares_receiver(&packet.flow) {
+        Kinship::Receiver
+    } else if queue.shares_sender(&packet.flow) {
+        Kinship::Sender
+    } else {
+        Kinship::Nothing
     }
 }
 

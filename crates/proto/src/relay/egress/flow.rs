@@ -137,6 +137,13 @@ pub(crate) struct EgressFlow {
     active: Option<Box<Active>>,
 }
 
+/// How often a packet was repaired, and when last.
+#[derive(Clone, Copy, Debug)]
+struct Repaired {
+    count: u8,
+    last: Time,
+}
+
 /// What most flows never have of any packet.
 type Rare<T> = Option<Box<SequenceRing<T>>>;
 
@@ -155,7 +162,7 @@ pub(crate) struct Active {
     /// When the receiver was asked for a packet, for a wider round.
     asked: Rare<Time>,
     /// How often a packet was repaired: asking again when a request has run out makes it no other packet.
-    repaired: Rare<u8>,
+    repaired: Rare<Repaired>,
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
     pub(crate) open: Option<OpenEnd>,
@@ -280,14 +287,17 @@ impl Active {
     }
 
     /// Notes that the packet is repaired once more.
-    pub(crate) fn add_repair(&mut self, sequence: SequenceNumber) {
-        let before = self.repairs_of(sequence);
-        some_of(&mut self.repaired).insert(sequence.number(), before.saturating_add(1));
+    pub(crate) fn add_repair(&mut self, sequence: SequenceNumber, now: Time) {
+        let repaired = Repaired { count: self.repairs_of(sequence).saturating_add(1), last: now };
+        // What repairs it is kept no longer than that.
+        let is_past = |before: Repaired| now.saturating_since(before.last) > REPAIR_RETENTION;
+        some_of(&mut self.repaired).insert_over(sequence.number(), repaired, is_past);
     }
 
     /// How often the packet was repaired, one way or another.
     pub(crate) fn repairs_of(&self, sequence: SequenceNumber) -> u8 {
-        self.repaired.as_ref().and_then(|repaired| repaired.get(sequence.number())).unwrap_or(0)
+        let repaired = self.repaired.as_ref().and_then(|repaired| repaired.get(sequence.number()));
+        repaired.map_or(0, |repaired| repaired.count)
     }
 
     /// Where the packet can be had.

@@ -85,7 +85,7 @@ impl Egress {
             return false;
         }
         if let Some(active) = flow.active_mut() {
-            active.add_repair(sequence);
+            active.add_repair(sequence, now);
             if let Some(missing) = active.missing.get_mut(sequence) {
                 missing.enter(stage, now);
                 missing.is_repaired = true;

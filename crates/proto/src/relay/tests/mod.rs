@@ -1,6 +1,9 @@
 //! Conversations with a whole relay: agents and another relay are sessions that say what they are told to.
 
+mod admission;
 mod cooperation;
+mod grants;
+mod groups;
 mod reach;
 mod registration;
 
@@ -10,8 +13,9 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasAnnouncements, Aliases, Consent, Cover, CrossStreamHead, CrossStreamRepair,
-    Entries, Entry, FlowOptions, FlowRole, Nack, Refusal, Register,
+    AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, Consent,
+    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Nack, Refusal,
+    Register,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
@@ -174,20 +178,25 @@ impl Client {
 
 impl Desk {
     fn new(grants: Vec<Grant>) -> Self {
-        let other = OtherRelay {
-            number: RelayId::new(OTHER.into()),
+        Self::of(Authority::Static(grants), 1_000, 1)
+    }
+
+    /// A relay that began at this time, with so many others, of which the first is there.
+    fn of(authority: Authority, started_unix_nanos: u64, others: u8) -> Self {
+        let relays = (OTHER..OTHER + others).map(|who| OtherRelay {
+            number: RelayId::new(who.into()),
             shard: Shard::new(0),
-            key: secret(OTHER).public_key(),
-            address: address(OTHER),
-        };
+            key: secret(who).public_key(),
+            address: address(who),
+        });
         let settings = RelaySettings {
             number: RelayId::new(RELAY.into()),
             shard: Shard::new(0),
             secret: secret(RELAY),
             suite: Suite::ChaCha20Poly1305,
-            started_unix_nanos: 1_000,
-            authority: Authority::Static(grants),
-            relays: alloc::vec![other],
+            started_unix_nanos,
+            authority,
+            relays: relays.collect(),
         };
         let relay = Relay::new(settings, Engine::fastest(), &Portable, [7; 32], Time::START);
         let mut desk = Self { relay, clients: Vec::new(), now: Time::START };
@@ -197,9 +206,14 @@ impl Desk {
 
     /// A client comes and begins a session.
     fn enter(&mut self, who: u8) {
+        self.enter_saying(who, &[]);
+    }
+
+    /// A client comes, with messages in its initiation.
+    fn enter_saying(&mut self, who: u8, greeting: &[u8]) {
         let seed = u8::try_from(self.clients.len() + 1).expect("few clients");
         let mut client = Client::new(who, seed, self.now);
-        client.sessions.connect(client.session, &[], self.now);
+        client.sessions.connect(client.session, greeting, self.now);
         self.clients.retain(|client| client.who != who);
         self.clients.push(client);
         self.exchange();
@@ -275,8 +289,13 @@ impl Desk {
         role: FlowRole,
         service: Service,
     ) -> Result<u16, Refusal> {
-        let register = register(key, role, service, CONSENT);
-        self.says(who, &Message::Register(register));
+        self.asks(who, &register(key, role, service, CONSENT))
+    }
+
+    /// Asks for something to be registered, and hears what the relay says to that.
+    fn asks(&mut self, who: u8, register: &Register<'_>) -> Result<u16, Refusal> {
+        self.client(who).heard.clear();
+        self.says(who, &Message::Register(*register));
         let heard = core::mem::take(&mut self.client(who).heard);
         let mut answers = heard.iter().rev().filter_map(|heard| match heard {
             Heard::Registered(outcome) => Some(*outcome),
@@ -349,6 +368,42 @@ impl Desk {
         let (alias, role) = (Alias::new(alias).expect("not zero"), EnvelopeRole::CooperativeAnswer);
         let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
         client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
+        self.exchange();
+    }
+
+    /// A sender sends a copy.
+    fn copies(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
+        let now = self.now;
+        let client = self.client(who);
+        let (alias, role) = (Alias::new(alias).expect("not zero"), EnvelopeRole::Copy);
+        let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
+        client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
+        self.exchange();
+    }
+
+    /// The other relay has receivers of the flows that this one calls so.
+    fn knows(&mut self, aliases: &[u16]) {
+        let mut scratch = [[0; AliasKnowledge::BYTES]; 16];
+        let alias = |number| Alias::new(number).expect("not zero");
+        let mut known =
+            aliases.iter().map(|number| AliasKnowledge { alias: alias(*number), has_receiver: true });
+        let aliases = AliasKnowledges::collect(&mut known, &mut scratch);
+        self.says(OTHER, &Message::AliasesKnown(AliasesKnown { aliases }));
+    }
+
+    /// Time passes, with all that is due meanwhile.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let clients = self.clients.iter().filter_map(|client| client.sessions.deadline());
+            let relay = self.relay.deadline().map(|(at, _)| at);
+            let Some(at) = clients.chain(relay).min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            self.exchange();
+        }
+        self.now = end;
         self.exchange();
     }
 

@@ -11,13 +11,13 @@ fn onward() -> Desk {
     let mut desk = Desk::new(alloc::vec![Grant { ingress: there.egress, egress: there.ingress, ..there }]);
     desk.enter(1);
     assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
-    desk.knows(true);
+    desk.says_known(true);
     desk
 }
 
 impl Desk {
     /// The other relay says whether it has a receiver of the flow.
-    fn knows(&mut self, has_receiver: bool) {
+    fn says_known(&mut self, has_receiver: bool) {
         let mut scratch = [[0; AliasKnowledge::BYTES]; 1];
         let alias = Alias::new(1).expect("not zero");
         let mut known = core::iter::once(AliasKnowledge { alias, has_receiver });
@@ -86,7 +86,7 @@ fn a_flow_registered_while_the_egress_relay_is_missing_is_told_of_it_and_of_its_
     assert_eq!(desk.registers(1, flow(1, 2, 2), FlowRole::Sender), Err(Refusal::Unreachable));
     desk.enter(OTHER);
     assert_eq!(desk.passes(ms(2_000)), [], "it restarted, and has no receivers yet");
-    desk.knows(true);
+    desk.says_known(true);
     assert_eq!(desk.passes(ms(2_000)), [(0, Heard::Registered(Ok(1)))].map(|(_, heard)| (10, heard)));
     assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
 }
@@ -97,11 +97,11 @@ fn an_egress_relay_that_restarts_before_it_is_missed_has_no_receivers_until_it_s
     desk.now += ms(50);
     desk.enter(OTHER);
     assert_eq!(desk.heard(1), [UNREACHABLE]);
-    desk.knows(false);
+    desk.says_known(false);
     assert_eq!(desk.heard(1), []);
-    desk.knows(true);
+    desk.says_known(true);
     assert_eq!(desk.heard(1), [Heard::Registered(Ok(1))]);
-    desk.knows(true);
+    desk.says_known(true);
     assert_eq!(desk.heard(1), [], "once");
 }
 
@@ -111,6 +111,6 @@ fn a_flow_whose_receiver_never_came_is_not_cut() {
     let mut desk = Desk::new(alloc::vec![Grant { ingress: there.egress, egress: there.ingress, ..there }]);
     desk.enter(1);
     assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
-    desk.knows(false);
+    desk.says_known(false);
     assert_eq!(desk.passes(ms(3_000)), []);
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::limits::{
-    BATCH_REPAIRS_MAX, BATCHES_MAX, BLOCK_REPAIRS_MAX, BLOCKS_MAX, EGRESS_LOG_BYTES, FLOW_REST,
-    MISSING_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, ROUNDS_MAX,
+    BATCH_REPAIRS_MAX, BATCHES_MAX, BLOCK_REPAIRS_MAX, BLOCKS_MAX, CODED_BYTES_MAX, COVERED_PACKETS_MAX,
+    EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, FLOW_REST, MISSING_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX,
+    REPAIRS_PER_PACKET_MAX, ROUNDS_MAX,
 };
 
 #[test]
@@ -241,4 +242,82 @@ fn a_flow_that_rested_may_ask_before_its_next_repair_packet_comes() {
     talk.nack(flow, 100_001, 100_001);
     talk.batch(1, &[(flow, 100_001), (a, 1)], 1);
     assert_eq!(talk.said(), [asked(a, 1)]);
+}
+
+#[test]
+fn a_question_that_has_run_out_does_not_make_a_packet_another_one() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.carried(flow, 0);
+    talk.carried(flow, 1);
+    talk.patience = Duration::ZERO;
+    for _ in 0..20 {
+        talk.nack(flow, 0, 0);
+        talk.wait(21);
+        talk.sweep();
+    }
+    assert_eq!(talk.said(), [cached(flow, 0); REPAIRS_PER_PACKET_MAX as usize]);
+    assert_eq!(talk.egress.counters.refused_repeated, 20 - u64::from(REPAIRS_PER_PACKET_MAX));
+    talk.nack(flow, 1, 1);
+    assert_eq!(talk.said(), [cached(flow, 1)], "others are repaired all the same");
+}
+
+#[test]
+fn what_is_longer_than_any_packet_is_not_kept() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    let cached_flow = talk.flow(Service::Caching);
+    let long = alloc::vec![7; CODED_BYTES_MAX + 1];
+    let carried = CarriedCopy { sequence_low: 0, coded: &long, ecn: Ecn::NotCapable };
+    talk.egress.carried(&[cached_flow], &carried, talk.now, &mut talk.actions);
+    let carried = CarriedCopy { sequence_low: 1, coded: &long[1..], ecn: Ecn::NotCapable };
+    talk.egress.carried(&[cached_flow], &carried, talk.now, &mut talk.actions);
+    talk.ask(cached_flow, &[(0, 0)], None, true);
+    assert_eq!(talk.said(), []);
+    talk.ask(cached_flow, &[(1, 1)], None, true);
+    assert_eq!(talk.actions.drain(..).count(), 1, "the longest is kept");
+    let mut coded = code(&[(flow, 0), (a, 0)], 1);
+    let good = core::mem::replace(&mut coded.repairs[0].1, long.clone());
+    talk.repair(0, &coded, 0);
+    talk.nack(flow, 0, 0);
+    assert_eq!((talk.said(), talk.egress.counters.too_long), (Vec::new(), 2));
+    coded.repairs[0].1 = good;
+    talk.repair(0, &coded, 0);
+    assert_eq!(talk.said(), [asked(a, 0)]);
+    talk.answer_with(a, 0, &long);
+    assert_eq!((talk.said(), talk.egress.counters.too_long), (Vec::new(), 3));
+    talk.answer(a, 0);
+    assert_eq!(talk.said(), [cooperative(flow, 0)]);
+    talk.block_of(flow, 5, &long);
+    assert_eq!((talk.egress.counters.repairs_kept, talk.egress.counters.too_long), (1, 4));
+}
+
+#[test]
+fn only_so_many_packets_of_a_flow_are_known() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    for sequence in 0..=COVERED_PACKETS_MAX as u64 {
+        talk.carried(flow, sequence);
+    }
+    talk.nack(flow, 0, 0);
+    assert_eq!(talk.said(), []);
+    talk.nack(flow, 1, 1);
+    assert_eq!(talk.said(), [cached(flow, 1)]);
+}
+
+#[test]
+fn only_so_many_flows_are_registered() {
+    let mut talk = Talk::new();
+    let first = talk.flow(Service::Caching);
+    let key = talk.egress.key(first).expect("it is registered");
+    for _ in 1..EGRESS_FLOWS_MAX {
+        assert!(talk.egress.has_room());
+        talk.egress.register(key, Service::Caching, RATE, CONSENT, talk.now);
+    }
+    assert!(!talk.egress.has_room());
+    talk.carried(first, 0);
+    talk.nack(first, 0, 0);
+    assert_eq!(talk.said(), [cached(first, 0)]);
+    talk.egress.unregister(first);
+    assert!(talk.egress.has_room());
 }

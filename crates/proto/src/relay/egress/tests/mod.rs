@@ -4,6 +4,8 @@ mod choice;
 mod cooperation;
 mod limits;
 mod open_end;
+mod slots;
+mod together;
 
 use alloc::vec::Vec;
 
@@ -139,6 +141,14 @@ impl Talk {
         }
     }
 
+    /// A repair packet over five packets, whatever is in it.
+    fn block_of(&mut self, flow: FlowSlot, first: u32, payload: &[u8]) {
+        let (mask, place) =
+            (Mask::new(0b1_1111).expect("a short block"), Place::new(0, 1).expect("one of one"));
+        let repair = InStream { flow, first, mask, place, length_symbol: [0; 2], payload };
+        self.egress.in_stream(&repair, self.now, &mut self.actions);
+    }
+
     fn carried(&mut self, flow: FlowSlot, sequence: u64) {
         let low = SequenceNumber::new(sequence).low();
         let coded = packet(flow, sequence);
@@ -167,6 +177,12 @@ impl Talk {
         let open_from = open_from.map(number);
         let request = Request { flow, ranges: &ranges, open_from, certain, patience: self.patience };
         self.egress.nack(&request, self.now, &mut self.actions);
+    }
+
+    /// The receiver was asked for these itself, and does not have them.
+    fn lost(&mut self, flow: FlowSlot, first: u64, last: u64) {
+        let (first, last) = (SequenceNumber::new(first), SequenceNumber::new(last));
+        self.egress.lost(flow, first, last, self.now, &mut self.actions);
     }
 
     fn ack(&mut self, flow: FlowSlot, from: u64) {

@@ -1,0 +1,306 @@
+//! What the controller's grants allow, for how long, and what becomes of those that it never gave.
+
+use super::*;
+use crate::limits::{COPY_BURST, FORGED_GRANTS_MAX, HANDSHAKE_GRANTS_MAX};
+use byway_wire::messages::Relayed;
+use byway_wire::seal::{SigningKey, Statement};
+
+/// Unix time at the start, in seconds.
+const STARTED: u64 = 1_000_000;
+
+fn controller() -> SigningKey {
+    SigningKey::from_seed(&[77; 32])
+}
+
+/// The grant, for ten seconds, as the controller signs it.
+fn signed(grant: Grant) -> Grant {
+    signed_until(grant, STARTED + 10)
+}
+
+fn signed_until(grant: Grant, not_after_unix_seconds: u64) -> Grant {
+    let grant = Grant { not_after_unix_seconds, ..grant };
+    Grant { signature: controller().sign(Statement::Grant, &grant.fields()), ..grant }
+}
+
+fn desk() -> Desk {
+    Desk::of(Authority::Controller(controller().verifying_key()), STARTED * 1_000_000_000, 1)
+}
+
+/// Messages that register these, one after the other.
+fn greeting(registers: &[(FlowKey, FlowRole, Grant)]) -> Vec<u8> {
+    let mut bytes = alloc::vec![0; 4_096];
+    let mut writer = byway_wire::Writer::new(&mut bytes);
+    for (key, role, grant) in registers {
+        let grant = grant.to_bytes();
+        let register = Register { grant: &grant, ..register(*key, *role, Service::Coding, CONSENT) };
+        Message::Register(register).emit(&mut writer).expect("it fits");
+    }
+    writer.written().to_vec()
+}
+
+impl Desk {
+    fn is_in(&mut self, who: u8) -> bool {
+        let now = self.now;
+        let client = self.client(who);
+        client.sessions.is_established(client.session, now)
+    }
+
+    /// An agent comes with a grant that lets it in.
+    fn enter_with(&mut self, who: u8, key: FlowKey, role: FlowRole, grant: Grant) -> Result<u16, Refusal> {
+        self.enter_saying(who, &greeting(&[(key, role, grant)]));
+        assert!(self.is_in(who));
+        self.registers_with(who, key, role, &grant.to_bytes())
+    }
+
+    fn registers_with(
+        &mut self,
+        who: u8,
+        key: FlowKey,
+        role: FlowRole,
+        grant: &[u8],
+    ) -> Result<u16, Refusal> {
+        self.asks(who, &Register { grant, ..register(key, role, Service::Coding, CONSENT) })
+    }
+}
+
+#[test]
+fn a_grant_of_the_controller_lets_an_agent_in_and_its_flow_be_registered() {
+    let mut desk = desk();
+    let alias = desk.enter_with(2, flow(1, 2, 1), FlowRole::Receiver, signed(grant(1, 2)));
+    assert_eq!((alias, desk.relay.counters().strangers_refused), (Ok(1), 0));
+}
+
+#[test]
+fn a_stranger_with_a_grant_that_does_not_hold_gets_no_session() {
+    let good = grant(1, 2);
+    let shard = Shard::new(1);
+    let elsewhere = GrantedRelay { relay: RelayId::new(77), shard: Shard::new(0) };
+    let other_shard = GrantedRelay { shard, ..good.egress };
+    let other_flows = Grant { first_flow: FlowId::new(2), last_flow: FlowId::new(9), ..good };
+    let cases = [
+        ("not signed", good),
+        ("changed after it was signed", Grant { rate: KilobitsPerSecond::new(1 << 30), ..signed(good) }),
+        ("expired", signed_until(good, STARTED - 1)),
+        ("of another agent", signed(grant(1, 3))),
+        ("for another relay", signed(Grant { egress: elsewhere, ..good })),
+        ("for another shard", signed(Grant { egress: other_shard, ..good })),
+        ("for other flows", signed(other_flows)),
+        ("for another service", signed(Grant { services: Services::NONE.with(Service::Caching), ..good })),
+        ("of another sender", signed(Grant { sender: AgentId::new(9), ..good })),
+    ];
+    let mut desk = desk();
+    for (refused, (why, grant)) in (1..).zip(cases) {
+        desk.enter_saying(2, &greeting(&[(flow(1, 2, 1), FlowRole::Receiver, grant)]));
+        assert!(!desk.is_in(2), "{why}");
+        assert_eq!(desk.relay.counters().strangers_refused, refused, "{why}");
+    }
+    desk.enter_saying(2, &greeting(&[(flow(1, 2, 1), FlowRole::Receiver, signed(good))]));
+    assert!(desk.is_in(2));
+}
+
+#[test]
+fn refusals_of_grants_say_why() {
+    let mut desk = desk();
+    let (key, role, good) = (flow(1, 2, 1), FlowRole::Receiver, grant(1, 2));
+    assert_eq!(desk.enter_with(2, key, role, signed(good)), Ok(1));
+    let other = flow(1, 2, 9);
+    let elsewhere = GrantedRelay { relay: RelayId::new(77), shard: Shard::new(0) };
+    let cases = [
+        (alloc::vec![], Refusal::NoGrant),
+        (alloc::vec![1; 20], Refusal::GrantInvalid),
+        (signed(grant(1, 3)).to_bytes().to_vec(), Refusal::GrantInvalid),
+        (signed(Grant { last_flow: FlowId::new(8), ..good }).to_bytes().to_vec(), Refusal::GrantInvalid),
+        (good.to_bytes().to_vec(), Refusal::GrantExpired),
+        (signed_until(good, STARTED - 1).to_bytes().to_vec(), Refusal::GrantExpired),
+        (
+            Grant { rate: KilobitsPerSecond::new(9), ..signed(good) }.to_bytes().to_vec(),
+            Refusal::GrantInvalid,
+        ),
+        (signed(Grant { egress: elsewhere, ..good }).to_bytes().to_vec(), Refusal::OtherRelay),
+        (
+            signed(Grant { services: Services::NONE.with(Service::Caching), ..good }).to_bytes().to_vec(),
+            Refusal::ServiceNotGranted,
+        ),
+    ];
+    for (refused, (bytes, refusal)) in (1..).zip(cases) {
+        assert_eq!(desk.registers_with(2, other, role, &bytes), Err(refusal));
+        assert_eq!(desk.relay.counters().registrations_refused, refused);
+    }
+    assert_eq!(
+        desk.registers_with(2, other, role, &signed(good).to_bytes()),
+        Ok(2),
+        "and nothing was spoilt"
+    );
+}
+
+#[test]
+fn another_agents_grant_registers_nothing() {
+    let mut desk = desk();
+    assert_eq!(desk.enter_with(2, flow(1, 2, 1), FlowRole::Receiver, signed(grant(1, 2))), Ok(1));
+    let stolen = signed(grant(3, 4)).to_bytes();
+    assert_eq!(
+        desk.registers_with(2, flow(3, 4, 1), FlowRole::Receiver, &stolen),
+        Err(Refusal::GrantInvalid)
+    );
+}
+
+#[test]
+fn flows_end_with_their_grant_and_go_on_with_another() {
+    let mut desk = desk();
+    let (one, other) = (flow(1, 2, 1), flow(1, 2, 2));
+    assert_eq!(desk.enter_with(2, one, FlowRole::Receiver, signed(grant(1, 2))), Ok(1));
+    assert_eq!(desk.registers_with(2, other, FlowRole::Receiver, &signed(grant(1, 2)).to_bytes()), Ok(2));
+    desk.announces(&[one, other]);
+    let renewed = signed_until(grant(1, 2), STARTED + 60).to_bytes();
+    assert_eq!(desk.registers_with(2, other, FlowRole::Receiver, &renewed), Ok(2));
+    desk.pass(ms(10_999));
+    assert_eq!(desk.heard(2), []);
+    desk.pass(ms(1));
+    assert_eq!(desk.heard(2), [Heard::Registered(Err(Refusal::GrantExpired))]);
+    assert_eq!(desk.relay.counters().grants_ended, 1);
+    desk.nacks(2, 1, 5);
+    assert_eq!(desk.relay.counters().aliases_unknown, 1);
+    desk.nacks(2, 2, 5);
+    assert_eq!(desk.relay.counters().aliases_unknown, 1);
+    desk.heard(OTHER);
+    desk.announces(&[one]);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, false)]);
+    assert_eq!(
+        desk.registers_with(2, one, FlowRole::Receiver, &signed(grant(1, 2)).to_bytes()),
+        Err(Refusal::GrantExpired)
+    );
+    assert_eq!(desk.registers_with(2, one, FlowRole::Receiver, &renewed), Ok(1));
+    desk.pass(ms(50_000));
+    assert_eq!(desk.relay.counters().grants_ended, 3);
+}
+
+#[test]
+fn a_sender_whose_grant_ended_copies_nothing_more_and_reaches_nobody_through_the_relay() {
+    let mut desk = desk();
+    let grant = signed(grant_here(1, 2));
+    assert_eq!(desk.enter_with(1, flow(1, 2, 1), FlowRole::Sender, grant), Ok(1));
+    assert_eq!(desk.enter_with(2, flow(1, 2, 1), FlowRole::Receiver, grant), Ok(1));
+    let relayed = |desk: &mut Desk| {
+        let bytes = [8; 100];
+        desk.says(1, &Message::Relayed(Relayed::new(AgentId::new(2), &bytes).expect("a message packet")));
+        desk.heard(2)
+    };
+    assert_eq!(relayed(&mut desk), [Heard::Relayed(1, 100)]);
+    desk.copies(1, 1, 0, &packet(1, 0));
+    assert_eq!(desk.relay.ingress_counters().copies, 1);
+    desk.pass(ms(11_000));
+    assert_eq!(desk.relay.counters().grants_ended, 2);
+    desk.heard(2);
+    desk.copies(1, 1, 1, &packet(1, 1));
+    assert_eq!((desk.relay.ingress_counters().copies, desk.relay.counters().aliases_unknown), (1, 1));
+    assert_eq!(relayed(&mut desk), []);
+    assert_eq!(desk.relay.counters().relayed_refused, 1);
+}
+
+#[test]
+fn few_grants_of_a_stranger_are_looked_at() {
+    let mut desk = desk();
+    let registers = |forged: usize| {
+        let (key, role) = (flow(1, 2, 1), FlowRole::Receiver);
+        let good = signed(grant(1, 2));
+        let false_one = Grant { rate: KilobitsPerSecond::new(1), ..good };
+        let mut registers = alloc::vec![(key, role, false_one); forged];
+        registers.push((key, role, good));
+        greeting(&registers)
+    };
+    desk.enter_saying(2, &registers(HANDSHAKE_GRANTS_MAX));
+    assert!(!desk.is_in(2));
+    desk.enter_saying(2, &registers(HANDSHAKE_GRANTS_MAX - 1));
+    assert!(desk.is_in(2));
+}
+
+#[test]
+fn who_forges_grants_loses_its_session_and_nobody_else_does() {
+    let mut desk = desk();
+    for (who, key) in [(2, flow(1, 2, 1)), (4, flow(3, 4, 1))] {
+        let grant = signed(grant(who - 1, who));
+        assert_eq!(desk.enter_with(who, key, FlowRole::Receiver, grant), Ok(1));
+    }
+    let forged = Grant { rate: KilobitsPerSecond::new(1), ..signed(grant(1, 2)) }.to_bytes();
+    let forged =
+        Register { grant: &forged, ..register(flow(1, 2, 2), FlowRole::Receiver, Service::Coding, CONSENT) };
+    for _ in 0..FORGED_GRANTS_MAX - 1 {
+        assert_eq!(desk.asks(2, &forged), Err(Refusal::GrantInvalid));
+    }
+    assert_eq!(desk.relay.counters().expelled, 0);
+    desk.says(2, &Message::Register(forged));
+    assert_eq!(desk.relay.counters().expelled, 1);
+    let sessions = desk.relay.sessions.count();
+    assert_eq!(sessions, 2, "the other agent's and the other relay's");
+    let unknown = desk.relay.session_counters().unknown_index;
+    desk.nacks(2, 1, 5);
+    assert!(desk.relay.session_counters().unknown_index > unknown || !desk.is_in(2));
+    desk.nacks(4, 1, 5);
+    assert_eq!(desk.relay.egress_counters().refused_range + desk.relay.egress_counters().asked, 1);
+}
+
+#[test]
+fn all_flows_of_a_grant_together_send_no_more_than_it_allows() {
+    let kilobits = 800;
+    let slow = Grant { rate: KilobitsPerSecond::new(kilobits), ..grant_here(1, 2) };
+    let other = grant_here(3, 4);
+    let mut desk = Desk::new(alloc::vec![slow, other]);
+    for who in [1, 2, 3] {
+        desk.enter(who);
+    }
+    // Each wants 2 Mbit/s.
+    for number in 1..=4 {
+        assert_eq!(desk.registers(1, flow(1, 2, number), FlowRole::Sender), Ok(number));
+    }
+    assert_eq!(desk.registers(3, flow(3, 4, 1), FlowRole::Sender), Ok(1));
+    let allowed = slow.rate.rate().bytes_in(COPY_BURST).expect("small").count();
+    let coded = [3; 1_000];
+    for sequence in 0..100 {
+        for alias in 1..=4 {
+            desk.copies(1, alias, sequence, &coded);
+        }
+    }
+    let taken = desk.relay.ingress_counters().copies;
+    assert_eq!(taken, allowed / 1_000);
+    assert_eq!(desk.relay.ingress_counters().copies_beyond_rate, 400 - taken);
+    desk.copies(3, 1, 0, &coded);
+    assert_eq!(desk.relay.ingress_counters().copies, taken + 1, "others are not concerned");
+}
+
+/// The packets in batches after one packet each of two flows of these tenants, the first of these many bytes.
+fn coded_together(sharing: [bool; 2], tenants: [u32; 2], bytes: usize) -> u64 {
+    let grants = [0, 1].map(|nth: u8| {
+        let grant = grant_here(1 + 2 * nth, 2 + 2 * nth);
+        let other = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+        let (tenant, sharing) = (TenantId::new(tenants[usize::from(nth)]), sharing[usize::from(nth)]);
+        Grant { egress: other, tenant, sharing, ..grant }
+    });
+    let mut desk = Desk::new(grants.to_vec());
+    for who in [1, 3] {
+        desk.enter(who);
+        let register = register(flow(who, who + 1, 1), FlowRole::Sender, Service::Coding, CONSENT);
+        let batch = BlockShape::new(2, 1);
+        assert_eq!(desk.asks(who, &Register { batch, ..register }), Ok(1));
+    }
+    desk.knows(&[1, 2]);
+    desk.copies(1, 1, 0, &alloc::vec![1; bytes]);
+    desk.copies(3, 1, 0, &alloc::vec![2; bytes]);
+    desk.relay.ingress_counters().covered
+}
+
+#[test]
+fn tenants_are_coded_together_only_if_both_agree() {
+    assert_eq!(coded_together([true, true], [1, 2], 500), 2);
+    assert_eq!(coded_together([true, false], [1, 2], 500), 0);
+    assert_eq!(coded_together([false, false], [1, 2], 500), 0);
+    assert_eq!(coded_together([false, false], [2, 2], 500), 2);
+    assert_eq!(coded_together([false, false], [0, u32::MAX], 500), 0);
+}
+
+#[test]
+fn what_no_digest_vouches_for_is_coded_within_its_tenant() {
+    let longest = 1_472 - crate::limits::CROSS_STREAM_OVERHEAD - 2 * 10;
+    assert_eq!(coded_together([true, true], [1, 2], longest), 2);
+    assert_eq!(coded_together([true, true], [1, 2], longest + 1), 0);
+    assert_eq!(coded_together([true, true], [2, 2], longest + 1), 2);
+}
