@@ -213,6 +213,10 @@ pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(250);
 /// that is gone itself.
 pub const TELL_DOUBLINGS_MAX: u8 = 5;
 
+/// How long another relay is probed after it was back, although senders may not use it yet: twice as long as they take
+/// to return. Unwatched, one that comes and goes would look well to them.
+pub const DOUBTED_FOR: Duration = Duration::from_secs(15);
+
 /// How many aliases one message announces; with 17 bytes each it fits in any packet.
 pub const ALIASES_PER_MESSAGE: usize = 64;
 
@@ -257,6 +261,9 @@ pub const UNREACHABLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// A flow changes its path at most so often while the one in use works.
 pub const PATH_CHANGE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A better path is taken once it has worked for so long: one that comes and goes each second is not.
+pub const PATH_STEADY_FOR: Duration = Duration::from_secs(2);
 
 /// A gap is a loss once a packet so much higher has arrived: paths that hold an order lose nothing by asking at once.
 pub const REORDERING_PACKETS: u64 = 3;

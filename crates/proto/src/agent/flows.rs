@@ -94,10 +94,11 @@ impl Agent {
         };
         let peer = *self.peers.get(&receiver)?;
         let id = SendFlowId(u32::try_from(self.senders.len()).ok()?);
-        let place = settings.paths.first().map(|path| path.ingress);
+        let relays = settings.paths.iter().filter_map(|path| self.relay_places.get(&path.ingress).copied());
+        let relays: Vec<usize> = relays.collect();
         self.senders.push(SendFlow::new(key, settings, peer));
         self.sent_by_key.insert(key, id);
-        if let Some(relay) = place.and_then(|place| self.relay_places.get(&place).copied()) {
+        for relay in relays {
             self.set_copy_rate(relay);
         }
         self.set_detour(peer, receiver, Flow::Sent(id));

@@ -10,6 +10,7 @@ use byway_wire::{Alias, SequenceNumber, Shard};
 
 use super::Flow;
 use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_MIN};
+use crate::outbox::Urgency;
 use crate::parts::breaker::Breaker;
 use crate::parts::pacer::Pacer;
 use crate::parts::packet_log::Handle;
@@ -23,6 +24,7 @@ pub(super) struct WaitingCopy {
     pub(super) alias: Alias,
     pub(super) sequence: SequenceNumber,
     pub(super) packet: Handle,
+    pub(super) urgency: Urgency,
 }
 
 /// A relay shard, from its agent's side.
@@ -88,6 +90,11 @@ impl RelayLink {
     /// Whether copies may be sent at all: they arrive, and do not queue.
     pub(super) fn takes_copies(&self, now: Time) -> bool {
         !self.is_dead && self.breaker.allows(now) && !self.queue.is_queueing()
+    }
+
+    /// Until when too many envelopes got lost on the way for others to be worth sending.
+    pub(super) fn shut_until(&self, now: Time) -> Option<Time> {
+        self.breaker.deadline().filter(|until| *until > now)
     }
 
     /// When the next envelope of these many bytes may leave.

@@ -7,12 +7,11 @@ use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNu
 
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
-use super::settings::Duplication;
 use super::{Agent, Flow};
 use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
-use crate::policy::{copies, is_direct};
+use crate::policy::copies;
 use crate::session::{Enveloped, SessionId};
 
 /// Most bytes of a datagram that travels in one piece.
@@ -68,9 +67,7 @@ impl Agent {
         self.scratch.extend_from_slice(bytes);
         self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
         epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
-        let relayed = matches!(flow.settings.duplication, Duplication::ByRelay);
-        if is_direct(flow.settings.service)
-            && !relayed
+        if !flow.settings.needs_relay()
             && let Some(to) = address
         {
             self.counters.originals += 1;
@@ -83,7 +80,10 @@ impl Agent {
         }
     }
 
-    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
+    /// Sends what was just sealed to the ingress relay, or lets it wait its turn.
+    ///
+    /// A copy is held back where it does harm or no good. What has no other way is not: it is as much as the application
+    /// sends, which slows down by itself when packets are lost.
     fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, piece: Piece, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use());
@@ -97,10 +97,18 @@ impl Agent {
             // Also while copies are held back: only probes show when they may go on.
             self.sessions.use_session(relay.session, now);
         }
-        if !is_awake || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
+        let needs_relay = flow.settings.needs_relay();
+        let is_taken = if needs_relay {
+            !relay.is_dead
+        } else {
+            let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
+            is_awake && passes_on && relay.takes_copies(now)
+        };
+        if !is_taken || relay.waiting.len() == WAITING_COPIES_MAX {
             self.counters.copies_held += 1;
             return;
         }
+        let urgency = if needs_relay { Urgency::Original } else { Urgency::Scavenger };
         let coded = &self.scratch[SourceHeader::CODED_START..];
         let Some(packet) = self.sent.push(coded, now) else {
             return;
@@ -110,7 +118,8 @@ impl Agent {
         // Of a datagram in two pieces, both go before any copy.
         let more_follows = piece == Piece::First;
         if more_follows || !relay.waiting.is_empty() || relay.when(bytes, now) > now {
-            relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet });
+            let role = EnvelopeRole::Copy;
+            relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, urgency });
             return;
         }
         relay.sent(bytes, now);
@@ -118,7 +127,7 @@ impl Agent {
         self.counters.copies += 1;
         self.sessions.use_session(session, now);
         let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: sequence.low(), coded };
-        self.sessions.send_envelope(session, &contents, Urgency::Scavenger, now);
+        self.sessions.send_envelope(session, &contents, urgency, now);
     }
 
     /// Queues an envelope behind the originals.
@@ -139,7 +148,8 @@ impl Agent {
             self.counters.copies_held += 1;
             return;
         }
-        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet });
+        let urgency = Urgency::Scavenger;
+        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, urgency });
         self.send_waiting(place, now);
     }
 
@@ -159,10 +169,10 @@ impl Agent {
             self.counters.copies_resent += u64::from(waiting.role == EnvelopeRole::ResentCopy);
             let relay = &mut self.relays[place];
             relay.sent(bytes, now);
-            let WaitingCopy { role, alias, sequence, .. } = waiting;
+            let WaitingCopy { role, alias, sequence, urgency, .. } = waiting;
             self.sessions.use_session(relay.session, now);
             let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded };
-            self.sessions.send_envelope(relay.session, &contents, Urgency::Scavenger, now);
+            self.sessions.send_envelope(relay.session, &contents, urgency, now);
         }
     }
 

@@ -8,7 +8,7 @@ use byway_units::{RelayId, Time};
 use byway_wire::{Alias, FlowKey, Shard};
 
 use super::ingress::{EgressPort, FlowSlot, Onward};
-use crate::limits::{ANNOUNCE_INTERVAL, TELL_DOUBLINGS_MAX};
+use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, TELL_DOUBLINGS_MAX};
 use crate::session::SessionId;
 
 /// A relay shard that copies and repairs go to, and come from.
@@ -19,6 +19,8 @@ pub(super) struct Port {
     pub(super) session: Option<SessionId>,
     /// Whether the other relay does not answer.
     is_lost: bool,
+    /// Until when it is probed although nothing may go there: it was lost lately, and may be again.
+    doubtful_until: Time,
     /// The flows that this side announced, alias n + 1 at place n.
     announced: Vec<Option<Announced>>,
     /// The flows that the other side announced, alias n + 1 at place n.
@@ -92,7 +94,14 @@ impl Ports {
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
-        self.all.push(Port { relay, session, is_lost: false, announced: Vec::new(), heard: Vec::new() });
+        self.all.push(Port {
+            relay,
+            session,
+            is_lost: false,
+            doubtful_until: Time::START,
+            announced: Vec::new(),
+            heard: Vec::new(),
+        });
         EgressPort(u16::try_from(self.all.len() - 1).expect("there are few relays"))
     }
 
@@ -216,7 +225,7 @@ impl Ports {
     /// Notes that the other relay answers no more, or again.
     pub(super) fn set_lost(&mut self, port: EgressPort, is_lost: bool, now: Time) {
         let port = &mut self.all[usize::from(port.0)];
-        port.is_lost = is_lost;
+        (port.is_lost, port.doubtful_until) = (is_lost, now + DOUBTED_FOR);
         for announced in port.announced.iter_mut().flatten().filter(|announced| is_lost || announced.known) {
             announced.set_cut(is_lost, now);
         }
@@ -235,10 +244,11 @@ impl Ports {
         announced.filter_map(|announced| announced.take_news(now)).collect()
     }
 
-    /// Whether the other relay is missed, or a sender has to be told something later.
-    pub(super) fn is_watched(&self, port: EgressPort) -> bool {
-        let Port { is_lost, announced, .. } = self.get(port);
-        announced.iter().flatten().any(|announced| *is_lost || announced.tell_at.is_some())
+    /// Whether the other relay is missed or was lately, or a sender has to be told something later.
+    pub(super) fn is_watched(&self, port: EgressPort, now: Time) -> bool {
+        let Port { is_lost, doubtful_until, announced, .. } = self.get(port);
+        let is_doubtful = *is_lost || now < *doubtful_until;
+        announced.iter().flatten().any(|announced| is_doubtful || announced.tell_at.is_some())
     }
 
     /// All ports.
