@@ -124,7 +124,7 @@ impl Registrations {
     /// Whether the relay of a path may still answer.
     fn is_open(&self, path: usize) -> bool {
         let registration = self.paths.get(path).map(|path| path.registration);
-        matches!(registration, Some(Registration::Asking { tries, .. }) if tries <= REGISTER_TRIES)
+        matches!(registration, Some(Registration::Asking { tries, .. }) if tries < REGISTER_TRIES)
     }
 
     /// Takes the best path that works. One in use that works is left for a better one only if that has worked for a
@@ -252,6 +252,11 @@ impl Agent {
             let (key, _) = self.identity_of(flow);
             let path = self.registrations_of(flow).in_use();
             self.events.push_back(Event::PathChanged { flow: key, path });
+            if let Some((peer, detour)) = self.detour_of(flow)
+                && let Some(session) = self.sessions.get_mut(peer)
+            {
+                session.detour = Some(detour);
+            }
         }
         self.plan_registration(flow);
     }
@@ -279,7 +284,7 @@ impl Agent {
     }
 
     /// The session with the relay at which a path begins (for a sender) or ends (for a receiver).
-    fn session_of_path(&self, flow: Flow, path: usize) -> Option<SessionId> {
+    pub(super) fn session_of_path(&self, flow: Flow, path: usize) -> Option<SessionId> {
         let path = self.settings_of(flow).paths.get(path)?;
         let (_, role) = self.identity_of(flow);
         self.relay_session(if role == FlowRole::Sender { path.ingress } else { path.egress })

@@ -1,14 +1,15 @@
 //! Which flows the agents have registered, and what they are called on each session.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use byway_units::{AgentId, Duration};
-use byway_wire::{Alias, FlowKey};
+use byway_units::{AgentId, Bytes, Duration, RelayId, Time};
+use byway_wire::{Alias, FlowKey, Shard};
 
 use super::egress;
 use super::ingress;
-use crate::limits::FLOWS_PER_SESSION_MAX;
+use crate::limits::{FLOWS_PER_SESSION_MAX, RELAYED_BURST, RELAYED_RATE};
+use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
 
 /// A flow of an agent, from the relay's side.
@@ -28,6 +29,10 @@ struct Link {
     flows: Vec<Option<(FlowKey, FlowRef)>>,
     /// How far away the agent is, as all these flows know.
     round_trip: Option<Duration>,
+    /// The agents that grants connect this one with, and the relays where these are.
+    acquainted: BTreeMap<AgentId, (RelayId, Shard)>,
+    /// What may be passed on between the agent and those; `None` before anything was.
+    relayed: Option<TokenBucket<Bytes>>,
 }
 
 /// Who receives a flow, or sends it, and what it is called there.
@@ -49,8 +54,6 @@ pub(super) struct Links {
     /// The receivers' slots of each flow: one, or a group's.
     by_key: BTreeMap<FlowKey, Vec<egress::FlowSlot>>,
     agents: BTreeMap<AgentId, SessionId>,
-    /// Pairs of agents that a grant connects, the smaller number first.
-    connected: BTreeSet<(AgentId, AgentId)>,
 }
 
 impl Links {
@@ -118,7 +121,6 @@ impl Links {
         let link = self.by_session.get_mut(session.0 as usize).map(core::mem::take);
         if let Some(agent) = link.and_then(|link| link.agent) {
             self.agents.remove(&agent);
-            self.connected.retain(|(one, other)| *one != agent && *other != agent);
         }
     }
 
@@ -184,13 +186,27 @@ impl Links {
         self.link(session)?.agent
     }
 
-    /// Notes that a grant connects two agents.
-    pub(super) fn connect(&mut self, one: AgentId, other: AgentId) {
-        self.connected.insert((one.min(other), one.max(other)));
+    /// Notes that a grant connects the agent of a session with another one, and where that is.
+    pub(super) fn acquaint(&mut self, session: SessionId, other: AgentId, relay: (RelayId, Shard)) {
+        let link = self.by_session.get_mut(session.0 as usize);
+        if let Some(link) = link.filter(|link| link.acquainted.len() < FLOWS_PER_SESSION_MAX) {
+            link.acquainted.insert(other, relay);
+        }
     }
 
-    pub(super) fn are_connected(&self, one: AgentId, other: AgentId) -> bool {
-        self.connected.contains(&(one.min(other), one.max(other)))
+    /// The relay of an agent that a grant connects with the one of this session.
+    pub(super) fn relay_of(&self, session: SessionId, other: AgentId) -> Option<(RelayId, Shard)> {
+        self.link(session)?.acquainted.get(&other).copied()
+    }
+
+    /// Whether so much may be passed on now between the agent of this session and others.
+    pub(super) fn may_relay(&mut self, session: SessionId, bytes: usize, now: Time) -> bool {
+        let Some(link) = self.by_session.get_mut(session.0 as usize) else {
+            return false;
+        };
+        let bucket =
+            link.relayed.get_or_insert_with(|| TokenBucket::of_bytes(RELAYED_RATE, RELAYED_BURST, now));
+        bucket.take(Bytes::from(bytes), now)
     }
 }
 

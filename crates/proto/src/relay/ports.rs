@@ -85,12 +85,24 @@ impl Ports {
 
     /// The port to a relay shard; the way to this shard itself is added when first asked for.
     pub(super) fn towards(&mut self, relay: (RelayId, Shard), own: (RelayId, Shard)) -> Option<EgressPort> {
-        let known = self.all.iter().position(|port| port.relay == relay);
-        match known {
-            Some(place) => Some(EgressPort(u16::try_from(place).expect("there are few relays"))),
-            None if relay == own => Some(self.add(own, None)),
-            None => None,
-        }
+        let known = self.find(relay);
+        if known.is_none() && relay == own { Some(self.add(own, None)) } else { known }
+    }
+
+    /// The port to a relay shard that is known.
+    pub(super) fn find(&self, relay: (RelayId, Shard)) -> Option<EgressPort> {
+        let place = self.all.iter().position(|port| port.relay == relay)?;
+        Some(EgressPort(u16::try_from(place).expect("there are few relays")))
+    }
+
+    /// The relay shard at the other end.
+    pub(super) fn place(&self, port: EgressPort) -> (RelayId, Shard) {
+        self.get(port).relay
+    }
+
+    /// Whether the other relay does not answer.
+    pub(super) fn is_lost(&self, port: EgressPort) -> bool {
+        self.get(port).is_lost
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {

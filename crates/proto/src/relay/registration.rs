@@ -99,14 +99,21 @@ impl Relay {
         if !self.links.has_room(session) {
             return Err(Refusal::NoRoom);
         }
-        if let Receiver::Agent(receiver) = key.receiver() {
-            self.links.connect(key.sender(), receiver);
-        }
-        if sends {
-            self.register_sender(session, register, &grant, now)
+        let alias = if sends {
+            self.register_sender(session, register, &grant, now)?
         } else {
-            Ok(self.register_receiver(session, register, &grant, now))
+            self.register_receiver(session, register, &grant, now)
+        };
+        match key.receiver() {
+            Receiver::Agent(receiver) if sends => {
+                self.links.acquaint(session, receiver, (grant.egress.relay, grant.egress.shard));
+            }
+            Receiver::Agent(_) => {
+                self.links.acquaint(session, key.sender(), (grant.ingress.relay, grant.ingress.shard));
+            }
+            Receiver::Group(_) => {}
         }
+        Ok(alias)
     }
 
     fn register_sender(
