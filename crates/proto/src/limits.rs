@@ -142,8 +142,12 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 /// Most plaintext bytes of a packet of messages: with header and tag it fits in the least MTU that IPv6 allows.
 pub const MESSAGES_BYTES_MAX: usize = 1_180;
 
-/// What a packet takes in a message to a relay beside itself: type, length, and the other agent's number.
-pub const RELAYED_OVERHEAD: usize = 3 + 4;
+/// What is passed on between one agent and others, at most: handshakes, probes and the reports of a thousand flows, and
+/// no application's data.
+pub const RELAYED_RATE: byway_units::Rate = byway_units::Rate::from_megabits_per_second(1);
+
+/// And at once: the handshakes of a hundred peers.
+pub const RELAYED_BURST: byway_units::Bytes = byway_units::Bytes::new(64 << 10);
 
 /// How long an answered handshake keeps out those with older stamps: longer than it takes to confirm one.
 pub const ANSWER_GUARDED_FOR: Duration = Duration::from_secs(10);
@@ -243,6 +247,10 @@ pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(250);
 /// that is gone itself.
 pub const TELL_DOUBLINGS_MAX: u8 = 5;
 
+/// How long another relay is probed after it was back, although senders may not use it yet: twice as long as they take
+/// to return. Unwatched, one that comes and goes would look well to them.
+pub const DOUBTED_FOR: Duration = Duration::from_secs(15);
+
 /// How many aliases one message announces; with 17 bytes each it fits in any packet.
 pub const ALIASES_PER_MESSAGE: usize = 64;
 
@@ -290,6 +298,8 @@ pub const PATH_CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Most bytes of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 40 Mbit/s.
 pub const HELD_BYTES_MAX: byway_units::Bytes = byway_units::Bytes::new(256 << 10);
+/// A better path is taken once it has worked for so long: one that comes and goes each second is not.
+pub const PATH_STEADY_FOR: Duration = Duration::from_secs(2);
 
 /// A gap is a loss once a packet so much higher has arrived: paths that hold an order lose nothing by asking at once.
 pub const REORDERING_PACKETS: u64 = 3;

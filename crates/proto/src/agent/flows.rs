@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use byway_units::{RelayId, Time};
 use byway_wire::messages::FlowRole;
 use byway_wire::seal::{PreSharedKey, Purpose};
-use byway_wire::{FlowKey, Shard};
+use byway_wire::{FlowKey, Receiver, Shard};
 
 use super::events::Event;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
@@ -17,7 +17,7 @@ use super::{Agent, Flow, Role};
 use crate::limits::COPY_RATE_FACTOR;
 use crate::parts::timers::TimerKey;
 use crate::reason::Reason;
-use crate::session::{Change, Remote, SessionId};
+use crate::session::{Change, Detour, Remote, SessionId};
 
 /// What a timer of a flow is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,18 +89,19 @@ impl Agent {
 
     /// Opens a flow to a peer that was added; `None` if it was not.
     pub fn open_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<SendFlowId> {
-        let byway_wire::Receiver::Agent(receiver) = key.receiver() else {
+        let Receiver::Agent(receiver) = key.receiver() else {
             return None;
         };
         let peer = *self.peers.get(&receiver)?;
         let id = SendFlowId(u32::try_from(self.senders.len()).ok()?);
-        let place = settings.paths.first().map(|path| path.ingress);
+        let relays = settings.paths.iter().filter_map(|path| self.relay_places.get(&path.ingress).copied());
+        let relays: Vec<usize> = relays.collect();
         self.senders.push(SendFlow::new(key, settings, peer));
         self.sent_by_key.insert(key, id);
-        if let Some(relay) = place.and_then(|place| self.relay_places.get(&place).copied()) {
+        for relay in relays {
             self.set_copy_rate(relay);
         }
-        self.set_detour(peer, receiver, Flow::Sent(id));
+        self.set_detour(Flow::Sent(id));
         self.register(Flow::Sent(id), now);
         self.sessions.use_session(peer, now);
         self.finish(now);
@@ -115,20 +116,30 @@ impl Agent {
         self.received_by_key.insert(key, id);
         self.incoming.remove((peer, key.flow()));
         self.incoming.insert((peer, key.flow()), id.0);
-        self.set_detour(peer, key.sender(), Flow::Received(id));
+        self.set_detour(Flow::Received(id));
         self.register(Flow::Received(id), now);
         self.finish(now);
         Some(id)
     }
 
-    /// Lets a peer be reached through the first relay of a flow, until a direct path is open.
-    fn set_detour(&mut self, peer: SessionId, agent: byway_units::AgentId, flow: Flow) {
-        let (_, role) = self.identity_of(flow);
-        let path = self.settings_of(flow).paths.first();
-        let place = path.map(|path| if role == FlowRole::Sender { path.ingress } else { path.egress });
-        let relay = place.and_then(|place| self.relay_session(place));
-        if let (Some(relay), Some(session)) = (relay, self.sessions.get_mut(peer)) {
-            session.detour.get_or_insert(crate::session::Detour { relay, agent });
+    /// The way to a flow's other end through the relay of the path in use.
+    pub(super) fn detour_of(&self, flow: Flow) -> Option<(SessionId, Detour)> {
+        let (key, _) = self.identity_of(flow);
+        let relay = self.session_of_path(flow, self.registrations_of(flow).in_use())?;
+        let (peer, agent) = match (flow, key.receiver()) {
+            (Flow::Sent(id), Receiver::Agent(receiver)) => (self.senders[id.0 as usize].peer, receiver),
+            (Flow::Sent(_), Receiver::Group(_)) => return None,
+            (Flow::Received(id), _) => (self.receivers[id.0 as usize].peer, key.sender()),
+        };
+        Some((peer, Detour { relay, agent }))
+    }
+
+    /// Lets a peer be reached through the relay of a flow, until a direct path is open.
+    fn set_detour(&mut self, flow: Flow) {
+        if let Some((peer, detour)) = self.detour_of(flow)
+            && let Some(session) = self.sessions.get_mut(peer)
+        {
+            session.detour.get_or_insert(detour);
         }
     }
 

@@ -61,17 +61,22 @@ impl Agent {
 
     /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.
     pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, enveloped: u32, now: Time) {
-        if let Some(relay) = self.relay_of(session) {
-            relay.probed(reply, enveloped, now);
-            let seen = reply.address.into();
-            if !self.seen_at.contains(&seen) {
-                if self.seen_at.len() == crate::limits::CANDIDATES_MAX {
-                    // Where it was seen long ago, an agent that moves is least likely to be.
-                    self.seen_at.remove(0);
-                }
-                self.seen_at.push(seen);
-                self.name_candidates_to_all(now);
+        let Some(relay) = self.relay_of(session) else {
+            return;
+        };
+        let was_shut = relay.shut_until(now);
+        relay.probed(reply, enveloped, now);
+        if relay.shut_until(now) != was_shut {
+            self.choose_paths(now);
+        }
+        let seen = reply.address.into();
+        if !self.seen_at.contains(&seen) {
+            if self.seen_at.len() == crate::limits::CANDIDATES_MAX {
+                // Where it was seen long ago, an agent that moves is least likely to be.
+                self.seen_at.remove(0);
             }
+            self.seen_at.push(seen);
+            self.name_candidates_to_all(now);
         }
     }
 

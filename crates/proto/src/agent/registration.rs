@@ -10,7 +10,8 @@ use super::events::Event;
 use super::settings::{Duplication, FlowSettings};
 use super::{Agent, Flow};
 use crate::limits::{
-    PATH_CHANGE_INTERVAL, REGISTER_RETRY, REGISTER_RETRY_MAX, REGISTER_TRIES, UNREACHABLE_RETRY_MAX,
+    PATH_CHANGE_INTERVAL, PATH_STEADY_FOR, REGISTER_RETRY, REGISTER_RETRY_MAX, REGISTER_TRIES,
+    UNREACHABLE_RETRY_MAX,
 };
 use crate::session::SessionId;
 
@@ -27,18 +28,33 @@ pub(super) enum Registration {
     Refused(Refusal),
 }
 
+/// One path of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    registration: Registration,
+    /// Since when it has worked without a break, as far as this side knows.
+    works_since: Option<Time>,
+}
+
 /// A flow's registrations, one for each of its paths, and which path is in use.
 #[derive(Clone, Debug)]
 pub(super) struct Registrations {
-    paths: Vec<Registration>,
+    paths: Vec<Path>,
     in_use: usize,
     changed: Option<Time>,
+    /// When another path may be better.
+    choose_again: Option<Time>,
 }
 
 impl Registrations {
     pub(super) fn new(paths: usize) -> Self {
-        let asking = Registration::Asking { tries: 0, next: Time::START };
-        Self { paths: alloc::vec![asking; paths], in_use: 0, changed: None }
+        let registration = Registration::Asking { tries: 0, next: Time::START };
+        Self {
+            paths: alloc::vec![Path { registration, works_since: None }; paths],
+            in_use: 0,
+            changed: None,
+            choose_again: None,
+        }
     }
 
     /// Which of the flow's paths is in use.
@@ -53,46 +69,47 @@ impl Registrations {
 
     /// What the relay of a path calls the flow.
     pub(super) fn alias_of(&self, path: usize) -> Option<Alias> {
-        match self.paths.get(path)? {
-            Registration::Accepted(alias) => Some(*alias),
-            Registration::Unreachable { alias, .. } => *alias,
+        match self.paths.get(path)?.registration {
+            Registration::Accepted(alias) => Some(alias),
+            Registration::Unreachable { alias, .. } => alias,
             Registration::Asking { .. } | Registration::Refused(_) => None,
         }
     }
 
     /// Whether the relay of a path knows the flow, and passes its packets on.
     pub(super) fn is_accepted(&self, path: usize) -> bool {
-        matches!(self.paths.get(path), Some(Registration::Accepted(_)))
+        self.paths.get(path).is_some_and(|path| matches!(path.registration, Registration::Accepted(_)))
     }
 
     /// Notes that packets of the flow get no further than the relay of a path; whether that is news.
     fn set_unreachable(&mut self, path: usize, now: Time) -> bool {
-        let is_news = !matches!(self.paths[path], Registration::Unreachable { .. });
+        let is_news = !matches!(self.paths[path].registration, Registration::Unreachable { .. });
         if is_news {
-            self.paths[path] = Registration::Unreachable { alias: self.alias_of(path), tries: 0, next: now };
+            let alias = self.alias_of(path);
+            self.paths[path].registration = Registration::Unreachable { alias, tries: 0, next: now };
         }
         is_news
     }
 
-    /// When a relay is to be asked (again).
+    /// When a relay is to be asked (again), or a path to be chosen.
     pub(super) fn deadline(&self) -> Option<Time> {
-        (0..self.paths.len()).filter_map(|path| self.next_try(path)).min()
+        (0..self.paths.len()).filter_map(|path| self.next_try(path)).chain(self.choose_again).min()
     }
 
     /// When the relay of a path is to be asked (again).
     pub(super) fn next_try(&self, path: usize) -> Option<Time> {
-        match self.paths.get(path)? {
-            Registration::Asking { next, .. } | Registration::Unreachable { next, .. } => Some(*next),
+        match self.paths.get(path)?.registration {
+            Registration::Asking { next, .. } | Registration::Unreachable { next, .. } => Some(next),
             Registration::Accepted(_) | Registration::Refused(_) => None,
         }
     }
 
     /// Notes that a relay was asked.
     fn asked(&mut self, path: usize, now: Time) {
-        let (tries, next, wait_max) = match self.paths.get_mut(path) {
-            Some(Registration::Asking { tries, next }) => (tries, next, REGISTER_RETRY_MAX),
-            Some(Registration::Unreachable { tries, next, .. }) => (tries, next, UNREACHABLE_RETRY_MAX),
-            _ => return,
+        let (tries, next, wait_max) = match &mut self.paths[path].registration {
+            Registration::Asking { tries, next } => (tries, next, REGISTER_RETRY_MAX),
+            Registration::Unreachable { tries, next, .. } => (tries, next, UNREACHABLE_RETRY_MAX),
+            Registration::Accepted(_) | Registration::Refused(_) => return,
         };
         let wait = REGISTER_RETRY * (1 << (*tries).min(8));
         *next = now + wait.min(wait_max);
@@ -101,24 +118,35 @@ impl Registrations {
 
     /// Asks anew: the relay forgot.
     fn restart(&mut self, path: usize, now: Time) {
-        self.paths[path] = Registration::Asking { tries: 0, next: now };
+        self.paths[path].registration = Registration::Asking { tries: 0, next: now };
     }
 
     /// Whether the relay of a path may still answer.
     fn is_open(&self, path: usize) -> bool {
-        matches!(self.paths.get(path), Some(Registration::Asking { tries, .. }) if *tries <= REGISTER_TRIES)
+        let registration = self.paths.get(path).map(|path| path.registration);
+        matches!(registration, Some(Registration::Asking { tries, .. }) if tries < REGISTER_TRIES)
     }
 
-    /// Takes the best path that works, unless the path changed lately or the one in use works as well.
+    /// Takes the best path that works. One in use that works is left for a better one only if that has worked for a
+    /// while, and the path has not changed lately.
     fn choose(&mut self, works: impl Fn(usize) -> bool, now: Time) -> bool {
-        let Some(best) = (0..self.paths.len()).find(|path| works(*path)) else {
+        for (place, path) in self.paths.iter_mut().enumerate() {
+            path.works_since = works(place).then(|| path.works_since.unwrap_or(now));
+        }
+        self.choose_again = None;
+        let chosen = if self.paths.get(self.in_use).is_some_and(|path| path.works_since.is_some()) {
+            let settled = self.changed.map_or(now, |changed| changed + PATH_CHANGE_INTERVAL);
+            let steady = |path: &Path| path.works_since.map(|since| (since + PATH_STEADY_FOR).max(settled));
+            let better = &self.paths[..self.in_use];
+            self.choose_again = better.iter().filter_map(steady).filter(|at| *at > now).min();
+            better.iter().position(|path| steady(path).is_some_and(|at| at <= now))
+        } else {
+            self.paths.iter().position(|path| path.works_since.is_some())
+        };
+        let Some(chosen) = chosen else {
             return false;
         };
-        let lately = self.changed.is_some_and(|changed| now.saturating_since(changed) < PATH_CHANGE_INTERVAL);
-        if best == self.in_use || (lately && works(self.in_use)) {
-            return false;
-        }
-        self.in_use = best;
+        self.in_use = chosen;
         self.changed = Some(now);
         true
     }
@@ -134,19 +162,12 @@ impl Agent {
             }
         }
         self.choose_path(flow, now);
-        self.plan_registration(flow);
     }
 
     fn ask_to_register(&mut self, flow: Flow, path: usize, now: Time) {
         self.registrations_of_mut(flow).asked(path, now);
-        let settings = self.settings_of(flow);
         let (key, role) = self.identity_of(flow);
-        let relay = &settings.paths[path];
-        let place = match role {
-            FlowRole::Sender => relay.ingress,
-            FlowRole::Receiver => relay.egress,
-        };
-        let Some(session) = self.relay_session(place) else {
+        let Some(session) = self.session_of_path(flow, path) else {
             return;
         };
         let settings = self.settings_of(flow).clone();
@@ -172,7 +193,7 @@ impl Agent {
             let registrations = self.registrations_of_mut(flow);
             let is_refused = match registered.outcome {
                 Ok(alias) => {
-                    registrations.paths[path] = Registration::Accepted(alias);
+                    registrations.paths[path].registration = Registration::Accepted(alias);
                     self.bind_alias(session, alias, flow);
                     None
                 }
@@ -180,7 +201,7 @@ impl Agent {
                     registrations.set_unreachable(path, now).then_some(Refusal::Unreachable)
                 }
                 Err(refusal) => {
-                    registrations.paths[path] = Registration::Refused(refusal);
+                    registrations.paths[path].registration = Registration::Refused(refusal);
                     Some(refusal)
                 }
             };
@@ -204,11 +225,8 @@ impl Agent {
     /// Has a flow's relays forget it, and take it anew.
     pub(super) fn withdraw(&mut self, flow: Flow, now: Time) {
         let (flow_key, role) = self.identity_of(flow);
-        let relays: Vec<_> =
-            self.settings_of(flow).paths.iter().map(|path| (path.ingress, path.egress)).collect();
-        for (path, (ingress, egress)) in relays.into_iter().enumerate() {
-            let place = if role == FlowRole::Sender { ingress } else { egress };
-            if let Some(session) = self.relay_session(place) {
+        for path in 0..self.settings_of(flow).paths.len() {
+            if let Some(session) = self.session_of_path(flow, path) {
                 self.sessions.say(session, &Message::Unregister(Unregister { flow_key, role }), now);
             }
             self.registrations_of_mut(flow).restart(path, now);
@@ -224,38 +242,58 @@ impl Agent {
     }
 
     fn choose_path(&mut self, flow: Flow, now: Time) {
-        let (_, role) = self.identity_of(flow);
-        let registrations = self.registrations_of(flow);
-        let works: Vec<bool> = (0..self.settings_of(flow).paths.len())
-            .map(|path| {
-                let relay = &self.settings_of(flow).paths[path];
-                let place = if role == FlowRole::Sender { relay.ingress } else { relay.egress };
-                let Some(session) = self.relay_session(place) else {
-                    return false;
-                };
-                let accepted = registrations.is_accepted(path) && self.relay_is_alive(session, now);
-                // Which relay answers first says nothing about which is best.
-                accepted || (registrations.is_open(path) && !self.relay_is_dead(session))
-            })
-            .collect();
-        if self.registrations_of_mut(flow).choose(|path| works[path], now) {
+        let paths = self.settings_of(flow).paths.len();
+        let works: Vec<bool> = (0..paths).map(|path| self.path_works(flow, path, now)).collect();
+        let opens = (0..paths).filter_map(|path| self.path_shut_until(flow, path, now)).min();
+        let registrations = self.registrations_of_mut(flow);
+        let is_changed = registrations.choose(|path| works[path], now);
+        registrations.choose_again = registrations.choose_again.into_iter().chain(opens).min();
+        if is_changed {
             let (key, _) = self.identity_of(flow);
             let path = self.registrations_of(flow).in_use();
             self.events.push_back(Event::PathChanged { flow: key, path });
+            if let Some((peer, detour)) = self.detour_of(flow)
+                && let Some(session) = self.sessions.get_mut(peer)
+            {
+                session.detour = Some(detour);
+            }
         }
+        self.plan_registration(flow);
+    }
+
+    fn path_works(&self, flow: Flow, path: usize, now: Time) -> bool {
+        let Some(session) = self.session_of_path(flow, path) else {
+            return false;
+        };
+        let registrations = self.registrations_of(flow);
+        let is_accepted = registrations.is_accepted(path) && self.relay_is_alive(session, now);
+        // Which relay answers first says nothing about which is best.
+        let is_open = registrations.is_open(path) && !self.relay_is_dead(session);
+        (is_accepted || is_open) && self.path_shut_until(flow, path, now).is_none()
+    }
+
+    /// Until when a path is of no use to a flow that needs a relay, as too much is lost on the way to it. Copies
+    /// are held back then, rather than sent elsewhere: they might take their share of the same congestion.
+    fn path_shut_until(&self, flow: Flow, path: usize, now: Time) -> Option<Time> {
+        let settings = self.settings_of(flow);
+        if matches!(flow, Flow::Received(_)) || !settings.needs_relay() {
+            return None;
+        }
+        let relay = self.relay_places.get(&settings.paths.get(path)?.ingress)?;
+        self.relays[*relay].shut_until(now)
+    }
+
+    /// The session with the relay at which a path begins (for a sender) or ends (for a receiver).
+    pub(super) fn session_of_path(&self, flow: Flow, path: usize) -> Option<SessionId> {
+        let path = self.settings_of(flow).paths.get(path)?;
+        let (_, role) = self.identity_of(flow);
+        self.relay_session(if role == FlowRole::Sender { path.ingress } else { path.egress })
     }
 
     /// The paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.
     fn paths_through(&self, flow: Flow, session: SessionId) -> Vec<usize> {
-        let (_, role) = self.identity_of(flow);
-        let paths = self.settings_of(flow).paths.iter().enumerate();
-        paths
-            .filter(|(_, path)| {
-                let place = if role == FlowRole::Sender { path.ingress } else { path.egress };
-                self.relay_session(place) == Some(session)
-            })
-            .map(|(place, _)| place)
-            .collect()
+        let paths = 0..self.settings_of(flow).paths.len();
+        paths.filter(|path| self.session_of_path(flow, *path) == Some(session)).collect()
     }
 }
 
@@ -271,7 +309,7 @@ fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path:
             relay_side_duplication: matches!(settings.duplication, Duplication::ByRelay),
             sender_makes_repairs: matches!(settings.duplication, Duplication::OwnRepairs),
             coded_with_other_tenants: settings.shares,
-            selective: selective || settings.standby,
+            selective: selective || settings.waits_for_losses(),
         },
         rate: KilobitsPerSecond::from_rate(settings.rate),
         budget: Microseconds::from_duration(settings.latency_budget),
@@ -299,9 +337,24 @@ mod tests {
     fn a_path_that_fails_is_left_at_once_and_a_better_one_taken_after_a_while() {
         let mut registrations = Registrations::new(2);
         assert!(choose(&mut registrations, [false, true], at(0)) && registrations.in_use() == 1);
-        assert!(!choose(&mut registrations, [true, true], at(4_999)), "no flapping");
+        assert!(!choose(&mut registrations, [true, true], at(1_000)));
+        assert_eq!(registrations.choose_again, Some(at(5_000)));
+        assert!(!choose(&mut registrations, [true, true], at(4_999)), "not so soon after the last change");
         assert!(choose(&mut registrations, [true, true], at(5_000)) && registrations.in_use() == 0);
         assert!(choose(&mut registrations, [false, true], at(5_001)) && registrations.in_use() == 1);
+    }
+
+    #[test]
+    fn a_better_path_that_fails_now_and_then_is_not_taken() {
+        let mut registrations = Registrations::new(2);
+        assert!(choose(&mut registrations, [false, true], at(0)));
+        for second in 1..30 {
+            assert!(!choose(&mut registrations, [second % 2 == 0, true], at(second * 1_000)));
+        }
+        assert!(!choose(&mut registrations, [true, true], at(30_000)));
+        assert_eq!(registrations.choose_again, Some(at(32_000)));
+        assert!(choose(&mut registrations, [true, true], at(32_000)) && registrations.in_use() == 0);
+        assert_eq!(registrations.choose_again, None);
     }
 
     #[test]

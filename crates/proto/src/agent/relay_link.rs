@@ -10,6 +10,7 @@ use byway_wire::{Alias, Ecn, SequenceNumber, Shard};
 
 use super::Flow;
 use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_MIN};
+use crate::outbox::Urgency;
 use crate::parts::breaker::Breaker;
 use crate::parts::pacer::Pacer;
 use crate::parts::packet_log::Handle;
@@ -25,6 +26,7 @@ pub(super) struct WaitingCopy {
     pub(super) packet: Handle,
     /// The ECN field that it leaves with.
     pub(super) ecn: Ecn,
+    pub(super) urgency: Urgency,
 }
 
 /// A relay shard, from its agent's side.
@@ -90,6 +92,11 @@ impl RelayLink {
     /// Whether copies may be sent at all: they arrive, and do not queue.
     pub(super) fn takes_copies(&self, now: Time) -> bool {
         !self.is_dead && self.breaker.allows(now) && !self.queue.is_queueing()
+    }
+
+    /// Until when too many envelopes got lost on the way for others to be worth sending.
+    pub(super) fn shut_until(&self, now: Time) -> Option<Time> {
+        self.breaker.deadline().filter(|until| *until > now)
     }
 
     /// When the next envelope of these many bytes may leave.

@@ -65,6 +65,6 @@ impl SendFlow {
 
     /// Whether copies are sent now, as far as standby goes.
     pub(super) fn is_awake(&self, now: Time) -> bool {
-        !self.settings.standby || now < self.copies_until
+        !self.settings.waits_for_losses() || now < self.copies_until
     }
 }

@@ -70,7 +70,7 @@ impl Agent {
         self.scratch.extend_from_slice(bytes);
         self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
         epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
-        if !flow.settings.travels_by_relay()
+        if !flow.settings.needs_relay()
             && let Some(to) = address
         {
             self.counters.originals += 1;
@@ -87,7 +87,10 @@ impl Agent {
         flow.uncopied = flow.uncopied.then(is_covered);
     }
 
-    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn. Whether it will get there.
+    /// Sends what was just sealed to the ingress relay, or lets it wait its turn; whether it will get there.
+    ///
+    /// A copy is held back where it does harm or no good. What has no other way is not: it is as much as the application
+    /// sends, which slows down by itself when packets are lost.
     fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, piece: Piece, ecn: Ecn, now: Time) -> bool {
         let flow = &mut self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use());
@@ -101,13 +104,21 @@ impl Agent {
             // Also while copies are held back: only probes show when they may go on.
             self.sessions.use_session(relay.session, now);
         }
-        if !is_awake || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
+        let needs_relay = flow.settings.needs_relay();
+        let is_taken = if needs_relay {
+            !relay.is_dead
+        } else {
+            let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
+            is_awake && passes_on && relay.takes_copies(now)
+        };
+        if !is_taken || relay.waiting.len() == WAITING_COPIES_MAX {
             self.counters.copies_held += 1;
             return false;
         }
         // Where the overlay is the flow's way, marks on it are the flow's; else nobody would answer them (RFC 6040,
         // section 4.1, compatibility mode).
-        let ecn = if flow.settings.travels_by_relay() { ecn } else { Ecn::NotCapable };
+        let (urgency, ecn) =
+            if needs_relay { (Urgency::Original, ecn) } else { (Urgency::Scavenger, Ecn::NotCapable) };
         let coded = &self.scratch[SourceHeader::CODED_START..];
         let Some(packet) = self.sent.push(coded, now) else {
             return false;
@@ -117,7 +128,8 @@ impl Agent {
         // Of a datagram in two pieces, both go before any copy.
         let more_follows = piece == Piece::First;
         if more_follows || !relay.waiting.is_empty() || relay.when(bytes, now) > now {
-            relay.waiting.push_back(WaitingCopy { role: EnvelopeRole::Copy, alias, sequence, packet, ecn });
+            let role = EnvelopeRole::Copy;
+            relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, ecn, urgency });
             return true;
         }
         relay.sent(bytes, now);
@@ -126,7 +138,7 @@ impl Agent {
         self.sessions.use_session(session, now);
         let role = EnvelopeRole::Copy;
         let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
-        self.sessions.send_envelope(session, &contents, Urgency::Scavenger, now);
+        self.sessions.send_envelope(session, &contents, urgency, now);
         true
     }
 
@@ -148,8 +160,8 @@ impl Agent {
             self.counters.copies_held += 1;
             return;
         }
-        let ecn = Ecn::NotCapable;
-        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, ecn });
+        let (ecn, urgency) = (Ecn::NotCapable, Urgency::Scavenger);
+        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, ecn, urgency });
         self.send_waiting(place, now);
     }
 
@@ -169,10 +181,10 @@ impl Agent {
             self.counters.copies_resent += u64::from(waiting.role == EnvelopeRole::ResentCopy);
             let relay = &mut self.relays[place];
             relay.sent(bytes, now);
-            let WaitingCopy { role, alias, sequence, ecn, .. } = waiting;
+            let WaitingCopy { role, alias, sequence, ecn, urgency, .. } = waiting;
             self.sessions.use_session(relay.session, now);
             let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
-            self.sessions.send_envelope(relay.session, &contents, Urgency::Scavenger, now);
+            self.sessions.send_envelope(relay.session, &contents, urgency, now);
         }
     }
 

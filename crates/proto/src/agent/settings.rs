@@ -9,7 +9,7 @@ use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
 use byway_wire::{FlowKey, Service, Shard};
 
 use crate::limits::CONSENT;
-use crate::policy::{CodingRates, is_direct};
+use crate::policy::{CodingRates, copies, is_direct};
 
 /// Who the agent is.
 #[derive(Debug)]
@@ -127,13 +127,15 @@ pub struct FlowSettings {
     pub rate: Rate,
     /// From sending to delivery; what comes later is lost.
     pub latency_budget: Duration,
-    /// The ways through the overlay, best first. Those after the first stand by.
+    /// The ways through the overlay, best first. Those after the first stand by. An ingress relay knows one way on
+    /// for a flow: each path begins at another.
     pub paths: Vec<RelayPath>,
     /// Which packets are copied.
     pub duplication: Duplication,
     /// What it carries.
     pub traffic: Traffic,
-    /// Whether copies wait for the first losses.
+    /// Whether copies wait for the first losses. Nothing waits where the relay is the packets' only way: with
+    /// forwarding, and with [`Duplication::ByRelay`].
     pub standby: bool,
     /// Whether it may be coded with other tenants' flows.
     pub shares: bool,
@@ -142,9 +144,14 @@ pub struct FlowSettings {
 }
 
 impl FlowSettings {
-    /// Whether nothing is sent on the direct path from here.
-    pub(super) const fn travels_by_relay(&self) -> bool {
-        !is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay)
+    /// Whether the flow's packets have no way but through a relay: what it gets is then no copy.
+    pub(super) const fn needs_relay(&self) -> bool {
+        copies(self.service) && (!is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay))
+    }
+
+    /// Whether the ingress relay gets nothing before the first losses.
+    pub(super) const fn waits_for_losses(&self) -> bool {
+        self.standby && !self.needs_relay()
     }
 }
 

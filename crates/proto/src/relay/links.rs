@@ -3,12 +3,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use byway_units::{AgentId, Duration, Time};
-use byway_wire::{Alias, FlowKey, Receiver};
+use byway_units::{AgentId, Bytes, Duration, RelayId, Time};
+use byway_wire::{Alias, FlowKey, Receiver, Shard};
 
 use super::egress;
 use super::ingress;
-use crate::limits::{FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX};
+use crate::limits::{FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX, RELAYED_BURST, RELAYED_RATE};
+use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
 
 /// A flow of an agent, from the relay's side.
@@ -49,6 +50,19 @@ struct Link {
     forged: u8,
     /// How far away the agent is, as all these flows know.
     round_trip: Option<Duration>,
+    /// The agents that flows connect this one with.
+    acquainted: BTreeMap<AgentId, Acquaintance>,
+    /// What may be passed on between the agent and those; `None` before anything was.
+    relayed: Option<TokenBucket<Bytes>>,
+}
+
+/// An agent at the other end of registered flows.
+#[derive(Clone, Copy, Debug)]
+struct Acquaintance {
+    /// The relay where it is.
+    place: (RelayId, Shard),
+    /// How many flows there are.
+    flows: u32,
 }
 
 /// Who receives a flow, or sends it, and what it is called there.
@@ -70,8 +84,6 @@ pub(super) struct Links {
     /// The receivers' slots of each flow: one, or a group's.
     by_key: BTreeMap<FlowKey, Vec<egress::FlowSlot>>,
     agents: BTreeMap<AgentId, SessionId>,
-    /// Pairs of agents, the smaller number first, and how many registered flows there are between them.
-    connected: BTreeMap<(AgentId, AgentId), u32>,
     /// When grants end.
     ends: BTreeSet<(Time, SessionId, Alias)>,
 }
@@ -106,8 +118,15 @@ impl Links {
         self.link(session).is_none_or(|link| link.count < FLOWS_PER_SESSION_MAX)
     }
 
-    /// Adds a flow that the agent registered, until its grant ends.
-    pub(super) fn add(&mut self, session: SessionId, key: FlowKey, flow: FlowRef, end: Time) -> Alias {
+    /// Adds a flow that the agent registered, until its grant ends; its other end is at the relay `there`.
+    pub(super) fn add(
+        &mut self,
+        session: SessionId,
+        key: FlowKey,
+        flow: FlowRef,
+        there: (RelayId, Shard),
+        end: Time,
+    ) -> Alias {
         // A group is nobody: who receives a flow of one may have told who it is by another flow.
         let agent = match (flow, key.receiver()) {
             (FlowRef::Sent(_), _) => Some(key.sender()),
@@ -118,6 +137,10 @@ impl Links {
         link.agent = agent.or(link.agent);
         link.round_trip = None;
         link.count += 1;
+        if let Some(other) = other_end(key, flow) {
+            let known = link.acquainted.entry(other).or_insert(Acquaintance { place: there, flows: 0 });
+            *known = Acquaintance { place: there, flows: known.flows + 1 };
+        }
         let place = link.flows.iter().position(Option::is_none).unwrap_or_else(|| {
             link.flows.push(None);
             link.flows.len() - 1
@@ -134,9 +157,6 @@ impl Links {
         }
         if let Some(agent) = agent {
             self.agents.insert(agent, session);
-        }
-        if let Some(pair) = pair_of(key) {
-            *self.connected.entry(pair).or_default() += 1;
         }
         if end < Time::MAX {
             self.ends.insert((end, session, alias));
@@ -222,6 +242,14 @@ impl Links {
         let Registered { key, flow, end } = link.flows.get_mut(place)?.take()?;
         link.count -= 1;
         link.emptied = now;
+        if let Some(other) = other_end(key, flow)
+            && let Some(known) = link.acquainted.get_mut(&other)
+        {
+            known.flows -= 1;
+            if known.flows == 0 {
+                link.acquainted.remove(&other);
+            }
+        }
         self.ends.remove(&(end, session, alias));
         match flow {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, None),
@@ -233,14 +261,6 @@ impl Links {
                         self.by_key.remove(&key);
                     }
                 }
-            }
-        }
-        if let Some(pair) = pair_of(key)
-            && let Some(flows) = self.connected.get_mut(&pair)
-        {
-            *flows -= 1;
-            if *flows == 0 {
-                self.connected.remove(&pair);
             }
         }
         Some((key, flow))
@@ -294,17 +314,36 @@ impl Links {
         self.link(session)?.agent
     }
 
-    /// Whether there is a flow between two agents.
-    pub(super) fn are_connected(&self, one: AgentId, other: AgentId) -> bool {
-        self.connected.contains_key(&(one.min(other), one.max(other)))
+    /// Notes where an agent is that a flow connects with the one of a session.
+    pub(super) fn acquaint(&mut self, session: SessionId, other: AgentId, place: (RelayId, Shard)) {
+        let link = self.by_session.get_mut(session.0 as usize);
+        if let Some(known) = link.and_then(|link| link.acquainted.get_mut(&other)) {
+            known.place = place;
+        }
+    }
+
+    /// The relay of an agent that a flow connects with the one of this session.
+    pub(super) fn relay_of(&self, session: SessionId, other: AgentId) -> Option<(RelayId, Shard)> {
+        self.link(session)?.acquainted.get(&other).map(|known| known.place)
+    }
+
+    /// Whether so much may be passed on now between the agent of this session and others.
+    pub(super) fn may_relay(&mut self, session: SessionId, bytes: usize, now: Time) -> bool {
+        let Some(link) = self.by_session.get_mut(session.0 as usize) else {
+            return false;
+        };
+        let bucket =
+            link.relayed.get_or_insert_with(|| TokenBucket::of_bytes(RELAYED_RATE, RELAYED_BURST, now));
+        bucket.take(Bytes::from(bytes), now)
     }
 }
 
-/// The agents at the ends of a flow, the smaller number first; none for a group's.
-fn pair_of(key: FlowKey) -> Option<(AgentId, AgentId)> {
-    match key.receiver() {
-        Receiver::Agent(receiver) => Some((key.sender().min(receiver), key.sender().max(receiver))),
-        Receiver::Group(_) => None,
+/// The agent at the other end of a flow; none for the receivers of a group's.
+fn other_end(key: FlowKey, flow: FlowRef) -> Option<AgentId> {
+    match (flow, key.receiver()) {
+        (FlowRef::Received(_), _) => Some(key.sender()),
+        (FlowRef::Sent(_), Receiver::Agent(receiver)) => Some(receiver),
+        (FlowRef::Sent(_), Receiver::Group(_)) => None,
     }
 }
 

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
-use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage, Relayed};
+use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage};
 use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
 
@@ -42,6 +42,7 @@ impl Relay {
             (Message::Ack(ack), None) => self.ack(session, *ack),
             (Message::Lost(lost), None) => self.lost(session, lost, now),
             (Message::Relayed(relayed), None) => self.relay(session, relayed, now),
+            (Message::RelayedOn(relayed), Some(port)) => self.relay_on(port, relayed, now),
             (Message::Report(_), None) => {}
             (Message::Unknown(_), _) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
@@ -203,24 +204,6 @@ impl Relay {
         match self.ports.announced_mut(port, outage.alias).map(|announced| announced.flow) {
             Some(flow) => self.ingress.set_dark(flow, outage.is_dark, now),
             None => self.counters.aliases_unknown += 1,
-        }
-    }
-
-    /// Passes a packet on between two agents that a grant connects.
-    fn relay(&mut self, session: SessionId, relayed: &Relayed<'_>, now: Time) {
-        let from = self.links.agent_of(session);
-        let to = self.links.session_of(relayed.agent());
-        let (Some(from), Some(to)) = (from, to) else {
-            self.counters.relayed_refused += 1;
-            return;
-        };
-        if !self.links.are_connected(from, relayed.agent()) {
-            self.counters.relayed_refused += 1;
-            return;
-        }
-        if let Some(message) = Relayed::new(from, relayed.packet()) {
-            self.counters.relayed += 1;
-            self.sessions.say_relayed(to, &message, now);
         }
     }
 

@@ -17,6 +17,7 @@ mod perform;
 mod ports;
 mod reach;
 mod registration;
+mod relaying;
 mod settings;
 
 use alloc::vec::Vec;
@@ -84,7 +85,7 @@ pub struct RelayCounters {
     pub expelled: u64,
     /// Packets passed on from agent to agent.
     pub relayed: u64,
-    /// Packets not passed on: no grant connects the agents, or the other one is not here.
+    /// Packets not passed on: no grant connects the agents, the other one is nowhere, or they were too many.
     pub relayed_refused: u64,
 }
 

@@ -8,7 +8,7 @@ use byway_units::{RelayId, Time};
 use byway_wire::{Alias, FlowKey, Shard};
 
 use super::ingress::{EgressPort, FlowSlot, Onward};
-use crate::limits::{ANNOUNCE_INTERVAL, TELL_DOUBLINGS_MAX};
+use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, TELL_DOUBLINGS_MAX};
 use crate::session::SessionId;
 
 /// A relay shard that copies and repairs go to, and come from.
@@ -19,6 +19,8 @@ pub(super) struct Port {
     pub(super) session: Option<SessionId>,
     /// Whether the other relay does not answer.
     is_lost: bool,
+    /// Until when it is probed although nothing may go there: it was lost lately, and may be again.
+    doubtful_until: Time,
     /// The flows that this side announced, alias n + 1 at place n.
     announced: Vec<Option<Announced>>,
     /// The aliases among them that are free, those that have been for longest first: what is still under way under one
@@ -86,12 +88,24 @@ impl Ports {
 
     /// The port to a relay shard; the way to this shard itself is added when first asked for.
     pub(super) fn towards(&mut self, relay: (RelayId, Shard), own: (RelayId, Shard)) -> Option<EgressPort> {
-        let known = self.all.iter().position(|port| port.relay == relay);
-        match known {
-            Some(place) => Some(EgressPort(u16::try_from(place).expect("there are few relays"))),
-            None if relay == own => Some(self.add(own, None)),
-            None => None,
-        }
+        let known = self.find(relay);
+        if known.is_none() && relay == own { Some(self.add(own, None)) } else { known }
+    }
+
+    /// The port to a relay shard that is known.
+    pub(super) fn find(&self, relay: (RelayId, Shard)) -> Option<EgressPort> {
+        let place = self.all.iter().position(|port| port.relay == relay)?;
+        Some(EgressPort(u16::try_from(place).expect("there are few relays")))
+    }
+
+    /// The relay shard at the other end.
+    pub(super) fn place(&self, port: EgressPort) -> (RelayId, Shard) {
+        self.get(port).relay
+    }
+
+    /// Whether the other relay does not answer.
+    pub(super) fn is_lost(&self, port: EgressPort) -> bool {
+        self.get(port).is_lost
     }
 
     fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
@@ -99,6 +113,7 @@ impl Ports {
             relay,
             session,
             is_lost: false,
+            doubtful_until: Time::START,
             announced: Vec::new(),
             free: VecDeque::new(),
             heard: Vec::new(),
@@ -231,7 +246,7 @@ impl Ports {
     /// Notes that the other relay answers no more, or again.
     pub(super) fn set_lost(&mut self, port: EgressPort, is_lost: bool, now: Time) {
         let port = &mut self.all[usize::from(port.0)];
-        port.is_lost = is_lost;
+        (port.is_lost, port.doubtful_until) = (is_lost, now + DOUBTED_FOR);
         for announced in port.announced.iter_mut().flatten().filter(|announced| is_lost || announced.known) {
             announced.set_cut(is_lost, now);
         }
@@ -250,10 +265,11 @@ impl Ports {
         announced.filter_map(|announced| announced.take_news(now)).collect()
     }
 
-    /// Whether the other relay is missed, or a sender has to be told something later.
-    pub(super) fn is_watched(&self, port: EgressPort) -> bool {
-        let Port { is_lost, announced, .. } = self.get(port);
-        announced.iter().flatten().any(|announced| *is_lost || announced.tell_at.is_some())
+    /// Whether the other relay is missed or was lately, or a sender has to be told something later.
+    pub(super) fn is_watched(&self, port: EgressPort, now: Time) -> bool {
+        let Port { is_lost, doubtful_until, announced, .. } = self.get(port);
+        let is_doubtful = *is_lost || now < *doubtful_until;
+        announced.iter().flatten().any(|announced| is_doubtful || announced.tell_at.is_some())
     }
 
     /// All ports.

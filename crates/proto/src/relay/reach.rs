@@ -39,7 +39,7 @@ impl Relay {
             let registered = Registered { flow_key: news.key, role: FlowRole::Sender, outcome };
             self.sessions.say(session, &Message::Registered(registered), now);
         }
-        let is_watched = self.ports.is_watched(port);
+        let is_watched = self.ports.is_watched(port, now);
         if let Some(session) = self.ports.get(port).session.filter(|_| is_watched) {
             // Only probes show when the other relay is back.
             self.sessions.use_session(session, now);

@@ -61,7 +61,9 @@ impl Relay {
         } else {
             self.register_receiver(register, &grants[0], now)?
         };
-        let alias = self.links.add(session, key, flow, self.ends_at(&grants[0]));
+        let other = if sends { grants[0].egress } else { grants[0].ingress };
+        let end = self.ends_at(&grants[0]);
+        let alias = self.links.add(session, key, flow, (other.relay, other.shard), end);
         if !sends {
             for (port, alias) in self.ports.heard_as(key) {
                 self.say_known(port, alias, true, now);

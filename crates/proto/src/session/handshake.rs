@@ -229,7 +229,7 @@ impl Sessions {
         session.stamp = session.stamp.max(stamp);
         let dropped = session.attempt.take().map(|attempt| attempt.index);
         if let Origin::Detour(detour) = origin {
-            session.detour.get_or_insert(detour);
+            session.detour = Some(detour);
         }
         for index in replaced.map(|replaced| replaced.epoch.ours).into_iter().chain(dropped) {
             self.by_index.remove(index);

@@ -154,13 +154,15 @@ impl Sessions {
         {
             session.is_doubtful = false;
         }
-        if let Origin::Address(from) = origin
-            && newest
-            && session.path.address() != Some(&from)
-        {
-            let random = &mut self.random;
-            session.path.heard(from, bytes, now, || random.bytes());
-            self.arm(id);
+        match origin {
+            Origin::Address(from) if newest && session.path.address() != Some(&from) => {
+                let random = &mut self.random;
+                session.path.heard(from, bytes, now, || random.bytes());
+                self.arm(id);
+            }
+            // The way that works for the peer.
+            Origin::Detour(detour) if newest => session.detour = Some(detour),
+            Origin::Address(_) | Origin::Detour(_) => {}
         }
     }
 

@@ -10,9 +10,7 @@ use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Write
 
 use super::messages::claimed;
 use super::{Detour, Enveloped, Session, SessionId, Sessions};
-use crate::limits::{
-    CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX, RELAYED_OVERHEAD,
-};
+use crate::limits::{CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX};
 use crate::outbox::{Heading, Urgency};
 
 impl Sessions {
@@ -190,17 +188,7 @@ impl Sessions {
             self.counters.unsendable += 1;
             return;
         };
-        self.say_relayed(detour.relay, &relayed, now);
-    }
-
-    /// Adds a packet of another session to what goes to the peer, however long it is.
-    pub(crate) fn say_relayed(&mut self, id: SessionId, relayed: &Relayed<'_>, now: Time) {
-        let message = Message::Relayed(*relayed);
-        if relayed.packet().len() + RELAYED_OVERHEAD <= MESSAGES_BYTES_MAX {
-            self.say(id, &message, now);
-        } else {
-            self.send_alone(id, &message, Urgency::Original, now);
-        }
+        self.say(detour.relay, &Message::Relayed(relayed), now);
     }
 
     /// Probes the peer.

@@ -48,6 +48,56 @@ fn a_direct_path_that_opens_later_is_found() {
     assert!(direct > 400, "{direct}");
 }
 
+/// Two flows between agents at different relays that do not know each other's addresses.
+fn far_strangers(service: Service) -> Plan {
+    let mut plan = Plan::pairs(2, service);
+    plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
+    plan
+}
+
+#[test]
+fn agents_at_different_relays_shake_hands_through_both() {
+    let mut plan = far_strangers(Service::Forwarding);
+    for flow in &mut plan.flows {
+        flow.direct.outages.push(Span::new(at(0), secs(60)));
+        flow.back.outages.push(Span::new(at(0), secs(60)));
+    }
+    let (world, run) = plan.run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.missing, fate.by(Delivery::Forwarded)), (2_000, 0, 2_000), "{fate:?}");
+}
+
+#[test]
+fn agents_at_different_relays_tell_each_other_where_they_are_and_open_the_direct_path() {
+    let (world, run) = far_strangers(Service::Both).run();
+    let fate = run.fate(&world);
+    assert_eq!((fate.sent, fate.missing), (2_000, 0), "{fate:?}");
+    assert_eq!(world.observer().direct.len(), 2_000, "all packets take the direct path too");
+}
+
+#[test]
+fn agents_that_only_relays_connect_shake_hands_through_the_standby_when_a_relay_is_dead() {
+    for dead in [0, 1] {
+        let mut plan = far_strangers(Service::Forwarding).with_standby_relays();
+        for flow in &mut plan.flows {
+            flow.direct.outages.push(Span::new(at(0), secs(60)));
+            flow.back.outages.push(Span::new(at(0), secs(60)));
+            flow.begin = secs(6);
+        }
+        let (mut world, mut run) = plan.build();
+        Run::when(&mut world, at(0), move |run, world| world.stop(run.relays[dead]));
+        // With new keys and nothing in their memory.
+        Run::when(&mut world, at(9_000), |run, world| run.restart_agent(1, world));
+        Run::when(&mut world, at(11_000), |run, world| run.restart_agent(2, world));
+        run.finish(&mut world);
+        // With nothing to say for seconds, they gave up, and begin again with the first packet.
+        assert_eq!(run.missing(0, at(6_200), at(8_800)), [], "relay {dead}");
+        assert_eq!(run.missing(0, at(11_000), Time::MAX), [], "relay {dead}");
+        assert_eq!(run.missing(1, at(6_200), at(10_800)), [], "relay {dead}");
+        assert_eq!(run.missing(1, at(13_000), Time::MAX), [], "relay {dead}");
+    }
+}
+
 /// One agent's address changes at 6 s, as when a NAT forgets it.
 fn rebound(service: Service, agent: usize) -> (crate::support::OverlayWorld, Run) {
     let mut plan = Plan::pairs(4, service);

@@ -1,10 +1,11 @@
 //! Relays that die, restart or hang: flows go on through others within 600 ms, and come back.
 
-use byway_proto::agent::Event;
-use byway_units::Time;
+use byway_proto::agent::{Delivery, Event};
+use byway_sim::{Hang, Link, Loss};
+use byway_units::{Duration, Time};
 use byway_wire::Service;
 
-use crate::support::{OverlayWorld, Plan, Run, at};
+use crate::support::{OverlayWorld, Plan, Run, at, ms, secs, share};
 
 /// Four flows with standby relays, when a relay dies at 6 s.
 fn with_standby(service: Service, dies: usize) -> (OverlayWorld, Run) {
@@ -65,25 +66,30 @@ fn when_both_relays_of_a_path_die_forwarding_goes_on_through_the_standby_within_
     assert_eq!(run.all_missing(at(6_600), Time::MAX), 0);
 }
 
+/// A relay dies at 5 s and is back, with nothing in its memory, after a while.
+fn restarted(service: Service, relay: usize, after: Duration) -> Run {
+    let (mut world, mut run) = Plan::pairs(4, service).losing_in_turn().build();
+    Run::when(&mut world, at(5_000), move |run, world| world.stop(run.relays[relay]));
+    Run::when(&mut world, at(5_000) + after, move |run, world| run.restart_relay(relay, world));
+    run.finish(&mut world);
+    run
+}
+
 #[test]
-fn a_relay_that_restarts_with_nothing_in_its_memory_repairs_again_within_a_second() {
-    for service in [Service::Coding, Service::Caching] {
+fn a_relay_that_restarts_with_nothing_in_its_memory_is_of_use_again_within_a_second_and_a_round_trip() {
+    for service in [Service::Coding, Service::Caching, Service::Forwarding, Service::Both] {
         for relay in [0, 1] {
-            let plan = Plan::pairs(4, service).losing_in_turn();
-            let (mut world, mut run) = plan.build();
-            Run::when(&mut world, at(5_000), move |run, world| world.stop(run.relays[relay]));
-            Run::when(&mut world, at(5_300), move |run, world| run.restart_relay(relay, world));
-            run.finish(&mut world);
-            assert_eq!(run.all_missing(at(2_500), at(4_800)), 0, "{service:?}, relay {relay}");
-            let late = run.all_missing(at(6_600), at(11_700));
-            assert_eq!(
-                late,
-                0,
-                "{service:?}, relay {relay}: {:?} {:?}",
-                run.ingress(0, &world),
-                run.egress(1, &world)
-            );
-            assert!(run.ways(0, at(6_600), at(12_000)).len() > 1, "something was repaired");
+            for after in [ms(20), ms(300), ms(3_170)] {
+                let run = restarted(service, relay, after);
+                let told = format!("{service:?}, relay {relay}, back after {after}");
+                let back = at(5_000) + after + secs(1) + ms(100);
+                assert_eq!(run.all_missing(at(2_500), at(4_800)), 0, "{told}");
+                assert!(run.all_missing(at(4_800), back) > 0, "{told}");
+                assert_eq!(run.all_missing(back, at(11_700)), 0, "{told}");
+                let ways = run.ways(0, back, at(12_000));
+                let is_used = ways.keys().any(|way| *way != Delivery::Direct);
+                assert!(is_used, "{told}: {ways:?}");
+            }
         }
     }
 }
@@ -100,4 +106,128 @@ fn a_relay_that_knows_grants_only_takes_its_agents_back_after_a_restart() {
         assert_eq!(run.all_missing(at(2_500), at(4_800)), 0, "relay {relay}");
         assert_eq!(run.all_missing(at(6_600), at(11_700)), 0, "relay {relay}");
     }
+}
+
+#[test]
+fn a_flow_returns_to_its_first_path_once_that_has_worked_for_a_while() {
+    for service in [Service::Forwarding, Service::Caching, Service::Coding] {
+        for relay in [0, 1] {
+            let plan = Plan::pairs(4, service).with_standby_relays().losing_in_turn();
+            let (mut world, mut run) = plan.each_flow(|flow| flow.length = secs(16)).build();
+            Run::when(&mut world, at(6_000), move |run, world| world.stop(run.relays[relay]));
+            Run::when(&mut world, at(8_000), move |run, world| run.restart_relay(relay, world));
+            run.finish(&mut world);
+            let paths: Vec<(u64, usize)> = changes(&run)
+                .into_iter()
+                .map(|(time, path)| (time.saturating_since(at(6_000)).as_millis() / 1_000, path))
+                .collect();
+            assert_eq!(
+                paths,
+                [(0, 1), (0, 1), (0, 1), (0, 1), (5, 0), (5, 0), (5, 0), (5, 0)],
+                "{service:?}"
+            );
+            // In each group of flows, one batch is left open where it was.
+            let missing = run.all_missing(at(6_600), at(17_700));
+            assert!(missing <= if service == Service::Coding { 2 } else { 0 }, "{service:?}: {missing}");
+        }
+    }
+}
+
+#[test]
+fn a_way_between_relays_that_comes_and_goes_is_left_alone_until_it_settles() {
+    for (one, other) in [(0, 1), (1, 0)] {
+        let plan = Plan::pairs(2, Service::Forwarding).with_standby_relays();
+        let (mut world, mut run) = plan.each_flow(|flow| flow.length = secs(24)).build();
+        for second in 6..16 {
+            // Dark in one direction only.
+            let loss = if second % 2 == 0 { 1.0 } else { 0.0 };
+            Run::when(&mut world, at(second * 1_000), move |run, world| {
+                let link = Link { loss: vec![Loss::Independent(share(loss))], ..run.plan.between.clone() };
+                world.connect(run.relays[one], run.relays[other], link);
+            });
+        }
+        run.finish(&mut world);
+        let changes = changes(&run);
+        let seconds: Vec<_> = changes
+            .iter()
+            .map(|(time, path)| (time.saturating_since(Time::START).as_millis() / 1_000, *path))
+            .collect();
+        assert_eq!(seconds.len(), 4, "{changes:?}");
+        assert!(seconds[..2].iter().all(|change| *change == (6, 1)), "{changes:?}");
+        assert!(
+            seconds[2..].iter().all(|(second, path)| (15..20).contains(second) && *path == 0),
+            "{changes:?}"
+        );
+        assert_eq!(run.all_missing(at(6_600), Time::MAX), 0);
+    }
+}
+
+#[test]
+fn a_relay_that_hangs_is_left_within_600_ms_and_what_it_held_is_delivered_once() {
+    for relay in [0, 1] {
+        let (mut world, mut run) = Plan::pairs(2, Service::Forwarding).with_standby_relays().build();
+        Run::when(&mut world, at(6_000), move |run, world| world.hang(run.relays[relay], Hang::Keep));
+        Run::when(&mut world, at(7_000), move |run, world| world.resume(run.relays[relay]));
+        run.finish(&mut world);
+        assert_eq!(run.all_missing(at(6_600), Time::MAX), 0, "relay {relay}");
+    }
+}
+
+#[test]
+fn a_flow_without_another_path_goes_on_as_soon_as_its_relays_reach_each_other() {
+    let (mut world, mut run) = Plan::pairs(2, Service::Forwarding).build();
+    Run::when(&mut world, at(5_000), |run, world| {
+        let dark = Link { loss: vec![Loss::Independent(share(1.0))], ..run.plan.between.clone() };
+        world.connect_both(run.relays[0], run.relays[1], &dark);
+    });
+    Run::when(&mut world, at(9_000), |run, world| {
+        world.connect_both(run.relays[0], run.relays[1], &run.plan.between);
+    });
+    run.finish(&mut world);
+    assert!(run.all_missing(at(5_000), at(9_000)) > 700);
+    assert_eq!(run.all_missing(at(9_000), Time::MAX), 0);
+}
+
+#[test]
+fn copies_are_not_wasted_on_a_relay_that_cannot_pass_them_on() {
+    let (mut world, mut run) = Plan::pairs(2, Service::Caching).losing_in_turn().build();
+    Run::when(&mut world, at(5_000), |run, world| world.stop(run.relays[1]));
+    Run::when(&mut world, at(9_000), |run, world| run.restart_relay(1, world));
+    run.finish(&mut world);
+    for agent in [0, 2] {
+        let counters = *world.host(run.agents[agent]).agent().counters();
+        assert!((350..500).contains(&counters.copies_held), "{counters:?}");
+        assert_eq!(counters.copies + counters.copies_held, 1_000, "{counters:?}");
+    }
+    assert_eq!(run.all_missing(at(10_100), at(11_700)), 0);
+}
+
+/// A flow whose way to its first relay loses a fifth from 4 s on.
+fn over_a_bad_way(plan: Plan) -> Run {
+    let (mut world, mut run) = plan.build();
+    Run::when(&mut world, at(4_000), |run, world| {
+        let (relay, access) = run.plan.agents[0].relays[0].clone();
+        let link = Link { loss: vec![Loss::Independent(share(0.2))], ..access };
+        world.connect(run.agents[0], run.relays[relay], link);
+    });
+    run.finish(&mut world);
+    run
+}
+
+#[test]
+fn packets_without_another_way_are_sent_however_many_are_lost() {
+    let run = over_a_bad_way(Plan::pairs(1, Service::Forwarding));
+    let missing = run.all_missing(at(4_000), Time::MAX);
+    // A copy that the relay misses is sent again: both get lost in one of 25 cases.
+    assert!((1..80).contains(&missing), "{missing} of 800");
+}
+
+#[test]
+fn packets_that_need_a_relay_take_the_one_that_loses_less() {
+    let run = over_a_bad_way(Plan::pairs(1, Service::Forwarding).with_standby_relays());
+    let changes = changes(&run);
+    assert!(changes[0].1 == 1 && changes[0].0 < at(6_000), "{changes:?}");
+    assert_eq!(run.all_missing(at(6_000), at(9_000)), 0);
+    // Tried again after a pause, and left again.
+    assert!(changes.len() == 3 && changes[2].1 == 1 && changes[2].0 - changes[1].0 < ms(500), "{changes:?}");
 }

@@ -183,3 +183,18 @@ fn a_flow_on_standby_copies_nothing_until_the_first_losses() {
     assert!((650..700).contains(&copies(0)), "nearly all from the first losses on: {}", copies(0));
     assert_eq!((copies(1), copies(2), copies(3)), (0, 0, 0), "clean paths are not copied");
 }
+
+#[test]
+fn where_the_relay_is_the_only_way_nothing_waits_for_losses() {
+    for duplication in [Duplication::All, Duplication::ByRelay] {
+        for service in [Service::Forwarding, Service::Caching] {
+            let plan = Plan::pairs(1, service).with_one_relay().each_flow(|flow| {
+                flow.settings.standby = true;
+                flow.settings.duplication = duplication;
+            });
+            let (world, run) = plan.run();
+            let fate = run.fate(&world);
+            assert_eq!((fate.sent, fate.missing), (1_000, 0), "{service:?}, {duplication:?}: {fate:?}");
+        }
+    }
+}

@@ -225,13 +225,7 @@ fn told(link: &Link) -> String {
 fn run_world(seed: u64) -> (OverlayWorld, Run, String) {
     let mut random = Seed::new(seed).named("swarm").sequence();
     let plan = plan(seed, &mut random);
-    let mut wrong = [wrong(&mut random, 0.1), wrong(&mut random, 0.03), wrong(&mut random, 0.02)];
-    if plan.flows[0].settings.service == Service::Forwarding {
-        // An access link that loses a tenth for a while is not used for five seconds and more, even if there is no
-        // other.
-        wrong[1].loss.clear();
-        wrong[1].corruption = share(0.0);
-    }
+    let wrong = [wrong(&mut random, 0.1), wrong(&mut random, 0.03), wrong(&mut random, 0.02)];
     let faults = faults(&mut random, &plan);
     let story = format!(
         "seed {seed}: {} pairs, {} relays, {:?}, {:?}, {} B, direct [{}], access [{}], between [{}], {faults:?}",

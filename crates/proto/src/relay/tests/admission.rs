@@ -38,7 +38,8 @@ impl Desk {
                 let key = FlowKey::new(AgentId::new(999), receiver, FlowId::new(0));
                 let rate = KilobitsPerSecond::new(1).rate();
                 let slot = relay.egress.register(key, Service::Caching, rate, CONSENT, now);
-                relay.links.add(session, key, FlowRef::Received(slot), Time::MAX);
+                let here = (relay.number, relay.shard);
+                relay.links.add(session, key, FlowRef::Received(slot), here, Time::MAX);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Repairs with the help of others, from message to message.
 
 use super::*;
-use byway_wire::messages::{Ack, Lost, Outage, Relayed};
+use byway_wire::messages::{Ack, Lost, Outage};
 
 /// Two receivers, each of one flow that the other relay codes.
 fn two_receivers() -> Desk {
@@ -131,29 +131,4 @@ fn a_nack_of_everything_costs_the_relay_little() {
         counters.refused_room,
         2 * crate::limits::NACK_REACH + 1 - crate::limits::MISSING_PACKETS_MAX as u64
     );
-}
-
-#[test]
-fn packets_are_passed_on_between_agents_that_a_grant_connects_however_long() {
-    let mut desk = Desk::new(alloc::vec![grant_here(1, 2), grant(3, 4)]);
-    desk.enter(1);
-    desk.enter(2);
-    desk.enter(4);
-    assert!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender).is_ok());
-    assert!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver).is_ok());
-    assert!(desk.registers(4, flow(3, 4, 1), FlowRole::Receiver).is_ok());
-    for length in [100, 1_173, 1_174, 1_400] {
-        let mut bytes = alloc::vec![0; length];
-        bytes[0] = 8;
-        desk.says(1, &Message::Relayed(Relayed::new(AgentId::new(2), &bytes).expect("a message packet")));
-        assert_eq!(desk.heard(2), [Heard::Relayed(1, length)]);
-    }
-    let bytes = [8; 100];
-    for stranger in [4, 77] {
-        desk.says(
-            1,
-            &Message::Relayed(Relayed::new(AgentId::new(stranger), &bytes).expect("a message packet")),
-        );
-    }
-    assert_eq!((desk.heard(4), desk.relay.counters().relayed_refused), (Vec::new(), 2));
 }

@@ -6,6 +6,7 @@ mod grants;
 mod groups;
 mod reach;
 mod registration;
+mod relaying;
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -62,6 +63,7 @@ enum Heard {
     Envelope(EnvelopeRole, u16, u32, Vec<u8>),
     Outage(u16, bool),
     Relayed(u32, usize),
+    RelayedOn(u32, u32, usize),
     Other,
 }
 
@@ -171,6 +173,9 @@ impl Client {
             }
             Message::Outage(outage) => Heard::Outage(outage.alias.number(), outage.is_dark),
             Message::Relayed(relayed) => Heard::Relayed(relayed.agent().number(), relayed.packet().len()),
+            Message::RelayedOn(relayed) => {
+                Heard::RelayedOn(relayed.from().number(), relayed.to().number(), relayed.packet().len())
+            }
             _ => Heard::Other,
         });
     }

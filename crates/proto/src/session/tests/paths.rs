@@ -165,7 +165,7 @@ fn a_peer_is_reached_through_a_relay_however_much_is_said() {
         let mut packet = alloc::vec![0; bytes];
         packet[0] = 8;
         let relayed = byway_wire::messages::Relayed::new(AgentId::new(9), &packet).expect("a message packet");
-        node.sessions.say_relayed(relay, &relayed, pair.now);
+        node.sessions.say(relay, &Message::Relayed(relayed), pair.now);
     }
     assert_eq!(node.sessions.counters.unsendable, 1, "only the last is beyond all bounds");
     pair.sent.clear();
