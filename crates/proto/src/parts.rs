@@ -15,12 +15,14 @@
 //! | [`gap_tracker`] | which packets of a flow are missing, and when to ask for them |
 //! | [`resequencer`] | how long to hold back what follows a gap |
 //! | [`queue_delay`] | do packets queue on this path |
+//! | [`delay_histogram`] | how late are packets |
 //! | [`breaker`] | does this path still deliver |
 //! | [`block_encoder`] | what are the repair packets over the last packets of one flow |
 //! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
 
 pub mod block_encoder;
 pub mod breaker;
+pub mod delay_histogram;
 pub mod gap_tracker;
 pub mod loss_timer;
 pub mod pacer;

@@ -72,6 +72,7 @@ impl Agent {
         if active.open.is_some_and(|from| sequence >= from) {
             active.open_asks = 0;
         }
+        active.delays.add(lateness, now);
         active.never_copied.note(sequence, uncopied);
         let before = active.tracker.highest();
         let arrival = active.tracker.arrived(sequence.number(), now);

@@ -305,7 +305,8 @@ impl Agent {
         &self.receivers[flow.0 as usize].statistics
     }
 
-    /// What a flow's receiver reported last: the true loss of the direct path, which repairs hide.
+    /// What a flow's receiver reported last: the true loss of the direct path, which repairs hide, what came back and
+    /// how, and how late packets are.
     ///
     /// # Panics
     /// If the flow is not one of this agent's.

@@ -11,6 +11,7 @@ use super::joiner::Joiner;
 use super::never_copied::NeverCopied;
 use super::ordering::Order;
 use super::registration::Registrations;
+use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
 use super::statistics::ReceiveStatistics;
@@ -71,6 +72,7 @@ pub(super) struct Active {
     /// What a congestion-controlled flow holds back.
     pub(super) order: Order,
     pub(super) never_copied: NeverCopied,
+    pub(super) delays: Delays,
     /// The highest number that the direct path brought.
     pub(super) highest_direct: Option<SequenceNumber>,
     pub(super) last_used: Time,
@@ -203,6 +205,7 @@ impl Active {
             joiner: Joiner::default(),
             order: None,
             never_copied: NeverCopied::default(),
+            delays: Delays::new(now),
             highest_direct: None,
             last_used: now,
         }

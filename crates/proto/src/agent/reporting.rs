@@ -2,16 +2,45 @@
 
 use alloc::boxed::Box;
 
-use byway_units::Time;
-use byway_wire::Message;
+use byway_units::{Duration, Time};
 use byway_wire::messages::{DelayPercentiles, RepairCounters, Report};
+use byway_wire::{Message, Microseconds};
 
 use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::SendFlow;
 use crate::limits::{REPORT_AFTER_LOSS, REPORT_INTERVAL, STANDBY_FOR};
+use crate::parts::delay_histogram::DelayHistogram;
 use crate::policy::repairs;
+
+/// How late packets came that came in time.
+#[derive(Debug)]
+pub(super) struct Delays {
+    counted: DelayHistogram,
+    since: Time,
+    /// Whether they were reported, and the next packet begins a new count.
+    are_reported: bool,
+}
+
+impl Delays {
+    pub(super) fn new(now: Time) -> Self {
+        Self { counted: DelayHistogram::default(), since: now, are_reported: false }
+    }
+
+    /// Counts a packet.
+    pub(super) fn add(&mut self, lateness: Duration, now: Time) {
+        if self.are_reported {
+            *self = Self::new(now);
+        }
+        self.counted.add(lateness);
+    }
+
+    /// Notes that they are reported. Between reports that losses bring forward are too few packets to begin anew.
+    fn reported(&mut self, now: Time) {
+        self.are_reported = now.saturating_since(self.since) >= REPORT_INTERVAL;
+    }
+}
 
 impl Agent {
     /// Reports a flow that is in use, and plans the next time.
@@ -23,6 +52,9 @@ impl Agent {
             return;
         }
         let (peer, report, is_repaired) = (flow.peer, flow.report(), repairs(flow.settings.service));
+        if let Some(active) = self.receivers[id.0 as usize].active_mut() {
+            active.delays.reported(now);
+        }
         if is_repaired {
             for (relay, _) in self.egresses_of(id) {
                 // So that a relay that dies is missed before it is needed.
@@ -49,6 +81,12 @@ impl ReceiveFlow {
     fn report(&self) -> Report {
         let statistics = &self.statistics;
         let highest = self.active().and_then(|active| active.tracker.highest()).unwrap_or(0);
+        let delay = |percent| {
+            let delays = self.active().map(|active| &active.delays.counted);
+            delays.map_or(Microseconds::new(0), |delays| {
+                Microseconds::from_duration(delays.percentile(percent))
+            })
+        };
         Report {
             flow_key: self.key,
             highest_low: highest as u32,
@@ -63,7 +101,7 @@ impl ReceiveFlow {
             late: statistics.late as u32,
             bursts: statistics.bursts as u32,
             longest_burst: statistics.longest_burst as u32,
-            delay: DelayPercentiles::default(),
+            delay: DelayPercentiles { p50: delay(50), p95: delay(95), p99: delay(99) },
         }
     }
 }

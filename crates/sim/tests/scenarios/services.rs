@@ -1,9 +1,9 @@
 //! What each service does, with and without losses.
 
 use byway_proto::agent::{Delivery, Duplication};
-use byway_sim::{Link, Loss, Span};
+use byway_sim::{Jitter, Link, Loss, Span};
 use byway_units::Duration;
-use byway_wire::Service;
+use byway_wire::{Microseconds, Service};
 
 use crate::support::{Plan, at, ms, secs, share};
 
@@ -166,6 +166,27 @@ fn a_sender_is_told_the_losses_that_repairs_hide() {
         assert_eq!((report.lost, report.bursts, report.longest_burst), (15, 15, 1), "{report:?}");
         assert_eq!(report.repaired.in_stream + report.repaired.cooperative, 15, "{report:?}");
     }
+}
+
+#[test]
+fn a_sender_is_told_how_late_packets_are() {
+    let mut plan = Plan::pairs(2, Service::Caching);
+    // One packet in ten comes back from the cache, which takes 20 to 30 ms longer.
+    for nth in 0..100 {
+        plan.lose(0, 10 * nth, 1);
+    }
+    plan.flows[1].direct.jitter = Jitter { max: ms(8), may_reorder: true };
+    let (world, run) = plan.run();
+    let delays = |flow: usize| {
+        let sender = world.host(run.agents[2 * flow]).agent();
+        let report = sender.report(run.sending[flow].expect("the flow was opened")).expect("a report came");
+        let delay = report.delay;
+        [delay.p50, delay.p95, delay.p99].map(Microseconds::duration)
+    };
+    let [p50, p95, p99] = delays(0);
+    assert!(p50 < ms(1) && p95 > ms(15) && p99 >= p95 && p99 < ms(40), "{p50} {p95} {p99}");
+    let [p50, p95, p99] = delays(1);
+    assert!(p50 > ms(3) && p50 < ms(5) && p95 > ms(7) && p99 >= p95 && p99 < ms(9), "{p50} {p95} {p99}");
 }
 
 #[test]

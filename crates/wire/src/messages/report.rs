@@ -19,7 +19,7 @@ pub struct RepairCounters {
     pub forwarded: u32,
 }
 
-/// One-way delays above the least one seen, over the last report's interval.
+/// One-way delays above the least one of the direct path, of the packets of the last second that came in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayPercentiles {
     /// Half of the packets were not later.
