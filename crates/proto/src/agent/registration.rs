@@ -148,6 +148,7 @@ impl Agent {
     /// Takes a relay's answer.
     pub(super) fn registered(&mut self, session: SessionId, registered: &Registered, now: Time) {
         let Some(flow) = self.find_flow(registered.flow_key, registered.role) else {
+            self.registered_too_late(session, registered, now);
             return;
         };
         for path in self.paths_through(flow, session) {
@@ -165,6 +166,25 @@ impl Agent {
         }
         self.choose_path(flow, now);
         self.plan_registration(flow);
+    }
+
+    /// A flow was registered that is closed by now.
+    fn registered_too_late(&mut self, session: SessionId, registered: &Registered, now: Time) {
+        let unregister = Unregister { flow_key: registered.flow_key, role: registered.role };
+        if registered.outcome.is_ok() && !self.closings.is_told(session, unregister) {
+            self.closings.tell(session, unregister, now);
+            self.tell_closings(now);
+        }
+    }
+
+    /// A relay forgot a flow that it had accepted.
+    pub(super) fn register_again(&mut self, flow: Flow, session: SessionId, now: Time) {
+        for path in self.paths_through(flow, session) {
+            if matches!(self.registrations_of(flow).get(path), Some(Registration::Accepted(_))) {
+                self.registrations_of_mut(flow).restart(path, now);
+            }
+        }
+        self.register(flow, now);
     }
 
     /// A relay forgot everything: it, or this agent, restarted.

@@ -36,7 +36,7 @@ impl Relay {
             (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known),
             (Message::Outage(outage), Some(port)) => self.outage(port, *outage, now),
             (Message::Register(register), None) => self.register(session, register, now),
-            (Message::Unregister(unregister), None) => self.unregister(session, unregister),
+            (Message::Unregister(unregister), None) => self.unregister(session, unregister, now),
             (Message::Nack(nack), None) => self.nack(session, nack, now),
             (Message::Ack(ack), None) => self.ack(session, *ack),
             (Message::Lost(lost), None) => self.lost(session, lost, now),

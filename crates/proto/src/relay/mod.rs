@@ -298,7 +298,8 @@ impl Relay {
         while let Some(change) = self.sessions.changes.pop_front() {
             match change {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
-                Change::Ended { session } => self.ended(session),
+                Change::Ended { session } => self.ended(session, now),
+                Change::Closed { session } => self.closed(session, now),
                 Change::Dead { .. } | Change::Alive { .. } | Change::Moved { .. } | Change::Probed { .. } => {
                 }
             }

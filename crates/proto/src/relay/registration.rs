@@ -3,7 +3,7 @@
 use byway_units::{AgentId, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, FlowRole,
-    Refusal, Register, Registered, Unregister,
+    Refusal, Register, Registered, Unregister, Unregistered,
 };
 use byway_wire::seal::{PublicKey, ReceivedInitiation, Statement};
 use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Messages, Receiver};
@@ -15,7 +15,7 @@ use super::settings::Authority;
 use crate::limits::ALIASES_PER_MESSAGE;
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::CodingRates;
-use crate::session::SessionId;
+use crate::session::{Session, SessionId};
 
 impl Relay {
     /// Whether a stranger is entitled to a session: the static configuration names its key, or it shows a grant.
@@ -177,15 +177,16 @@ impl Relay {
         alias
     }
 
-    /// Forgets a flow of an agent.
-    pub(super) fn unregister(&mut self, session: SessionId, unregister: &Unregister) {
-        let sends = unregister.role == FlowRole::Sender;
-        if let Some((alias, _)) = self.links.registered(session, unregister.flow_key, sends) {
-            self.forget(session, alias);
+    /// Forgets a flow of an agent. That is said also if there was none: the first answer may have been lost.
+    pub(super) fn unregister(&mut self, session: SessionId, unregister: &Unregister, now: Time) {
+        let Unregister { flow_key, role } = *unregister;
+        if let Some((alias, _)) = self.links.registered(session, flow_key, role == FlowRole::Sender) {
+            self.forget(session, alias, now);
         }
+        self.sessions.say(session, &Message::Unregistered(Unregistered { flow_key, role }), now);
     }
 
-    fn forget(&mut self, session: SessionId, alias: Alias) {
+    fn forget(&mut self, session: SessionId, alias: Alias, now: Time) {
         match self.links.remove(session, alias) {
             Some(FlowRef::Sent(slot)) => {
                 for onward in self.ingress.onward(slot) {
@@ -193,9 +194,26 @@ impl Relay {
                 }
                 self.ingress.unregister(slot);
             }
-            Some(FlowRef::Received(slot)) => self.egress.unregister(slot),
+            Some(FlowRef::Received(slot)) => {
+                let key = self.egress.key(slot);
+                self.egress.unregister(slot, now);
+                if let Some(key) = key.filter(|key| self.links.receivers_of(*key).is_empty()) {
+                    self.say_unheard(key, now);
+                }
+            }
             None => {}
         }
+    }
+
+    /// Lets the ingress relays of a flow know that nobody here receives it any more.
+    fn say_unheard(&mut self, key: FlowKey, now: Time) {
+        for (port, alias) in self.ports.heard_as(key) {
+            self.say_known(port, alias, false, now);
+        }
+        for onward in self.ports.own_onward(key) {
+            self.learn(onward.port, onward.alias, false);
+        }
+        self.ports.announce_soon(now);
     }
 
     /// A session begins; what an earlier run of the peer had registered is void.
@@ -211,22 +229,31 @@ impl Relay {
                 }
                 self.announce(now);
             }
-            None => {
-                for alias in self.links.aliases(session) {
-                    self.forget(session, alias);
-                }
-            }
+            None => self.forget_all(session, now),
+        }
+    }
+
+    /// An agent leaves. It may be on its way back already.
+    pub(super) fn closed(&mut self, session: SessionId, now: Time) {
+        if self.sessions.get(session).is_some_and(Session::is_over) {
+            self.ended(session, now);
+        } else if self.ports.of_session(session).is_none() {
+            self.forget_all(session, now);
+        }
+    }
+
+    fn forget_all(&mut self, session: SessionId, now: Time) {
+        for alias in self.links.aliases(session) {
+            self.forget(session, alias, now);
         }
     }
 
     /// An agent is gone for good.
-    pub(super) fn ended(&mut self, session: SessionId) {
+    pub(super) fn ended(&mut self, session: SessionId, now: Time) {
         if self.ports.of_session(session).is_some() {
             return;
         }
-        for alias in self.links.aliases(session) {
-            self.forget(session, alias);
-        }
+        self.forget_all(session, now);
         self.links.remove_session(session);
         self.sessions.remove(session);
     }

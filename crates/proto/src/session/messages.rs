@@ -90,7 +90,7 @@ impl Sessions {
             self.by_index.remove(epoch.ours);
         }
         session.plan_probe(now);
-        self.changes.push_back(Change::Dead { session: id });
+        self.changes.push_back(Change::Closed { session: id });
         self.arm(id);
     }
 }

@@ -23,6 +23,7 @@ mod sweep;
 mod widen;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use byway_code::{AlignedBuffer, Engine, JointDecoder};
@@ -50,7 +51,8 @@ use byway_wire::messages::Consent;
 pub(crate) struct Egress {
     engine: Engine,
     flows: Vec<Option<EgressFlow>>,
-    free: Vec<FlowSlot>,
+    /// Slots to be used again, with when they were given back.
+    free: VecDeque<(Time, FlowSlot)>,
     /// The batches of each ingress relay.
     batches: Vec<Batches>,
     rounds: Rounds,
@@ -73,7 +75,7 @@ impl Egress {
         Self {
             engine,
             flows: Vec::new(),
-            free: Vec::new(),
+            free: VecDeque::new(),
             batches: Vec::new(),
             rounds: Rounds::default(),
             log: PacketLog::new(Bytes::from(EGRESS_LOG_BYTES), REPAIR_RETENTION),
@@ -98,7 +100,11 @@ impl Egress {
         now: Time,
     ) -> FlowSlot {
         let flow = Some(EgressFlow::new(key, service, rate, consent, now));
-        if let Some(slot) = self.free.pop() {
+        // Batches name flows by slot: as long as any could be of use, a slot stands for the flow that it stood for.
+        let given_back = self.free.front().map(|(given_back, _)| *given_back);
+        if given_back.is_some_and(|given_back| now.saturating_since(given_back) >= REPAIR_RETENTION)
+            && let Some((_, slot)) = self.free.pop_front()
+        {
             self.flows[slot.0 as usize] = flow;
             return slot;
         }
@@ -107,10 +113,16 @@ impl Egress {
     }
 
     /// Forgets a flow.
-    pub(crate) fn unregister(&mut self, slot: FlowSlot) {
+    pub(crate) fn unregister(&mut self, slot: FlowSlot, now: Time) {
         if self.flows[slot.0 as usize].take().is_some() {
-            self.free.push(slot);
+            self.free.push_back((now, slot));
         }
+    }
+
+    /// How many slots there are, in use or not.
+    #[cfg(test)]
+    pub(crate) const fn slots(&self) -> usize {
+        self.flows.len()
     }
 
     /// The key of a flow.

@@ -57,6 +57,7 @@ enum Heard {
     Envelope(EnvelopeRole, u16, u32, Vec<u8>),
     Outage(u16, bool),
     Relayed(u32, usize),
+    Unregistered(u16),
     Other,
 }
 
@@ -164,6 +165,7 @@ impl Client {
             Message::CooperativeRequest(request) => {
                 Heard::Request(request.alias.number(), request.ranges.numbers_low().collect())
             }
+            Message::Unregistered(unregistered) => Heard::Unregistered(unregistered.flow_key.flow().number()),
             Message::Outage(outage) => Heard::Outage(outage.alias.number(), outage.is_dark),
             Message::Relayed(relayed) => Heard::Relayed(relayed.agent().number(), relayed.packet().len()),
             _ => Heard::Other,
@@ -343,9 +345,18 @@ impl Desk {
 
     /// A receiver gives a packet for somebody else.
     fn answers(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
+        self.envelops(who, EnvelopeRole::CooperativeAnswer, alias, sequence, coded);
+    }
+
+    /// A sender copies a packet.
+    fn copies(&mut self, who: u8, alias: u16, sequence: u32) {
+        self.envelops(who, EnvelopeRole::Copy, alias, sequence, &packet(alias, sequence));
+    }
+
+    fn envelops(&mut self, who: u8, role: EnvelopeRole, alias: u16, sequence: u32, coded: &[u8]) {
         let now = self.now;
         let client = self.client(who);
-        let (alias, role) = (Alias::new(alias).expect("not zero"), EnvelopeRole::CooperativeAnswer);
+        let alias = Alias::new(alias).expect("not zero");
         let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
         client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
         self.exchange();

@@ -114,7 +114,7 @@ fn a_receiver_that_left_is_not_asked() {
     let mut talk = Talk::new();
     let [flow, a, b] = talk.flows();
     talk.batch(0, &[(flow, 4), (a, 9), (b, 2)], 2);
-    talk.egress.unregister(a);
+    talk.egress.unregister(a, talk.now);
     talk.nack(flow, 4, 4);
     assert_eq!(talk.said(), [asked(b, 2)]);
     talk.answer(b, 2);
