@@ -125,7 +125,9 @@ fn a_flow_that_is_opened_again_goes_on_with_its_numbers_and_takes_nothing_from_b
     open(&mut hall);
     hall.run(ms(100));
     hall.got.clear();
-    before.into_iter().for_each(|replayed| hall.arrive(replayed));
+    for replayed in before {
+        hall.arrive(replayed);
+    }
     assert_eq!(hall.got, []);
     hall.sent.clear();
     hall.stream(3);
