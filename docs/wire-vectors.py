@@ -118,7 +118,7 @@ def refused_message(name, why, *parts):
 # --- the tables of wire.md ----------------------------------------------------------------------------------
 
 TYPES = {
-    "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5,
+    "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5, "unregistered": 6,
     "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19, "ack": 20,
     "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24,
     "probe": 32, "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36,
@@ -358,6 +358,7 @@ def print_registration():
     message("aliases-known", silent(b"\x02"),
             alias(0x0102), number("known", 1, 1), alias(7), number("known", 1, 0))
     message("unregister", MULTICAST, word("role", FLOW_ROLES, "receiver"))
+    message("unregistered", UNICAST, word("role", FLOW_ROLES, "sender"))
 
 
 def in_stream_repair(number_of_alias, first, offsets, at, payload):
@@ -474,6 +475,7 @@ def print_refused_messages():
     refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0"))
     refused_message("aliases-known", "known 2", silent(b"\x01\0\x01\x02"))
     refused_message("unregister", "no role", UNICAST)
+    refused_message("unregistered", "role 3", UNICAST, silent(b"\x03"))
     print_refused_repairs()
     refused_message("relayed", "a source packet", silent(b"\0\0\0\x01\x07"))
     refused_message("relayed", "no packet", silent(b"\0\0\0\x01"))

@@ -292,6 +292,20 @@ pub const REGISTER_RETRY_MAX: Duration = Duration::from_secs(8);
 /// The same for a flow whose packets get no further than its ingress relay, which says so itself when they do: should
 /// that be lost, the flow is back in time all the same.
 pub const UNREACHABLE_RETRY_MAX: Duration = Duration::from_secs(2);
+/// How long it takes at first until somebody who has not heard that a flow ended is told again; twice as long each time.
+pub const UNREGISTER_RETRY: Duration = Duration::from_millis(250);
+
+/// How often somebody is told so who does not answer: within eight seconds. Then the other side is not there.
+pub const UNREGISTER_TRIES: u32 = 6;
+
+/// Most who wait to hear that a flow ended, at 32 bytes each: all flows of a busy proxy at a relay that is away.
+pub const CLOSINGS_MAX: usize = FLOWS_PER_SESSION_MAX;
+
+/// How often an agent that leaves says so: with 10 % loss, one in a thousand peers hears none of it.
+pub const CLOSE_TRIES: u8 = 3;
+
+/// How long it waits in between: longer than most bursts of losses.
+pub const CLOSE_RETRY: Duration = Duration::from_millis(100);
 
 /// A flow changes its path at most so often while the one in use works.
 pub const PATH_CHANGE_INTERVAL: Duration = Duration::from_secs(5);

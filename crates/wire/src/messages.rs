@@ -27,6 +27,7 @@ mod relayed_on;
 mod report;
 mod unknown;
 mod unregister;
+mod unregistered;
 
 pub use ack::Ack;
 pub use aliases::{AliasAnnouncement, AliasAnnouncements, Aliases};
@@ -52,6 +53,7 @@ pub use relayed_on::RelayedOn;
 pub use report::{DelayPercentiles, RepairCounters, Report};
 pub use unknown::Unknown;
 pub use unregister::Unregister;
+pub use unregistered::Unregistered;
 
 use crate::error::{Full, ParseError};
 use crate::reader::Reader;
@@ -128,8 +130,10 @@ messages! {
     Aliases(Aliases<'a>),
     /// Egress to ingress relay: which of these are in order.
     AliasesKnown(AliasesKnown<'a>),
-    /// Agent to relay: the flow has ended.
+    /// Agent to relay, or to the agent at the other end: the flow has ended.
     Unregister(Unregister),
+    /// The answer to that.
+    Unregistered(Unregistered),
     /// A repair packet for packets of one flow.
     InStreamRepair(InStreamRepair<'a>),
     /// Relay to relay: a repair packet for packets of several flows.

@@ -7,7 +7,7 @@ use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesKnown, Candidates, Close, CloseReason, Confirm,
     CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, Entry,
     InStreamHead, InStreamRepair, Lost, Nack, PathChallenge, PathResponse, Probe, ProbeReply, Refusal,
-    Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Unknown, Unregister,
+    Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Unknown, Unregister, Unregistered,
 };
 use byway_wire::{Full, List, Message, Messages, Writer};
 use proptest::collection::vec;
@@ -94,6 +94,11 @@ proptest! {
     #[test]
     fn unregister_survives(flow_key in flow_key(), role in flow_role()) {
         check(Unregister { flow_key, role });
+    }
+
+    #[test]
+    fn unregistered_survives(flow_key in flow_key(), role in flow_role()) {
+        check(Unregistered { flow_key, role });
     }
 
     #[test]

@@ -27,6 +27,12 @@ pub enum Event {
     PeerEstablished(AgentId),
     /// Another agent answers no more.
     PeerLost(AgentId),
+    /// Another agent left: it said so.
+    PeerLeft(AgentId),
+    /// The other end closed a flow, and this one is closed too.
+    FlowClosed(FlowKey),
+    /// This agent has said that it leaves, and is of no use any more.
+    Left,
     /// A relay will not serve a flow.
     FlowRefused {
         /// The flow.

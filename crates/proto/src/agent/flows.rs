@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use byway_units::{RelayId, Time};
 use byway_wire::messages::FlowRole;
 use byway_wire::seal::{PreSharedKey, Purpose};
-use byway_wire::{FlowKey, Receiver, Shard};
+use byway_wire::{FlowKey, Receiver, SequenceNumber, Shard};
 
+use super::closing::Life;
 use super::events::Event;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::registration::Registrations;
@@ -87,16 +88,19 @@ impl Agent {
         self.roles.insert(session, Role::Peer(peer.number));
     }
 
-    /// Opens a flow to a peer that was added; `None` if it was not.
+    /// Opens a flow to a peer that was added; `None` if it was not, or if the flow is open.
     pub fn open_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<SendFlowId> {
         let Receiver::Agent(receiver) = key.receiver() else {
             return None;
         };
         let peer = *self.peers.get(&receiver)?;
-        let id = SendFlowId(u32::try_from(self.senders.len()).ok()?);
+        if self.sent_by_key.contains_key(&key) || self.life != Life::Open {
+            return None;
+        }
+        let next = self.closings.begins(key, FlowRole::Sender, now).unwrap_or(SequenceNumber::FIRST);
         let relays = settings.paths.iter().filter_map(|path| self.relay_places.get(&path.ingress).copied());
         let relays: Vec<usize> = relays.collect();
-        self.senders.push(SendFlow::new(key, settings, peer));
+        let id = SendFlowId(self.senders.add(SendFlow::new(key, settings, peer, next))?);
         self.sent_by_key.insert(key, id);
         for relay in relays {
             self.set_copy_rate(relay);
@@ -108,13 +112,15 @@ impl Agent {
         Some(id)
     }
 
-    /// Accepts a flow from a peer that was added; `None` if it was not.
+    /// Accepts a flow from a peer that was added; `None` if it was not, or if the flow is accepted already.
     pub fn accept_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<ReceiveFlowId> {
         let peer = *self.peers.get(&key.sender())?;
-        let id = ReceiveFlowId(u32::try_from(self.receivers.len()).ok()?);
-        self.receivers.push(ReceiveFlow::new(key, settings, peer, now));
+        if self.received_by_key.contains_key(&key) || self.life != Life::Open {
+            return None;
+        }
+        let stood = self.closings.begins(key, FlowRole::Receiver, now);
+        let id = ReceiveFlowId(self.receivers.add(ReceiveFlow::new(key, settings, peer, stood, now))?);
         self.received_by_key.insert(key, id);
-        self.incoming.remove((peer, key.flow()));
         self.incoming.insert((peer, key.flow()), id.0);
         self.set_detour(Flow::Received(id));
         self.register(Flow::Received(id), now);
@@ -144,10 +150,13 @@ impl Agent {
     }
 
     /// Lets copies to a relay leave as fast as the flows that go there need.
-    fn set_copy_rate(&mut self, relay: usize) {
+    pub(super) fn set_copy_rate(&mut self, relay: usize) {
         let place = self.relays[relay].place;
-        let flows =
-            self.senders.iter().filter(|flow| flow.settings.paths.iter().any(|path| path.ingress == place));
+        let flows = self
+            .senders
+            .iter()
+            .map(|(_, flow)| flow)
+            .filter(|flow| flow.settings.paths.iter().any(|path| path.ingress == place));
         let bits: u64 = flows.map(|flow| flow.settings.rate.bits_per_second()).sum();
         self.relays[relay]
             .set_rate(byway_units::Rate::from_bits_per_second(bits.saturating_mul(COPY_RATE_FACTOR)));
@@ -245,8 +254,9 @@ impl Agent {
             (at, reason)
         });
         let sessions = self.sessions.deadline().map(|at| (at, Reason::Session));
+        let closings = self.closings.deadline().map(|at| (at, Reason::Closing));
         let copies = self.next_copy(now).map(|at| (at, Reason::Pacing));
-        [flows, sessions, copies].into_iter().flatten().min()
+        [flows, sessions, copies, closings].into_iter().flatten().min()
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time) {
@@ -265,6 +275,7 @@ impl Agent {
                 }
             }
         }
+        self.tell_closings(now);
         self.send_waiting_copies(now);
     }
 
@@ -273,6 +284,7 @@ impl Agent {
             match change {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
                 Change::Dead { session } => self.died(session, true, now),
+                Change::Closed { session } => self.left(session, now),
                 Change::Alive { session } => self.died(session, false, now),
                 Change::Probed { session, reply, enveloped } => self.probed(session, &reply, enveloped, now),
                 Change::Moved { .. } | Change::Ended { .. } => {}
@@ -281,6 +293,11 @@ impl Agent {
     }
 
     fn established(&mut self, session: SessionId, fresh: bool, now: Time) {
+        if fresh {
+            self.closings.forgot(session);
+        } else {
+            self.closings.is_back(session, now);
+        }
         match self.roles.get(&session).copied() {
             Some(Role::Relay(relay)) => {
                 self.relays[relay].is_dead = false;
@@ -300,6 +317,9 @@ impl Agent {
     }
 
     fn died(&mut self, session: SessionId, dead: bool, now: Time) {
+        if !dead {
+            self.closings.is_back(session, now);
+        }
         match self.roles.get(&session).copied() {
             Some(Role::Relay(relay)) => {
                 self.relays[relay].is_dead = dead;
@@ -310,18 +330,30 @@ impl Agent {
         }
     }
 
+    /// The other side said that it leaves.
+    fn left(&mut self, session: SessionId, now: Time) {
+        match self.roles.get(&session).copied() {
+            Some(Role::Relay(_)) => self.died(session, true, now),
+            Some(Role::Peer(peer)) => {
+                self.peer_left(session);
+                self.events.push_back(Event::PeerLeft(peer));
+            }
+            None => {}
+        }
+    }
+
     /// A peer began anew: its sequence numbers begin anew too. What relays know by the old ones is of no use.
     fn restart_flows_from(&mut self, session: SessionId, now: Time) {
-        let flows = self.receivers.iter().enumerate();
-        let restarted: Vec<usize> = flows
-            .filter(|(_, flow)| flow.peer == session && flow.has_begun())
-            .map(|(place, _)| place)
-            .collect();
-        for place in restarted {
-            let id = u32::try_from(place).expect("flows are numbered in 32 bits");
+        if let Some(Role::Peer(agent)) = self.roles.get(&session).copied() {
+            self.closings.restarted(|key| key.sender() == agent);
+        }
+        let flows = self.receivers.iter();
+        let restarted: Vec<u32> =
+            flows.filter(|(_, flow)| flow.peer == session && flow.has_begun()).map(|(id, _)| id).collect();
+        for id in restarted {
             // What came before is delivered, whatever it waited for.
             self.release(ReceiveFlowId(id), Time::MAX);
-            self.receivers[place].restart();
+            self.receivers[id as usize].restart();
             self.withdraw(Flow::Received(ReceiveFlowId(id)), now);
         }
     }

@@ -33,6 +33,7 @@ impl Agent {
             Message::CooperativeRequest(request) => self.cooperate(session, request, now),
             Message::Confirm(confirm) => self.confirm(session, confirm, now),
             Message::CopyNack(nack) => self.resend_copies(session, nack, now),
+            Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
             Message::Relayed(relayed) => self.relayed(session, relayed, from, now),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
@@ -42,6 +43,8 @@ impl Agent {
     fn peer_says(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
         match message {
             Message::Report(report) => self.reported(session, report, now),
+            Message::Unregister(unregister) => self.ended_by_peer(session, unregister, now),
+            Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
             Message::Candidates(candidates) => self.candidates(session, candidates, now),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,

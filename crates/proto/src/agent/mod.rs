@@ -9,8 +9,11 @@
 mod arrival_clock;
 mod asking;
 mod blocks;
+mod closing;
+mod closings;
 mod delivering;
 mod events;
+mod flow_table;
 mod flows;
 mod helping;
 mod joiner;
@@ -46,6 +49,9 @@ pub use settings::{
 };
 pub use statistics::ReceiveStatistics;
 
+use closing::Life;
+use closings::Closings;
+use flow_table::FlowTable;
 use receive_flow::ReceiveFlow;
 use relay_link::RelayLink;
 use send_flow::SendFlow;
@@ -170,13 +176,15 @@ pub struct Agent {
     peers: BTreeMap<AgentId, SessionId>,
     relays: Vec<RelayLink>,
     relay_places: BTreeMap<(RelayId, Shard), usize>,
-    senders: Vec<SendFlow>,
-    receivers: Vec<ReceiveFlow>,
+    senders: FlowTable<SendFlow>,
+    receivers: FlowTable<ReceiveFlow>,
     sent_by_key: BTreeMap<FlowKey, SendFlowId>,
     received_by_key: BTreeMap<FlowKey, ReceiveFlowId>,
     /// The flows that a peer sends here, by its session.
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
+    closings: Closings,
+    life: Life,
     /// Coded bytes of copies that may be asked for again.
     sent: PacketLog,
     /// Coded bytes of packets that arrived.
@@ -215,12 +223,14 @@ impl Agent {
             peers: BTreeMap::new(),
             relays: Vec::new(),
             relay_places: BTreeMap::new(),
-            senders: Vec::new(),
-            receivers: Vec::new(),
+            senders: FlowTable::new(),
+            receivers: FlowTable::new(),
             sent_by_key: BTreeMap::new(),
             received_by_key: BTreeMap::new(),
             incoming: IndexTable::default(),
             timers: Timers::new(),
+            closings: Closings::default(),
+            life: Life::Open,
             sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
             kept: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
             scratch: Vec::new(),
@@ -238,6 +248,11 @@ impl Agent {
 
     /// Takes one input.
     pub fn handle(&mut self, input: AgentInput<'_>, now: Time) {
+        if self.life != Life::Open {
+            self.leave(now);
+            self.deadline = self.leaving_deadline();
+            return;
+        }
         match input {
             AgentInput::Received { from, ecn, bytes } => self.receive(bytes, from, ecn, now),
             AgentInput::Send { flow, datagram, ecn, marked } => self.send(flow, datagram, ecn, marked, now),
@@ -299,7 +314,7 @@ impl Agent {
     /// What became of a flow's packets.
     ///
     /// # Panics
-    /// If the flow is not one of this agent's.
+    /// If the flow is not one of this agent's, or was closed.
     #[must_use]
     pub fn statistics(&self, flow: ReceiveFlowId) -> &ReceiveStatistics {
         &self.receivers[flow.0 as usize].statistics
@@ -309,7 +324,7 @@ impl Agent {
     /// how, and how late packets are.
     ///
     /// # Panics
-    /// If the flow is not one of this agent's.
+    /// If the flow is not one of this agent's, or was closed.
     #[must_use]
     pub fn report(&self, flow: SendFlowId) -> Option<&byway_wire::messages::Report> {
         self.senders[flow.0 as usize].report.as_deref()

@@ -42,7 +42,7 @@ impl Agent {
 
     /// When the block of a flow is to be closed, full or not.
     pub(super) fn block_due(&self, flow: u32) -> Option<Time> {
-        self.senders.get(flow as usize)?.block.as_ref()?.due()
+        self.senders.get(flow)?.block.as_ref()?.due()
     }
 
     /// Sends the repair packets of a block to the ingress relay, if it takes any now, and begins the next.

@@ -79,7 +79,14 @@ pub(super) struct Active {
 }
 
 impl ReceiveFlow {
-    pub(super) fn new(key: FlowKey, settings: FlowSettings, peer: SessionId, now: Time) -> Self {
+    /// A flow of which nothing counts up to `stood`: that was before it was closed and began again.
+    pub(super) fn new(
+        key: FlowKey,
+        settings: FlowSettings,
+        peer: SessionId,
+        stood: Option<SequenceNumber>,
+        now: Time,
+    ) -> Self {
         let registrations = Registrations::new(settings.paths.len());
         let consent = consent_account(settings.consent, settings.rate, now);
         Self {
@@ -90,7 +97,7 @@ impl ReceiveFlow {
             consent,
             statistics: ReceiveStatistics::default(),
             active: None,
-            rested_at: None,
+            rested_at: stood,
         }
     }
 
@@ -118,7 +125,7 @@ impl ReceiveFlow {
         }
     }
 
-    fn highest(&self) -> Option<SequenceNumber> {
+    pub(super) fn highest(&self) -> Option<SequenceNumber> {
         let highest = self.active.as_ref().and_then(|active| active.tracker.highest());
         highest.map(SequenceNumber::new).or(self.rested_at)
     }

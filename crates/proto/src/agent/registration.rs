@@ -81,6 +81,15 @@ impl Registrations {
         self.paths.get(path).is_some_and(|path| matches!(path.registration, Registration::Accepted(_)))
     }
 
+    /// Whether the relay of a path may know the flow.
+    pub(super) fn is_told(&self, path: usize) -> bool {
+        match self.paths.get(path).map(|path| path.registration) {
+            Some(Registration::Accepted(_) | Registration::Unreachable { .. }) => true,
+            Some(Registration::Asking { tries, .. }) => tries > 0,
+            Some(Registration::Refused(_)) | None => false,
+        }
+    }
+
     /// Notes that packets of the flow get no further than the relay of a path; whether that is news.
     fn set_unreachable(&mut self, path: usize, now: Time) -> bool {
         let is_news = !matches!(self.paths[path].registration, Registration::Unreachable { .. });
@@ -187,6 +196,7 @@ impl Agent {
     /// Takes a relay's answer.
     pub(super) fn registered(&mut self, session: SessionId, registered: &Registered, now: Time) {
         let Some(flow) = self.find_flow(registered.flow_key, registered.role) else {
+            self.registered_too_late(session, registered, now);
             return;
         };
         for path in self.paths_through(flow, session) {
@@ -209,6 +219,25 @@ impl Agent {
             self.events.extend(refused);
         }
         // Asks at once where packets get no further: that tells the relay that its message arrived.
+        self.register(flow, now);
+    }
+
+    /// A flow was registered that is closed by now.
+    fn registered_too_late(&mut self, session: SessionId, registered: &Registered, now: Time) {
+        let unregister = Unregister { flow_key: registered.flow_key, role: registered.role };
+        if registered.outcome.is_ok() && !self.closings.is_told(session, unregister) {
+            self.closings.tell(session, unregister, now);
+            self.tell_closings(now);
+        }
+    }
+
+    /// A relay forgot a flow that it had accepted.
+    pub(super) fn register_again(&mut self, flow: Flow, session: SessionId, now: Time) {
+        for path in self.paths_through(flow, session) {
+            if self.registrations_of(flow).alias_of(path).is_some() {
+                self.registrations_of_mut(flow).restart(path, now);
+            }
+        }
         self.register(flow, now);
     }
 

@@ -78,6 +78,25 @@ impl RelayLink {
         true
     }
 
+    /// Forgets a flow; what was to be given of one received is not given any more.
+    pub(super) fn unbind(&mut self, flow: Flow) {
+        for (place, known) in self.flows.iter_mut().enumerate() {
+            if *known != Some(flow) {
+                continue;
+            }
+            *known = None;
+            if matches!(flow, Flow::Received(_)) {
+                self.waiting.retain(|waiting| usize::from(waiting.alias.number()) != place);
+            }
+        }
+    }
+
+    /// Forgets all flows, and all that waits.
+    pub(super) fn clear(&mut self) {
+        self.unbind_all();
+        self.waiting.clear();
+    }
+
     /// Forgets all aliases: the relay did.
     pub(super) fn unbind_all(&mut self) {
         self.flows.clear();

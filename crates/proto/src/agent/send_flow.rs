@@ -40,13 +40,13 @@ pub(super) struct SendFlow {
 }
 
 impl SendFlow {
-    pub(super) fn new(key: FlowKey, settings: FlowSettings, peer: SessionId) -> Self {
+    pub(super) fn new(key: FlowKey, settings: FlowSettings, peer: SessionId, next: SequenceNumber) -> Self {
         let registrations = Registrations::new(settings.paths.len());
         Self {
             key,
             settings,
             peer,
-            next: SequenceNumber::FIRST,
+            next,
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
             block: None,

@@ -24,7 +24,7 @@ impl Agent {
             self.counters.datagrams_too_long += 1;
             return;
         }
-        let Some(flow) = self.senders.get(id.0 as usize) else {
+        let Some(flow) = self.senders.get(id.0) else {
             self.counters.flows_unknown += 1;
             return;
         };

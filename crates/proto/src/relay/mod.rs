@@ -294,6 +294,7 @@ impl Relay {
             match change {
                 Change::Established { session, fresh } => self.established(session, fresh, now),
                 Change::Ended { session } => self.ended(session, now),
+                Change::Closed { session } => self.closed(session, now),
                 Change::Dead { session } => self.reach(session, false, now),
                 Change::Alive { session } => self.reach(session, true, now),
                 Change::Moved { .. } | Change::Probed { .. } => {}

@@ -182,6 +182,19 @@ impl Ports {
         announced.filter(|announced| announced.key == key).map(|announced| announced.flow).collect()
     }
 
+    /// The aliases under which this relay sends itself the flows of this key.
+    pub(super) fn own_onward(&self, key: FlowKey) -> Vec<Onward> {
+        let ports = (0_u16..).map(EgressPort).zip(&self.all).filter(|(_, port)| port.session.is_none());
+        let onward = ports.flat_map(|(number, port)| {
+            let places = port.announced.iter().enumerate();
+            places.filter_map(move |(place, announced)| {
+                let announced = announced.filter(|announced| announced.key == key)?;
+                Some(Onward { port: number, alias: alias_at(place)?, known: announced.known })
+            })
+        });
+        onward.collect()
+    }
+
     /// Notes what the other side calls a flow.
     pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey) {
         let heard = &mut self.all[usize::from(port.0)].heard;

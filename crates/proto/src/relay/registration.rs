@@ -3,7 +3,7 @@
 use byway_units::{RelayId, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, FlowRole,
-    Refusal, Register, Registered, Unregister,
+    Refusal, Register, Registered, Unregister, Unregistered,
 };
 use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Receiver, Shard};
 
@@ -14,7 +14,7 @@ use super::links::FlowRef;
 use crate::limits::ALIASES_PER_MESSAGE;
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::CodingRates;
-use crate::session::SessionId;
+use crate::session::{Session, SessionId};
 
 impl Relay {
     /// Registers a flow for an agent, or says why not.
@@ -196,18 +196,24 @@ impl Relay {
         Ok(FlowRef::Received(self.egress.register(key, service, rate, register.consent, now)))
     }
 
-    /// Forgets a flow of an agent.
+    /// Forgets a flow of an agent. That is said also if there was none: the first answer may have been lost.
     pub(super) fn unregister(&mut self, session: SessionId, unregister: &Unregister, now: Time) {
-        let sends = unregister.role == FlowRole::Sender;
-        if let Some((alias, _)) = self.links.registered(session, unregister.flow_key, sends) {
+        let Unregister { flow_key, role } = *unregister;
+        if let Some((alias, _)) = self.links.registered(session, flow_key, role == FlowRole::Sender) {
             self.forget(session, alias, now);
         }
+        self.sessions.say(session, &Message::Unregistered(Unregistered { flow_key, role }), now);
     }
 
     pub(super) fn forget(&mut self, session: SessionId, alias: Alias, now: Time) {
         match self.links.remove(session, alias, now) {
             Some((_, FlowRef::Sent(slot))) => self.forget_sent(slot),
-            Some((_, FlowRef::Received(slot))) => self.egress.unregister(slot),
+            Some((key, FlowRef::Received(slot))) => {
+                self.egress.unregister(slot);
+                if self.links.receivers_of(key).is_empty() {
+                    self.say_unheard(key, now);
+                }
+            }
             None => {}
         }
     }
@@ -230,6 +236,17 @@ impl Relay {
         }
     }
 
+    /// Lets the ingress relays of a flow know that nobody here receives it any more.
+    fn say_unheard(&mut self, key: FlowKey, now: Time) {
+        for (port, alias) in self.ports.heard_as(key) {
+            self.say_known(port, alias, false, now);
+        }
+        for onward in self.ports.own_onward(key) {
+            self.learn(onward.port, onward.alias, false, now);
+        }
+        self.ports.announce_soon(now);
+    }
+
     /// A session begins; what an earlier run of the peer had registered is void.
     pub(super) fn established(&mut self, session: SessionId, fresh: bool, now: Time) {
         if !fresh {
@@ -243,11 +260,22 @@ impl Relay {
                 }
                 self.announce(now);
             }
-            None => {
-                for alias in self.links.aliases(session) {
-                    self.forget(session, alias, now);
-                }
-            }
+            None => self.forget_all(session, now),
+        }
+    }
+
+    /// An agent leaves. It may be on its way back already.
+    pub(super) fn closed(&mut self, session: SessionId, now: Time) {
+        if self.sessions.get(session).is_some_and(Session::is_over) {
+            self.ended(session, now);
+        } else if self.ports.of_session(session).is_none() {
+            self.forget_all(session, now);
+        }
+    }
+
+    pub(super) fn forget_all(&mut self, session: SessionId, now: Time) {
+        for alias in self.links.aliases(session) {
+            self.forget(session, alias, now);
         }
     }
 

@@ -91,7 +91,7 @@ impl Sessions {
         }
         session.plan_probe(now);
         session.dead = true;
-        self.changes.push_back(Change::Dead { session: id });
+        self.changes.push_back(Change::Closed { session: id });
         self.arm(id);
     }
 }

@@ -73,7 +73,8 @@ impl Sessions {
         }
     }
 
-    fn flush(&mut self, id: SessionId, now: Time) {
+    /// Sends the messages that wait for one peer.
+    pub(crate) fn flush(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };

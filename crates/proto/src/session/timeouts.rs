@@ -19,6 +19,8 @@ pub(crate) enum Change {
     Alive { session: SessionId },
     /// The peer is at another address.
     Moved { session: SessionId },
+    /// The peer says that it leaves.
+    Closed { session: SessionId },
     /// Nothing of the session is left, and this side does not keep it up.
     Ended { session: SessionId },
     /// The peer answered a probe, before which so many envelopes were sent in the epoch.

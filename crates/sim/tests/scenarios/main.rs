@@ -3,6 +3,7 @@
 mod support;
 
 mod adversaries;
+mod closing;
 mod faults;
 mod handshakes;
 mod keys;

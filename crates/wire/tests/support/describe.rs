@@ -181,6 +181,10 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
             lines.flow_key(&message.flow_key).word("role", message.role);
             "unregister"
         }
+        Message::Unregistered(message) => {
+            lines.flow_key(&message.flow_key).word("role", message.role);
+            "unregistered"
+        }
         Message::InStreamRepair(message) => in_stream_repair(message, &mut lines),
         Message::CrossStreamRepair(message) => cross_stream_repair(message, &mut lines),
         Message::Nack(message) => nack(message, &mut lines),

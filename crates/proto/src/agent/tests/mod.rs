@@ -1,6 +1,7 @@
 //! Two agents and a relay that does only what it is told, in a network of fixed delays.
 
 mod asking;
+mod closing;
 mod helping;
 mod ordering;
 mod receiving;
@@ -14,7 +15,9 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
-use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, Refusal, Register, Registered};
+use byway_wire::messages::{
+    FlowRole, InStreamHead, InStreamRepair, Mask, Refusal, Register, Registered, Unregister, Unregistered,
+};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{
@@ -78,6 +81,7 @@ enum Said {
     Nack { open_from: Option<u32>, by_timer: bool, confirms: bool, ranges: Vec<(u32, u16)> },
     Ack(u32),
     Lost(Vec<(u32, u16)>),
+    Unregister(FlowRole),
     Envelope { role: EnvelopeRole, sequence: u32, coded: Vec<u8> },
     Other,
 }
@@ -163,6 +167,12 @@ impl Relay {
             },
             Message::Ack(ack) => Said::Ack(ack.from_low),
             Message::Lost(lost) => Said::Lost(all(&lost.ranges)),
+            Message::Unregister(unregister) => {
+                let Unregister { flow_key, role } = *unregister;
+                let answer = Message::Unregistered(Unregistered { flow_key, role });
+                self.sessions.say(self.agents[&who], &answer, now);
+                Said::Unregister(role)
+            }
             _ => Said::Other,
         };
         self.heard.push((now, who, said));
@@ -477,7 +487,7 @@ impl Hall {
 
 fn is_routine(said: &Said) -> bool {
     match said {
-        Said::Register { .. } | Said::Other => true,
+        Said::Register { .. } | Said::Unregister(_) | Said::Other => true,
         Said::Envelope { role, .. } => *role != EnvelopeRole::CooperativeAnswer,
         _ => false,
     }

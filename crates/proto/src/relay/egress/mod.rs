@@ -125,6 +125,12 @@ impl Egress {
         }
     }
 
+    /// How many slots there are, in use or not.
+    #[cfg(test)]
+    pub(crate) const fn slots(&self) -> usize {
+        self.flows.len()
+    }
+
     /// The key of a flow.
     pub(crate) fn key(&self, slot: FlowSlot) -> Option<FlowKey> {
         self.flow(slot).map(|flow| flow.key)

@@ -64,6 +64,7 @@ enum Heard {
     Outage(u16, bool),
     Relayed(u32, usize),
     RelayedOn(u32, u32, usize),
+    Unregistered(u16),
     Other,
 }
 
@@ -171,6 +172,7 @@ impl Client {
             Message::CooperativeRequest(request) => {
                 Heard::Request(request.alias.number(), request.ranges.numbers_low().collect())
             }
+            Message::Unregistered(unregistered) => Heard::Unregistered(unregistered.flow_key.flow().number()),
             Message::Outage(outage) => Heard::Outage(outage.alias.number(), outage.is_dark),
             Message::Relayed(relayed) => Heard::Relayed(relayed.agent().number(), relayed.packet().len()),
             Message::RelayedOn(relayed) => {
@@ -368,9 +370,13 @@ impl Desk {
 
     /// A receiver gives a packet for somebody else.
     fn answers(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
+        self.envelops(who, EnvelopeRole::CooperativeAnswer, alias, sequence, coded);
+    }
+
+    fn envelops(&mut self, who: u8, role: EnvelopeRole, alias: u16, sequence: u32, coded: &[u8]) {
         let now = self.now;
         let client = self.client(who);
-        let (alias, role) = (Alias::new(alias).expect("not zero"), EnvelopeRole::CooperativeAnswer);
+        let alias = Alias::new(alias).expect("not zero");
         let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
         client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
         self.exchange();
@@ -378,12 +384,7 @@ impl Desk {
 
     /// A sender sends a copy.
     fn copies(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
-        let now = self.now;
-        let client = self.client(who);
-        let (alias, role) = (Alias::new(alias).expect("not zero"), EnvelopeRole::Copy);
-        let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
-        client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
-        self.exchange();
+        self.envelops(who, EnvelopeRole::Copy, alias, sequence, coded);
     }
 
     /// The other relay has receivers of the flows that this one calls so.

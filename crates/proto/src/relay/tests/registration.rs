@@ -1,8 +1,8 @@
 //! Who may have what registered.
 
 use super::*;
-use crate::limits::{FLOWS_PER_SESSION_MAX, GROUPS_MAX};
-use byway_wire::messages::Unregister;
+use crate::limits::{EPOCH_OPENS_FOR, FLOWS_PER_SESSION_MAX, GROUPS_MAX};
+use byway_wire::messages::{Close, CloseReason, Unregister};
 
 #[test]
 fn a_stranger_gets_no_session() {
@@ -65,6 +65,7 @@ fn what_an_agent_registered_in_an_earlier_run_is_void() {
     assert_eq!(desk.heard(OTHER), [Heard::Known(1, true)]);
     desk.now += ms(5);
     desk.enter(2);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, false)], "told as soon as there is none");
     desk.announces(&[flow(1, 2, 1)]);
     assert_eq!(desk.heard(OTHER), [Heard::Known(1, false)]);
     assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
@@ -88,4 +89,100 @@ fn only_so_many_coding_groups_are_begun() {
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Err(Refusal::NoRoom));
     desk.says(1, &Message::Unregister(Unregister { flow_key: flow(1, 2, 0), role: FlowRole::Sender }));
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Ok(1));
+}
+
+fn end_of(number: u16, role: FlowRole) -> Message<'static> {
+    Message::Unregister(Unregister { flow_key: flow(1, 2, number), role })
+}
+
+#[test]
+fn an_end_is_answered_as_often_as_it_is_said_and_the_ingress_relay_is_told() {
+    let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
+    desk.enter(2);
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+    desk.announces(&[flow(1, 2, 1)]);
+    desk.heard(OTHER);
+    for _ in 0..2 {
+        desk.says(2, &end_of(1, FlowRole::Receiver));
+        assert_eq!(desk.heard(2), [Heard::Unregistered(1)]);
+    }
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, false)]);
+}
+
+#[test]
+fn where_both_relays_are_one_nothing_is_made_for_a_receiver_that_left() {
+    let mut desk = Desk::new(alloc::vec![grant_here(1, 2)]);
+    desk.enter(1);
+    desk.enter(2);
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+    assert_eq!(desk.registers_for(1, flow(1, 2, 1), FlowRole::Sender, Service::Caching), Ok(1));
+    desk.copies(1, 1, 0, &packet(1, 0));
+    assert_eq!(desk.relay.ingress_counters().carried, 1);
+    desk.says(2, &end_of(1, FlowRole::Receiver));
+    desk.copies(1, 1, 1, &packet(1, 1));
+    let counters = desk.relay.ingress_counters();
+    assert_eq!((counters.copies, counters.carried), (2, 1));
+}
+
+#[test]
+fn nobody_ends_what_another_registered() {
+    let mut desk = Desk::new(alloc::vec![grant_here(1, 2), grant_here(3, 4)]);
+    for who in [1, 2, 3] {
+        desk.enter(who);
+    }
+    assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+    for role in [FlowRole::Sender, FlowRole::Receiver] {
+        desk.says(3, &end_of(1, role));
+    }
+    desk.says(2, &end_of(1, FlowRole::Sender));
+    desk.says(1, &end_of(1, FlowRole::Receiver));
+    // Who registers what is registered gets the same alias; a new one would be another.
+    assert_eq!(desk.registers(1, flow(1, 2, 2), FlowRole::Sender), Ok(2));
+    assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
+    assert_eq!(desk.registers(2, flow(1, 2, 2), FlowRole::Receiver), Ok(2));
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+}
+
+#[test]
+fn flows_that_come_and_go_leave_nothing_behind() {
+    let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
+    desk.enter(2);
+    for number in 0..10_000 {
+        assert_eq!(desk.registers(2, flow(1, 2, number), FlowRole::Receiver), Ok(1));
+        desk.says(2, &end_of(number, FlowRole::Receiver));
+        desk.now += ms(1);
+    }
+    assert_eq!(desk.relay.egress.slots(), 1);
+}
+
+#[test]
+fn an_agent_that_leaves_is_forgotten_with_all_it_registered() {
+    let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
+    desk.enter(2);
+    let sessions = desk.relay.sessions.count();
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+    desk.announces(&[flow(1, 2, 1)]);
+    desk.heard(OTHER);
+    desk.says(2, &Message::Close(Close { reason: CloseReason::Leaving }));
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, false)]);
+    assert_eq!(desk.relay.sessions.count(), sessions - 1);
+    assert!(desk.relay.links.receivers_of(flow(1, 2, 1)).is_empty());
+    // It may come back.
+    desk.now += ms(5);
+    desk.enter(2);
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+}
+
+#[test]
+fn an_agent_that_went_without_a_word_is_forgotten_when_its_keys_are_too_old() {
+    let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
+    desk.enter(2);
+    let sessions = desk.relay.sessions.count();
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+    desk.clients.retain(|client| client.who != 2);
+    desk.now += EPOCH_OPENS_FOR;
+    desk.exchange();
+    assert_eq!(desk.relay.sessions.count(), sessions - 1);
+    assert!(desk.relay.links.receivers_of(flow(1, 2, 1)).is_empty());
 }

@@ -1,0 +1,42 @@
+//! Unregistered: the answer to unregister.
+
+use super::FlowRole;
+use crate::codes::Code;
+use crate::error::{Full, ParseError};
+use crate::ids::FlowKey;
+use crate::reader::Reader;
+use crate::writer::Writer;
+
+/// Nothing is known any more of an agent's part in a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unregistered {
+    /// The flow.
+    pub flow_key: FlowKey,
+    /// What the agent that asked was to it.
+    pub role: FlowRole,
+}
+
+impl Unregistered {
+    /// The message's type.
+    pub const TYPE: u8 = 6;
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// If a field is cut off or illegal.
+    pub fn parse(body: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new("unregistered", body);
+        Ok(Self { flow_key: reader.flow_key()?, role: reader.code("role")? })
+    }
+
+    /// Appends the message.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+        writer.append(Self::TYPE, |output| {
+            output.bytes(&self.flow_key.to_bytes());
+            output.u8(self.role.code());
+        })
+    }
+}
