@@ -152,11 +152,10 @@ impl Agent {
         };
         for path in self.paths_through(flow, session) {
             let outcome = match registered.outcome {
-                Ok(alias) => {
-                    self.bind_alias(session, alias, flow);
-                    Registration::Accepted(alias)
-                }
-                Err(refusal) => {
+                Ok(alias) if self.bind_alias(session, alias, flow) => Registration::Accepted(alias),
+                refused => {
+                    // A relay that numbers flows beyond all reason is as good as one that has no room.
+                    let refusal = refused.err().unwrap_or(Refusal::NoRoom);
                     self.events.push_back(Event::FlowRefused { flow: registered.flow_key, refusal });
                     Registration::Refused(refusal)
                 }

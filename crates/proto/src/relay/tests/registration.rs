@@ -1,7 +1,7 @@
 //! Who may have what registered.
 
 use super::*;
-use crate::limits::{FLOWS_PER_SESSION_MAX, GROUPS_MAX};
+use crate::limits::{ALIASES_PER_MESSAGE, ANNOUNCE_INTERVAL, FLOWS_PER_SESSION_MAX, GROUPS_MAX};
 use byway_wire::messages::Unregister;
 
 #[test]
@@ -88,4 +88,22 @@ fn only_so_many_coding_groups_are_begun() {
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Err(Refusal::NoRoom));
     desk.says(1, &Message::Unregister(Unregister { flow_key: flow(1, 2, 0), role: FlowRole::Sender }));
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Ok(1));
+}
+
+#[test]
+fn flows_are_announced_a_message_full_at_a_time_until_they_are_known() {
+    let egress = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+    let mut desk = Desk::new(alloc::vec![Grant { egress, ..grant_here(1, 2) }]);
+    desk.enter(1);
+    let count = u16::try_from(ALIASES_PER_MESSAGE).expect("few") + 1;
+    for number in 1..=count {
+        assert_eq!(desk.registers(1, flow(1, 2, number), FlowRole::Sender), Ok(number));
+    }
+    desk.client(OTHER).announced.clear();
+    desk.pass(ANNOUNCE_INTERVAL);
+    assert_eq!(desk.client(OTHER).announced, [ALIASES_PER_MESSAGE, 1]);
+    desk.knows(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    desk.client(OTHER).announced.clear();
+    desk.pass(ANNOUNCE_INTERVAL);
+    assert_eq!(desk.client(OTHER).announced, [usize::from(count) - 10]);
 }
