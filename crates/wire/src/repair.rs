@@ -62,27 +62,28 @@ impl BlockShape {
 /// Which of the repair packets of its block or batch a repair packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    index: u8,
-    count: u8,
+    /// As in packets, since many are kept: the index in the high four bits, the count in the low four.
+    byte: u8,
 }
 
 impl Place {
     /// The repair packet `index` of `count`; `None` unless `index` < `count` <= [`REPAIR_PACKETS_MAX`].
     #[must_use]
     pub fn new(index: u8, count: u8) -> Option<Self> {
-        (index < count && count <= REPAIR_PACKETS_MAX).then_some(Self { index, count })
+        let is_legal = index < count && count <= REPAIR_PACKETS_MAX;
+        is_legal.then(|| Self { byte: index << 4 | count })
     }
 
     /// Which one it is, from 0.
     #[must_use]
     pub const fn index(self) -> u8 {
-        self.index
+        self.byte >> 4
     }
 
     /// How many there are.
     #[must_use]
     pub const fn count(self) -> u8 {
-        self.count
+        self.byte & 0x0F
     }
 
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
@@ -92,7 +93,7 @@ impl Place {
     }
 
     pub(crate) const fn to_byte(self) -> u8 {
-        self.index << 4 | self.count
+        self.byte
     }
 }
 

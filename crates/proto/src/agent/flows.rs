@@ -221,10 +221,9 @@ impl Agent {
         sent.chain(self.received_by_key.values().copied().map(Flow::Received)).collect()
     }
 
-    pub(super) fn bind_alias(&mut self, session: SessionId, alias: byway_wire::Alias, flow: Flow) {
-        if let Some(relay) = self.relay_of(session) {
-            relay.bind(alias, flow);
-        }
+    /// Notes what a relay calls a flow; `false` if it cannot be called so.
+    pub(super) fn bind_alias(&mut self, session: SessionId, alias: byway_wire::Alias, flow: Flow) -> bool {
+        self.relay_of(session).is_some_and(|relay| relay.bind(alias, flow))
     }
 
     /// Arms the timer of a flow's registrations, and of its block if it sends.

@@ -200,11 +200,14 @@ impl Agent {
             return;
         };
         for path in self.paths_through(flow, session) {
+            // A relay that numbers flows beyond all reason is as good as one that has no room.
+            let outcome = registered.outcome.and_then(|alias| {
+                if self.bind_alias(session, alias, flow) { Ok(alias) } else { Err(Refusal::NoRoom) }
+            });
             let registrations = self.registrations_of_mut(flow);
-            let is_refused = match registered.outcome {
+            let is_refused = match outcome {
                 Ok(alias) => {
                     registrations.paths[path].registration = Registration::Accepted(alias);
-                    self.bind_alias(session, alias, flow);
                     None
                 }
                 Err(Refusal::Unreachable) => {

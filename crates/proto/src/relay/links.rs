@@ -32,8 +32,6 @@ impl FlowRef {
 struct Registered {
     key: FlowKey,
     flow: FlowRef,
-    /// When its grant ends.
-    end: Time,
 }
 
 /// What an agent has registered.
@@ -80,12 +78,13 @@ pub(super) struct Links {
     /// The sender of each flow of the ingress half, by slot.
     senders: Vec<Option<End>>,
     /// The receiver of each flow of the egress half, by slot.
-    receivers: Vec<Option<(egress::FlowSlot, End)>>,
+    receivers: Vec<Option<End>>,
     /// The receivers' slots of each flow: one, or a group's.
     by_key: BTreeMap<FlowKey, Vec<egress::FlowSlot>>,
     agents: BTreeMap<AgentId, SessionId>,
-    /// When grants end.
+    /// When grants end that do, and those of which flows.
     ends: BTreeSet<(Time, SessionId, Alias)>,
+    end_of: BTreeMap<(SessionId, Alias), Time>,
 }
 
 impl Links {
@@ -145,41 +144,42 @@ impl Links {
             link.flows.push(None);
             link.flows.len() - 1
         });
-        link.flows[place] = Some(Registered { key, flow, end });
+        link.flows[place] = Some(Registered { key, flow });
         let alias = alias_at(place);
         let end_here = End { session, alias };
         match flow {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, Some(end_here)),
             FlowRef::Received(slot) => {
-                put(&mut self.receivers, slot.place(), Some((slot, end_here)));
+                put(&mut self.receivers, slot.place(), Some(end_here));
                 self.by_key.entry(key).or_default().push(slot);
             }
         }
         if let Some(agent) = agent {
             self.agents.insert(agent, session);
         }
-        if end < Time::MAX {
-            self.ends.insert((end, session, alias));
-        }
+        self.set_end(session, alias, end);
         alias
     }
 
     /// When the grant of a flow ends.
-    pub(super) fn ends_at(&self, session: SessionId, alias: Alias) -> Option<Time> {
-        let place = usize::from(alias.number()) - 1;
-        self.link(session)?.flows.get(place)?.map(|registered| registered.end)
+    pub(super) fn ends_at(&self, session: SessionId, alias: Alias) -> Time {
+        self.end_of.get(&(session, alias)).copied().unwrap_or(Time::MAX)
     }
 
     /// Lets a flow last for longer.
     pub(super) fn renew(&mut self, session: SessionId, alias: Alias, end: Time) {
-        let place = usize::from(alias.number()) - 1;
-        let known = self.link_mut(session).flows.get_mut(place).and_then(Option::as_mut);
-        if let Some(known) = known.filter(|known| known.end < end) {
-            let before = core::mem::replace(&mut known.end, end);
+        let end = end.max(self.ends_at(session, alias));
+        self.set_end(session, alias, end);
+    }
+
+    /// Notes when a flow ends; never, at [`Time::MAX`].
+    fn set_end(&mut self, session: SessionId, alias: Alias, end: Time) {
+        if let Some(before) = self.end_of.remove(&(session, alias)) {
             self.ends.remove(&(before, session, alias));
-            if end < Time::MAX {
-                self.ends.insert((end, session, alias));
-            }
+        }
+        if end < Time::MAX {
+            self.ends.insert((end, session, alias));
+            self.end_of.insert((session, alias), end);
         }
     }
 
@@ -239,7 +239,7 @@ impl Links {
     ) -> Option<(FlowKey, FlowRef)> {
         let place = usize::from(alias.number()) - 1;
         let link = self.by_session.get_mut(session.0 as usize)?;
-        let Registered { key, flow, end } = link.flows.get_mut(place)?.take()?;
+        let Registered { key, flow } = link.flows.get_mut(place)?.take()?;
         link.count -= 1;
         link.emptied = now;
         if let Some(other) = other_end(key, flow)
@@ -250,7 +250,7 @@ impl Links {
                 link.acquainted.remove(&other);
             }
         }
-        self.ends.remove(&(end, session, alias));
+        self.set_end(session, alias, Time::MAX);
         match flow {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, None),
             FlowRef::Received(slot) => {
@@ -292,12 +292,7 @@ impl Links {
     }
 
     pub(super) fn receiver(&self, slot: egress::FlowSlot) -> Option<End> {
-        self.receivers
-            .get(slot.place())
-            .copied()
-            .flatten()
-            .filter(|(known, _)| *known == slot)
-            .map(|(_, end)| end)
+        self.receivers.get(slot.place()).copied().flatten()
     }
 
     /// The slots of a flow's receivers here.

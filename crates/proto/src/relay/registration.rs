@@ -85,7 +85,7 @@ impl Relay {
             }
             _ => false,
         };
-        leads_elsewhere || self.links.ends_at(session, alias).is_some_and(|end| end < self.ends_at(&grant))
+        leads_elsewhere || self.links.ends_at(session, alias) < self.ends_at(&grant)
     }
 
     fn leads_to(&self, slot: FlowSlot, egress: (RelayId, Shard)) -> bool {

@@ -81,6 +81,15 @@ mod tests {
     }
 
     #[test]
+    fn a_million_addresses_take_no_more_memory_and_no_more_tokens_than_there_are_buckets() {
+        let mut limits = AddressLimits::new([1; 16]);
+        let address = |number| SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(number)), 4_600);
+        let admitted = (0..1_000_000).filter(|number| limits.admits(address(*number), Time::START)).count();
+        assert_eq!(limits.full_at.len(), ADDRESS_BUCKETS);
+        assert_eq!(admitted as u64, ADDRESS_BUCKETS as u64 * ADDRESS_HANDSHAKE_BURST);
+    }
+
+    #[test]
     fn one_ipv6_network_is_one_address() {
         let mut limits = AddressLimits::new([1; 16]);
         let host =

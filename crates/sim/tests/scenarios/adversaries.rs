@@ -46,6 +46,28 @@ fn a_cooperating_receiver_that_lies_is_barred_and_nothing_false_is_delivered() {
     }
 }
 
+#[test]
+fn a_lie_that_no_digest_names_costs_two_repairs_and_nothing_that_is_true() {
+    let mut plan = with_a_liar();
+    for flow in &mut plan.flows {
+        // Too long for the digests of a batch of eight.
+        flow.datagram_bytes = 1_350;
+        flow.settings.rate = byway_units::Rate::from_megabits_per_second(2);
+    }
+    let (world, run) = plan.run();
+    let egress = run.egress(1, &world);
+    assert_eq!(egress.answers_false, 0, "nothing tells who lied: {egress:?}");
+    let fate = &run.fates(&world)[0];
+    let deceived = run.statistics(0, &world).false_repairs;
+    assert!(deceived > 0, "the lies were used: {fate:?}, {egress:?}");
+    assert_eq!(fate.lost, 50, "{fate:?}");
+    assert!(deceived <= 2 * fate.lost as u64, "{deceived} false repairs of {fate:?}");
+    assert!(fate.missing <= fate.lost, "what the direct path delivered was delivered: {fate:?}");
+    for flow in 1..8 {
+        assert_eq!(run.statistics(flow, &world).false_repairs, 0);
+    }
+}
+
 /// Somebody near whoever it wants to reach.
 fn stranger(run: &Run, world: &mut OverlayWorld) -> (NodeId, SocketAddr) {
     let own = address(66, 0);

@@ -1,7 +1,7 @@
 //! Packets for others.
 
 use super::*;
-use crate::limits::REQUESTS_MAX;
+use crate::limits::{AGENT_LOG_BYTES, KEPT_REACH, PATIENCE_MAX, REQUESTS_MAX};
 use byway_wire::Microseconds;
 use byway_wire::messages::{Consent, CooperativeRequest};
 
@@ -137,4 +137,50 @@ fn nobody_is_answered_but_a_relay_that_was_told_of_the_flow() {
     hall.relay_says(RECEIVER, &Message::CooperativeRequest(request));
     hall.run(ms(20));
     assert_eq!((answers(&hall).len(), hall.agents[RECEIVER].counters().flows_unknown), (0, 1));
+}
+
+#[test]
+fn a_request_waits_for_two_seconds_whatever_it_says() {
+    let waits_for = |time: Duration| {
+        let mut hall = Hall::new(&settings(Service::Coding));
+        hall.stream(10);
+        request(&mut hall, [10], ms(3_600_000));
+        hall.run(time);
+        hall.send(&[10; 50]);
+        hall.run(ms(50));
+        answers(&hall)
+    };
+    // The request takes 10 ms to the receiver, the packet 30 ms.
+    assert_eq!(waits_for(PATIENCE_MAX - ms(21)), [10]);
+    assert_eq!(waits_for(PATIENCE_MAX - ms(19)), []);
+}
+
+#[test]
+fn only_so_many_packets_are_kept_for_others() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    for number in 0..=KEPT_REACH {
+        hall.send(&[number.to_be_bytes()[7]; 50]);
+    }
+    hall.run(ms(50));
+    request(&mut hall, [0, 1, KEPT_REACH as u64], ms(200));
+    hall.run(ms(50));
+    assert_eq!(answers(&hall), [1, u32::try_from(KEPT_REACH).expect("small")]);
+}
+
+#[test]
+fn what_is_kept_of_long_packets_takes_only_so_much_memory_and_all_are_delivered() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    let count = 2 * usize::try_from(AGENT_LOG_BYTES).expect("small") / 1_300;
+    for number in 0..count {
+        hall.send(&[number.to_be_bytes()[7]; 1_300]);
+        if number % 64 == 63 {
+            hall.run(ms(1));
+        }
+    }
+    for agent in &hall.agents {
+        assert!(agent.packets_held().count() <= 2 * AGENT_LOG_BYTES, "{}", agent.packets_held());
+    }
+    hall.run(ms(100));
+    assert_eq!(hall.got.len(), count);
+    assert!(hall.agents[RECEIVER].packets_held().count() > AGENT_LOG_BYTES / 2, "the limit was reached");
 }

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::agent::registration::Registrations;
+use crate::limits::{ALIASES_MAX, CANDIDATES_MAX, PATHS_ASKED_MAX};
+use byway_wire::Timestamp;
+use byway_wire::messages::ProbeReply;
 
 fn registered_at(hall: &Hall, by: usize) -> Vec<u64> {
     let heard =
@@ -98,4 +101,64 @@ fn a_flow_asks_each_of_its_relays_and_begins_with_the_first() {
         [0, 1, 2].map(|path| registrations.next_try(path)),
         [Some(Time::START), Some(Time::START), None]
     );
+}
+
+#[test]
+fn a_relay_that_numbers_flows_beyond_all_reason_is_not_used() {
+    let names = |alias: usize| {
+        let mut hall = Hall::unregistered(&settings(Service::Coding));
+        hall.relay.answer = None;
+        hall.run(ms(200));
+        let alias = Alias::new(u16::try_from(alias).expect("an alias")).expect("not zero");
+        let registered = Registered { flow_key: key(), role: FlowRole::Sender, outcome: Ok(alias) };
+        hall.relay_says(SENDER, &Message::Registered(registered));
+        hall.run(ms(50));
+        hall.stream(5);
+        hall.run(ms(50));
+        let refused = Event::FlowRefused { flow: key(), refusal: Refusal::NoRoom };
+        let is_refused = hall.events.contains(&(SENDER, refused));
+        (is_refused, hall.agents[SENDER].counters().copies, hall.got.len())
+    };
+    assert_eq!(names(ALIASES_MAX - 1), (false, 5, 5));
+    assert_eq!(names(ALIASES_MAX), (true, 0, 5));
+}
+
+#[test]
+fn only_so_many_relays_are_asked_for_repairs() {
+    let now = Time::START;
+    let mut agent = agent(RECEIVER, 5, 1_000, now);
+    let count = u32::try_from(PATHS_ASKED_MAX).expect("few") + 1;
+    let place = |nth| (RelayId::new(100 + nth), Shard::new(0));
+    for nth in 0..count {
+        let (number, shard) = place(nth);
+        let key = secret(10 + nth as usize).public_key();
+        agent.add_relay(&RelayPeer { number, shard, key, address: address(RELAY) }, now);
+    }
+    let paths = (0..count).map(|nth| RelayPath { egress: place(nth), ..path() }).collect();
+    let settings = FlowSettings { paths, ..settings(Service::Coding) };
+    let flow = agent.accept_flow(key(), settings, now).expect("the peer was added");
+    for nth in 0..count {
+        let session = agent.relay_session(place(nth)).expect("it was added");
+        let outcome = Ok(alias_of(RECEIVER));
+        agent.registered(session, &Registered { flow_key: key(), role: FlowRole::Receiver, outcome }, now);
+    }
+    let asked: Vec<SessionId> = agent.egresses_of(flow).into_iter().map(|(session, _)| session).collect();
+    let first: Vec<SessionId> =
+        (0..count - 1).map(|nth| agent.relay_session(place(nth)).expect("it was added")).collect();
+    assert_eq!(asked, first, "the best ones");
+}
+
+#[test]
+fn of_the_addresses_at_which_an_agent_was_seen_the_newest_are_named() {
+    let mut agent = agent(SENDER, 5, 1_000, Time::START);
+    let session = agent.relay_session((RelayId::new(9), Shard::new(0))).expect("it was added");
+    let seen = |last: usize| address(100 + last);
+    for last in 0..=CANDIDATES_MAX {
+        let (number, sent) = (0, Timestamp::at(Time::START));
+        let reply = ProbeReply { number, sent, received: sent, envelopes: 0, address: seen(last).into() };
+        agent.probed(session, &reply, 0, Time::START);
+        agent.probed(session, &reply, 0, Time::START);
+    }
+    let newest: Vec<SocketAddr> = (1..=CANDIDATES_MAX).map(seen).collect();
+    assert_eq!(agent.seen_at, newest);
 }

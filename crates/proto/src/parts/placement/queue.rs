@@ -301,6 +301,13 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "flow slot 1048576 is not below 1048576")]
+    fn a_flow_beyond_the_limit_is_a_broken_invariant() {
+        let slot = u32::try_from(PLACEMENT_FLOWS_MAX).expect("it has 21 bits");
+        Queues::new(1).add(0, &packet(slot, 0), Time::START, Duration::from_millis(40));
+    }
+
+    #[test]
     fn queues_of_another_class_suit_nobody_else() {
         let mut queues = Queues::new(2);
         queues.add(0, &packet(1, 5), Time::START, Duration::from_millis(40));

@@ -15,6 +15,8 @@ pub(crate) struct BlockRepair {
     pub(crate) place: Place,
     pub(crate) length_symbol: [u8; 2],
     pub(crate) payload: Handle,
+    /// Whether the receiver was sent it.
+    pub(crate) is_sent: bool,
 }
 
 /// A run of packets of one flow, and what repairs them.
@@ -23,9 +25,8 @@ pub(crate) struct Block {
     /// Which packets it covers.
     pub(crate) mask: Mask,
     pub(crate) first: SequenceNumber,
+    /// From the first on, the receiver is sent them.
     pub(crate) repairs: ArrayVec<BlockRepair, BLOCK_REPAIRS_MAX>,
-    /// How many of them the receiver was sent, from the first on.
-    sent: u8,
 }
 
 impl Block {
@@ -41,7 +42,7 @@ impl Block {
 
     /// How many repair packets the receiver was sent.
     pub(crate) fn sent(&self) -> usize {
-        usize::from(self.sent)
+        self.repairs.iter().filter(|repair| repair.is_sent).count()
     }
 
     pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
@@ -63,7 +64,7 @@ impl Blocks {
             if self.blocks.len() == BLOCKS_MAX {
                 self.blocks.pop_front();
             }
-            self.blocks.push_back(Block { mask, first, repairs: ArrayVec::new(), sent: 0 });
+            self.blocks.push_back(Block { mask, first, repairs: ArrayVec::new() });
             self.blocks.len() - 1
         });
         let block = &mut self.blocks[position];
@@ -107,8 +108,7 @@ impl Blocks {
     pub(crate) fn send(&mut self, sequence: SequenceNumber, count: usize) -> Option<Block> {
         let block = self.blocks.iter_mut().rev().find(|block| block.covers(sequence))?;
         let before = block.clone();
-        block.sent =
-            u8::try_from(block.sent() + count.min(block.unsent().len())).expect("a block has few repairs");
+        block.repairs.iter_mut().skip(before.sent()).take(count).for_each(|repair| repair.is_sent = true);
         Some(before)
     }
 }

@@ -137,11 +137,24 @@ pub(crate) struct EgressFlow {
     active: Option<Box<Active>>,
 }
 
-/// How often a packet was repaired, and when last.
+/// How often a packet was repaired, and when last: in milliseconds modulo 2^16, as there are many of these.
 #[derive(Clone, Copy, Debug)]
 struct Repaired {
     count: u8,
-    last: Time,
+    last_ms: u16,
+}
+
+impl Repaired {
+    /// Whether whatever repairs the packet is kept no longer. One that is past for a minute may look as if it were not,
+    /// and takes its place for a few seconds more.
+    fn is_past(self, now: Time) -> bool {
+        u64::from(low_ms(now).wrapping_sub(self.last_ms)) > REPAIR_RETENTION.as_millis()
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
+const fn low_ms(now: Time) -> u16 {
+    (now.as_nanos() / 1_000_000) as u16
 }
 
 /// What most flows never have of any packet.
@@ -288,10 +301,9 @@ impl Active {
 
     /// Notes that the packet is repaired once more.
     pub(crate) fn add_repair(&mut self, sequence: SequenceNumber, now: Time) {
-        let repaired = Repaired { count: self.repairs_of(sequence).saturating_add(1), last: now };
-        // What repairs it is kept no longer than that.
-        let is_past = |before: Repaired| now.saturating_since(before.last) > REPAIR_RETENTION;
-        some_of(&mut self.repaired).insert_over(sequence.number(), repaired, is_past);
+        let count = self.repairs_of(sequence).saturating_add(1);
+        let repaired = Repaired { count, last_ms: low_ms(now) };
+        some_of(&mut self.repaired).insert_over(sequence.number(), repaired, |before| before.is_past(now));
     }
 
     /// How often the packet was repaired, one way or another.

@@ -132,3 +132,24 @@ fn a_nack_of_everything_costs_the_relay_little() {
         2 * crate::limits::NACK_REACH + 1 - crate::limits::MISSING_PACKETS_MAX as u64
     );
 }
+
+#[test]
+fn a_question_is_worked_on_for_two_seconds_whatever_it_says() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 5, 2);
+    let mut ranges = RangeSet::new();
+    assert!(ranges.insert(SequenceNumber::new(6)), "it fits");
+    let nack = Nack {
+        alias: Alias::new(1).expect("not zero"),
+        open_from_low: None,
+        noticed_by_timer: false,
+        answers_confirm: false,
+        patience: Microseconds::from_duration(ms(3_600_000)),
+        ranges: ranges.ranges(),
+    };
+    desk.says(2, &Message::Nack(nack));
+    desk.pass(crate::limits::PATIENCE_MAX - ms(1));
+    assert_eq!(desk.relay.egress_counters().given_up, 0);
+    desk.pass(crate::limits::SWEEP_INTERVAL + ms(1));
+    assert_eq!(desk.relay.egress_counters().given_up, 1);
+}

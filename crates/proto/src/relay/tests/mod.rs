@@ -74,6 +74,8 @@ struct Client {
     sessions: Sessions,
     session: SessionId,
     heard: Vec<Heard>,
+    /// How many flows each message announced.
+    announced: Vec<usize>,
 }
 
 /// A relay and its clients.
@@ -131,7 +133,7 @@ impl Client {
             keep: true,
         };
         let session = sessions.add(remote, now);
-        Self { who, sessions, session, heard: Vec::new() }
+        Self { who, sessions, session, heard: Vec::new(), announced: Vec::new() }
     }
 
     fn receive(&mut self, mut bytes: Vec<u8>, now: Time) {
@@ -163,6 +165,9 @@ impl Client {
     }
 
     fn hear(&mut self, message: &Message<'_>) {
+        if let Message::Aliases(aliases) = message {
+            self.announced.push(aliases.flows.iter().count());
+        }
         self.heard.push(match message {
             Message::Registered(registered) => Heard::Registered(registered.outcome.map(Alias::number)),
             Message::AliasesKnown(known) => {

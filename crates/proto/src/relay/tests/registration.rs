@@ -1,7 +1,9 @@
 //! Who may have what registered.
 
 use super::*;
-use crate::limits::{EPOCH_OPENS_FOR, FLOWS_PER_SESSION_MAX, GROUPS_MAX};
+use crate::limits::{
+    ALIASES_PER_MESSAGE, ANNOUNCE_INTERVAL, EPOCH_OPENS_FOR, FLOWS_PER_SESSION_MAX, GROUPS_MAX,
+};
 use byway_wire::messages::{Close, CloseReason, Unregister};
 
 #[test]
@@ -185,4 +187,22 @@ fn an_agent_that_went_without_a_word_is_forgotten_when_its_keys_are_too_old() {
     desk.exchange();
     assert_eq!(desk.relay.sessions.count(), sessions - 1);
     assert!(desk.relay.links.receivers_of(flow(1, 2, 1)).is_empty());
+}
+
+#[test]
+fn flows_are_announced_a_message_full_at_a_time_until_they_are_known() {
+    let egress = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+    let mut desk = Desk::new(alloc::vec![Grant { egress, ..grant_here(1, 2) }]);
+    desk.enter(1);
+    let count = u16::try_from(ALIASES_PER_MESSAGE).expect("few") + 1;
+    for number in 1..=count {
+        assert_eq!(desk.registers(1, flow(1, 2, number), FlowRole::Sender), Ok(number));
+    }
+    desk.client(OTHER).announced.clear();
+    desk.pass(ANNOUNCE_INTERVAL);
+    assert_eq!(desk.client(OTHER).announced, [ALIASES_PER_MESSAGE, 1]);
+    desk.knows(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    desk.client(OTHER).announced.clear();
+    desk.pass(ANNOUNCE_INTERVAL);
+    assert_eq!(desk.client(OTHER).announced, [usize::from(count) - 10]);
 }

@@ -1,7 +1,10 @@
 //! Keys come and go, and no packet is lost to that.
 
 use super::*;
-use crate::limits::{EPOCH_OPENS_FOR, EPOCH_SEALS_FOR, MESSAGES_BYTES_MAX, REKEY_AFTER, REKEY_GRACE};
+use crate::limits::{
+    EPOCH_OPENS_FOR, EPOCH_PACKETS_MAX, EPOCH_SEALS_FOR, MESSAGES_BYTES_MAX, REKEY_AFTER, REKEY_GRACE,
+    REKEY_PACKETS,
+};
 
 /// Both sides speak for so long, ten times a second.
 fn converse(pair: &mut Pair, time: Duration) -> u32 {
@@ -203,4 +206,52 @@ fn a_session_that_rests_is_as_good_as_new_ten_minutes_later() {
     pair.say(LARGE, 2);
     pair.run(ms(50));
     assert_eq!((pair.nodes[LARGE].heard.len(), pair.nodes[SMALL].heard.len()), (1, 1));
+}
+
+/// Both sides have sent so many packets under the keys they have.
+fn skip_to(pair: &mut Pair, packets: u64) {
+    for node in &mut pair.nodes {
+        let session = node.sessions.get_mut(node.peer).expect("the peer was added");
+        session.epochs[0].skip_to(packets);
+    }
+}
+
+#[test]
+fn so_many_packets_are_sealed_with_one_key_and_then_another_follows() {
+    let mut pair = Pair::established();
+    skip_to(&mut pair, REKEY_PACKETS - 2);
+    for number in 1..=5 {
+        pair.say(SMALL, number);
+        pair.run(ms(100));
+        let handshakes = if number < 3 { [1, 1] } else { [2, 2] };
+        assert_eq!(pair.handshakes(), handshakes, "after {number} packets");
+    }
+    assert_eq!(pair.nodes[LARGE].heard, [1, 2, 3, 4, 5]);
+    assert!(pair.nodes.iter().all(|node| node.sessions.counters.unsendable == 0));
+}
+
+#[test]
+fn keys_seal_so_many_packets_and_no_more() {
+    let mut pair = Pair::established();
+    pair.loses(|datagram| matches!(datagram.bytes[0], INITIATION | RESPONSE));
+    // Nothing but what is said here is to be counted.
+    pair.run(secs(3));
+    skip_to(&mut pair, EPOCH_PACKETS_MAX - 2);
+    pair.envelop(SMALL, 1);
+    pair.envelop(SMALL, 2);
+    assert_eq!(pair.nodes[SMALL].sessions.counters.unsendable, 0);
+    pair.envelop(SMALL, 3);
+    assert_eq!(pair.nodes[SMALL].sessions.counters.unsendable, 1);
+    pair.run(ms(50));
+    assert_eq!(pair.nodes[LARGE].enveloped, [1, 2]);
+    assert!(!pair.nodes[SMALL].is_established(pair.now));
+    pair.envelop(LARGE, 4);
+    pair.run(ms(50));
+    assert_eq!(pair.nodes[SMALL].enveloped, [4], "the other direction has its own");
+    pair.loses(|_| false);
+    pair.say(SMALL, 5);
+    pair.run(secs(2));
+    pair.envelop(SMALL, 6);
+    pair.run(ms(50));
+    assert_eq!(pair.nodes[LARGE].enveloped, [1, 2, 6], "and other keys follow");
 }

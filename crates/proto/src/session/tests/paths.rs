@@ -1,7 +1,9 @@
 //! Where the peer is, how far away, and whether it is there at all.
 
 use super::*;
-use crate::limits::{AMPLIFICATION_MAX, KEEPALIVE_INTERVAL};
+use crate::limits::{AMPLIFICATION_MAX, KEEPALIVE_INTERVAL, ROUND_TRIP_MAX};
+use byway_wire::messages::Probe;
+use byway_wire::{Microseconds, Timestamp};
 
 /// The one side speaks for so long, ten times a second.
 fn speak(pair: &mut Pair, who: usize, time: Duration) {
@@ -22,6 +24,19 @@ fn probes_measure_the_round_trip_for_both_sides() {
     let probed =
         pair.nodes[SMALL].changes.iter().filter(|change| matches!(change, Change::Probed { .. })).count();
     assert!((10..=12).contains(&probed), "{probed} answers in two seconds");
+}
+
+#[test]
+fn a_round_trip_that_is_claimed_is_believed_up_to_a_second() {
+    let mut pair = Pair::established();
+    let (node, now) = (&mut pair.nodes[SMALL], pair.now);
+    let round_trip = Microseconds::from_duration(secs(3_600));
+    let probe = Probe { number: 9, sent: Timestamp::at(now), round_trip };
+    node.sessions.say(node.peer, &Message::Probe(probe), now);
+    pair.send(SMALL);
+    pair.run(ms(15));
+    let node = &pair.nodes[LARGE];
+    assert_eq!(node.sessions.round_trip(node.peer), ROUND_TRIP_MAX);
 }
 
 #[test]
