@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use byway_units::{RelayId, Time};
+use byway_units::{AgentId, RelayId, Time};
 use byway_wire::messages::FlowRole;
 use byway_wire::seal::{PreSharedKey, Purpose};
 use byway_wire::{FlowKey, Receiver, SequenceNumber, Shard};
@@ -88,13 +88,14 @@ impl Agent {
         self.roles.insert(session, Role::Peer(peer.number));
     }
 
-    /// Opens a flow to a peer that was added; `None` if it was not, or if the flow is open.
+    /// Opens a flow to a peer that was added; `None` if it was not, if the flow is open, or if its
+    /// sender is not this agent.
     pub fn open_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<SendFlowId> {
         let Receiver::Agent(receiver) = key.receiver() else {
             return None;
         };
         let peer = *self.peers.get(&receiver)?;
-        if self.sent_by_key.contains_key(&key) || self.life != Life::Open {
+        if self.sent_by_key.contains_key(&key) || self.life != Life::Open || !self.is_self(key.sender()) {
             return None;
         }
         let next = self.closings.begins(key, FlowRole::Sender, now).unwrap_or(SequenceNumber::FIRST);
@@ -112,10 +113,12 @@ impl Agent {
         Some(id)
     }
 
-    /// Accepts a flow from a peer that was added; `None` if it was not, or if the flow is accepted already.
+    /// Accepts a flow from a peer that was added; `None` if it was not, if the flow is accepted already,
+    /// or if it is for another agent.
     pub fn accept_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<ReceiveFlowId> {
         let peer = *self.peers.get(&key.sender())?;
-        if self.received_by_key.contains_key(&key) || self.life != Life::Open {
+        let is_for_another = matches!(key.receiver(), Receiver::Agent(receiver) if !self.is_self(receiver));
+        if self.received_by_key.contains_key(&key) || self.life != Life::Open || is_for_another {
             return None;
         }
         let stood = self.closings.begins(key, FlowRole::Receiver, now);
@@ -126,6 +129,11 @@ impl Agent {
         self.register(Flow::Received(id), now);
         self.finish(now);
         Some(id)
+    }
+
+    /// Whether this is the number of this agent.
+    fn is_self(&mut self, number: AgentId) -> bool {
+        *self.number.get_or_insert(number) == number
     }
 
     /// The way to a flow's other end through the relay of the path in use.

@@ -184,6 +184,9 @@ pub struct Agent {
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
     closings: Closings,
+    /// This agent's own number, once a flow has told it. Another one would be another's, and flows of both would seal
+    /// under the same numbers.
+    number: Option<AgentId>,
     life: Life,
     /// Coded bytes of copies that may be asked for again.
     sent: PacketLog,
@@ -230,6 +233,7 @@ impl Agent {
             incoming: IndexTable::default(),
             timers: Timers::new(),
             closings: Closings::default(),
+            number: None,
             life: Life::Open,
             sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
             kept: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),

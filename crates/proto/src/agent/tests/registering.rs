@@ -162,3 +162,14 @@ fn of_the_addresses_at_which_an_agent_was_seen_the_newest_are_named() {
     let newest: Vec<SocketAddr> = (1..=CANDIDATES_MAX).map(seen).collect();
     assert_eq!(agent.seen_at, newest);
 }
+
+#[test]
+fn an_agent_has_one_number_and_no_flow_of_another_s() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    let (now, other) = (hall.now, AgentId::new(77));
+    let sent = flow_between(other, number(RECEIVER), key().flow());
+    assert_eq!(hall.agents[SENDER].open_flow(sent, settings(Service::Coding), now), None);
+    let received = flow_between(number(RECEIVER), other, key().flow());
+    assert_eq!(hall.agents[SENDER].accept_flow(received, settings(Service::Coding), now), None);
+    assert_eq!(hall.agents[SENDER].open_flow(key(), settings(Service::Coding), now), None, "it is open");
+}
