@@ -57,7 +57,7 @@ fn packets_that_are_lost_are_asked_for_restored_and_delivered_without_allocation
     let mut chain = warmed_up(Service::Coding, 50);
     let repaired = |chain: &Chain| -> u64 {
         let of = |(pair, flow)| {
-            let statistics = chain.agent(false, pair).statistics(flow);
+            let statistics = chain.agent(false, pair).statistics(flow).expect("the flow is open");
             statistics.in_stream + statistics.cooperative
         };
         chain.accepted().map(of).sum()

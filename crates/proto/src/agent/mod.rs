@@ -315,23 +315,17 @@ impl Agent {
         self.sent.held() + self.kept.held()
     }
 
-    /// What became of a flow's packets.
-    ///
-    /// # Panics
-    /// If the flow is not one of this agent's, or was closed.
+    /// What became of a flow's packets; `None` if the flow was closed, which its sender may do at any time.
     #[must_use]
-    pub fn statistics(&self, flow: ReceiveFlowId) -> &ReceiveStatistics {
-        &self.receivers[flow.0 as usize].statistics
+    pub fn statistics(&self, flow: ReceiveFlowId) -> Option<&ReceiveStatistics> {
+        self.receivers.get(flow.0).map(|flow| &flow.statistics)
     }
 
     /// What a flow's receiver reported last: the true loss of the direct path, which repairs hide, what came back and
-    /// how, and how late packets are.
-    ///
-    /// # Panics
-    /// If the flow is not one of this agent's, or was closed.
+    /// how, and how late packets are. `None` before the first report, and once the flow was closed.
     #[must_use]
     pub fn report(&self, flow: SendFlowId) -> Option<&byway_wire::messages::Report> {
-        self.senders[flow.0 as usize].report.as_deref()
+        self.senders.get(flow.0)?.report.as_deref()
     }
 }
 

@@ -100,6 +100,8 @@ struct Relay {
     sessions: Sessions,
     agents: BTreeMap<usize, SessionId>,
     heard: Vec<(Time, usize, Said)>,
+    /// How long a repair was of use, as the last NACK had it.
+    patience: Duration,
     answer: Option<Result<(), Refusal>>,
 }
 
@@ -113,7 +115,13 @@ impl Relay {
             started_unix_nanos: 1_000,
         };
         let sessions = Sessions::new(local, &Portable, Generator::new([seed; 32]), now);
-        Self { sessions, agents: BTreeMap::new(), heard: Vec::new(), answer: Some(Ok(())) }
+        Self {
+            sessions,
+            agents: BTreeMap::new(),
+            heard: Vec::new(),
+            patience: Duration::ZERO,
+            answer: Some(Ok(())),
+        }
     }
 
     fn receive(&mut self, who: usize, bytes: &mut [u8], now: Time) {
@@ -159,12 +167,15 @@ impl Relay {
                 self.register(who, register, now);
                 Said::Register { role: register.role, selective: register.options.selective }
             }
-            Message::Nack(nack) => Said::Nack {
-                open_from: nack.open_from_low,
-                by_timer: nack.noticed_by_timer,
-                confirms: nack.answers_confirm,
-                ranges: all(&nack.ranges),
-            },
+            Message::Nack(nack) => {
+                self.patience = nack.patience.duration();
+                Said::Nack {
+                    open_from: nack.open_from_low,
+                    by_timer: nack.noticed_by_timer,
+                    confirms: nack.answers_confirm,
+                    ranges: all(&nack.ranges),
+                }
+            }
             Message::Ack(ack) => Said::Ack(ack.from_low),
             Message::Lost(lost) => Said::Lost(all(&lost.ranges)),
             Message::Unregister(unregister) => {
@@ -481,7 +492,7 @@ impl Hall {
     }
 
     fn statistics(&self) -> super::ReceiveStatistics {
-        *self.agents[RECEIVER].statistics(self.received)
+        *self.agents[RECEIVER].statistics(self.received).expect("the flow is open")
     }
 }
 

@@ -221,3 +221,22 @@ fn the_sender_learns_the_true_loss() {
     assert_eq!((report.bursts, report.longest_burst), (1, 3));
     assert_eq!(hall.delivered(Delivery::Direct).len(), 20);
 }
+
+#[test]
+fn delays_are_those_of_the_last_second_in_which_packets_came() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    let p99 = |hall: &Hall| {
+        let report = hall.agents[SENDER].report(hall.flow).expect("the receiver reported");
+        report.delay.p99.duration()
+    };
+    hall.stream(50);
+    hall.direct = ms(70);
+    hall.stream(50);
+    hall.run(ms(200));
+    assert_eq!(p99(&hall), ms(40));
+    hall.direct = ms(30);
+    // A second with packets, after which a count ends; and seconds without any, in which it stands.
+    hall.stream(250);
+    hall.run(ms(3_000));
+    assert_eq!(p99(&hall), Duration::ZERO);
+}

@@ -289,7 +289,8 @@ impl Run {
 
     pub(crate) fn statistics<'a>(&self, flow: usize, world: &'a OverlayWorld) -> &'a ReceiveStatistics {
         let receiver = self.agents[self.plan.flows[flow].to];
-        world.host(receiver).agent().statistics(self.receiving[flow].expect("the flow was accepted"))
+        let id = self.receiving[flow].expect("the flow was accepted");
+        world.host(receiver).agent().statistics(id).expect("the flow is open")
     }
 
     pub(crate) fn ingress<'a>(&self, relay: usize, world: &'a OverlayWorld) -> &'a IngressCounters {

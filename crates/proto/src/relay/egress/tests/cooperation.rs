@@ -122,6 +122,21 @@ fn a_receiver_that_left_is_not_asked() {
 }
 
 #[test]
+fn a_new_flow_is_not_asked_for_what_another_left_behind() {
+    let mut talk = Talk::new();
+    let [flow, a, b] = talk.flows();
+    talk.batch(0, &[(flow, 4), (a, 9), (b, 2)], 2);
+    talk.egress.unregister(a, talk.now);
+    let newcomer = talk.flow(Service::Coding);
+    talk.nack(flow, 4, 4);
+    assert_eq!(talk.said(), [asked(b, 2)]);
+    assert_ne!(newcomer, a);
+    // When no batch can name the flow that left, its place is taken.
+    talk.wait(2_000);
+    assert_eq!(talk.flow(Service::Coding), a);
+}
+
+#[test]
 fn answers_to_nothing_are_counted_and_change_nothing() {
     let mut talk = Talk::new();
     let [flow, a] = talk.flows();
