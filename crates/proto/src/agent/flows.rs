@@ -112,6 +112,12 @@ impl Agent {
     pub fn accept_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<ReceiveFlowId> {
         let peer = *self.peers.get(&key.sender())?;
         let id = ReceiveFlowId(u32::try_from(self.receivers.len()).ok()?);
+        let ways = self.ways_in.entry(peer).or_default();
+        for path in &settings.paths {
+            if !ways.contains(&path.egress) {
+                ways.push(path.egress);
+            }
+        }
         self.receivers.push(ReceiveFlow::new(key, settings, peer, now));
         self.received_by_key.insert(key, id);
         self.incoming.remove((peer, key.flow()));

@@ -164,6 +164,8 @@ pub struct Agent {
     receivers: Vec<ReceiveFlow>,
     sent_by_key: BTreeMap<FlowKey, SendFlowId>,
     received_by_key: BTreeMap<FlowKey, ReceiveFlowId>,
+    /// The relays through which a peer's flows come, by its session.
+    ways_in: BTreeMap<SessionId, Vec<(RelayId, Shard)>>,
     /// The flows that a peer sends here, by its session.
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
@@ -209,6 +211,7 @@ impl Agent {
             receivers: Vec::new(),
             sent_by_key: BTreeMap::new(),
             received_by_key: BTreeMap::new(),
+            ways_in: BTreeMap::new(),
             incoming: IndexTable::default(),
             timers: Timers::new(),
             sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),

@@ -236,8 +236,12 @@ impl Relay {
             Received::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Response { session, messages } => self.messages(session, &messages, from, now),
-            Received::Messages { session, messages } => self.messages(session, messages, from, now),
+            Received::Response { session, messages } => {
+                self.messages(session, &messages, Origin::Address(from), now);
+            }
+            Received::Messages { session, messages } => {
+                self.messages(session, messages, Origin::Address(from), now);
+            }
             Received::Envelope { session, header, datagram } => {
                 let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
                 self.envelope(session, &header, coded, now);
