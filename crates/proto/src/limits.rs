@@ -152,8 +152,11 @@ pub const RELAYED_BURST: byway_units::Bytes = byway_units::Bytes::new(64 << 10);
 /// How long an answered handshake keeps out those with older stamps: longer than it takes to confirm one.
 pub const ANSWER_GUARDED_FOR: Duration = Duration::from_secs(10);
 
-/// The bytes of a packet that carries a path challenge: header, message and tag.
-pub const CHALLENGE_BYTES: usize = 9 + 3 + 8 + 16;
+/// The bytes of a path challenge or response: type, length and token.
+pub const PATH_MESSAGE_BYTES: usize = 3 + 8;
+
+/// The bytes of a packet that carries one: header, message and tag.
+pub const CHALLENGE_BYTES: usize = 9 + PATH_MESSAGE_BYTES + 16;
 
 /// Longest round trip that a peer's claim is taken for.
 pub const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);

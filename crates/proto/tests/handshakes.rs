@@ -77,10 +77,15 @@ fn concluded(awaited: &mut AwaitedResponse, response: &[u8]) -> (EpochKeys, Sess
 
 /// A path challenge, which is answered by whoever takes it for the peer's.
 fn challenge(keys: &EpochKeys, receiver: SessionIndex) -> Vec<u8> {
-    let mut packet = vec![0; MESSAGE_OVERHEAD + 11];
+    message(keys, receiver, 34, 8)
+}
+
+/// A message of this type, with a body of so many zeros.
+fn message(keys: &EpochKeys, receiver: SessionIndex, kind: u8, length: u8) -> Vec<u8> {
+    let mut packet = vec![0; MESSAGE_OVERHEAD + 3 + usize::from(length)];
     let header = MessageHeader { receiver, counter_low: 0 };
     header.emit(packet.first_chunk_mut().expect("the packet has a header"));
-    packet[MessageHeader::BYTES..][..3].copy_from_slice(&[34, 0, 8]);
+    packet[MessageHeader::BYTES..][..3].copy_from_slice(&[kind, 0, length]);
     keys.seal_message(Counter::new(0), &mut packet);
     packet
 }
@@ -151,7 +156,7 @@ fn nothing_goes_to_an_address_from_which_only_copied_packets_came() {
     assert_eq!(first.first().map(|(to, _)| *to), Some(address(66)));
     let response = answers(&mut agent, address(1), &packet, now).remove(0).1;
     let (keys, receiver) = concluded(&mut awaited, &response);
-    // So does the confirmation: that proves nothing, and asks for a proof at most.
-    let sent = answers(&mut agent, address(66), &challenge(&keys, receiver), now);
+    // So does the confirmation, a probe: that proves nothing, and asks for a proof at most.
+    let sent = answers(&mut agent, address(66), &message(&keys, receiver, 32, 12), now);
     assert!(sent.iter().all(|(to, _)| *to != address(66)), "{sent:?}");
 }

@@ -119,19 +119,24 @@ impl Agent {
             return;
         };
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
-        if now.saturating_since(active.last_direct) >= active.timer.timeout() {
-            active.timer.expired(now);
-        } else if !is_repeat {
+        let is_silent = now.saturating_since(active.last_direct) >= active.timer.timeout();
+        if !is_silent && !is_repeat {
             return;
         }
         active.open_asks = active.open_asks.saturating_add(1);
+        if is_silent {
+            active.timer.expired(now);
+            // Where this agent's address changed unnoticed, the sender hears from the new one.
+            self.plan_report(id, true, now);
+        }
+        let flow = &mut self.receivers[id.0 as usize];
+        let Some(active) = flow.active_mut().filter(|_| may_ask) else {
+            return;
+        };
         let from = active
             .tracker
             .highest()
             .map_or(SequenceNumber::FIRST, |highest| SequenceNumber::new(highest + 1));
-        if !may_ask {
-            return;
-        }
         let from = *active.open.get_or_insert(from);
         active.answers_due = now + again;
         active.tracker.open(from.number(), again);

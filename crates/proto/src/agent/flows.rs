@@ -121,6 +121,12 @@ impl Agent {
         if self.received_by_key.contains_key(&key) || self.life != Life::Open || is_for_another {
             return None;
         }
+        let ways = self.ways_in.entry(peer).or_default();
+        for path in &settings.paths {
+            if !ways.contains(&path.egress) {
+                ways.push(path.egress);
+            }
+        }
         let stood = self.closings.begins(key, FlowRole::Receiver, now);
         let id = ReceiveFlowId(self.receivers.add(ReceiveFlow::new(key, settings, peer, stood, now))?);
         self.received_by_key.insert(key, id);

@@ -1,7 +1,6 @@
 //! What relays and other agents say.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 
 use byway_units::Time;
 use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, Relayed, Report};
@@ -12,12 +11,15 @@ use crate::session::{Detour, Origin, SessionId};
 
 impl Agent {
     /// Takes the messages of one packet.
-    pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], from: SocketAddr, now: Time) {
+    pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
         for message in Messages::new(plaintext) {
+            if let Ok(Message::Probe(_)) = message {
+                self.keep_ways_open(session, now);
+            }
             match message {
-                Ok(message) if self.sessions.handle_message(session, &message, from, now) => {}
+                Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
                 Ok(message) => match self.roles.get(&session).copied() {
-                    Some(Role::Relay(_)) => self.relay_says(session, &message, from, now),
+                    Some(Role::Relay(_)) => self.relay_says(session, &message, now),
                     Some(Role::Peer(_)) => self.peer_says(session, &message, now),
                     None => {}
                 },
@@ -26,7 +28,18 @@ impl Agent {
         }
     }
 
-    fn relay_says(&mut self, session: SessionId, message: &Message<'_>, from: SocketAddr, now: Time) {
+    /// A peer that probes sends something: the relays through which it may come should know this agent. One that
+    /// restarted does not, and nothing comes that would show it.
+    fn keep_ways_open(&mut self, peer: SessionId, now: Time) {
+        let ways = self.ways_in.get(&peer).map(Vec::as_slice).unwrap_or_default();
+        for place in ways {
+            if let Some(relay) = self.relay_places.get(place) {
+                self.sessions.use_session(self.relays[*relay].session, now);
+            }
+        }
+    }
+
+    fn relay_says(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
         match message {
             Message::Registered(registered) => self.registered(session, registered, now),
             Message::InStreamRepair(repair) => self.in_stream_repair(session, repair, now),
@@ -34,7 +47,7 @@ impl Agent {
             Message::Confirm(confirm) => self.confirm(session, confirm, now),
             Message::CopyNack(nack) => self.resend_copies(session, nack, now),
             Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
-            Message::Relayed(relayed) => self.relayed(session, relayed, from, now),
+            Message::Relayed(relayed) => self.relayed(session, relayed, now),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
         }
@@ -52,14 +65,14 @@ impl Agent {
     }
 
     /// A packet of another agent, through a relay.
-    fn relayed(&mut self, relay: SessionId, relayed: &Relayed<'_>, from: SocketAddr, now: Time) {
+    fn relayed(&mut self, relay: SessionId, relayed: &Relayed<'_>, now: Time) {
         if !self.peers.contains_key(&relayed.agent()) {
             self.counters.out_of_role += 1;
             return;
         }
         let mut packet = Vec::from(relayed.packet());
         let origin = Origin::Detour(Detour { relay, agent: relayed.agent() });
-        self.receive_from(&mut packet, origin, from, Ecn::NotCapable, now);
+        self.receive_from(&mut packet, origin, Ecn::NotCapable, now);
     }
 
     /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.

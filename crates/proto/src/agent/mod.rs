@@ -180,6 +180,8 @@ pub struct Agent {
     receivers: FlowTable<ReceiveFlow>,
     sent_by_key: BTreeMap<FlowKey, SendFlowId>,
     received_by_key: BTreeMap<FlowKey, ReceiveFlowId>,
+    /// The relays through which a peer's flows come, by its session.
+    ways_in: BTreeMap<SessionId, Vec<(RelayId, Shard)>>,
     /// The flows that a peer sends here, by its session.
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
@@ -230,6 +232,7 @@ impl Agent {
             receivers: FlowTable::new(),
             sent_by_key: BTreeMap::new(),
             received_by_key: BTreeMap::new(),
+            ways_in: BTreeMap::new(),
             incoming: IndexTable::default(),
             timers: Timers::new(),
             closings: Closings::default(),

@@ -16,18 +16,11 @@ use crate::session::{Origin, Received, SessionId};
 
 impl Agent {
     pub(super) fn receive(&mut self, datagram: &mut [u8], from: SocketAddr, ecn: Ecn, now: Time) {
-        self.receive_from(datagram, Origin::Address(from), from, ecn, now);
+        self.receive_from(datagram, Origin::Address(from), ecn, now);
     }
 
-    /// Takes a packet from an address, or out of a relay's hands (`from` is then the relay's address).
-    pub(super) fn receive_from(
-        &mut self,
-        datagram: &mut [u8],
-        origin: Origin,
-        from: SocketAddr,
-        ecn: Ecn,
-        now: Time,
-    ) {
+    /// Takes a packet from an address, or out of a relay's hands.
+    pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Origin, ecn: Ecn, now: Time) {
         let received = self.sessions.receive_from(datagram, origin, now);
         let session = received.session().and_then(|session| self.roles.get(&session));
         if matches!((origin, session), (Origin::Detour(_), Some(Role::Relay(_)))) {
@@ -45,8 +38,8 @@ impl Agent {
                     self.sessions.accept(session, initiation, origin, &[], now);
                 }
             }
-            Received::Response { session, messages } => self.messages(session, &messages, from, now),
-            Received::Messages { session, messages } => self.messages(session, messages, from, now),
+            Received::Response { session, messages } => self.messages(session, &messages, origin, now),
+            Received::Messages { session, messages } => self.messages(session, messages, origin, now),
             Received::Source { session, packet } => self.source(session, packet, origin, ecn, now),
             Received::Envelope { session, header, datagram } => {
                 self.enveloped(session, &header, datagram, ecn, now);

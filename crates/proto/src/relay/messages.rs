@@ -1,7 +1,5 @@
 //! What agents and other relays say.
 
-use core::net::SocketAddr;
-
 use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage};
@@ -13,14 +11,14 @@ use super::egress::{CarriedCopy, CrossStream, Egress, Entry, FlowSlot, InStream,
 use super::ingress::EgressPort;
 use super::links::FlowRef;
 use crate::limits::{PATIENCE_MAX, RANGES_MAX};
-use crate::session::SessionId;
+use crate::session::{Origin, SessionId};
 
 impl Relay {
     /// Takes the messages of one packet.
-    pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], from: SocketAddr, now: Time) {
+    pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
         for message in Messages::new(plaintext) {
             match message {
-                Ok(message) if self.sessions.handle_message(session, &message, from, now) => {}
+                Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
                 Ok(message) => self.message(session, &message, now),
                 Err(_) => self.counters.messages_unknown += 1,
             }

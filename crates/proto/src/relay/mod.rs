@@ -43,7 +43,7 @@ use crate::limits::CODED_START;
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
-use crate::session::{Change, Local, Received, Remote, SessionCounters, SessionId, Sessions};
+use crate::session::{Change, Local, Origin, Received, Remote, SessionCounters, SessionId, Sessions};
 
 /// What comes to a relay.
 #[derive(Debug)]
@@ -246,8 +246,12 @@ impl Relay {
             Received::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Response { session, messages } => self.messages(session, &messages, from, now),
-            Received::Messages { session, messages } => self.messages(session, messages, from, now),
+            Received::Response { session, messages } => {
+                self.messages(session, &messages, Origin::Address(from), now);
+            }
+            Received::Messages { session, messages } => {
+                self.messages(session, messages, Origin::Address(from), now);
+            }
             Received::Envelope { session, header, datagram } => {
                 let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
                 self.envelope(session, &header, coded, ecn, now);

@@ -383,8 +383,9 @@ fn digests(keys: &SplitKeys) -> Digests {
 }
 
 impl Origin {
-    /// The address that a cookie is bound to; packets through relays share the unspecified one.
-    fn source_address(self) -> Address {
+    /// Where the packet came from, as cookies and the replies to probes have it; packets through relays share the
+    /// unspecified address.
+    pub(super) fn source_address(self) -> Address {
         match self {
             Self::Address(address) => Address::from(address),
             Self::Detour(_) => Address { ip: Ipv6Addr::UNSPECIFIED.into(), port: 0 },

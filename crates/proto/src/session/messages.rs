@@ -1,12 +1,10 @@
 //! The messages that sessions keep to themselves: probes, challenges, and the end.
 
-use core::net::SocketAddr;
-
 use byway_units::Time;
-use byway_wire::messages::{PathResponse, Probe, ProbeReply};
+use byway_wire::messages::{PathChallenge, PathResponse, Probe, ProbeReply};
 use byway_wire::{Message, Microseconds, Timestamp};
 
-use super::{Change, SessionId, Sessions};
+use super::{Change, Origin, SessionId, Sessions};
 use crate::limits::{FAST_PROBE_INTERVAL, PROBE_INTERVAL, ROUND_TRIP_MAX};
 
 impl Sessions {
@@ -15,16 +13,13 @@ impl Sessions {
         &mut self,
         id: SessionId,
         message: &Message<'_>,
-        from: SocketAddr,
+        origin: Origin,
         now: Time,
     ) -> bool {
         match message {
-            Message::Probe(probe) => self.answer_probe(id, probe, from, now),
+            Message::Probe(probe) => self.answer_probe(id, probe, origin, now),
             Message::ProbeReply(reply) => self.probe_reply(id, reply, now),
-            Message::PathChallenge(challenge) => {
-                let response = PathResponse { token: challenge.token };
-                self.say(id, &Message::PathResponse(response), now);
-            }
+            Message::PathChallenge(challenge) => self.answer_challenge(id, *challenge, origin, now),
             Message::PathResponse(response) => self.path_response(id, response.token, now),
             Message::Close(_) => self.closed(id, now),
             _ => return false,
@@ -32,8 +27,22 @@ impl Sessions {
         true
     }
 
+    /// Answers a challenge to where it came from, wherever the peer was before. One that came through a relay asks
+    /// about no address.
+    fn answer_challenge(&mut self, id: SessionId, challenge: PathChallenge, origin: Origin, now: Time) {
+        let Origin::Address(from) = origin else {
+            return;
+        };
+        let response = Message::PathResponse(PathResponse { token: challenge.token });
+        if self.get(id).is_some_and(|session| session.path.address() == Some(&from)) {
+            self.say(id, &response, now);
+        } else {
+            self.send_to(id, from, &response, now);
+        }
+    }
+
     /// Answers a probe, and takes note of what it says.
-    fn answer_probe(&mut self, id: SessionId, probe: &Probe, from: SocketAddr, now: Time) {
+    fn answer_probe(&mut self, id: SessionId, probe: &Probe, origin: Origin, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
@@ -46,7 +55,7 @@ impl Sessions {
             sent: probe.sent,
             received: Timestamp::at(now),
             envelopes,
-            address: from.into(),
+            address: origin.source_address(),
         };
         self.say(id, &Message::ProbeReply(reply), now);
     }

@@ -3,14 +3,16 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
-use byway_wire::messages::{CopyNack, PathChallenge, Probe, Relayed};
+use byway_wire::messages::{CopyNack, Probe, Relayed};
 use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
 use super::{Detour, Enveloped, Session, SessionId, Sessions};
-use crate::limits::{CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX};
+use crate::limits::{
+    CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX,
+    PATH_MESSAGE_BYTES,
+};
 use crate::outbox::{Heading, Urgency};
 
 impl Sessions {
@@ -34,12 +36,12 @@ impl Sessions {
         let is_established = session.is_established(now);
         let is_stale = session.epochs.first().is_some_and(|newest| newest.is_stale(now));
         let begins = !is_established || (is_stale && session.begins_epochs(now));
-        if is_established && !was_in_use {
-            session.plan_probe(now);
-            self.arm(id);
-        }
         if begins {
             self.connect(id, &[], now);
+        }
+        if is_established && !was_in_use {
+            // What lay idle may be gone.
+            self.send_probe(id, now);
         }
     }
 
@@ -104,6 +106,18 @@ impl Sessions {
             Err(_) => self.counters.unsendable += 1,
         }
         self.long = buffer;
+    }
+
+    /// Sends a message about an address to that address, whether it has proved itself or not.
+    pub(super) fn send_to(&mut self, id: SessionId, to: SocketAddr, message: &Message<'_>, now: Time) {
+        let mut buffer = [0; PATH_MESSAGE_BYTES];
+        let mut writer = Writer::new(&mut buffer);
+        message.emit(&mut writer).expect("messages about paths have 11 bytes");
+        let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
+        if let Some(epoch) = session.and_then(|session| session.sealing(now)) {
+            let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
+            self.outbox.add(heading, |out| epoch.seal_messages(writer.written(), out));
+        }
     }
 
     /// Asks the sender of a flow for a copy again.
@@ -222,12 +236,4 @@ impl Sessions {
             _ => session.probes.round_trip(),
         })
     }
-}
-
-/// A path challenge, encoded.
-pub(super) fn challenge(token: [u8; 8]) -> ArrayVec<u8, 16> {
-    let mut buffer = [0; 16];
-    let mut writer = Writer::new(&mut buffer);
-    PathChallenge { token }.emit(&mut writer).expect("a challenge has 11 bytes");
-    writer.written().iter().copied().collect()
 }

@@ -1,12 +1,11 @@
 //! What sessions do when time passes.
 
 use byway_units::Time;
-use byway_wire::Ecn;
-use byway_wire::messages::ProbeReply;
+use byway_wire::Message;
+use byway_wire::messages::{PathChallenge, ProbeReply};
 
 use super::{Epoch, Session, SessionId, Sessions};
 use crate::limits::CHALLENGE_BYTES;
-use crate::outbox::{Heading, Urgency};
 
 /// Something that happened to a session, for the role to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,17 +124,12 @@ impl Sessions {
 
     /// Asks an address that wants to be the peer's to prove itself.
     fn challenge(&mut self, id: SessionId, now: Time) {
-        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+        let Some(session) = self.get_mut(id) else {
             return;
         };
         let interval = session.probes.answer_within();
-        let Some((to, token)) = session.path.challenge(CHALLENGE_BYTES, interval, now) else {
-            return;
-        };
-        if let Some(epoch) = session.sealing(now) {
-            let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
-            let message = super::send::challenge(token);
-            self.outbox.add(heading, |out| epoch.seal_messages(&message, out));
+        if let Some((to, token)) = session.path.challenge(CHALLENGE_BYTES, interval, now) {
+            self.send_to(id, to, &Message::PathChallenge(PathChallenge { token }), now);
         }
     }
 }

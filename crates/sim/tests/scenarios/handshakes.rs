@@ -98,14 +98,14 @@ fn agents_that_only_relays_connect_shake_hands_through_the_standby_when_a_relay_
     }
 }
 
-/// One agent's address changes at 6 s, as when a NAT forgets it.
-fn rebound(service: Service, agent: usize) -> (crate::support::OverlayWorld, Run) {
+/// One agent's address changes at this time, as when a NAT forgets it.
+fn rebound(service: Service, agent: usize, time: Time) -> (crate::support::OverlayWorld, Run) {
     let mut plan = Plan::pairs(4, service);
     for nth in 0..20 {
         plan.lose(0, 30 + nth * 45, 2);
     }
     let (mut world, run) = plan.build();
-    Run::when(&mut world, at(6_000), move |run, world| {
+    Run::when(&mut world, time, move |run, world| {
         world.readdress(run.agents[agent], address(AGENTS, agent), address(77, agent));
     });
     (world, run)
@@ -114,7 +114,7 @@ fn rebound(service: Service, agent: usize) -> (crate::support::OverlayWorld, Run
 #[test]
 fn a_sender_whose_address_changes_is_followed_within_two_round_trips() {
     for service in [Service::Coding, Service::Caching] {
-        let (mut world, mut run) = rebound(service, 0);
+        let (mut world, mut run) = rebound(service, 0, at(6_000));
         world.run_until(at(6_215), &mut run);
         // A packet every 10 ms, a round trip of 100 ms to the receiver and 17 ms to the relay.
         let moves = world.host(run.agents[1]).agent().session_counters().moves;
@@ -128,26 +128,36 @@ fn a_sender_whose_address_changes_is_followed_within_two_round_trips() {
 }
 
 #[test]
-fn a_receiver_whose_address_changes_is_followed_when_it_speaks() {
-    for service in [Service::Coding, Service::Caching] {
-        let (mut world, mut run) = rebound(service, 1);
-        run.finish(&mut world);
-        assert_eq!(world.host(run.agents[0]).agent().session_counters().moves, 1, "the sender follows");
-        assert_eq!(world.host(run.relays[1]).relay().session_counters().moves, 1, "the relay follows");
-        let direct =
-            run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct && got.at > at(6_001));
-        let back = direct.map(|got| got.at).min().expect("the direct path is back");
-        assert!(back < at(7_250), "a report each second, and a challenge: {back}");
-        let missing = run.missing(0, at(6_150), Time::MAX);
-        assert_eq!(missing, [], "{service:?}: the relay bridges what the direct path loses");
+fn a_receiver_whose_address_changes_speaks_as_soon_as_it_hears_nothing() {
+    for service in [Service::Internet, Service::Coding, Service::Caching] {
+        // Just after a report, and in the middle between two.
+        for time in [at(6_070), at(6_550)] {
+            let (mut world, mut run) = rebound(service, 1, time);
+            run.finish(&mut world);
+            assert_eq!(world.host(run.agents[0]).agent().session_counters().moves, 1, "the sender follows");
+            let got = run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct);
+            let back = got.map(|got| got.at).find(|at| *at > time + ms(1)).expect("the direct path is back");
+            // It is silent for 100 ms at most; a round trip later it is challenged, half of one more and it gets packets.
+            assert!(back < time + ms(100) + ms(200), "{service:?}: {} later", back - time);
+            if service != Service::Internet {
+                assert_eq!(
+                    world.host(run.relays[1]).relay().session_counters().moves,
+                    1,
+                    "the relay follows"
+                );
+                let missing = run.missing(0, time + ms(30), Time::MAX);
+                assert_eq!(missing, [], "{service:?}: the relay bridges what the direct path loses");
+            }
+        }
     }
 }
 
 #[test]
 fn a_receiver_of_forwarded_packets_whose_address_changes_is_followed() {
-    let (mut world, mut run) = rebound(Service::Forwarding, 1);
+    let (mut world, mut run) = rebound(Service::Forwarding, 1, at(6_070));
     run.finish(&mut world);
-    let missing = run.missing(0, at(7_200), Time::MAX);
+    // A probe every 200 ms, and two round trips.
+    let missing = run.missing(0, at(6_070) + ms(200) + ms(34), Time::MAX);
     assert_eq!(missing, []);
 }
 

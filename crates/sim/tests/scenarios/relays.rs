@@ -1,7 +1,7 @@
 //! Relays that die, restart or hang: flows go on through others within 600 ms, and come back.
 
 use byway_proto::agent::{Delivery, Event};
-use byway_sim::{Hang, Link, Loss};
+use byway_sim::{Hang, Link, Loss, Span};
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
@@ -230,4 +230,39 @@ fn packets_that_need_a_relay_take_the_one_that_loses_less() {
     assert_eq!(run.all_missing(at(6_000), at(9_000)), 0);
     // Tried again after a pause, and left again.
     assert!(changes.len() == 3 && changes[2].1 == 1 && changes[2].0 - changes[1].0 < ms(500), "{changes:?}");
+}
+
+/// A flow that rests from 4 to 14 s, while its receiver's relay restarts.
+fn resting(mut plan: Plan) -> (OverlayWorld, Run) {
+    for flow in &mut plan.flows {
+        flow.length = secs(16);
+        flow.pauses.push(Span::new(at(4_000), secs(10)));
+    }
+    let (mut world, mut run) = plan.losing_in_turn().build();
+    Run::when(&mut world, at(6_000), |run, world| run.restart_relay(1, world));
+    run.finish(&mut world);
+    (world, run)
+}
+
+#[test]
+fn an_idle_receiver_learns_of_its_relays_restart_as_soon_as_something_is_sent_to_it() {
+    for service in [Service::Forwarding, Service::Caching, Service::Coding] {
+        let (_, run) = resting(Plan::pairs(2, service));
+        let is_shown = run.all_missing(at(14_000), at(14_500)) > 0;
+        assert!(is_shown || service != Service::Forwarding, "the restart shows");
+        assert_eq!(run.all_missing(at(14_500), at(17_700)), 0, "{service:?}");
+    }
+}
+
+#[test]
+fn an_idle_receiver_whose_relay_restarted_is_reached_through_the_standby_at_once() {
+    // Relays are the only way between them.
+    let mut plan = Plan::pairs(2, Service::Forwarding).with_standby_relays();
+    plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
+    for flow in &mut plan.flows {
+        flow.direct.outages.push(Span::new(at(0), secs(60)));
+        flow.back.outages.push(Span::new(at(0), secs(60)));
+    }
+    let (_, run) = resting(plan);
+    assert_eq!(run.all_missing(at(2_000), Time::MAX), 0);
 }

@@ -119,15 +119,10 @@ fn faults(random: &mut Random, plan: &Plan) -> Vec<(u64, u64, Fault)> {
             1 => Fault::RelayHangs(relay, hang),
             2 => Fault::AgentHangs(agent, hang),
             3 => Fault::AgentRestarts(agent),
-            // Senders only: a receiver that is silent when it moves is found with its next keepalive, after 25 s.
-            4 => Fault::AgentMoves(agent / 2 * 2),
+            4 => Fault::AgentMoves(agent),
             _ => Fault::RelaysPart,
         };
         faults.push((from, until, fault));
-    }
-    if plan.flows[0].settings.service == Service::Forwarding && faults.len() > 1 {
-        // A receiver to which nothing comes while its relay restarts notices at its next keepalive, after 25 s.
-        faults.retain(|(.., fault)| !matches!(fault, Fault::RelayRestarts(_)));
     }
     faults
 }

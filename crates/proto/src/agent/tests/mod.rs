@@ -32,7 +32,7 @@ use super::{
 use crate::limits::CODED_START;
 use crate::outbox::Urgency;
 use crate::random::Generator;
-use crate::session::{Enveloped, Local, Received, Remote, SessionId, Sessions};
+use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -147,7 +147,7 @@ impl Relay {
                 let messages = messages.to_vec();
                 for message in Messages::new(&messages) {
                     let message = message.expect("agents speak properly");
-                    if !self.sessions.handle_message(session, &message, from, now) {
+                    if !self.sessions.handle_message(session, &message, Origin::Address(from), now) {
                         self.hear(who, &message, now);
                     }
                 }

@@ -30,7 +30,7 @@ use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings};
 use crate::limits::{CODED_START, CONSENT};
 use crate::outbox::Urgency;
 use crate::random::Generator;
-use crate::session::{Enveloped, Local, Received, Remote, SessionId, Sessions};
+use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -146,7 +146,7 @@ impl Client {
                 let messages = messages.to_vec();
                 for message in Messages::new(&messages) {
                     let message = message.expect("the relay speaks properly");
-                    if !self.sessions.handle_message(session, &message, from, now) {
+                    if !self.sessions.handle_message(session, &message, Origin::Address(from), now) {
                         self.hear(&message);
                     }
                 }

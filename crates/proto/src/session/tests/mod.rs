@@ -127,7 +127,7 @@ impl Node {
     fn take(&mut self, session: SessionId, messages: &[u8], from: SocketAddr, now: Time) {
         for message in Messages::new(messages) {
             let message = message.expect("the other node speaks properly");
-            if self.sessions.handle_message(session, &message, from, now) {
+            if self.sessions.handle_message(session, &message, Origin::Address(from), now) {
                 continue;
             }
             if let Message::Ack(ack) = message {

@@ -123,6 +123,25 @@ fn a_peer_that_moved_is_followed_when_it_proves_itself() {
 }
 
 #[test]
+fn peers_that_both_moved_find_each_other_as_soon_as_one_is_heard() {
+    let mut pair = Pair::established();
+    for (who, place) in [(SMALL, 50), (LARGE, 51)] {
+        pair.nodes[who].address = address(place);
+    }
+    // A candidate that the one was told of, out of band.
+    let (peer, now) = (pair.nodes[SMALL].peer, pair.now);
+    pair.nodes[SMALL].sessions.try_address(peer, address(51), now);
+    let way = |pair: &Pair, who: usize| {
+        let node = &pair.nodes[who];
+        node.sessions.get(node.peer).and_then(|one| one.path.address().copied())
+    };
+    pair.run(DELAY * 2 + ms(1));
+    assert_eq!(way(&pair, SMALL), Some(address(51)), "the response came from where the challenge went");
+    pair.run(DELAY);
+    assert_eq!(way(&pair, LARGE), Some(address(50)));
+}
+
+#[test]
 fn whoever_passes_packets_on_from_elsewhere_gets_three_times_what_it_sent_and_no_session() {
     let mut pair = Pair::established();
     pair.say(SMALL, 1);
