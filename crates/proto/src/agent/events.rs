@@ -25,9 +25,9 @@ pub enum Delivery {
 pub enum Event {
     /// A session with another agent is up.
     PeerEstablished(AgentId),
-    /// Another agent answers no more.
+    /// Another agent does not answer, or no more.
     PeerLost(AgentId),
-    /// A relay will not serve a flow.
+    /// A relay will not serve a flow, or cannot for now: another path is used, if there is one.
     FlowRefused {
         /// The flow.
         flow: FlowKey,
