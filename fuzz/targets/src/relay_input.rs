@@ -8,7 +8,7 @@ use byway_units::{BatchId, Duration, Rate, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, Consent,
     Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Nack, Register,
-    Relayed,
+    Relayed, RelayedOn,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::Purpose;
@@ -396,14 +396,21 @@ impl Play {
         self.charge(&output);
     }
 
-    /// An agent wants a packet passed on, of whatever length.
+    /// An agent, or the other relay, wants a packet passed on, of whatever length.
     fn pass_on(&mut self, input: &mut Input<'_>) {
-        let (hand, to, kind) = (input.below(2), Who::Agent(input.byte() % 6), [4, 5, 6, 8][input.below(4)]);
+        let (hand, to, kind) = (input.below(3), Who::Agent(input.byte() % 6), [4, 5, 6, 8][input.below(4)]);
         let mut packet = vec![7; input.length().max(1)];
         packet[0] = kind;
-        let relayed = Relayed::new(to.agent_id(), &packet).expect("the kind is one that is passed on");
+        let is_passed_on = "the kind is one that is passed on";
         let mut message = Vec::new();
-        write(&Message::Relayed(relayed), &mut message);
+        if hand == 2 {
+            let from = Who::Agent(input.byte() % 6).agent_id();
+            let relayed = RelayedOn::new(from, to.agent_id(), &packet).expect(is_passed_on);
+            write(&Message::RelayedOn(relayed), &mut message);
+        } else {
+            let relayed = Relayed::new(to.agent_id(), &packet).expect(is_passed_on);
+            write(&Message::Relayed(relayed), &mut message);
+        }
         self.say(hand, &message);
     }
 

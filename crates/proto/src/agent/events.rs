@@ -25,7 +25,7 @@ pub enum Delivery {
 pub enum Event {
     /// A session with another agent is up.
     PeerEstablished(AgentId),
-    /// Another agent answers no more.
+    /// Another agent does not answer, or no more.
     PeerLost(AgentId),
     /// Another agent left: it said so.
     PeerLeft(AgentId),
@@ -33,7 +33,7 @@ pub enum Event {
     FlowClosed(FlowKey),
     /// This agent has said that it leaves, and is of no use any more.
     Left,
-    /// A relay will not serve a flow.
+    /// A relay will not serve a flow, or cannot for now: another path is used, if there is one.
     FlowRefused {
         /// The flow.
         flow: FlowKey,

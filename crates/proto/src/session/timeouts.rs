@@ -12,7 +12,7 @@ use crate::limits::CHALLENGE_BYTES;
 pub(crate) enum Change {
     /// Packets can be sent. `fresh`: nothing is left of an earlier session; the peer, or this node, restarted.
     Established { session: SessionId, fresh: bool },
-    /// The peer answers no more.
+    /// The peer does not answer, or no more.
     Dead { session: SessionId },
     /// The peer answers again.
     Alive { session: SessionId },

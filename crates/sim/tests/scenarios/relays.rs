@@ -79,7 +79,7 @@ fn restarted(service: Service, relay: usize, after: Duration) -> Run {
 fn a_relay_that_restarts_with_nothing_in_its_memory_is_of_use_again_within_a_second_and_a_round_trip() {
     for service in [Service::Coding, Service::Caching, Service::Forwarding, Service::Both] {
         for relay in [0, 1] {
-            for after in [ms(20), ms(300), ms(3_170)] {
+            for after in [ms(20), ms(300), ms(2_400)] {
                 let run = restarted(service, relay, after);
                 let told = format!("{service:?}, relay {relay}, back after {after}");
                 let back = at(5_000) + after + secs(1) + ms(100);

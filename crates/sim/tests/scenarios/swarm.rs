@@ -23,6 +23,7 @@ const HEALING: u64 = 5_000;
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     RelayRestarts(usize),
+    RelayDies(usize),
     RelayHangs(usize, Hang),
     AgentHangs(usize, Hang),
     AgentRestarts(usize),
@@ -90,8 +91,10 @@ fn plan(seed: u64, random: &mut Random) -> Plan {
     let service = services[place(random, 6)];
     let pairs = 1 + place(random, 6);
     let mut plan = Plan::pairs(pairs, service);
-    if one_in(random, 4) {
-        plan = plan.with_one_relay();
+    match random.below(4) {
+        0 => plan = plan.with_one_relay(),
+        1 => plan = plan.with_standby_relays(),
+        _ => {}
     }
     plan.seed = seed;
     let frames = one_in(random, 3);
@@ -114,13 +117,16 @@ fn faults(random: &mut Random, plan: &Plan) -> Vec<(u64, u64, Fault)> {
         let relay = place(random, plan.relays);
         let agent = place(random, plan.agents.len());
         let hang = if one_in(random, 2) { Hang::Keep } else { Hang::Lose };
-        let fault = match random.below(6) {
+        let fault = match random.below(7) {
             0 => Fault::RelayRestarts(relay),
             1 => Fault::RelayHangs(relay, hang),
             2 => Fault::AgentHangs(agent, hang),
             3 => Fault::AgentRestarts(agent),
             4 => Fault::AgentMoves(agent),
-            _ => Fault::RelaysPart,
+            5 => Fault::RelaysPart,
+            // One path is left.
+            _ if plan.relays == 4 => Fault::RelayDies(relay % 2),
+            _ => continue,
         };
         faults.push((from, until, fault));
     }
@@ -134,6 +140,7 @@ fn strike(world: &mut OverlayWorld, from: u64, until: u64, fault: Fault) {
             world.stop(run.relays[relay]);
             Run::when(world, until, move |run, world| run.restart_relay(relay, world));
         }
+        Fault::RelayDies(relay) => world.stop(run.relays[relay]),
         Fault::AgentRestarts(agent) => {
             world.stop(run.agents[agent]);
             Run::when(world, until, move |run, world| run.restart_agent(agent, world));
@@ -153,7 +160,7 @@ fn strike(world: &mut OverlayWorld, from: u64, until: u64, fault: Fault) {
             }
         }
         Fault::RelaysPart => {
-            if let [one, other] = run.relays[..] {
+            if let [one, other, ..] = run.relays[..] {
                 let dark = Link { loss: vec![Loss::Independent(share(1.0))], ..run.plan.between.clone() };
                 world.connect_both(one, other, &dark);
                 Run::when(world, until, move |run, world| world.connect_both(one, other, &run.plan.between));
@@ -175,7 +182,7 @@ fn set_links(run: &Run, world: &mut OverlayWorld, wrong: Option<&[Link; 3]>) {
             world.connect_both(*agent, run.relays[*relay], &link(access, 1));
         }
     }
-    if let [one, other] = run.relays[..] {
+    if let [one, other, ..] = run.relays[..] {
         world.connect_both(one, other, &link(&run.plan.between, 2));
     }
 }
@@ -297,7 +304,7 @@ fn check(seed: u64) -> Run {
 #[test]
 fn whatever_goes_wrong_is_over_five_seconds_after_it_ends() {
     let mut ways = BTreeMap::new();
-    for seed in 0..30 {
+    for seed in 0..40 {
         for got in check(seed).got {
             *ways.entry(got.way).or_insert(0) += 1;
         }

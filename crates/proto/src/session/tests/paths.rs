@@ -228,3 +228,21 @@ fn an_initiation_through_a_relay_is_answered_through_it() {
     assert_eq!(pair.sent.len(), 1, "one packet of messages, to the relay");
     assert_eq!(pair.sent[0].bytes[0], 8);
 }
+
+#[test]
+fn the_peer_is_answered_through_the_relay_that_it_used_last() {
+    let mut pair = Pair::established();
+    let mut messages = [1, 2].map(|number| {
+        pair.say(SMALL, number);
+        pair.sent.last().cloned().expect("a message").bytes
+    });
+    let now = pair.now;
+    let node = &mut pair.nodes[LARGE];
+    let (relay, peer) = (node.peer, node.peer);
+    let [old, new] = [7, 8].map(|agent| Detour { relay, agent: AgentId::new(agent) });
+    for (message, detour) in [(1, new), (0, old)] {
+        let received = node.sessions.receive_from(&mut messages[message], Origin::Detour(detour), now);
+        assert!(matches!(received, Received::Messages { .. }), "{received:?}");
+        assert_eq!(node.sessions.get(peer).and_then(|session| session.detour), Some(new));
+    }
+}
