@@ -139,6 +139,12 @@ pub const MESSAGES_BYTES_MAX: usize = 1_180;
 /// What a packet takes in a message to a relay beside itself: type, length, and the other agent's number.
 pub const RELAYED_OVERHEAD: usize = 3 + 4;
 
+/// What a relay passes on for one agent to others, and at once: handshakes, probes, and a report a second on each of a
+/// thousand flows. No grant speaks of it, and whoever wants more has flows for that.
+pub const RELAYED_RATE: byway_units::Rate = byway_units::Rate::from_megabits_per_second(1);
+/// See [`RELAYED_RATE`].
+pub const RELAYED_BURST: byway_units::Bytes = byway_units::Bytes::new(64 << 10);
+
 /// How long an answered handshake keeps out those with older stamps: longer than it takes to confirm one.
 pub const ANSWER_GUARDED_FOR: Duration = Duration::from_secs(10);
 

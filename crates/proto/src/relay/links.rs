@@ -1,14 +1,16 @@
 //! Which flows the agents have registered, and what they are called on each session.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use byway_units::{AgentId, Duration, Time};
+use byway_units::{AgentId, Bytes, Duration, Time};
 use byway_wire::{Alias, FlowKey, Receiver};
 
 use super::egress;
 use super::ingress;
-use crate::limits::{FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX};
+use crate::limits::{FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX, RELAYED_BURST, RELAYED_RATE};
+use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
 
 /// A flow of an agent, from the relay's side.
@@ -45,6 +47,8 @@ struct Link {
     emptied: Time,
     /// How many grants it showed that the controller never signed.
     forged: u8,
+    /// What it may still have passed on to other agents; allocated when it first has.
+    relayed: Option<Box<TokenBucket<Bytes>>>,
     /// How far away the agent is, as all these flows know.
     round_trip: Option<Duration>,
 }
@@ -181,6 +185,12 @@ impl Links {
         let link = self.link_mut(session);
         link.forged += 1;
         link.forged >= FORGED_GRANTS_MAX
+    }
+
+    /// Whether the agent may have so many bytes more passed on to others.
+    pub(super) fn may_relay(&mut self, session: SessionId, bytes: Bytes, now: Time) -> bool {
+        let full = || Box::new(TokenBucket::of_bytes(RELAYED_RATE, RELAYED_BURST, now));
+        self.link_mut(session).relayed.get_or_insert_with(full).take(bytes, now)
     }
 
     /// Since when the session has no flows; `None` if it has some.

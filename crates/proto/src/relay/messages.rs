@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
-use byway_units::Time;
+use byway_units::{Bytes, Time};
 use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage, Relayed};
 use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Message, Messages, Ranges, SequenceNumber};
@@ -196,7 +196,8 @@ impl Relay {
             self.counters.relayed_refused += 1;
             return;
         };
-        if !self.links.are_connected(from, relayed.agent()) {
+        let bytes = Bytes::from(relayed.packet().len());
+        if !self.links.are_connected(from, relayed.agent()) || !self.links.may_relay(session, bytes, now) {
             self.counters.relayed_refused += 1;
             return;
         }

@@ -81,7 +81,7 @@ pub struct RelayCounters {
     pub expelled: u64,
     /// Packets passed on from agent to agent.
     pub relayed: u64,
-    /// Packets not passed on: no grant connects the agents, or the other one is not here.
+    /// Packets not passed on: no flow connects the agents, the other one is not here, or there were too many.
     pub relayed_refused: u64,
 }
 

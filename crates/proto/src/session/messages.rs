@@ -90,7 +90,11 @@ impl Sessions {
             self.by_index.remove(epoch.ours);
         }
         session.plan_probe(now);
+        let is_over = session.is_over();
         self.changes.push_back(Change::Dead { session: id });
+        if is_over {
+            self.changes.push_back(Change::Ended { session: id });
+        }
         self.arm(id);
     }
 }

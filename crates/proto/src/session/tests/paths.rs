@@ -160,7 +160,7 @@ fn a_peer_that_leaves_is_forgotten() {
     pair.close(SMALL);
     pair.run(ms(15));
     let session = pair.nodes[LARGE].peer;
-    assert_eq!(pair.nodes[LARGE].changes(), [Change::Dead { session }]);
+    assert_eq!(pair.nodes[LARGE].changes(), [Change::Dead { session }, Change::Ended { session }]);
     assert!(!pair.nodes[LARGE].is_established(pair.now));
     let before = pair.nodes[LARGE].sessions.counters.unknown_index;
     pair.envelop(SMALL, 1);
