@@ -6,9 +6,9 @@ use byway_wire::GroupId;
 use byway_wire::messages::Relayed;
 
 /// The first of the relays beside this one and the other, of which nobody is there.
-const FURTHER: u8 = 202;
+pub(super) const FURTHER: u8 = 202;
 
-fn group_flow(sender: u8) -> FlowKey {
+pub(super) fn group_flow(sender: u8) -> FlowKey {
     FlowKey::new(
         AgentId::new(sender.into()),
         Receiver::Group(GroupId::new(5).expect("small")),
@@ -25,7 +25,7 @@ fn membership(receiver: u8, egress: u8) -> Grant {
 }
 
 /// The sender's own.
-fn sending(egress: u8) -> Grant {
+pub(super) fn sending(egress: u8) -> Grant {
     Grant { receiver_key: [0; 32], ..membership(0, egress) }
 }
 
