@@ -142,11 +142,10 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 /// Most plaintext bytes of a packet of messages: with header and tag it fits in the least MTU that IPv6 allows.
 pub const MESSAGES_BYTES_MAX: usize = 1_180;
 
-/// What is passed on between one agent and others, at most: handshakes, probes and the reports of a thousand flows, and
-/// no application's data.
+/// What a relay passes on for one agent to others, and at once: handshakes, probes, and a report a second on each of a
+/// thousand flows. No grant speaks of it, and whoever wants more has flows for that.
 pub const RELAYED_RATE: byway_units::Rate = byway_units::Rate::from_megabits_per_second(1);
-
-/// And at once: the handshakes of a hundred peers.
+/// See [`RELAYED_RATE`].
 pub const RELAYED_BURST: byway_units::Bytes = byway_units::Bytes::new(64 << 10);
 
 /// How long an answered handshake keeps out those with older stamps: longer than it takes to confirm one.

@@ -71,7 +71,7 @@ impl Place {
     #[must_use]
     pub fn new(index: u8, count: u8) -> Option<Self> {
         let is_legal = index < count && count <= REPAIR_PACKETS_MAX;
-        is_legal.then(|| Self { byte: index << 4 | count })
+        is_legal.then_some(Self { byte: index << 4 | count })
     }
 
     /// Which one it is, from 0.

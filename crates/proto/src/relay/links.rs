@@ -1,5 +1,6 @@
 //! Which flows the agents have registered, and what they are called on each session.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -46,12 +47,12 @@ struct Link {
     emptied: Time,
     /// How many grants it showed that the controller never signed.
     forged: u8,
+    /// What it may still have passed on to other agents; allocated when it first has.
+    relayed: Option<Box<TokenBucket<Bytes>>>,
     /// How far away the agent is, as all these flows know.
     round_trip: Option<Duration>,
     /// The agents that flows connect this one with.
     acquainted: BTreeMap<AgentId, Acquaintance>,
-    /// What may be passed on between the agent and those; `None` before anything was.
-    relayed: Option<TokenBucket<Bytes>>,
 }
 
 /// An agent at the other end of registered flows.
@@ -203,6 +204,12 @@ impl Links {
         link.forged >= FORGED_GRANTS_MAX
     }
 
+    /// Whether the agent may have so many bytes more passed on to others.
+    pub(super) fn may_relay(&mut self, session: SessionId, bytes: Bytes, now: Time) -> bool {
+        let full = || Box::new(TokenBucket::of_bytes(RELAYED_RATE, RELAYED_BURST, now));
+        self.link_mut(session).relayed.get_or_insert_with(full).take(bytes, now)
+    }
+
     /// Since when the session has no flows; `None` if it has some.
     pub(super) fn without_flows_since(&self, session: SessionId) -> Option<Time> {
         match self.link(session) {
@@ -320,16 +327,6 @@ impl Links {
     /// The relay of an agent that a flow connects with the one of this session.
     pub(super) fn relay_of(&self, session: SessionId, other: AgentId) -> Option<(RelayId, Shard)> {
         self.link(session)?.acquainted.get(&other).map(|known| known.place)
-    }
-
-    /// Whether so much may be passed on now between the agent of this session and others.
-    pub(super) fn may_relay(&mut self, session: SessionId, bytes: usize, now: Time) -> bool {
-        let Some(link) = self.by_session.get_mut(session.0 as usize) else {
-            return false;
-        };
-        let bucket =
-            link.relayed.get_or_insert_with(|| TokenBucket::of_bytes(RELAYED_RATE, RELAYED_BURST, now));
-        bucket.take(Bytes::from(bytes), now)
     }
 }
 

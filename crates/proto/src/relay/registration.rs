@@ -103,7 +103,7 @@ impl Relay {
         now: Time,
     ) -> Result<(), Refusal> {
         if let FlowRef::Sent(slot) = flow {
-            self.ingress.set_ceiling(slot, grants[0].rate.rate(), now);
+            self.ingress.set_ceiling(slot, &Ceiling::of(&grants[0]), now);
             if matches!(key.receiver(), Receiver::Group(_)) {
                 self.lead_on(slot, key, grants, now)?;
             }

@@ -3,7 +3,7 @@
 //! A relay passes on what comes from an agent here, or for one, and only between agents that a grant connects: from
 //! relay to relay a packet goes once.
 
-use byway_units::{AgentId, Time};
+use byway_units::{AgentId, Bytes, Time};
 use byway_wire::Message;
 use byway_wire::messages::{Relayed, RelayedOn};
 
@@ -27,7 +27,7 @@ impl Relay {
         let port = self.ports.find(place)?;
         let there = self.ports.get(port).session?;
         let message = RelayedOn::new(from, to, packet)?;
-        if !self.links.may_relay(session, packet.len(), now) {
+        if !self.links.may_relay(session, Bytes::from(packet.len()), now) {
             return None;
         }
         self.sessions.use_session(there, now);
@@ -63,7 +63,7 @@ impl Relay {
         now: Time,
     ) -> Option<()> {
         let message = Relayed::new(from, packet)?;
-        if !self.links.may_relay(payer, packet.len(), now) {
+        if !self.links.may_relay(payer, Bytes::from(packet.len()), now) {
             return None;
         }
         self.sessions.say(there, &Message::Relayed(message), now);

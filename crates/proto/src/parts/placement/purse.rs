@@ -147,6 +147,14 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "a batch has 1 to 8 repair packets, not 9")]
+    fn more_repair_packets_than_the_coder_makes_are_refused() {
+        let most = u8::try_from(BOUGHT_REPAIRS_MAX).expect("few");
+        let _ = Purse::new(10, most, Spending::Scaled);
+        let _ = Purse::new(10, most + 1, Spending::Scaled);
+    }
+
+    #[test]
     fn without_a_budget_repairs_scale_with_the_batch() {
         let mut purse = Purse::new(8, 2, Spending::Scaled);
         let bought: [u8; 9] = core::array::from_fn(|size| purse.buy(size, 1_000));

@@ -57,8 +57,9 @@ impl Ceilings {
     /// The account that a further flow of the grant is charged to.
     pub(crate) fn join(&mut self, ceiling: &Ceiling, now: Time) -> CeilingSlot {
         if let Some(slot) = self.by_flows.get(&ceiling.flows).copied() {
-            self.account(slot).count += 1;
-            self.set(slot, ceiling.rate, now);
+            let account = self.account(slot);
+            account.count += 1;
+            account.budget.set(ceiling.rate, burst(ceiling.rate), now);
             return slot;
         }
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -81,11 +82,6 @@ impl Ceilings {
             self.accounts[slot.0 as usize] = None;
             self.free.push(slot);
         }
-    }
-
-    /// Goes on at another rate.
-    pub(crate) fn set(&mut self, slot: CeilingSlot, rate: Rate, now: Time) {
-        self.account(slot).budget.set(rate, burst(rate), now);
     }
 
     /// Charges a copy; whether the grant still allows it.

@@ -127,11 +127,13 @@ impl Ingress {
         self.flows.len() - self.free.len() < INGRESS_FLOWS_MAX && (is_known || self.groups.len() < GROUPS_MAX)
     }
 
-    /// Lets the flows of a flow's grant send at another rate together.
-    pub(crate) fn set_ceiling(&mut self, slot: FlowSlot, rate: Rate, now: Time) {
-        if let Some(ceiling) = self.flow(slot).map(|flow| flow.ceiling) {
-            self.ceilings.set(ceiling, rate, now);
-        }
+    /// Charges a flow's copies to another grant from now on.
+    pub(crate) fn set_ceiling(&mut self, slot: FlowSlot, ceiling: &Ceiling, now: Time) {
+        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let joined = self.ceilings.join(ceiling, now);
+        self.ceilings.leave(core::mem::replace(&mut flow.ceiling, joined));
     }
 
     /// Forgets a flow.

@@ -1,7 +1,8 @@
 //! What the controller's grants allow, for how long, and what becomes of those that it never gave.
 
+use super::groups::{FURTHER, group_flow, sending};
 use super::*;
-use crate::limits::{COPY_BURST, FORGED_GRANTS_MAX, HANDSHAKE_GRANTS_MAX};
+use crate::limits::{COPY_BURST, EGRESS_PORTS_MAX, FORGED_GRANTS_MAX, HANDSHAKE_GRANTS_MAX};
 use byway_wire::messages::Relayed;
 use byway_wire::seal::{SigningKey, Statement};
 
@@ -265,6 +266,46 @@ fn all_flows_of_a_grant_together_send_no_more_than_it_allows() {
     assert_eq!(desk.relay.ingress_counters().copies_beyond_rate, 400 - taken);
     desk.copies(3, 1, 0, &coded);
     assert_eq!(desk.relay.ingress_counters().copies, taken + 1, "others are not concerned");
+}
+
+#[test]
+fn the_sender_of_a_group_shows_a_grant_for_each_egress_relay_up_to_four() {
+    let others = u8::try_from(EGRESS_PORTS_MAX).expect("few") + 1;
+    let controller_says = Authority::Controller(controller().verifying_key());
+    let mut desk = Desk::of(controller_says, STARTED * 1_000_000_000, others);
+    let towards = |egress| signed(sending(egress)).to_bytes();
+    assert_eq!(desk.enter_with(1, group_flow(1), FlowRole::Sender, signed(sending(OTHER))), Ok(1));
+    for egress in FURTHER..FURTHER + others - 2 {
+        assert_eq!(desk.registers_with(1, group_flow(1), FlowRole::Sender, &towards(egress)), Ok(1));
+    }
+    let once_more = desk.registers_with(1, group_flow(1), FlowRole::Sender, &towards(OTHER));
+    assert_eq!(once_more, Ok(1));
+    let beyond = desk.registers_with(1, group_flow(1), FlowRole::Sender, &towards(FURTHER + others - 2));
+    assert_eq!(beyond, Err(Refusal::NoRoom));
+    desk.knows(&[1]);
+    let register = register(group_flow(1), FlowRole::Sender, Service::Coding, CONSENT);
+    assert_eq!(desk.asks(1, &Register { grant: &towards(OTHER), ..register }), Ok(1));
+    (0..5).for_each(|sequence| desk.copies(1, 1, sequence, &packet(1, sequence)));
+    assert_eq!(desk.relay.ingress_counters().in_stream, 1, "one relay has said that it has receivers");
+}
+
+#[test]
+fn another_grant_for_one_flow_brings_the_others_nothing() {
+    let mut desk = desk();
+    let slow = Grant { rate: KilobitsPerSecond::new(160), ..grant_here(1, 2) };
+    let fast = Grant { first_flow: FlowId::new(1), last_flow: FlowId::new(1), ..grant_here(1, 2) };
+    assert_eq!(desk.enter_with(1, flow(1, 2, 1), FlowRole::Sender, signed(slow)), Ok(1));
+    let more = signed(slow).to_bytes();
+    assert_eq!(desk.registers_with(1, flow(1, 2, 2), FlowRole::Sender, &more), Ok(2));
+    let longer = signed_until(fast, STARTED + 60).to_bytes();
+    assert_eq!(desk.registers_with(1, flow(1, 2, 1), FlowRole::Sender, &longer), Ok(1));
+    // Ten packets of 1,000 bytes are what 160 kbit/s allow at once.
+    (0..30).for_each(|sequence| desk.copies(1, 2, sequence, &[1; 1_000]));
+    assert_eq!(desk.relay.ingress_counters().copies, 10);
+    desk.pass(ms(11_000));
+    assert_eq!(desk.relay.counters().grants_ended, 1);
+    desk.copies(1, 1, 0, &[1; 1_000]);
+    assert_eq!(desk.relay.ingress_counters().copies, 11, "and lasts as long as it says");
 }
 
 /// The packets in batches after one packet each of two flows of these tenants, the first of these many bytes.

@@ -6,9 +6,9 @@ use byway_wire::GroupId;
 use byway_wire::messages::Relayed;
 
 /// The first of the relays beside this one and the other, of which nobody is there.
-const FURTHER: u8 = 202;
+pub(super) const FURTHER: u8 = 202;
 
-fn group_flow(sender: u8) -> FlowKey {
+pub(super) fn group_flow(sender: u8) -> FlowKey {
     FlowKey::new(
         AgentId::new(sender.into()),
         Receiver::Group(GroupId::new(5).expect("small")),
@@ -25,7 +25,7 @@ fn membership(receiver: u8, egress: u8) -> Grant {
 }
 
 /// The sender's own.
-fn sending(egress: u8) -> Grant {
+pub(super) fn sending(egress: u8) -> Grant {
     Grant { receiver_key: [0; 32], ..membership(0, egress) }
 }
 
@@ -119,7 +119,8 @@ fn a_receiver_of_a_group_is_not_taken_for_another_agent() {
 fn an_agent_stays_who_it_is_when_it_joins_a_group() {
     let grants = alloc::vec![grant_here(1, 2), membership(2, RELAY)];
     let mut desk = Desk::new(grants);
-    for who in [1, 2] {
+    // The session of agent 2 has another number.
+    for who in [2, 1] {
         desk.enter(who);
     }
     assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));

@@ -3,8 +3,9 @@
 use super::*;
 use crate::limits::{
     ALIASES_PER_MESSAGE, ANNOUNCE_INTERVAL, EPOCH_OPENS_FOR, FLOWS_PER_SESSION_MAX, GROUPS_MAX,
+    RELAYED_BURST, RELAYED_RATE,
 };
-use byway_wire::messages::{Close, CloseReason, Unregister};
+use byway_wire::messages::{Close, CloseReason, Relayed, Unregister};
 
 #[test]
 fn a_stranger_gets_no_session() {
@@ -205,4 +206,45 @@ fn flows_are_announced_a_message_full_at_a_time_until_they_are_known() {
     desk.client(OTHER).announced.clear();
     desk.pass(ANNOUNCE_INTERVAL);
     assert_eq!(desk.client(OTHER).announced, [usize::from(count) - 10]);
+}
+
+#[test]
+fn an_agent_that_leaves_is_forgotten_with_its_flows() {
+    let mut desk = Desk::new(alloc::vec![grant(1, 2), grant(3, 4)]);
+    for (sender, receiver) in [(1, 2), (3, 4)] {
+        desk.enter(receiver);
+        assert_eq!(desk.registers(receiver, flow(sender, receiver, 1), FlowRole::Receiver), Ok(1));
+    }
+    let sessions = desk.relay.sessions.count();
+    desk.says(2, &Message::Close(Close { reason: CloseReason::Leaving }));
+    assert_eq!(desk.relay.sessions.count(), sessions - 1);
+    desk.announces(&[flow(1, 2, 1)]);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, false)]);
+    desk.announces(&[flow(3, 4, 1)]);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, true)]);
+    desk.enter(2);
+    assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+}
+
+#[test]
+fn so_much_is_passed_on_for_one_agent_and_no_more() {
+    let mut desk = Desk::new(alloc::vec![grant_here(1, 2), grant_here(3, 2)]);
+    for who in [1, 2, 3] {
+        desk.enter(who);
+    }
+    assert!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender).is_ok());
+    assert!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver).is_ok());
+    assert!(desk.registers(3, flow(3, 2, 1), FlowRole::Sender).is_ok());
+    let bytes = [8; 1_024];
+    let relayed = |desk: &mut Desk, who| {
+        desk.says(who, &Message::Relayed(Relayed::new(AgentId::new(2), &bytes).expect("a message packet")));
+    };
+    let burst = RELAYED_BURST.count() / 1_024;
+    (0..burst + 7).for_each(|_| relayed(&mut desk, 1));
+    assert_eq!((desk.relay.counters().relayed, desk.relay.counters().relayed_refused), (burst, 7));
+    relayed(&mut desk, 3);
+    assert_eq!(desk.relay.counters().relayed, burst + 1, "others are not concerned");
+    desk.pass(RELAYED_RATE.time_for(byway_units::Bytes::new(3 * 1_024)).expect("short"));
+    (0..7).for_each(|_| relayed(&mut desk, 1));
+    assert_eq!(desk.relay.counters().relayed, burst + 4);
 }

@@ -1,7 +1,7 @@
 //! Copies: taken, refused, asked for again, carried on.
 
 use super::*;
-use crate::limits::{CODED_BYTES_MAX, COPY_BURST, COPY_REORDERING, EGRESS_PORTS_MAX};
+use crate::limits::{CODED_BYTES_MAX, COPY_BURST, COPY_REORDERING, EGRESS_PORTS_MAX, INGRESS_FLOWS_MAX};
 
 #[test]
 fn a_gap_between_copies_is_asked_for_twice_and_no_more() {
@@ -147,4 +147,44 @@ fn the_slot_of_a_flow_that_left_is_given_again() {
     let other = talk.flow(batched(2, 1));
     talk.copy(other, 0);
     assert_eq!(talk.batches().last().map(|batch| batch.covered.clone()), Some(alloc::vec![(1, 5), (2, 0)]));
+}
+
+#[test]
+fn only_so_many_flows_are_registered_and_those_are_served() {
+    let mut talk = Talk::new();
+    let first = talk.flow(batched(2, 1));
+    let second = talk.flow(batched(2, 1));
+    let group = registration(first, batched(2, 1)).group;
+    for _ in 2..INGRESS_FLOWS_MAX {
+        assert!(talk.ingress.has_room(group));
+        let register = |slot: FlowSlot| Registration {
+            placed: PlacedFlow { slot: slot.0, ..registration(first, batched(2, 1)).placed },
+            ..registration(first, batched(2, 1))
+        };
+        talk.ingress.register(register, talk.now);
+    }
+    assert!(!talk.ingress.has_room(group) && !talk.ingress.has_room(None));
+    talk.copy(first, 0);
+    talk.copy(second, 0);
+    assert_eq!(talk.batches()[0].covered, [(1, 0), (2, 0)]);
+    talk.ingress.unregister(second);
+    assert!(talk.ingress.has_room(group));
+}
+
+#[test]
+fn a_grant_that_follows_another_goes_on_with_its_account() {
+    let mut talk = Talk::new();
+    let kilobits = Rate::from_kilobits_per_second;
+    let kind = Kind { ceiling: Some(kilobits(800)), ..batched(2, 1) };
+    let flow = talk.flow(kind);
+    let burst = kilobits(800).bytes_in(COPY_BURST).expect("small").count() / 1_000;
+    (0..burst).for_each(|sequence| talk.copy_of(flow, sequence, &packet_of(1, sequence, 1_000)));
+    assert_eq!(talk.ingress.counters.copies_beyond_rate, 0);
+    // Another flow, or another grant for the same flows, brings nothing more at once, but another rate from now on.
+    let other = talk.flow(Kind { ceiling: Some(kilobits(1_600)), ..kind });
+    talk.copy_of(other, 0, &packet_of(2, 0, 1_000));
+    assert_eq!(talk.ingress.counters.copies_beyond_rate, 1);
+    talk.wait(50);
+    (1..20).for_each(|sequence| talk.copy_of(other, sequence, &packet_of(2, sequence, 1_000)));
+    assert_eq!(talk.ingress.counters.copies, burst + 10, "1,600 kbit/s are ten such packets in 50 ms");
 }
