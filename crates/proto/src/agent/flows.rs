@@ -111,7 +111,7 @@ impl Agent {
     pub fn accept_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<ReceiveFlowId> {
         let peer = *self.peers.get(&key.sender())?;
         let id = ReceiveFlowId(u32::try_from(self.receivers.len()).ok()?);
-        self.receivers.push(ReceiveFlow::new(key, settings, peer, now));
+        self.receivers.push(ReceiveFlow::new(key, settings, peer));
         self.received_by_key.insert(key, id);
         self.incoming.remove((peer, key.flow()));
         self.incoming.insert((peer, key.flow()), id.0);
