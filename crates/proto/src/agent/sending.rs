@@ -18,6 +18,16 @@ use crate::session::{Enveloped, SessionId};
 /// Most bytes of a datagram that travels in one piece.
 const PIECE_BYTES_MAX: usize = CODED_BYTES_PER_PACKET - CODED_OVERHEAD;
 
+/// Writes `flags ‖ plaintext` to where they are sealed, in front of the room for the tag.
+fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
+    let (to_flags, rest) = coded.split_at_mut(flags.len());
+    to_flags.copy_from_slice(flags);
+    let head = plaintext.head();
+    let (to_head, rest) = rest.split_at_mut(head.len());
+    to_head.copy_from_slice(&head);
+    rest[..plaintext.datagram.len()].copy_from_slice(plaintext.datagram);
+}
+
 impl Agent {
     /// Sends a datagram of an application.
     pub(super) fn send(&mut self, id: SendFlowId, datagram: &[u8], ecn: Ecn, marked: bool, now: Time) {
@@ -30,6 +40,9 @@ impl Agent {
             return;
         };
         let copied = copies(flow.settings.service) && flow.settings.duplication.takes(datagram, marked);
+        if copied {
+            self.sent.prefetch();
+        }
         if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
@@ -42,17 +55,30 @@ impl Agent {
     }
 
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
-        let flow = &mut self.senders[id.0 as usize];
-        let peer = flow.peer;
+        let peer = self.senders[id.0 as usize].peer;
         self.sessions.use_session(peer, now);
+        if !self.sessions.is_established(peer, now) {
+            self.counters.datagrams_unsendable += 1;
+            return;
+        }
+        let way = if copied { self.way_of_copies(id, now) } else { None };
+        // What is copied is sealed where it is kept.
+        let coded_bytes = CODED_OVERHEAD + bytes.len();
+        let room = way.and_then(|_| self.sent.reserve(coded_bytes, now));
+        let (packet, coded) = if let Some((packet, room)) = room {
+            (Some(packet), room)
+        } else {
+            self.scratch.resize(coded_bytes, 0);
+            (None, self.scratch.as_mut_slice())
+        };
         let Some(session) = self.sessions.get_mut(peer) else {
             return;
         };
         let address = session.path.address().copied();
         let Some(epoch) = session.sealing(now) else {
-            self.counters.datagrams_unsendable += 1;
             return;
         };
+        let flow = &mut self.senders[id.0 as usize];
         let sequence = flow.take_number();
         let header = SourceHeader {
             receiver: epoch.theirs(),
@@ -60,38 +86,35 @@ impl Agent {
             sequence_low: sequence.low(),
             flags: Flags::new(epoch.number, piece),
         };
-        let head = Plaintext { sent: Timestamp::at(now), ecn, datagram: bytes }.head();
-        self.scratch.clear();
-        self.scratch.resize(SourceHeader::BYTES, 0);
-        header.emit(self.scratch.first_chunk_mut().expect("the header's place was just made"));
-        self.scratch.extend_from_slice(&head);
-        self.scratch.extend_from_slice(bytes);
-        self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
-        epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
+        let mut front = [0; SourceHeader::BYTES];
+        header.emit(&mut front);
+        let (front, flags) = front.split_at(SourceHeader::CODED_START);
+        write_plaintext(coded, flags, &Plaintext { sent: Timestamp::at(now), ecn, datagram: bytes });
+        epoch.seal_source(header.flow, sequence, coded);
         let relayed = matches!(flow.settings.duplication, Duplication::ByRelay);
         if is_direct(flow.settings.service)
             && !relayed
             && let Some(to) = address
         {
             self.counters.originals += 1;
-            let scratch = &self.scratch;
             let heading = Heading { to, ecn: ecn.bits(), urgency: Urgency::Original };
-            self.sessions.outbox.add(heading, |out| out.extend_from_slice(scratch));
+            self.sessions.outbox.add(heading, |out| {
+                out.extend_from_slice(front);
+                out.extend_from_slice(coded);
+            });
         }
-        if copied {
-            self.copy(id, sequence, piece, now);
+        if let Some((way, packet)) = way.zip(packet) {
+            self.copy(id, sequence, piece, way, packet, now);
         }
     }
 
-    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
-    fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, piece: Piece, now: Time) {
-        let flow = &mut self.senders[id.0 as usize];
-        let path = flow.settings.paths.get(flow.registrations.in_use());
-        let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
-        let (Some(place), Some(alias)) = (place, flow.registrations.alias()) else {
-            return;
-        };
-        let relay = &mut self.relays[place];
+    /// The relay that gets a copy of what the flow sends now, by its place, and what it calls the flow.
+    fn way_of_copies(&mut self, id: SendFlowId, now: Time) -> Option<(usize, Alias)> {
+        let flow = &self.senders[id.0 as usize];
+        let path = flow.settings.paths.get(flow.registrations.in_use())?;
+        let place = *self.relay_places.get(&path.ingress)?;
+        let alias = flow.registrations.alias()?;
+        let relay = &self.relays[place];
         let is_awake = flow.is_awake(now);
         if is_awake {
             // Also while copies are held back: only probes show when they may go on.
@@ -99,13 +122,27 @@ impl Agent {
         }
         if !is_awake || !relay.takes_copies(now) || relay.waiting.len() == WAITING_COPIES_MAX {
             self.counters.copies_held += 1;
-            return;
+            return None;
         }
-        let coded = &self.scratch[SourceHeader::CODED_START..];
-        let Some(packet) = self.sent.push(coded, now) else {
+        Some((place, alias))
+    }
+
+    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
+    fn copy(
+        &mut self,
+        id: SendFlowId,
+        sequence: SequenceNumber,
+        piece: Piece,
+        (place, alias): (usize, Alias),
+        packet: Handle,
+        now: Time,
+    ) {
+        let flow = &mut self.senders[id.0 as usize];
+        flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
+        let Some(coded) = self.sent.get(packet, now) else {
             return;
         };
-        flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
+        let relay = &mut self.relays[place];
         let bytes = coded.len() + ENVELOPE_OVERHEAD;
         // Of a datagram in two pieces, both go before any copy.
         let more_follows = piece == Piece::First;
@@ -114,11 +151,9 @@ impl Agent {
             return;
         }
         relay.sent(bytes, now);
-        let session = relay.session;
         self.counters.copies += 1;
-        self.sessions.use_session(session, now);
         let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: sequence.low(), coded };
-        self.sessions.send_envelope(session, &contents, Urgency::Scavenger, now);
+        self.sessions.send_envelope(relay.session, &contents, Urgency::Scavenger, now);
     }
 
     /// Queues an envelope behind the originals.
