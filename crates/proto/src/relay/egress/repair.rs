@@ -104,11 +104,14 @@ impl Egress {
             return true;
         }
         let active = self.flows[slot.0 as usize].as_mut().and_then(|flow| flow.active_mut());
-        let Some(block) = active.and_then(|active| active.blocks.send(sequence, needed)) else {
+        let Some(blocks) = active.map(|active| &mut active.blocks) else {
+            return false;
+        };
+        let Some(block) = blocks.send(sequence, needed) else {
             return false;
         };
         self.block_sent = Some((slot, block.first, now));
-        for repair in block.unsent().iter().take(needed) {
+        for repair in blocks.unsent(&block).take(needed) {
             self.counters.in_stream += 1;
             actions.push(Action::InStream {
                 flow: slot,
@@ -139,12 +142,13 @@ impl Egress {
             let covered = block.mask.offsets().map(|offset| block.first.plus(u64::from(offset)));
             lost = lost.max(covered.filter(|sequence| open.covers(*sequence)).count());
         }
-        let held = block.repairs.iter().filter(|repair| self.log.get(repair.payload, now).is_some()).count();
+        let repairs = active.blocks.repairs(block);
+        let held = repairs.filter(|repair| self.log.get(repair.payload, now).is_some()).count();
         let needed = lost.saturating_sub(block.sent());
         if lost > held || (needed == 0 && self.block_sent != Some((slot, block.first, now))) {
             return None;
         }
-        let unsent = block.unsent().iter().take(needed);
+        let unsent = active.blocks.unsent(block).take(needed);
         Some((needed, unsent.map(|repair| repair.payload.bytes()).sum()))
     }
 
