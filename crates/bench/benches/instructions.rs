@@ -141,9 +141,9 @@ fn at_once_with_ten_lengths(mut batch: Batch) -> Batch {
 
 #[library_benchmark]
 #[bench::naive(args = ("naive"), setup = Batch::new, config = at_most(2_780_000))]
-#[bench::table(args = ("table"), setup = Batch::new, config = at_most(115_000))]
-#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(21_100))]
-#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(10_200))]
+#[bench::table(args = ("table"), setup = Batch::new, config = at_most(114_600))]
+#[bench::ssse3(args = ("ssse3"), setup = Batch::new, config = at_most(20_700))]
+#[bench::avx2(args = ("avx2"), setup = Batch::new, config = at_most(9_760))]
 fn incrementally(mut batch: Batch) -> Batch {
     black_box(&mut batch).encode_incrementally();
     batch

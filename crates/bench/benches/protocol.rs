@@ -84,11 +84,11 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_420))]
-#[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_260))]
-#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(6_020))]
-#[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(1_340))]
-#[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_990))]
+#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_320))]
+#[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(4_150))]
+#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(4_870))]
+#[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(1_050))]
+#[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_690))]
 #[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_110))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);

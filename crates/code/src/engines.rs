@@ -83,12 +83,12 @@ type SumFn = unsafe fn(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>);
 /// as long as the input.
 type AccumulateFn = unsafe fn(coefficients: &[u8], input: &[u8], outputs: &mut [&mut [u8]]);
 
-/// Begins to bring a packet into the first-level cache, while its batch is still being checked.
+/// Begins to bring a packet, or the place for one, into the first-level cache, while something else is still being done.
 ///
 /// Only its beginning: once the kernel reads on from there, the processor fetches ahead by itself. For a shorter
 /// packet a few instructions are wasted, which costs less than looking at its length.
 #[inline]
-pub(crate) fn prefetch(packet: &[u8]) {
+pub fn prefetch(packet: &[u8]) {
     /// Half a kilobyte: with six or twelve lines, batches of every measured shape take longer.
     const LINES: usize = 8;
     #[cfg(target_arch = "x86_64")]

@@ -76,9 +76,7 @@ impl Agent {
         active.never_copied.note(sequence, uncopied);
         let before = active.tracker.highest();
         let arrival = active.tracker.arrived(sequence.number(), now);
-        let bursts = flow.statistics.bursts;
-        flow.count(sequence, delivery, lateness);
-        let has_lost = flow.statistics.bursts > bursts;
+        let has_lost = flow.count(sequence, delivery, lateness);
         self.plan_report(id, has_lost, now);
         self.keep(id, sequence, now);
         if is_direct {
@@ -162,7 +160,7 @@ impl Agent {
         now: Time,
     ) {
         let flow = &mut self.receivers[id.0 as usize];
-        if !flow.consent.take(packet.bytes().into(), now) {
+        if !flow.gives(packet.bytes().into(), now) {
             flow.statistics.beyond_consent += 1;
             return;
         }
@@ -173,12 +171,10 @@ impl Agent {
 }
 
 impl ReceiveFlow {
-    /// Counts a packet that is new and in time.
-    fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) {
-        if delivery == Delivery::Direct {
-            self.count_burst(sequence);
-        }
-        let statistics = &mut self.statistics;
+    /// Counts a packet that is new and in time; whether it shows that others before it were lost.
+    fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) -> bool {
+        let has_lost = delivery == Delivery::Direct && self.count_burst(sequence);
+        let statistics = &mut *self.statistics;
         statistics.lost += u64::from(delivery.is_repair());
         statistics.lateness_max = statistics.lateness_max.max(lateness);
         let counter = match delivery {
@@ -189,20 +185,24 @@ impl ReceiveFlow {
             Delivery::Cached => &mut statistics.cached,
         };
         *counter += 1;
+        has_lost
     }
 
-    /// Counts what the direct path left out before this packet.
-    fn count_burst(&mut self, sequence: SequenceNumber) {
+    /// Counts what the direct path left out before this packet; whether it left out any.
+    fn count_burst(&mut self, sequence: SequenceNumber) -> bool {
         let Some(active) = self.active_mut() else {
-            return;
+            return false;
         };
         let before = active
             .highest_direct
             .replace(active.highest_direct.map_or(sequence, |highest| highest.max(sequence)));
         let burst =
             before.and_then(|before| sequence.since(before)).map_or(0, |ahead| ahead.saturating_sub(1));
-        self.statistics.bursts += u64::from(burst > 0);
-        self.statistics.longest_burst = self.statistics.longest_burst.max(burst);
+        if burst > 0 {
+            self.statistics.bursts += 1;
+            self.statistics.longest_burst = self.statistics.longest_burst.max(burst);
+        }
+        burst > 0
     }
 }
 

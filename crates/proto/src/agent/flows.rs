@@ -128,7 +128,7 @@ impl Agent {
             }
         }
         let stood = self.closings.begins(key, FlowRole::Receiver, now);
-        let id = ReceiveFlowId(self.receivers.add(ReceiveFlow::new(key, settings, peer, stood, now))?);
+        let id = ReceiveFlowId(self.receivers.add(ReceiveFlow::new(key, settings, peer, stood))?);
         self.received_by_key.insert(key, id);
         self.incoming.insert((peer, key.flow()), id.0);
         self.set_detour(Flow::Received(id));

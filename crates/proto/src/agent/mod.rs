@@ -321,7 +321,7 @@ impl Agent {
     /// What became of a flow's packets; `None` if the flow was closed, which its sender may do at any time.
     #[must_use]
     pub fn statistics(&self, flow: ReceiveFlowId) -> Option<&ReceiveStatistics> {
-        self.receivers.get(flow.0).map(|flow| &flow.statistics)
+        self.receivers.get(flow.0).map(|flow| &*flow.statistics)
     }
 
     /// What a flow's receiver reported last: the true loss of the direct path, which repairs hide, what came back and

@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 
 use byway_units::Time;
-use byway_wire::packets::SourceHeader;
 use byway_wire::{BlockShape, Message, SequenceNumber, Service};
 
 use super::send_flow::{SendFlow, SendFlowId};
@@ -32,7 +31,7 @@ impl Agent {
         };
         // No batch crosses these blocks: all flows' may begin alike.
         let block = flow.block.get_or_insert_with(|| Box::new(BlockEncoder::new(engine, shape, 0)));
-        if block.add(sequence, &self.scratch[SourceHeader::CODED_START..], now) {
+        if block.add(sequence, &self.scratch, now) {
             self.close_own_block(id, now);
         } else {
             self.plan_registration(Flow::Sent(id));

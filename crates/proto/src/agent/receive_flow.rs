@@ -14,7 +14,7 @@ use super::registration::Registrations;
 use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
-use super::statistics::ReceiveStatistics;
+use super::statistics::Counted;
 use crate::limits::{ASKS_MAX, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
 use crate::parts::gap_tracker::{GapTracker, Patience};
 use crate::parts::loss_timer::TwoState;
@@ -37,9 +37,9 @@ pub(super) struct ReceiveFlow {
     pub(super) peer: SessionId,
     /// What the egress relay of each path calls the flow.
     pub(super) registrations: Registrations,
-    /// What is still given for others.
-    pub(super) consent: TokenBucket<Bytes>,
-    pub(super) statistics: ReceiveStatistics,
+    /// What is still given for others; allocated once something is.
+    consent: Option<Box<TokenBucket<Bytes>>>,
+    pub(super) statistics: Counted,
     /// Allocated while packets arrive.
     active: Option<Box<Active>>,
     /// The highest number of a flow that rests.
@@ -85,20 +85,24 @@ impl ReceiveFlow {
         settings: FlowSettings,
         peer: SessionId,
         stood: Option<SequenceNumber>,
-        now: Time,
     ) -> Self {
         let registrations = Registrations::new(settings.paths.len());
-        let consent = consent_account(settings.consent, settings.rate, now);
         Self {
             key,
             settings,
             peer,
             registrations,
-            consent,
-            statistics: ReceiveStatistics::default(),
+            consent: None,
+            statistics: Counted::default(),
             active: None,
             rested_at: stood,
         }
+    }
+
+    /// Takes so many bytes out of what is given for others, if there is so much left.
+    pub(super) fn gives(&mut self, bytes: Bytes, now: Time) -> bool {
+        let (consent, rate) = (self.settings.consent, self.settings.rate);
+        self.consent.get_or_insert_with(|| Box::new(consent_account(consent, rate, now))).take(bytes, now)
     }
 
     pub(super) fn active(&self) -> Option<&Active> {

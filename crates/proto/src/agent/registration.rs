@@ -41,7 +41,8 @@ struct Path {
 pub(super) struct Registrations {
     paths: Vec<Path>,
     in_use: usize,
-    changed: Option<Time>,
+    /// Before, a path that works is not left for a better one.
+    settled_at: Time,
     /// When another path may be better.
     choose_again: Option<Time>,
 }
@@ -52,7 +53,7 @@ impl Registrations {
         Self {
             paths: alloc::vec![Path { registration, works_since: None }; paths],
             in_use: 0,
-            changed: None,
+            settled_at: Time::START,
             choose_again: None,
         }
     }
@@ -144,7 +145,7 @@ impl Registrations {
         }
         self.choose_again = None;
         let chosen = if self.paths.get(self.in_use).is_some_and(|path| path.works_since.is_some()) {
-            let settled = self.changed.map_or(now, |changed| changed + PATH_CHANGE_INTERVAL);
+            let settled = self.settled_at;
             let steady = |path: &Path| path.works_since.map(|since| (since + PATH_STEADY_FOR).max(settled));
             let better = &self.paths[..self.in_use];
             self.choose_again = better.iter().filter_map(steady).filter(|at| *at > now).min();
@@ -156,7 +157,7 @@ impl Registrations {
             return false;
         };
         self.in_use = chosen;
-        self.changed = Some(now);
+        self.settled_at = now + PATH_CHANGE_INTERVAL;
         true
     }
 }

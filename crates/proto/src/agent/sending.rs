@@ -17,6 +17,25 @@ use crate::session::{Enveloped, SessionId};
 /// Most bytes of a datagram that travels in one piece.
 const PIECE_BYTES_MAX: usize = CODED_BYTES_PER_PACKET - CODED_OVERHEAD;
 
+/// A packet that was sealed where copies are kept.
+#[derive(Clone, Copy, Debug)]
+struct Sealed {
+    sequence: SequenceNumber,
+    piece: Piece,
+    ecn: Ecn,
+    packet: Handle,
+}
+
+/// Writes `flags ‖ plaintext` to where they are sealed, in front of the room for the tag.
+fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
+    let (to_flags, rest) = coded.split_at_mut(flags.len());
+    to_flags.copy_from_slice(flags);
+    let head = plaintext.head();
+    let (to_head, rest) = rest.split_at_mut(head.len());
+    to_head.copy_from_slice(&head);
+    rest[..plaintext.datagram.len()].copy_from_slice(plaintext.datagram);
+}
+
 impl Agent {
     /// Sends a datagram of an application.
     pub(super) fn send(&mut self, id: SendFlowId, datagram: &[u8], ecn: Ecn, marked: bool, now: Time) {
@@ -31,6 +50,9 @@ impl Agent {
         let settings = &flow.settings;
         let is_taken = settings.duplication.takes(settings.traffic, datagram, marked);
         let copied = copies(settings.service) && is_taken;
+        if copied {
+            self.sent.prefetch();
+        }
         if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
@@ -43,17 +65,30 @@ impl Agent {
     }
 
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
-        let flow = &mut self.senders[id.0 as usize];
-        let peer = flow.peer;
+        let peer = self.senders[id.0 as usize].peer;
         self.sessions.use_session(peer, now);
+        if !self.sessions.is_established(peer, now) {
+            self.counters.datagrams_unsendable += 1;
+            return;
+        }
+        let way = if copied { self.way_of_copies(id, now) } else { None };
+        // What is copied is sealed where it is kept.
+        let coded_bytes = CODED_OVERHEAD + bytes.len();
+        let room = way.and_then(|_| self.sent.reserve(coded_bytes, now));
+        let (packet, coded) = if let Some((packet, room)) = room {
+            (Some(packet), room)
+        } else {
+            self.scratch.resize(coded_bytes, 0);
+            (None, self.scratch.as_mut_slice())
+        };
         let Some(session) = self.sessions.get_mut(peer) else {
             return;
         };
         let address = session.path.address().copied();
         let Some(epoch) = session.sealing(now) else {
-            self.counters.datagrams_unsendable += 1;
             return;
         };
+        let flow = &mut self.senders[id.0 as usize];
         let sequence = flow.take_number();
         let header = SourceHeader {
             receiver: epoch.theirs(),
@@ -61,51 +96,49 @@ impl Agent {
             sequence_low: sequence.low(),
             flags: Flags::new(epoch.number, piece),
         };
-        let uncopied = flow.uncopied;
-        let head = Plaintext { sent: Timestamp::at(now), ecn, uncopied, datagram: bytes }.head();
-        self.scratch.clear();
-        self.scratch.resize(SourceHeader::BYTES, 0);
-        header.emit(self.scratch.first_chunk_mut().expect("the header's place was just made"));
-        self.scratch.extend_from_slice(&head);
-        self.scratch.extend_from_slice(bytes);
-        self.scratch.resize(self.scratch.len() + byway_wire::limits::TAG_BYTES, 0);
-        epoch.seal_source(header.flow, sequence, &mut self.scratch[SourceHeader::CODED_START..]);
+        let mut front = [0; SourceHeader::BYTES];
+        header.emit(&mut front);
+        let (front, flags) = front.split_at(SourceHeader::CODED_START);
+        let plaintext = Plaintext { sent: Timestamp::at(now), ecn, uncopied: flow.uncopied, datagram: bytes };
+        write_plaintext(coded, flags, &plaintext);
+        epoch.seal_source(header.flow, sequence, coded);
         if !flow.settings.needs_relay()
             && let Some(to) = address
         {
             self.counters.originals += 1;
-            let scratch = &self.scratch;
             let heading = Heading { to, ecn, urgency: Urgency::Original };
-            self.sessions.outbox.add(heading, |out| out.extend_from_slice(scratch));
+            self.sessions.outbox.add(heading, |out| {
+                out.extend_from_slice(front);
+                out.extend_from_slice(coded);
+            });
         }
-        let is_covered = if copied {
-            self.copy(id, sequence, piece, ecn, now)
-        } else {
-            self.add_to_own_block(id, sequence, now)
+        let is_covered = match way.zip(packet) {
+            Some((way, packet)) => {
+                self.copy(id, &Sealed { sequence, piece, ecn, packet }, way, now);
+                true
+            }
+            None => !copied && self.add_to_own_block(id, sequence, now),
         };
         let flow = &mut self.senders[id.0 as usize];
         flow.uncopied = flow.uncopied.then(is_covered);
     }
 
-    /// Sends what was just sealed to the ingress relay, or lets it wait its turn; whether it will get there.
+    /// The relay that gets a copy of what the flow sends now, by its place, and what it calls the flow.
     ///
     /// A copy is held back where it does harm or no good. What has no other way is not: it is as much as the application
     /// sends, which slows down by itself when packets are lost.
-    fn copy(&mut self, id: SendFlowId, sequence: SequenceNumber, piece: Piece, ecn: Ecn, now: Time) -> bool {
-        let flow = &mut self.senders[id.0 as usize];
-        let path = flow.settings.paths.get(flow.registrations.in_use());
-        let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
-        let (Some(place), Some(alias)) = (place, flow.registrations.alias()) else {
-            return false;
-        };
-        let relay = &mut self.relays[place];
+    fn way_of_copies(&mut self, id: SendFlowId, now: Time) -> Option<(usize, Alias)> {
+        let flow = &self.senders[id.0 as usize];
+        let path = flow.settings.paths.get(flow.registrations.in_use())?;
+        let place = *self.relay_places.get(&path.ingress)?;
+        let alias = flow.registrations.alias()?;
+        let relay = &self.relays[place];
         let is_awake = flow.is_awake(now);
         if is_awake {
             // Also while copies are held back: only probes show when they may go on.
             self.sessions.use_session(relay.session, now);
         }
-        let needs_relay = flow.settings.needs_relay();
-        let is_taken = if needs_relay {
+        let is_taken = if flow.settings.needs_relay() {
             !relay.is_dead
         } else {
             let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
@@ -113,33 +146,36 @@ impl Agent {
         };
         if !is_taken || relay.waiting.len() == WAITING_COPIES_MAX {
             self.counters.copies_held += 1;
-            return false;
+            return None;
         }
+        Some((place, alias))
+    }
+
+    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
+    fn copy(&mut self, id: SendFlowId, sealed: &Sealed, (place, alias): (usize, Alias), now: Time) {
+        let Sealed { sequence, piece, ecn, packet } = *sealed;
+        let flow = &mut self.senders[id.0 as usize];
+        flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
+        let Some(coded) = self.sent.get(packet, now) else {
+            return;
+        };
         // Where the overlay is the flow's way, marks on it are the flow's; else nobody would answer them (RFC 6040,
         // section 4.1, compatibility mode).
+        let needs_relay = flow.settings.needs_relay();
         let (urgency, ecn) =
             if needs_relay { (Urgency::Original, ecn) } else { (Urgency::Scavenger, Ecn::NotCapable) };
-        let coded = &self.scratch[SourceHeader::CODED_START..];
-        let Some(packet) = self.sent.push(coded, now) else {
-            return false;
-        };
-        flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
-        let bytes = coded.len() + ENVELOPE_OVERHEAD;
+        let relay = &mut self.relays[place];
+        let (role, bytes) = (EnvelopeRole::Copy, coded.len() + ENVELOPE_OVERHEAD);
         // Of a datagram in two pieces, both go before any copy.
         let more_follows = piece == Piece::First;
         if more_follows || !relay.waiting.is_empty() || relay.when(bytes, now) > now {
-            let role = EnvelopeRole::Copy;
             relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, ecn, urgency });
-            return true;
+            return;
         }
         relay.sent(bytes, now);
-        let session = relay.session;
         self.counters.copies += 1;
-        self.sessions.use_session(session, now);
-        let role = EnvelopeRole::Copy;
         let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
-        self.sessions.send_envelope(session, &contents, urgency, now);
-        true
+        self.sessions.send_envelope(relay.session, &contents, urgency, now);
     }
 
     /// Queues an envelope behind the originals.

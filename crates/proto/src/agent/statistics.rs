@@ -1,9 +1,12 @@
 //! What became of the packets of a flow, as its receiver saw it.
 
+use alloc::boxed::Box;
+use core::ops::{Deref, DerefMut};
+
 use byway_units::Duration;
 
 /// Counters of one receiving flow, since it was accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiveStatistics {
     /// Packets first delivered by the direct path.
@@ -51,4 +54,50 @@ pub struct ReceiveStatistics {
     pub longest_burst: u64,
     /// The greatest lateness of a packet that was delivered.
     pub lateness_max: Duration,
+}
+
+impl ReceiveStatistics {
+    /// Nothing was counted.
+    const NONE: Self = Self {
+        direct: 0,
+        lost: 0,
+        in_stream: 0,
+        cooperative: 0,
+        cached: 0,
+        forwarded: 0,
+        late: 0,
+        held: 0,
+        gaps_passed: 0,
+        marked_dropped: 0,
+        duplicates: 0,
+        forged: 0,
+        false_repairs: 0,
+        nacks: 0,
+        open_nacks: 0,
+        acks: 0,
+        given: 0,
+        given_bytes: 0,
+        beyond_consent: 0,
+        bursts: 0,
+        longest_burst: 0,
+        lateness_max: Duration::ZERO,
+    };
+}
+
+/// Statistics that take no memory before something is counted: of many flows, nothing ever comes.
+#[derive(Debug, Default)]
+pub(super) struct Counted(Option<Box<ReceiveStatistics>>);
+
+impl Deref for Counted {
+    type Target = ReceiveStatistics;
+
+    fn deref(&self) -> &ReceiveStatistics {
+        self.0.as_deref().unwrap_or(&ReceiveStatistics::NONE)
+    }
+}
+
+impl DerefMut for Counted {
+    fn deref_mut(&mut self) -> &mut ReceiveStatistics {
+        self.0.get_or_insert_with(|| Box::new(ReceiveStatistics::NONE))
+    }
 }

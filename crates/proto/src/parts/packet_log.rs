@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use byway_code::{ALIGNMENT, AlignedBuffer};
+use byway_code::{ALIGNMENT, AlignedBuffer, prefetch};
 use byway_units::{Bytes, Duration, Time};
 
 use crate::limits::{LOG_BLOCK_BYTES_MAX, LOG_BLOCK_BYTES_MIN};
@@ -121,6 +121,14 @@ impl PacketLog {
         let (handle, room) = self.reserve(packet.len(), now)?;
         room.copy_from_slice(packet);
         Some(handle)
+    }
+
+    /// Begins to bring the room for the next packet into the cache: a log is larger than that, and its room was used
+    /// longest ago.
+    pub fn prefetch(&self) {
+        if let Some(last) = self.blocks.back() {
+            prefetch(&last.bytes.as_ref()[last.end..]);
+        }
     }
 
     /// Room for a packet of `bytes`, for the caller to fill: what it holds now is undefined.

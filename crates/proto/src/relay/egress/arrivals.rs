@@ -158,7 +158,7 @@ impl Egress {
         let active = flow.activate(now);
         let first = active.full(repair.first);
         let (place, length_symbol) = (repair.place, repair.length_symbol);
-        let kept = BlockRepair { place, length_symbol, payload, is_sent: false };
+        let kept = BlockRepair { place, length_symbol, payload };
         active.blocks.add(first, repair.mask, kept);
         active.highest = active.highest.max(first.plus(repair.mask.span() - 1));
         flow.packet_bytes = u16::try_from(repair.payload.len()).unwrap_or(u16::MAX);

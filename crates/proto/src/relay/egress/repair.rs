@@ -108,12 +108,15 @@ impl Egress {
         if !self.charge(slot, sequence, bytes, Stage::InStream, now) {
             return true;
         }
-        let active = self.flow_mut(slot).and_then(|flow| flow.active_mut());
-        let Some(block) = active.and_then(|active| active.blocks.send(sequence, needed)) else {
+        let active = find(&mut self.flows, slot).and_then(|flow| flow.active_mut());
+        let Some(blocks) = active.map(|active| &mut active.blocks) else {
+            return false;
+        };
+        let Some(block) = blocks.send(sequence, needed) else {
             return false;
         };
         self.block_sent = Some((slot, block.first, now));
-        for repair in block.unsent().iter().take(needed) {
+        for repair in blocks.unsent(&block).take(needed) {
             self.counters.in_stream += 1;
             actions.push(Action::InStream {
                 flow: slot,
@@ -144,12 +147,13 @@ impl Egress {
             let covered = block.mask.offsets().map(|offset| block.first.plus(u64::from(offset)));
             lost = lost.max(covered.filter(|sequence| open.covers(*sequence)).count());
         }
-        let held = block.repairs.iter().filter(|repair| self.log.get(repair.payload, now).is_some()).count();
+        let repairs = active.blocks.repairs(block);
+        let held = repairs.filter(|repair| self.log.get(repair.payload, now).is_some()).count();
         let needed = lost.saturating_sub(block.sent());
         if lost > held || (needed == 0 && self.block_sent != Some((slot, block.first, now))) {
             return None;
         }
-        let unsent = block.unsent().iter().take(needed);
+        let unsent = active.blocks.unsent(block).take(needed);
         Some((needed, unsent.map(|repair| repair.payload.bytes()).sum()))
     }
 
@@ -203,7 +207,7 @@ impl Egress {
     }
 
     fn enter(&mut self, slot: FlowSlot, sequence: SequenceNumber, stage: Stage, now: Time) {
-        let active = self.flow_mut(slot).and_then(|flow| flow.active_mut());
+        let active = find(&mut self.flows, slot).and_then(|flow| flow.active_mut());
         if let Some(missing) = active.and_then(|active| active.missing.get_mut(sequence)) {
             missing.enter(stage, now);
         }
