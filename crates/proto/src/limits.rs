@@ -212,6 +212,9 @@ pub const COPY_RETENTION: Duration = Duration::from_secs(10);
 /// Most egress relays of one flow: a group's receivers are spread over a few regions.
 pub const EGRESS_PORTS_MAX: usize = 4;
 
+/// Most ingress relays of one flow with a receiver: one for each path that stands by.
+pub const FEEDERS_MAX: usize = 4;
+
 /// Room for the plaintext of one packet: what fits in the largest UDP payload that Byway sends.
 pub const DATAGRAM_ROOM: usize = CODED_BYTES_MAX + 512;
 

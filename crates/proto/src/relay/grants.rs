@@ -1,5 +1,7 @@
 //! What a registration rests on: the static configuration, or what the controller has signed.
 
+use alloc::vec::Vec;
+
 use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{FlowRole, Refusal, Register};
@@ -132,6 +134,16 @@ impl Relay {
     fn serves(&self, grant: &Grant, role: FlowRole) -> bool {
         let here = |relay: &GrantedRelay| relay.relay == self.number && relay.shard == self.shard;
         here(&grant.ingress) || (role == FlowRole::Receiver && here(&grant.egress))
+    }
+
+    /// The ingress relays from which a receiver's packets may come: those of all grants for the flow.
+    pub(super) fn ingresses(&self, key: FlowKey, grant: &Grant) -> Vec<GrantedRelay> {
+        match &self.authority {
+            Authority::Static(grants) => {
+                grants.iter().filter(|grant| covers(grant, key)).map(|grant| grant.ingress).collect()
+            }
+            Authority::Controller(_) => alloc::vec![grant.ingress],
+        }
     }
 
     /// When flows of the grant end; static ones do not.

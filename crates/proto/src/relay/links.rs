@@ -4,12 +4,14 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use byway_units::{AgentId, Bytes, Duration, RelayId, Time};
 use byway_wire::{Alias, FlowKey, Receiver, Shard};
 
 use super::egress;
 use super::ingress;
-use crate::limits::{FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX, RELAYED_BURST, RELAYED_RATE};
+use super::ingress::EgressPort;
+use crate::limits::{FEEDERS_MAX, FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX, RELAYED_BURST, RELAYED_RATE};
 use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
 
@@ -71,6 +73,14 @@ pub(super) struct End {
     pub(super) alias: Alias,
 }
 
+/// Who receives a flow here, and where its packets come from.
+#[derive(Debug, Default)]
+struct Receivers {
+    slots: Vec<egress::FlowSlot>,
+    /// The ingress relays that the receivers' grants name.
+    feeders: ArrayVec<EgressPort, FEEDERS_MAX>,
+}
+
 /// All agents' registrations.
 #[derive(Debug, Default)]
 pub(super) struct Links {
@@ -81,7 +91,7 @@ pub(super) struct Links {
     /// The receiver of each flow of the egress half, by slot.
     receivers: Vec<Option<End>>,
     /// The receivers' slots of each flow: one, or a group's.
-    by_key: BTreeMap<FlowKey, Vec<egress::FlowSlot>>,
+    by_key: BTreeMap<FlowKey, Receivers>,
     agents: BTreeMap<AgentId, SessionId>,
     /// When grants end that do, and those of which flows.
     ends: BTreeSet<(Time, SessionId, Alias)>,
@@ -152,7 +162,7 @@ impl Links {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, Some(end_here)),
             FlowRef::Received(slot) => {
                 put(&mut self.receivers, slot.place(), Some(end_here));
-                self.by_key.entry(key).or_default().push(slot);
+                self.by_key.entry(key).or_default().slots.push(slot);
             }
         }
         if let Some(agent) = agent {
@@ -262,7 +272,7 @@ impl Links {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, None),
             FlowRef::Received(slot) => {
                 put(&mut self.receivers, slot.place(), None);
-                if let Some(slots) = self.by_key.get_mut(&key) {
+                if let Some(Receivers { slots, .. }) = self.by_key.get_mut(&key) {
                     slots.retain(|known| *known != slot);
                     if slots.is_empty() {
                         self.by_key.remove(&key);
@@ -304,7 +314,20 @@ impl Links {
 
     /// The slots of a flow's receivers here.
     pub(super) fn receivers_of(&self, key: FlowKey) -> &[egress::FlowSlot] {
-        self.by_key.get(&key).map(Vec::as_slice).unwrap_or_default()
+        self.by_key.get(&key).map(|receivers| receivers.slots.as_slice()).unwrap_or_default()
+    }
+
+    /// Lets the packets of a flow with receivers here come from a relay, unless they come from too many already.
+    pub(super) fn add_feeder(&mut self, key: FlowKey, port: EgressPort) {
+        let feeders = self.by_key.get_mut(&key).map(|receivers| &mut receivers.feeders);
+        if let Some(feeders) = feeders.filter(|feeders| !feeders.contains(&port) && !feeders.is_full()) {
+            feeders.push(port);
+        }
+    }
+
+    /// Whether the packets of a flow may come from a relay.
+    pub(super) fn is_fed_by(&self, key: FlowKey, port: EgressPort) -> bool {
+        self.by_key.get(&key).is_some_and(|receivers| receivers.feeders.contains(&port))
     }
 
     /// The session of an agent, and the agent of a session.

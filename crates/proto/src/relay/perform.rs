@@ -63,7 +63,8 @@ impl Relay {
             return;
         };
         for (port, alias) in self.ports.heard_as(key) {
-            if let Some(session) = self.ports.get(port).session {
+            let is_fed = self.links.is_fed_by(key, port);
+            if let Some(session) = self.ports.get(port).session.filter(|_| is_fed) {
                 self.sessions.say(session, &Message::Outage(Outage { alias, is_dark }), now);
             }
         }

@@ -27,7 +27,7 @@ pub(super) struct Port {
     /// is then hardly taken for another flow's.
     free: VecDeque<Alias>,
     /// The flows that the other side announced, alias n + 1 at place n.
-    heard: Vec<Option<FlowKey>>,
+    heard: Vec<Option<Heard>>,
 }
 
 /// A flow whose packets go through a port.
@@ -69,6 +69,14 @@ impl Announced {
         }
         Some(News { flow: self.flow, key: self.key, is_cut: self.is_cut })
     }
+}
+
+/// A flow that the other side announced.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    key: FlowKey,
+    /// Whether a receiver's grant says that its packets come from there.
+    is_fed: bool,
 }
 
 /// All ports of a relay.
@@ -164,9 +172,10 @@ impl Ports {
         self.all[usize::from(port.0)].announced.get_mut(place_of(alias))?.as_mut()
     }
 
-    /// The flow behind an alias that the other side announced.
+    /// The flow behind an alias that the other side announced, if the flow's packets may come from there.
     pub(super) fn heard(&self, port: EgressPort, alias: Alias) -> Option<FlowKey> {
-        self.get(port).heard.get(place_of(alias)).copied().flatten()
+        let heard = self.get(port).heard.get(place_of(alias)).copied().flatten();
+        heard.filter(|heard| heard.is_fed).map(|heard| heard.key)
     }
 
     /// The flow that this relay sends to itself under this alias.
@@ -195,14 +204,14 @@ impl Ports {
         onward.collect()
     }
 
-    /// Notes what the other side calls a flow.
-    pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey) {
+    /// Notes what the other side calls a flow, and whether the flow's packets may come from there.
+    pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey, is_fed: bool) {
         let heard = &mut self.all[usize::from(port.0)].heard;
         let place = place_of(alias);
         if heard.len() <= place {
             heard.resize(place + 1, None);
         }
-        heard[place] = Some(key);
+        heard[place] = Some(Heard { key, is_fed });
     }
 
     /// All ports and aliases by which others know a flow that they send here.
@@ -210,7 +219,8 @@ impl Ports {
         let ports = (0_u16..).map(EgressPort).zip(&self.all);
         ports
             .flat_map(|(number, port)| {
-                let places = port.heard.iter().enumerate().filter(move |(_, known)| **known == Some(key));
+                let is_of_flow = move |known: &Option<Heard>| known.is_some_and(|known| known.key == key);
+                let places = port.heard.iter().enumerate().filter(move |(_, known)| is_of_flow(known));
                 places.filter_map(move |(place, _)| Some((number, alias_at(place)?)))
             })
             .collect()

@@ -65,16 +65,29 @@ impl Relay {
         let end = self.ends_at(&grants[0]);
         let alias = self.links.add(session, key, flow, (other.relay, other.shard), end);
         if !sends {
-            for (port, alias) in self.ports.heard_as(key) {
-                self.say_known(port, alias, true, now);
-            }
+            self.feed(key, &grants[0], now);
             self.ports.announce_soon(now);
         }
         Ok(alias)
     }
 
-    /// Whether a registration says more than the one before: its grant lasts longer, or leads a group's packets to
-    /// another egress relay.
+    /// Lets the packets of a flow come from the ingress relays that its receiver's grant names, and from nowhere else.
+    fn feed(&mut self, key: FlowKey, grant: &Grant, now: Time) {
+        for ingress in self.ingresses(key, grant) {
+            if let Some(port) = self.ports.find((ingress.relay, ingress.shard)) {
+                self.links.add_feeder(key, port);
+            }
+        }
+        for (port, alias) in self.ports.heard_as(key) {
+            if self.links.is_fed_by(key, port) {
+                self.ports.hear(port, alias, key, true);
+                self.say_known(port, alias, true, now);
+            }
+        }
+    }
+
+    /// Whether a registration says more than the one before: its grant lasts longer, leads a group's packets to another
+    /// egress relay, or lets a flow's packets come from another ingress relay.
     fn is_news(&self, session: SessionId, alias: Alias, flow: FlowRef, register: &Register<'_>) -> bool {
         let Ok(grant) = Grant::parse(register.grant) else {
             return false;
@@ -83,7 +96,11 @@ impl Relay {
             FlowRef::Sent(slot) if is_sender_of_group(register) => {
                 !self.leads_to(slot, (grant.egress.relay, grant.egress.shard))
             }
-            _ => false,
+            FlowRef::Sent(_) => false,
+            FlowRef::Received(_) => {
+                let ingress = self.ports.find((grant.ingress.relay, grant.ingress.shard));
+                ingress.is_some_and(|port| !self.links.is_fed_by(register.flow_key, port))
+            }
         };
         leads_elsewhere || self.links.ends_at(session, alias) < self.ends_at(&grant)
     }
@@ -107,6 +124,9 @@ impl Relay {
             if matches!(key.receiver(), Receiver::Group(_)) {
                 self.lead_on(slot, key, grants, now)?;
             }
+        }
+        if matches!(flow, FlowRef::Received(_)) {
+            self.feed(key, &grants[0], now);
         }
         self.links.renew(session, alias, self.ends_at(&grants[0]));
         Ok(())
@@ -332,8 +352,8 @@ impl Relay {
     /// Another relay says what it calls its flows; the answer says whether they have receivers here.
     pub(super) fn aliases(&mut self, port: EgressPort, session: SessionId, aliases: &Aliases<'_>, now: Time) {
         for announced in aliases.flows.iter() {
-            self.ports.hear(port, announced.alias, announced.flow_key);
-            let known = !self.links.receivers_of(announced.flow_key).is_empty();
+            let known = self.links.is_fed_by(announced.flow_key, port);
+            self.ports.hear(port, announced.alias, announced.flow_key, known);
             debug_assert_eq!(self.ports.get(port).session, Some(session));
             self.say_known(port, announced.alias, known, now);
         }

@@ -153,3 +153,54 @@ fn a_question_is_worked_on_for_two_seconds_whatever_it_says() {
     desk.pass(crate::limits::SWEEP_INTERVAL + ms(1));
     assert_eq!(desk.relay.egress_counters().given_up, 1);
 }
+
+#[test]
+fn a_relay_that_no_grant_names_feeds_nobody() {
+    // The other relay announces a flow whose packets come from this one, and sends what it likes.
+    let mut desk = Desk::new(alloc::vec![grant_here(1, 2), grant(3, 4)]);
+    for (sender, receiver) in [(1, 2), (3, 4)] {
+        desk.enter(receiver);
+        assert!(desk.registers(receiver, flow(sender, receiver, 1), FlowRole::Receiver).is_ok());
+    }
+    desk.announces(&[flow(1, 2, 1), flow(3, 4, 1)]);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(1, false), Heard::Known(2, true)]);
+    let carries = |desk: &mut Desk, alias: u16| {
+        let now = desk.now;
+        let client = desk.client(OTHER);
+        let contents = Enveloped {
+            role: EnvelopeRole::Carried,
+            alias: Alias::new(alias).expect("not zero"),
+            sequence_low: 1_000_000,
+            coded: &packet(alias, 0),
+            ecn: Ecn::NotCapable,
+        };
+        client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
+        desk.exchange();
+        desk.relay.counters().aliases_unknown
+    };
+    assert_eq!(carries(&mut desk, 1), 1);
+    assert_eq!(carries(&mut desk, 2), 1);
+    desk.nacks(2, 1, 5);
+    assert_eq!(desk.relay.egress_counters().refused_range, 0, "its numbers are not moved");
+    desk.nacks(4, 1, 5);
+    assert_eq!(desk.relay.egress_counters().refused_range, 1, "as those of the other's own are");
+}
+
+#[test]
+fn a_flow_is_fed_by_only_so_many_relays() {
+    let is_fed = |before: u8| {
+        let through = |relay: u8| {
+            let ingress = GrantedRelay { relay: RelayId::new(relay.into()), shard: Shard::new(0) };
+            Grant { ingress, ..grant(1, 2) }
+        };
+        let grants = (1..=before).map(|nth| through(OTHER + nth)).chain([through(OTHER)]).collect();
+        let mut desk = Desk::of(Authority::Static(grants), 1_000, before + 1);
+        desk.enter(2);
+        assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
+        desk.announces(&[flow(1, 2, 1)]);
+        desk.heard(OTHER)
+    };
+    let most = u8::try_from(crate::limits::FEEDERS_MAX).expect("few");
+    assert_eq!(is_fed(most - 1), [Heard::Known(1, true)]);
+    assert_eq!(is_fed(most), [Heard::Known(1, false)]);
+}
