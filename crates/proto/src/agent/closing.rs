@@ -14,6 +14,7 @@ use super::receive_flow::ReceiveFlowId;
 use super::send_flow::SendFlowId;
 use super::{Agent, Flow, Role};
 use crate::limits::{CLOSE_RETRY, CLOSE_TRIES};
+use crate::reason::Reason;
 use crate::session::SessionId;
 
 /// Whether the agent is still in use.
@@ -104,9 +105,10 @@ impl Agent {
         }
     }
 
-    pub(super) const fn leaving_deadline(&self) -> Option<(Time, crate::reason::Reason)> {
+    /// When it is to be said again.
+    pub(super) const fn leaving_deadline(&self) -> Option<(Time, Reason)> {
         match self.life {
-            Life::Leaving { next, .. } => Some((next, crate::reason::Reason::Closing)),
+            Life::Leaving { next, .. } => Some((next, Reason::Closing)),
             Life::Open | Life::Gone => None,
         }
     }

@@ -254,6 +254,9 @@ impl Agent {
     }
 
     pub(super) fn find_deadline(&mut self, now: Time) -> Option<(Time, Reason)> {
+        if self.life != Life::Open {
+            return self.leaving_deadline();
+        }
         // Rather early than exact: most packets put a timer off, and setting the heap right costs more than an input
         // too many now and then.
         let flows = self.timers.next_look().map(|(at, key)| {

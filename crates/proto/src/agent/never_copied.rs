@@ -35,8 +35,8 @@ impl NeverCopied {
 }
 
 /// Of numbers that are `by` older than before.
-fn shifted(bits: u64, by: u64) -> u64 {
-    u32::try_from(by).ok().and_then(|by| bits.checked_shl(by)).unwrap_or(0)
+const fn shifted(bits: u64, by: u64) -> u64 {
+    if by < REACH { bits << by } else { 0 }
 }
 
 #[cfg(test)]

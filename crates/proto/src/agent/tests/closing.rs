@@ -232,6 +232,10 @@ fn an_agent_that_leaves_says_so_to_all_and_is_gone() {
     assert_eq!(hall.events, [(RECEIVER, Event::PeerLeft(number(SENDER)))]);
     assert!(!hall.relay.sessions.is_established(hall.relay.agents[&SENDER], hall.now));
     assert!(hall.agents[RECEIVER].receivers[0].active().is_none(), "its packets are of no use any more");
+    // Nothing can be done with it any more.
+    let (flow, now) = (hall.flow, hall.now);
+    hall.agents[SENDER].close_flow(flow, now);
+    assert_eq!(hall.agents[SENDER].open_flow(key(), settings(Service::Caching), now), None);
     hall.run(CLOSE_RETRY * u64::from(CLOSE_TRIES));
     assert_eq!(hall.events.last(), Some(&(SENDER, Event::Left)));
     assert_eq!((hall.agents[SENDER].deadline(), hall.agents[SENDER].sessions.count()), (None, 0));

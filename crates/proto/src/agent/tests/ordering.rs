@@ -186,6 +186,24 @@ fn bulk_data_is_neither_copied_nor_waited_nor_asked_for_but_what_is_marked_is() 
 }
 
 #[test]
+fn datagrams_that_were_not_copied_are_not_asked_for() {
+    let marked = FlowSettings { duplication: Duplication::Marked, ..settings(Service::Caching) };
+    let mut hall = near(&marked);
+    hall.loses_originals([3, 6]);
+    for number in 0..12 {
+        hall.send_as(&[number; 50], Ecn::NotCapable, number == 6);
+        hall.run(ms(10));
+    }
+    hall.run(ms(40));
+    let asked: Vec<Said> = hall
+        .words(RECEIVER)
+        .into_iter()
+        .filter(|said| *said == nack(&[(3, 1)]) || *said == nack(&[(6, 1)]))
+        .collect();
+    assert!(asked.len() > 1 && asked.iter().all(|said| *said == nack(&[(6, 1)])), "{asked:?}");
+}
+
+#[test]
 fn what_waits_when_the_sender_begins_anew_is_delivered_first() {
     let mut hall = near(&ordered(Service::Caching));
     with_a_gap(&mut hall);
