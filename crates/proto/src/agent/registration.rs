@@ -191,7 +191,7 @@ impl Agent {
         };
         for path in self.paths_through(flow, session) {
             let registrations = self.registrations_of_mut(flow);
-            let is_refused = match registered.outcome {
+            let refusal = match registered.outcome {
                 Ok(alias) => {
                     registrations.paths[path].registration = Registration::Accepted(alias);
                     self.bind_alias(session, alias, flow);
@@ -205,8 +205,8 @@ impl Agent {
                     Some(refusal)
                 }
             };
-            let refused = is_refused.map(|refusal| Event::FlowRefused { flow: registered.flow_key, refusal });
-            self.events.extend(refused);
+            self.events
+                .extend(refusal.map(|refusal| Event::FlowRefused { flow: registered.flow_key, refusal }));
         }
         // Asks at once where packets get no further: that tells the relay that its message arrived.
         self.register(flow, now);

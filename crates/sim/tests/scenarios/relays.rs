@@ -56,6 +56,19 @@ fn when_a_relay_dies_repairs_go_on_through_the_standby_within_600_ms() {
 }
 
 #[test]
+fn when_a_relay_dies_that_a_controllers_grants_name_the_standbys_grants_count() {
+    for relay in [0, 1] {
+        let mut plan = Plan::pairs(2, Service::Forwarding).with_standby_relays();
+        plan.has_controller = true;
+        let (mut world, mut run) = plan.build();
+        Run::when(&mut world, at(6_000), move |run, world| world.stop(run.relays[relay]));
+        run.finish(&mut world);
+        assert!(run.all_missing(at(5_900), at(6_600)) > 0, "relay {relay}: its death shows");
+        assert_eq!(run.all_missing(at(6_600), Time::MAX), 0, "relay {relay}");
+    }
+}
+
+#[test]
 fn when_both_relays_of_a_path_die_forwarding_goes_on_through_the_standby_within_600_ms() {
     let (mut world, mut run) = Plan::pairs(4, Service::Forwarding).with_standby_relays().build();
     Run::when(&mut world, at(6_000), |run, world| {
