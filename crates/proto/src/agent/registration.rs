@@ -206,7 +206,7 @@ impl Agent {
                 if self.bind_alias(session, alias, flow) { Ok(alias) } else { Err(Refusal::NoRoom) }
             });
             let registrations = self.registrations_of_mut(flow);
-            let is_refused = match outcome {
+            let refusal = match outcome {
                 Ok(alias) => {
                     registrations.paths[path].registration = Registration::Accepted(alias);
                     None
@@ -219,8 +219,8 @@ impl Agent {
                     Some(refusal)
                 }
             };
-            let refused = is_refused.map(|refusal| Event::FlowRefused { flow: registered.flow_key, refusal });
-            self.events.extend(refused);
+            self.events
+                .extend(refusal.map(|refusal| Event::FlowRefused { flow: registered.flow_key, refusal }));
         }
         // Asks at once where packets get no further: that tells the relay that its message arrived.
         self.register(flow, now);

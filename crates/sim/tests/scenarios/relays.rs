@@ -1,6 +1,7 @@
 //! Relays that die, restart or hang: flows go on through others within 600 ms, and come back.
 
 use byway_proto::agent::{Delivery, Event};
+use byway_sim::overlay::Sending;
 use byway_sim::{Hang, Link, Loss, Span};
 use byway_units::{Duration, Time};
 use byway_wire::Service;
@@ -52,6 +53,19 @@ fn when_a_relay_dies_repairs_go_on_through_the_standby_within_600_ms() {
             assert!(run.all_missing(at(5_800), at(6_600)) > 0, "{service:?}, relay {relay}: its death shows");
             assert_eq!(run.all_missing(at(6_600), at(11_700)), 0, "{service:?}, relay {relay}: {fate:?}");
         }
+    }
+}
+
+#[test]
+fn when_a_relay_dies_that_a_controllers_grants_name_the_standbys_grants_count() {
+    for relay in [0, 1] {
+        let mut plan = Plan::pairs(2, Service::Forwarding).with_standby_relays();
+        plan.has_controller = true;
+        let (mut world, mut run) = plan.build();
+        Run::when(&mut world, at(6_000), move |run, world| world.stop(run.relays[relay]));
+        run.finish(&mut world);
+        assert!(run.all_missing(at(5_900), at(6_600)) > 0, "relay {relay}: its death shows");
+        assert_eq!(run.all_missing(at(6_600), Time::MAX), 0, "relay {relay}");
     }
 }
 
@@ -232,6 +246,30 @@ fn packets_that_need_a_relay_take_the_one_that_loses_less() {
     assert!(changes.len() == 3 && changes[2].1 == 1 && changes[2].0 - changes[1].0 < ms(500), "{changes:?}");
 }
 
+#[test]
+fn agents_that_only_relays_connect_change_keys_through_the_standby_when_a_relay_is_dead() {
+    for relay in [0, 1] {
+        let mut plan = only_relays(Plan::pairs(1, Service::Forwarding).with_standby_relays());
+        plan.flows[0].sending = Sending::Paced(ms(100));
+        plan.flows[0].length = secs(250);
+        let (mut world, mut run) = plan.build();
+        Run::when(&mut world, at(60_000), move |run, world| world.stop(run.relays[relay]));
+        run.finish(&mut world);
+        // Without the next epoch, nothing could be sealed after three minutes.
+        assert_eq!(run.all_missing(at(60_600), Time::MAX), 0, "relay {relay}");
+    }
+}
+
+/// Relays are the only way between the agents.
+fn only_relays(mut plan: Plan) -> Plan {
+    plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
+    for flow in &mut plan.flows {
+        flow.direct.outages.push(Span::new(at(0), secs(1_000)));
+        flow.back.outages.push(Span::new(at(0), secs(1_000)));
+    }
+    plan
+}
+
 /// A flow that rests from 4 to 14 s, while its receiver's relay restarts.
 fn resting(mut plan: Plan) -> (OverlayWorld, Run) {
     for flow in &mut plan.flows {
@@ -256,13 +294,7 @@ fn an_idle_receiver_learns_of_its_relays_restart_as_soon_as_something_is_sent_to
 
 #[test]
 fn an_idle_receiver_whose_relay_restarted_is_reached_through_the_standby_at_once() {
-    // Relays are the only way between them.
-    let mut plan = Plan::pairs(2, Service::Forwarding).with_standby_relays();
-    plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
-    for flow in &mut plan.flows {
-        flow.direct.outages.push(Span::new(at(0), secs(60)));
-        flow.back.outages.push(Span::new(at(0), secs(60)));
-    }
+    let plan = only_relays(Plan::pairs(2, Service::Forwarding).with_standby_relays());
     let (_, run) = resting(plan);
     assert_eq!(run.all_missing(at(2_000), Time::MAX), 0);
 }
