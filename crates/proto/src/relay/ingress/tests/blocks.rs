@@ -57,7 +57,7 @@ fn a_block_is_closed_when_it_has_waited_long_enough() {
 #[test]
 fn a_packet_too_far_ahead_begins_the_next_block() {
     let mut talk = Talk::new();
-    let flow = talk.flow(Kind { is_selective: true, ..blocked(5, 1) });
+    let flow = talk.flow(Kind { copying: Copying::Selective, ..blocked(5, 1) });
     talk.copy(flow, 0);
     talk.copy(flow, 31);
     assert_eq!(talk.own(), []);
@@ -71,7 +71,7 @@ fn a_packet_too_far_ahead_begins_the_next_block() {
 #[test]
 fn what_the_sender_does_not_copy_is_not_covered() {
     let mut talk = Talk::new();
-    let flow = talk.flow(Kind { is_selective: true, ..blocked(3, 1) });
+    let flow = talk.flow(Kind { copying: Copying::Selective, ..blocked(3, 1) });
     for sequence in [4, 7, 9] {
         talk.copy(flow, sequence);
     }
@@ -164,7 +164,7 @@ fn sent_by_sender(payload: &[u8]) -> InStreamRepair<'_> {
 #[test]
 fn a_repair_packet_of_the_sender_goes_on_under_the_name_it_has_there() {
     let mut talk = Talk::new();
-    let flow = talk.flow(Kind { makes_repairs: true, ..blocked(5, 1) });
+    let flow = talk.flow(Kind { copying: Copying::OwnRepairs, ..blocked(5, 1) });
     talk.ingress.own_repair(flow, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
     let own = talk.own();
     assert_eq!((own.len(), own[0].alias, own[0].first, own[0].mask), (1, 1, 20, 0b1_1111));
@@ -177,7 +177,7 @@ fn repair_packets_of_a_sender_that_is_to_send_copies_are_refused() {
     let mut talk = Talk::new();
     let flow = talk.flow(blocked(5, 1));
     talk.ingress.own_repair(flow, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
-    let without_blocks = talk.flow(Kind { makes_repairs: true, ..batched(8, 2) });
+    let without_blocks = talk.flow(Kind { copying: Copying::OwnRepairs, ..batched(8, 2) });
     talk.ingress.own_repair(without_blocks, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
     assert_eq!((talk.own().len(), talk.ingress.counters.own_repairs_refused), (0, 2));
 }
@@ -186,7 +186,7 @@ fn repair_packets_of_a_sender_that_is_to_send_copies_are_refused() {
 fn a_sender_gets_no_more_repair_packets_on_than_its_rate_has_blocks() {
     let mut talk = Talk::new();
     let rate = Rate::from_kilobits_per_second(800);
-    let flow = talk.flow(Kind { makes_repairs: true, rate, ..blocked(5, 1) });
+    let flow = talk.flow(Kind { copying: Copying::OwnRepairs, rate, ..blocked(5, 1) });
     for _ in 0..10_000 {
         talk.ingress.own_repair(flow, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
         talk.wait(1);
@@ -199,7 +199,7 @@ fn a_sender_gets_no_more_repair_packets_on_than_its_rate_has_blocks() {
 #[test]
 fn a_repair_packet_that_is_longer_than_any_packet_is_refused() {
     let mut talk = Talk::new();
-    let flow = talk.flow(Kind { makes_repairs: true, ..blocked(5, 1) });
+    let flow = talk.flow(Kind { copying: Copying::OwnRepairs, ..blocked(5, 1) });
     let payload = [9; crate::limits::CODED_BYTES_MAX + 1];
     talk.ingress.own_repair(flow, &sent_by_sender(&payload), &mut talk.made, talk.now);
     assert_eq!((talk.own().len(), talk.ingress.counters.copies_too_long), (0, 1));

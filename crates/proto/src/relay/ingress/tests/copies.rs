@@ -126,7 +126,7 @@ fn a_group_of_receivers_is_served_through_several_egress_relays() {
 #[test]
 fn a_relay_that_duplicates_sends_each_copy_on_once() {
     let mut talk = Talk::new();
-    let flow = talk.flow(Kind { duplicates: true, ..coded() });
+    let flow = talk.flow(Kind { copying: Copying::ByRelay, ..coded() });
     talk.copy(flow, 0);
     talk.copy(flow, 1);
     talk.copy(flow, 1);

@@ -103,6 +103,15 @@ impl Sink for Record {
     }
 }
 
+/// What the sender copies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copying {
+    Usual,
+    Selective,
+    OwnRepairs,
+    ByRelay,
+}
+
 /// What is special about a flow.
 #[derive(Clone, Copy)]
 struct Kind {
@@ -115,9 +124,7 @@ struct Kind {
     /// The rate of a grant that all such flows share.
     ceiling: Option<Rate>,
     port: u16,
-    is_selective: bool,
-    makes_repairs: bool,
-    duplicates: bool,
+    copying: Copying,
 }
 
 /// The default rates, for senders of 10 Mbit/s.
@@ -131,9 +138,7 @@ fn coded() -> Kind {
         shares: true,
         ceiling: None,
         port: 0,
-        is_selective: false,
-        makes_repairs: false,
-        duplicates: false,
+        copying: Copying::Usual,
     }
 }
 
@@ -251,9 +256,9 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
             flows: GrantedFlows { sender, receiver, first, last },
             rate: kind.ceiling.unwrap_or(kind.rate),
         },
-        duplicates: kind.duplicates,
-        makes_repairs: kind.makes_repairs,
-        is_selective: kind.is_selective,
+        duplicates: kind.copying == Copying::ByRelay,
+        makes_repairs: kind.copying == Copying::OwnRepairs,
+        is_selective: kind.copying == Copying::Selective,
     }
 }
 
