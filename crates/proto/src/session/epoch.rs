@@ -31,7 +31,8 @@ pub(crate) struct Epoch {
     theirs: SessionIndex,
     keys: EpochKeys,
     /// Digests that this side makes, and those it checks.
-    pub(crate) digests: Digests,
+    /// If both sides want them.
+    pub(crate) digests: Option<Digests>,
     next: Counter,
     window: ReplayWindow,
     began: Time,
@@ -70,7 +71,7 @@ impl Epoch {
         ours: SessionIndex,
         theirs: SessionIndex,
         keys: EpochKeys,
-        digests: Digests,
+        digests: Option<Digests>,
         now: Time,
     ) -> Self {
         Self {

@@ -96,8 +96,16 @@ impl Sessions {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         };
-        let address = origin.source_address();
+        if !self.local.is_asked_for(screened.header()) {
+            self.counters.initiations_refused += 1;
+            return Received::Nothing;
+        }
+        let address = origin.cookie_address();
         let has_cookie = self.cookies.admits(&screened, address, now);
+        if has_cookie && !self.admits_with_cookie(address, now) {
+            self.counters.initiations_refused += 1;
+            return Received::Nothing;
+        }
         if !has_cookie && !self.admits_without_cookie(origin, now) {
             self.give_cookie(&screened, origin, address, now);
             return Received::Nothing;
@@ -174,10 +182,15 @@ impl Sessions {
     /// Whether an initiation is read without a cookie: neither this node nor the address is too busy.
     fn admits_without_cookie(&mut self, origin: Origin, now: Time) -> bool {
         let address_may = match origin {
-            Origin::Address(address) => self.addresses.admits(address, now),
+            Origin::Address(address) => self.addresses.admits_network(address, now),
             Origin::Detour(_) => true,
         };
         address_may && self.handshakes.take(Packets::new(1), now)
+    }
+
+    /// Whether an initiation with a cookie is read: neither this node nor whoever the cookie was for is too busy.
+    fn admits_with_cookie(&mut self, address: Address, now: Time) -> bool {
+        self.proved_addresses.admits_host(address, now) && self.proved_handshakes.take(Packets::new(1), now)
     }
 
     fn give_cookie(&mut self, screened: &Screened<'_>, origin: Origin, address: Address, now: Time) {
@@ -211,12 +224,13 @@ impl Sessions {
         let acceptance = Acceptance { index, capabilities: ours, boot, messages };
         let (mac1, stamp, suite) = (initiation.mac1, initiation.stamp, initiation.suite);
         let (number, theirs, their_boot) = (initiation.epoch, initiation.index, initiation.boot);
-        session.digests = (ours & initiation.capabilities).contain(Capabilities::DIGESTS);
+        let capabilities = ours & initiation.capabilities;
         let Ok((response, keys)) = initiation.accept(&acceptance, &session.remote.pre_shared) else {
             self.by_index.remove(index);
             return;
         };
-        let epoch = Epoch::new(number, index, theirs, keys.epoch_keys(provider, suite), digests(&keys), now);
+        let digests = digests(&keys, capabilities);
+        let epoch = Epoch::new(number, index, theirs, keys.epoch_keys(provider, suite), digests, now);
         let replaced = session.answered.replace(Answered {
             mac1,
             response: response.clone(),
@@ -269,10 +283,9 @@ impl Sessions {
             return Received::Nothing;
         };
         let (keys, theirs) = (&response.keys, response.index);
-        let epoch =
-            Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), digests(keys), now);
+        let digests = digests(keys, ours & response.capabilities);
+        let epoch = Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), digests, now);
         session.attempt = None;
-        session.digests = (ours & response.capabilities).contain(Capabilities::DIGESTS);
         session.initiator = true;
         match origin {
             Origin::Address(from) => session.path.validate(from),
@@ -378,13 +391,29 @@ enum Verdict {
     Drop,
 }
 
-fn digests(keys: &SplitKeys) -> Digests {
-    Digests { send: keys.send_digests(), receive: keys.receive_digests() }
+/// The keys of digests, if both sides want any.
+fn digests(keys: &SplitKeys, capabilities: Capabilities) -> Option<Digests> {
+    let are_wanted = capabilities.contain(Capabilities::DIGESTS);
+    are_wanted.then(|| Digests { send: keys.send_digests(), receive: keys.receive_digests() })
 }
 
 impl Origin {
-    /// Where the packet came from, as cookies and the replies to probes have it; packets through relays share the
-    /// unspecified address.
+    /// Whom a cookie is for: an address, or the agent behind a relay. A discard-only address (RFC 6666) stands for
+    /// that, which nothing comes from.
+    pub(super) fn cookie_address(self) -> Address {
+        match self {
+            Self::Address(address) => Address::from(address),
+            Self::Detour(detour) => {
+                let [a, b, c, d] = detour.relay.0.to_be_bytes();
+                let [e, f, g, h] = detour.agent.number().to_be_bytes();
+                let ip = Ipv6Addr::from([1, 0, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]);
+                Address { ip: ip.into(), port: 0 }
+            }
+        }
+    }
+
+    /// Where the packet came from, as the replies to probes have it; packets through relays share the unspecified
+    /// address.
     pub(super) fn source_address(self) -> Address {
         match self {
             Self::Address(address) => Address::from(address),

@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use byway_units::Time;
+use byway_wire::packets::InitiationHeader;
 use byway_wire::seal::{CookieJar, Provider, PublicKey, Purpose, Responder, StaticSecret, Suite};
 use byway_wire::{Boot, Capabilities, SessionIndex, Shard};
 
@@ -33,7 +34,9 @@ pub(crate) use timeouts::Change;
 use address_limits::AddressLimits;
 
 use crate::index_table::IndexTable;
-use crate::limits::{HANDSHAKE_BURST, HANDSHAKES_PER_SECOND};
+use crate::limits::{
+    HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, PROVED_HANDSHAKE_BURST, PROVED_HANDSHAKES_PER_SECOND,
+};
 use crate::outbox::{Heading, Outbox};
 use crate::parts::token_bucket::{Packets, TokenBucket};
 use crate::random::Generator;
@@ -50,6 +53,11 @@ pub(crate) struct Local {
 }
 
 impl Local {
+    /// Whether this is the relay shard that an initiation names, if it names one.
+    fn is_asked_for(&self, initiation: &InitiationHeader) -> bool {
+        initiation.purpose == Purpose::EndToEnd || initiation.shard == self.shard
+    }
+
     /// The shard under which a peer that initiates is known: this side's own for agents who came for it, its own for
     /// a relay, 0 for agents among themselves.
     fn peer_shard(&self, purpose: Purpose, index: SessionIndex) -> Shard {
@@ -97,8 +105,11 @@ pub(crate) struct Sessions {
     random: Generator,
     responder: Responder,
     cookies: CookieJar,
+    /// Initiations without a cookie, and those with one.
     addresses: AddressLimits,
     handshakes: TokenBucket<Packets>,
+    proved_addresses: AddressLimits,
+    proved_handshakes: TokenBucket<Packets>,
     slots: Vec<Option<Session>>,
     free: Vec<SessionId>,
     by_index: IndexTable<SessionIndex>,
@@ -124,14 +135,18 @@ impl Sessions {
         now: Time,
     ) -> Self {
         let boot = Boot::new(u64::from_be_bytes(random.bytes()));
-        let addresses = AddressLimits::new(random.bytes());
+        let (addresses, proved_addresses) =
+            (AddressLimits::new(random.bytes()), AddressLimits::new(random.bytes()));
+        let bucket = |rate, burst| TokenBucket::of_packets(rate, Packets::new(burst), now);
         Self {
             boot,
             provider,
             responder: Responder::new(local.secret.clone()),
             cookies: CookieJar::new(local.secret.public_key()),
             addresses,
-            handshakes: TokenBucket::of_packets(HANDSHAKES_PER_SECOND, Packets::new(HANDSHAKE_BURST), now),
+            handshakes: bucket(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
+            proved_addresses,
+            proved_handshakes: bucket(PROVED_HANDSHAKES_PER_SECOND, PROVED_HANDSHAKE_BURST),
             random,
             local,
             slots: Vec::new(),

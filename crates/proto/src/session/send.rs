@@ -135,8 +135,8 @@ impl Sessions {
         sequence_low: u32,
         coded: &[u8],
     ) -> Option<[u8; 4]> {
-        let session = self.get(id).filter(|session| session.digests)?;
-        Some(session.epochs.first()?.digests.send.digest(alias, sequence_low, coded))
+        let newest = self.get(id)?.epochs.first()?;
+        Some(newest.digests.as_ref()?.send.digest(alias, sequence_low, coded))
     }
 
     /// Whether the peer vouches for a packet with this digest, in any epoch that is still read.
@@ -149,8 +149,8 @@ impl Sessions {
         digest: [u8; 4],
     ) -> bool {
         self.get(id).is_some_and(|session| {
-            let mut keys = session.epochs.iter().map(|epoch| &epoch.digests.receive);
-            keys.any(|key| key.digest(alias, sequence_low, coded) == digest)
+            let mut keys = session.epochs.iter().filter_map(|epoch| epoch.digests.as_ref());
+            keys.any(|keys| keys.receive.digest(alias, sequence_low, coded) == digest)
         })
     }
 

@@ -86,8 +86,6 @@ pub(crate) struct Session {
     pub(crate) probes: Probes,
     /// The round trip that the other side measured.
     pub(crate) reported_round_trip: Option<byway_units::Duration>,
-    /// Whether both sides want digests.
-    pub(crate) digests: bool,
     /// Whether the peer was last taken for dead.
     pub(crate) dead: bool,
     /// When the peer was added.
@@ -119,7 +117,6 @@ impl Session {
             initiator: false,
             probes: Probes::new(),
             reported_round_trip: None,
-            digests: false,
             dead: false,
             began: now,
             heard: now,

@@ -1,6 +1,7 @@
 //! How sessions begin.
 
 use super::*;
+use crate::parts::token_bucket::Packets;
 
 #[test]
 fn a_handshake_establishes_both_sides() {
@@ -90,7 +91,7 @@ fn a_session_that_nobody_wants_is_not_tried_for_ever() {
 fn a_busy_responder_asks_for_a_cookie_and_then_answers() {
     let mut pair = Pair::new();
     let (from, now) = (pair.nodes[SMALL].address, pair.now + DELAY);
-    while pair.nodes[LARGE].sessions.addresses.admits(from, now) {}
+    while pair.nodes[LARGE].sessions.addresses.admits_network(from, now) {}
     pair.connect(SMALL);
     pair.run(ms(100));
     let cookies = pair.sent_by(LARGE, COOKIE);
@@ -109,10 +110,58 @@ fn a_node_that_is_busy_altogether_asks_everybody_for_cookies() {
     let mut pair = Pair::new();
     pair.now += secs(1);
     let now = pair.now + DELAY;
-    while pair.nodes[LARGE].sessions.handshakes.take(crate::parts::token_bucket::Packets::new(1), now) {}
+    while pair.nodes[LARGE].sessions.handshakes.take(Packets::new(1), now) {}
     pair.connect(SMALL);
     pair.run(ms(100));
     assert_eq!((pair.nodes[LARGE].sessions.counters.cookies, pair.handshakes()), (1, [1, 1]));
+}
+
+#[test]
+fn a_cookie_is_good_for_so_many_handshakes_and_no_more() {
+    let mut pair = Pair::new();
+    let (from, now) = (pair.nodes[SMALL].address, pair.now + DELAY);
+    while pair.nodes[LARGE].sessions.addresses.admits_network(from, now) {}
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    let shown = pair.sent_by(SMALL, INITIATION)[1].clone();
+    let refused = |pair: &mut Pair| {
+        let before = pair.nodes[LARGE].sessions.counters.initiations_refused;
+        (0..100).for_each(|_| pair.deliver(LARGE, shown.clone()));
+        pair.nodes[LARGE].sessions.counters.initiations_refused - before
+    };
+    assert!(refused(&mut pair) >= 95, "by address and port");
+    pair.now += secs(1);
+    let now = pair.now;
+    while pair.nodes[LARGE].sessions.proved_handshakes.take(Packets::new(1), now) {}
+    assert_eq!(refused(&mut pair), 100, "by what this node can do");
+}
+
+#[test]
+fn an_agent_behind_a_relay_needs_a_cookie_of_its_own() {
+    let behind = |relay, agent| {
+        Origin::Detour(Detour { relay: SessionId(relay), agent: AgentId::new(agent) }).cookie_address()
+    };
+    assert!(behind(1, 2) != behind(1, 3) && behind(1, 2) != behind(2, 2));
+}
+
+#[test]
+fn what_an_unconfirmed_initiation_says_of_digests_counts_for_nothing() {
+    let mut pair = Pair::established();
+    let vouched = |pair: &Pair| {
+        let node = &pair.nodes[LARGE];
+        node.sessions.digest(node.peer, Alias::new(1).expect("not zero"), 1, b"coded bytes")
+    };
+    let before = vouched(&pair);
+    assert!(before.is_some());
+    // Somebody with the peer's key, who knows nothing of digests, and never confirms.
+    pair.loses(|datagram| datagram.to == address(0));
+    pair.nodes[SMALL] = Node::new(SMALL, 99, 2_000_000_000, true, pair.now);
+    pair.nodes[SMALL].sessions.local.capabilities = Capabilities::NONE;
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    let peer = pair.nodes[LARGE].peer;
+    assert!(pair.nodes[LARGE].sessions.get(peer).is_some_and(|session| session.answered.is_some()));
+    assert_eq!(vouched(&pair), before);
 }
 
 #[test]
