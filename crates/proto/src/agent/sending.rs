@@ -40,9 +40,6 @@ impl Agent {
             return;
         };
         let copied = copies(flow.settings.service) && flow.settings.duplication.takes(datagram, marked);
-        if copied {
-            self.sent.prefetch();
-        }
         if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
