@@ -66,7 +66,6 @@ impl Agent {
             self.receivers[id.0 as usize].statistics.duplicates += 1;
             return;
         }
-        self.kept.prefetch();
         let coded = packet.into_coded();
         let bytes = coded.as_bytes().len();
         self.scratch.clear();

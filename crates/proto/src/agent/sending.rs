@@ -50,9 +50,6 @@ impl Agent {
         let settings = &flow.settings;
         let is_taken = settings.duplication.takes(settings.traffic, datagram, marked);
         let copied = copies(settings.service) && is_taken;
-        if copied {
-            self.sent.prefetch();
-        }
         if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {

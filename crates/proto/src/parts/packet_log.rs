@@ -123,14 +123,6 @@ impl PacketLog {
         Some(handle)
     }
 
-    /// Begins to bring the room for the next packet into the cache: a log is larger than that, and its room was used
-    /// longest ago.
-    pub fn prefetch(&self) {
-        if let Some(last) = self.blocks.back() {
-            prefetch(&last.bytes.as_ref()[last.end..]);
-        }
-    }
-
     /// Room for a packet of `bytes`, for the caller to fill: what it holds now is undefined.
     pub fn reserve(&mut self, bytes: usize, now: Time) -> Option<(Handle, &mut [u8])> {
         let Ok(bytes_u16) = u16::try_from(bytes) else {
@@ -149,7 +141,10 @@ impl PacketLog {
         block.end += aligned;
         block.times.push(now);
         self.counters.kept += 1;
-        Some((handle, &mut block.bytes.as_mut()[start..][..bytes]))
+        let (room, rest) = block.bytes.as_mut()[start..].split_at_mut(aligned);
+        // A log is larger than the cache, and the room for the next packet is what was used longest ago.
+        prefetch(rest);
+        Some((handle, &mut room[..bytes]))
     }
 
     /// The packet, if it is still there and its time is not over.

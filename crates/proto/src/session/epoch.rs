@@ -30,12 +30,13 @@ pub(crate) struct Epoch {
     /// The index in what this side sends.
     theirs: SessionIndex,
     keys: EpochKeys,
-    /// Digests that this side makes, and those it checks.
-    /// If both sides want them.
+    /// Digests that this side makes, and those it checks; `None` unless both sides want them.
     pub(crate) digests: Option<Digests>,
     next: Counter,
     window: ReplayWindow,
     began: Time,
+    /// Source packets that were sealed; their numbers are the flows'.
+    sources: u64,
     /// Envelopes that arrived, for the other side's account of losses.
     pub(crate) envelopes: u32,
     /// Envelopes that were sent, for this side's.
@@ -83,6 +84,7 @@ impl Epoch {
             next: Counter::FIRST,
             window: ReplayWindow::new(),
             began: now,
+            sources: 0,
             envelopes: 0,
             enveloped: 0,
         }
@@ -90,17 +92,22 @@ impl Epoch {
 
     /// Whether a new epoch should begin.
     pub(crate) fn is_stale(&self, now: Time) -> bool {
-        now.saturating_since(self.began) >= REKEY_AFTER || self.next.number() >= REKEY_PACKETS
+        now.saturating_since(self.began) >= REKEY_AFTER || self.sealed() >= REKEY_PACKETS
     }
 
     /// Whether its keys may still seal.
     pub(crate) fn may_seal(&self, now: Time) -> bool {
-        now.saturating_since(self.began) < EPOCH_SEALS_FOR && self.next.number() < EPOCH_PACKETS_MAX
+        now.saturating_since(self.began) < EPOCH_SEALS_FOR && self.sealed() < EPOCH_PACKETS_MAX
     }
 
     /// Whether its keys may still open.
     pub(crate) fn may_open(&self, now: Time) -> bool {
         now.saturating_since(self.began) < EPOCH_OPENS_FOR
+    }
+
+    /// How many packets its keys have sealed.
+    const fn sealed(&self) -> u64 {
+        self.next.number() + self.sources
     }
 
     /// When [`Epoch::is_stale`] turns true by age.
@@ -187,7 +194,8 @@ impl Epoch {
     }
 
     /// Seals the coded bytes of a source packet in place: flags first, room for the tag last.
-    pub(crate) fn seal_source(&self, flow: FlowId, sequence: SequenceNumber, coded: &mut [u8]) {
+    pub(crate) fn seal_source(&mut self, flow: FlowId, sequence: SequenceNumber, coded: &mut [u8]) {
+        self.sources += 1;
         self.keys.seal_source(flow, sequence, coded);
     }
 

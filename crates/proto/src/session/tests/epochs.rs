@@ -231,6 +231,17 @@ fn so_many_packets_are_sealed_with_one_key_and_then_another_follows() {
 }
 
 #[test]
+fn source_packets_count_as_all_others_do() {
+    let mut pair = Pair::established();
+    skip_to(&mut pair, EPOCH_PACKETS_MAX - 1);
+    let (now, node) = (pair.now, &mut pair.nodes[SMALL]);
+    let session = node.sessions.get_mut(node.peer).expect("the peer was added");
+    let epoch = session.sealing(now).expect("one packet is left");
+    epoch.seal_source(FlowId::new(1), SequenceNumber::FIRST, &mut [0; 40]);
+    assert!(session.sealing(now).is_none());
+}
+
+#[test]
 fn keys_seal_so_many_packets_and_no_more() {
     let mut pair = Pair::established();
     pair.loses(|datagram| matches!(datagram.bytes[0], INITIATION | RESPONSE));

@@ -9,11 +9,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use byway_units::{AgentId, Duration, Time};
+use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::messages::{Ack, Close, CloseReason};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
-use byway_wire::{Alias, Capabilities, Ecn, Message, Messages, Shard};
+use byway_wire::{Alias, Capabilities, Ecn, Message, Messages, SequenceNumber, Shard};
 
 use super::{Change, Detour, Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
 use crate::outbox::Urgency;
