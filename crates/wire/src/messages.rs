@@ -150,7 +150,7 @@ messages! {
     Lost(Lost<'a>),
     /// Egress relay to receiver: still missing?
     Confirm(Confirm<'a>),
-    /// Receiver to egress relay and to sender: how the flow fares.
+    /// Receiver to sender: how the flow fares.
     Report(Report),
     /// Egress to ingress relay: a direct path is dark.
     Outage(Outage),

@@ -5,15 +5,15 @@ use crate::codes::{Code, codes};
 codes! {
     /// What relays do for a flow.
     pub enum Service {
-        /// Nothing: the direct path alone.
+        /// Nothing of them: the direct path alone.
         Internet = 0,
-        /// Cross-stream repair.
+        /// Repair packets, in-stream and cross-stream.
         Coding = 1,
         /// Repair from copies at the egress relay.
         Caching = 2,
-        /// Delivery over the overlay.
+        /// Delivery over the overlay, and no direct path.
         Forwarding = 3,
-        /// Coding and caching.
+        /// Delivery over the overlay and over the direct path; what comes first counts.
         Both = 4,
     }
 }

@@ -41,7 +41,6 @@ impl Relay {
             (Message::Lost(lost), None) => self.lost(session, lost, now),
             (Message::Relayed(relayed), None) => self.relay(session, relayed, now),
             (Message::RelayedOn(relayed), Some(port)) => self.relay_on(port, relayed, now),
-            (Message::Report(_), None) => {}
             (Message::Unknown(_), _) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
         }

@@ -366,7 +366,7 @@ impl Sessions {
     /// Sends a packet and a message that mean nothing, so that nobody comes to rely on there being none.
     fn grease(&mut self, id: SessionId, now: Time) {
         let random: [u8; GREASE_BYTES_MAX] = self.random.bytes();
-        let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN);
+        let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN + 1);
         let to = self.get(id).and_then(|session| session.path.address()).copied();
         if let Some(to) = to {
             self.outbox.add(Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original }, |out| {

@@ -4,16 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use byway_units::{Bytes, Time};
+use byway_wire::packets::SourcePacket;
 
 use crate::checkers::{ByteBudget, OverBudget};
 use crate::log::{Observer, Record, Step};
 use crate::node::NodeId;
-
-/// The first byte of a source packet (docs/wire.md).
-const SOURCE_PACKET: u8 = 7;
-
-/// Where the low 32 bits of its sequence number stand.
-const SEQUENCE_AT: usize = 7;
 
 /// Notes which source packets the direct paths lose, and how many packets of which length nodes send each other.
 #[derive(Debug, Default)]
@@ -63,13 +58,11 @@ impl Observer for Books {
         if let (Step::Sent, Some(to)) = (record.step, record.to) {
             self.count_sent((record.from, to), record.payload.len(), record.time);
         }
-        if !matches!(record.step, Step::Lost(_)) || record.payload.first() != Some(&SOURCE_PACKET) {
-            return;
-        }
         let path = record.to.and_then(|to| self.direct.get(&(record.from, to)));
-        let number = record.payload.get(SEQUENCE_AT..).and_then(|rest| rest.first_chunk());
-        if let (Some(path), Some(number)) = (path, number) {
-            self.lost.push((*path, u32::from_be_bytes(*number)));
+        if let (Step::Lost(_), Some(path)) = (record.step, path)
+            && let Ok(packet) = SourcePacket::parse(record.payload)
+        {
+            self.lost.push((*path, packet.header().sequence_low));
         }
     }
 }

@@ -348,8 +348,10 @@ impl Scenario for PairsRun {
                 .expect("what is delivered was sent, once");
             self.repairs.delivered((pair, number), now).expect("what is delivered was sent");
             self.count(delivered.delivery);
-            self.repair_times
-                .push((delivered.delivery, self.repairs.lateness((pair, number)).unwrap_or_default()));
+            let lateness = self.repairs.lateness((pair, number)).unwrap_or_default();
+            let budget = self.set_up.flow.latency_budget;
+            assert!(!delivered.delivery.is_repair() || lateness <= budget, "{lateness}: late is lost");
+            self.repair_times.push((delivered.delivery, lateness));
         }
     }
 }

@@ -4,11 +4,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_units::{Duration, Time};
+use byway_wire::packets::Kind;
 
 const PORT: u16 = 4_600;
-
-/// The first byte of a source packet (docs/wire.md).
-const SOURCE_PACKET: u8 = 7;
 
 /// The address of a node.
 pub(super) fn address(place: usize) -> SocketAddr {
@@ -77,7 +75,7 @@ impl Post {
     }
 
     pub(super) fn send(&mut self, from: usize, to: SocketAddr, bytes: &[u8], now: Time) {
-        if self.lose_one_in > 0 && bytes.first() == Some(&SOURCE_PACKET) {
+        if self.lose_one_in > 0 && bytes.first() == Some(&Kind::Source.first_byte()) {
             self.sources += 1;
             if self.sources.is_multiple_of(self.lose_one_in) {
                 return;

@@ -79,7 +79,7 @@ impl ChainSettings {
 
     fn grants(&self) -> Vec<Grant> {
         let relays = (&relay_card(INGRESS), &relay_card(EGRESS));
-        let flows = FlowId::new(0)..=FlowId::new(self.flows);
+        let flows = FlowId::new(0)..=FlowId::new(self.flows.saturating_sub(1));
         let agents = |pair| (self.agent_card(true, pair), self.agent_card(false, pair));
         (0..self.pairs)
             .map(agents)

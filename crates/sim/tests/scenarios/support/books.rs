@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 
 use byway_sim::{NodeId, Observer, Record, Step};
 use byway_units::Time;
-
-/// The first byte of a source packet (docs/wire.md).
-const SOURCE_PACKET: u8 = 7;
+use byway_wire::packets::{Kind, SourcePacket};
 
 /// A packet that was seen.
 #[derive(Clone, Debug)]
@@ -37,11 +35,8 @@ pub(crate) struct Books {
 
 /// The flow, counted from 0, and the sequence number of a source packet.
 fn identity(payload: &[u8]) -> Option<(usize, u64)> {
-    if payload.first() != Some(&SOURCE_PACKET) {
-        return None;
-    }
-    let flow = u16::from_be_bytes(*payload.get(5..)?.first_chunk()?);
-    let sequence = u32::from_be_bytes(*payload.get(7..)?.first_chunk()?);
+    let packet = SourcePacket::parse(payload).ok()?;
+    let (flow, sequence) = (packet.header().flow.number(), packet.header().sequence_low);
     Some((usize::from(flow).checked_sub(1)?, u64::from(sequence)))
 }
 
@@ -58,7 +53,7 @@ impl Observer for Books {
         if record.step == Step::Sent
             && let [kind, role, ..] = record.payload
         {
-            let role = if *kind == 9 { *role } else { 0 };
+            let role = if *kind == Kind::Envelope.first_byte() { *role } else { 0 };
             *self.sent.entry((record.from, to, *kind, role)).or_default() += 1;
         }
         if self.watched.contains(&(record.from, to)) {

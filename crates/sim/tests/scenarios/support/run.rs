@@ -365,6 +365,12 @@ impl Scenario for Run {
             let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
             let number = number.expect("datagrams begin with their number");
             self.repairs[flow].delivered(number, now).expect("what is delivered was sent");
+            let lateness = self.repairs[flow].lateness(number).unwrap_or_default();
+            let budget = self.plan.flows[flow].settings.latency_budget;
+            assert!(
+                !delivered.delivery.is_repair() || lateness <= budget,
+                "packet {number} of flow {flow} is repaired {lateness} after it was due: late is lost"
+            );
             self.got.push(Got { at: now, flow, number, way: delivered.delivery, ecn: delivered.ecn });
         }
     }
