@@ -113,10 +113,19 @@ impl Relay {
             && let Some(session) = self.ports.get(EgressPort(ingress)).session
             && !self.sessions.vouches(session, entry.alias, entry.sequence.low(), coded, digest)
         {
-            self.egress.bar(flow);
+            self.bar(flow, now);
             return;
         }
         self.egress.answer(flow, sequence, coded, now, &mut self.actions);
+    }
+
+    /// One end of a flow lies about its packets: the receiver gives others than the ingress relay has. Nobody's repair
+    /// depends on it any more, and no batch has room for it.
+    fn bar(&mut self, flow: FlowSlot, now: Time) {
+        self.egress.bar(flow);
+        if let Some(key) = self.egress.key(flow) {
+            self.say_unheard(key, now);
+        }
     }
 
     fn cross_stream(&mut self, port: EgressPort, repair: &CrossStreamRepair<'_>, now: Time) {

@@ -81,7 +81,7 @@ impl Relay {
         for (port, alias) in self.ports.heard_as(key) {
             if self.links.is_fed_by(key, port) {
                 self.ports.hear(port, alias, key, true);
-                self.say_known(port, alias, true, now);
+                self.say_known(port, alias, !self.egress.is_barred(key), now);
             }
         }
     }
@@ -256,8 +256,8 @@ impl Relay {
         }
     }
 
-    /// Lets the ingress relays of a flow know that nobody here receives it any more.
-    fn say_unheard(&mut self, key: FlowKey, now: Time) {
+    /// Lets the ingress relays of a flow know that nothing of it is of use here any more.
+    pub(super) fn say_unheard(&mut self, key: FlowKey, now: Time) {
         for (port, alias) in self.ports.heard_as(key) {
             self.say_known(port, alias, false, now);
         }
@@ -352,9 +352,10 @@ impl Relay {
     /// Another relay says what it calls its flows; the answer says whether they have receivers here.
     pub(super) fn aliases(&mut self, port: EgressPort, session: SessionId, aliases: &Aliases<'_>, now: Time) {
         for announced in aliases.flows.iter() {
-            let known = self.links.is_fed_by(announced.flow_key, port);
-            self.ports.hear(port, announced.alias, announced.flow_key, known);
+            let is_fed = self.links.is_fed_by(announced.flow_key, port);
+            self.ports.hear(port, announced.alias, announced.flow_key, is_fed);
             debug_assert_eq!(self.ports.get(port).session, Some(session));
+            let known = is_fed && !self.egress.is_barred(announced.flow_key);
             self.say_known(port, announced.alias, known, now);
         }
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
-use byway_wire::SequenceNumber;
+use byway_wire::{FlowKey, SequenceNumber};
 
 use super::action::Action;
 use super::flow::{FlowSlot, OpenEnd};
@@ -267,6 +267,11 @@ impl Egress {
             }
             self.barred.push_back(key);
         }
+    }
+
+    /// Whether a flow's receiver answered falsely, as far as is remembered.
+    pub(crate) fn is_barred(&self, key: FlowKey) -> bool {
+        self.barred.contains(&key)
     }
 
     /// The full number of a packet of the flow.

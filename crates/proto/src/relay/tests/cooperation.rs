@@ -43,6 +43,25 @@ fn a_false_answer_bars_its_receiver() {
 }
 
 #[test]
+fn a_flow_of_which_one_end_lies_is_coded_no_more() {
+    let mut desk = two_receivers();
+    desk.repairs(0, 5, 2);
+    desk.nacks(2, 1, 5);
+    desk.heard(OTHER);
+    let mut lie = packet(2, 5);
+    lie[3] ^= 1;
+    desk.answers(4, 1, 5, &lie);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(2, false)]);
+    // Neither is it after all has been registered and announced again.
+    let end = byway_wire::messages::Unregister { flow_key: flow(3, 4, 1), role: FlowRole::Receiver };
+    desk.says(4, &Message::Unregister(end));
+    desk.heard(OTHER);
+    assert!(desk.registers(4, flow(3, 4, 1), FlowRole::Receiver).is_ok());
+    desk.announces(&[flow(1, 2, 1), flow(3, 4, 1)]);
+    assert_eq!(desk.heard(OTHER), [Heard::Known(2, false), Heard::Known(1, true), Heard::Known(2, false)]);
+}
+
+#[test]
 fn a_genuine_packet_under_a_wrong_number_is_as_false() {
     let mut desk = two_receivers();
     desk.repairs(0, 5, 2);
