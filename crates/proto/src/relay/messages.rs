@@ -37,7 +37,7 @@ impl Relay {
             (Message::Register(register), None) => self.register(session, register, now),
             (Message::Unregister(unregister), None) => self.unregister(session, unregister, now),
             (Message::Nack(nack), None) => self.nack(session, nack, now),
-            (Message::Ack(ack), None) => self.ack(session, *ack),
+            (Message::Ack(ack), None) => self.ack(session, *ack, now),
             (Message::Lost(lost), None) => self.lost(session, lost, now),
             (Message::Relayed(relayed), None) => self.relay(session, relayed, now),
             (Message::RelayedOn(relayed), Some(port)) => self.relay_on(port, relayed, now),
@@ -86,10 +86,10 @@ impl Relay {
             .collect()
     }
 
-    fn ack(&mut self, session: SessionId, ack: Ack) {
+    fn ack(&mut self, session: SessionId, ack: Ack, now: Time) {
         if let Some(flow) = self.received_flow(session, ack.alias) {
             let from = self.egress.full(flow, ack.from_low);
-            self.egress.ack(flow, from, &mut self.actions);
+            self.egress.ack(flow, from, now, &mut self.actions);
         }
     }
 

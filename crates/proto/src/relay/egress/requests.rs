@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
+use byway_wire::messages::Mask;
 use byway_wire::{FlowKey, SequenceNumber};
 
 use super::action::Action;
 use super::flow::{FlowSlot, OpenEnd};
 use super::missing::Stage;
 use super::{Egress, find};
-use crate::limits::{BARRED_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
+use crate::limits::{BARRED_MAX, BATCH_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
 use crate::parts::packet_log::Handle;
 
 /// A NACK, its alias resolved and its numbers completed.
@@ -148,17 +149,27 @@ impl Egress {
         }
     }
 
-    /// The direct path delivers again, from this packet on.
-    pub(crate) fn ack(&mut self, slot: FlowSlot, from: SequenceNumber, actions: &mut Vec<Action>) {
-        if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
-            if active.open.is_some_and(|open| open.told.is_some() && open.to.is_none()) {
-                actions.push(Action::Outage { flow: slot, is_dark: false });
-            }
-            active.open = active.open.filter(|open| open.from < from);
-            if let Some(open) = &mut active.open {
-                open.to = Some(open.to.map_or(from, |to| to.min(from)));
-            }
-            active.missing.forget_waiting(from);
+    /// The direct path delivers again, from this packet on. What is missing before it may be fewer packets than seemed to
+    /// be, and what there is may suffice for those.
+    pub(crate) fn ack(&mut self, slot: FlowSlot, from: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+            return;
+        };
+        if active.open.is_some_and(|open| open.told.is_some() && open.to.is_none()) {
+            actions.push(Action::Outage { flow: slot, is_dark: false });
+        }
+        active.open = active.open.filter(|open| open.from < from);
+        if let Some(open) = &mut active.open {
+            open.to = Some(open.to.map_or(from, |to| to.min(from)));
+        }
+        active.missing.forget_waiting(from);
+        let block_before = SequenceNumber::new(from.number().saturating_sub(Mask::SPAN_MAX));
+        let missing = active.missing.within(block_before, from);
+        let waiting = missing.filter(|missing| missing.stage == Stage::Waiting);
+        let waiting: ArrayVec<SequenceNumber, BATCH_PACKETS_MAX> =
+            waiting.map(|missing| missing.sequence).take(BATCH_PACKETS_MAX).collect();
+        for sequence in waiting {
+            self.repair(slot, sequence, now, actions);
         }
     }
 

@@ -186,7 +186,7 @@ impl Talk {
     }
 
     fn ack(&mut self, flow: FlowSlot, from: u64) {
-        self.egress.ack(flow, SequenceNumber::new(from), &mut self.actions);
+        self.egress.ack(flow, SequenceNumber::new(from), self.now, &mut self.actions);
     }
 
     /// A cooperating receiver gives its packet.

@@ -163,3 +163,14 @@ fn what_nobody_misses_after_all_is_not_counted_as_given_up() {
     talk.sweep();
     assert_eq!(talk.egress.counters.given_up, 0);
 }
+
+#[test]
+fn what_an_ack_shows_to_be_missing_alone_is_repaired_with_what_there_is() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    talk.block(flow, 4, 2, 1);
+    talk.open(flow, 4);
+    assert_eq!(talk.said(), [], "one repair packet cannot stand for two");
+    talk.ack(flow, 5);
+    assert_eq!(talk.said(), [Said::InStream { flow, first: 4 }]);
+}
