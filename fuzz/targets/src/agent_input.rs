@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use byway_code::{AlignedBuffer, Encoder, Engine};
-use byway_proto::agent::SendFlowId;
+use byway_proto::agent::{Agent, ReceiveFlowId, SendFlowId};
 use byway_units::{BatchId, FlowId, Time};
 use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, Registered, Relayed};
 use byway_wire::packets::SourceHeader;
@@ -36,7 +36,10 @@ struct Play {
     table: Table,
     relay: Hand,
     peer: Hand,
-    sends: SendFlowId,
+    service: Service,
+    /// The flows, unless they are closed.
+    sends: Option<SendFlowId>,
+    receives: Option<ReceiveFlowId>,
     sealed: Vec<Sealed>,
     next: u64,
     /// How many datagrams were sealed, and which of them were delivered.
@@ -62,21 +65,32 @@ fn alias(number: u16) -> Alias {
     Alias::new(number).expect("the alias is not zero")
 }
 
+/// Opens the flow that the agent sends.
+fn open(agent: &mut Agent, service: Service, now: Time) -> Option<SendFlowId> {
+    agent.open_flow(cast::flow(2, 1, 1), cast::settings(service, EGRESS, INGRESS), now)
+}
+
+/// Accepts the flow that the agent receives.
+fn accept(agent: &mut Agent, service: Service, now: Time) -> Option<ReceiveFlowId> {
+    agent.accept_flow(cast::flow(1, 2, 1), cast::settings(service, INGRESS, EGRESS), now)
+}
+
 impl Play {
     fn new(input: &mut Input<'_>) -> Self {
         let mut agent = cast::agent(SELF, EGRESS, PEER);
         let services =
             [Service::Coding, Service::Caching, Service::Both, Service::Forwarding, Service::Internet];
         let service = services[input.below(services.len())];
-        let known = "the peer is known";
-        let (to, from) = (cast::settings(service, INGRESS, EGRESS), cast::settings(service, EGRESS, INGRESS));
-        agent.accept_flow(cast::flow(1, 2, 1), to, Time::START).expect(known);
-        let sends = agent.open_flow(cast::flow(2, 1, 1), from, Time::START).expect(known);
+        let receives = accept(&mut agent, service, Time::START);
+        let sends = open(&mut agent, service, Time::START);
+        assert!(receives.is_some() && sends.is_some(), "the peer is known");
         let mut play = Self {
             table: Table::new(Machine::agent(agent)),
             relay: Hand::new(EGRESS, SELF, Purpose::AgentToRelay),
             peer: Hand::new(PEER, SELF, Purpose::EndToEnd),
+            service,
             sends,
+            receives,
             sealed: Vec::new(),
             next: 0,
             made: 0,
@@ -155,18 +169,45 @@ impl Play {
             17 | 18 => {
                 let (length, marked) = (input.length(), input.byte() < 128);
                 let datagram = vec![1; length];
-                let output = self.table.machine.send(self.sends, &datagram, marked, self.table.now);
-                self.route(output);
+                if let Some(flow) = self.sends {
+                    let output = self.table.machine.send(flow, &datagram, marked, self.table.now);
+                    self.route(output);
+                }
             }
             19 => self.shake_hands(input),
             20 => self.pass_on(input),
             21 => self.answer(input),
             22 => self.repeat(input),
+            _ => match input.byte() {
+                254.. => self.come_or_go(input),
+                choice => {
+                    self.are_answered = choice < 200;
+                    self.relay.skip(input.long() >> 8);
+                }
+            },
+        }
+    }
+
+    /// Flows are closed and begun again; now and then the agent leaves.
+    fn come_or_go(&mut self, input: &mut Input<'_>) {
+        let (choice, now, service) = (input.byte(), self.table.now, self.service);
+        let agent = self.table.machine.as_agent();
+        match choice {
+            0..120 => match self.sends.take() {
+                Some(flow) => agent.close_flow(flow, now),
+                None => self.sends = open(agent, service, now),
+            },
+            120..240 => match self.receives.take() {
+                Some(flow) => agent.close_received_flow(flow, now),
+                None => self.receives = accept(agent, service, now),
+            },
             _ => {
-                self.are_answered = input.byte() < 200;
-                self.relay.skip(input.long() >> 8);
+                agent.close(now);
+                (self.sends, self.receives) = (None, None);
             }
         }
+        let output = self.table.machine.drain();
+        self.route(output);
     }
 
     /// A packet of somebody without keys.

@@ -404,10 +404,11 @@ impl Origin {
         match self {
             Self::Address(address) => Address::from(address),
             Self::Detour(detour) => {
-                let [a, b, c, d] = detour.relay.0.to_be_bytes();
-                let [e, f, g, h] = detour.agent.number().to_be_bytes();
-                let ip = Ipv6Addr::from([1, 0, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]);
-                Address { ip: ip.into(), port: 0 }
+                let mut ip = [0; 16];
+                ip[0] = 1;
+                ip[8..12].copy_from_slice(&detour.relay.0.to_be_bytes());
+                ip[12..].copy_from_slice(&detour.agent.number().to_be_bytes());
+                Address { ip: Ipv6Addr::from(ip).into(), port: 0 }
             }
         }
     }

@@ -77,7 +77,9 @@ impl Machine {
     }
 
     pub(crate) fn receive(&mut self, from: SocketAddr, bytes: &[u8], now: Time) -> Output {
-        let (ecn, bytes) = (Ecn::NotCapable, &mut bytes.to_vec());
+        // As good as any: what the path marks has nothing to do with what comes.
+        let ecn = Ecn::from_bits(bytes.last().copied().unwrap_or(0));
+        let bytes = &mut bytes.to_vec();
         match &mut self.kind {
             Kind::Agent(agent) => agent.handle(AgentInput::Received { from, ecn, bytes }, now),
             Kind::Relay(relay) => relay.handle(RelayInput::Received { from, ecn, bytes }, now),

@@ -42,7 +42,7 @@ use Field::{
 };
 
 /// The types of messages, and their bodies as in `docs/wire.md`.
-const BODIES: [(u8, &[Field]); 22] = [
+const BODIES: [(u8, &[Field]); 23] = [
     (
         1,
         &[
@@ -66,6 +66,7 @@ const BODIES: [(u8, &[Field]); 22] = [
     (3, &[Several(&[Alias, Key, Code(6), Long])]),
     (4, &[Several(&[Alias, Code(3)])]),
     (5, &[Key, Code(4)]),
+    (6, &[Key, Code(4)]),
     (16, &[Alias, Number, Mask, Place, Raw(2), Payload]),
     (17, &[Long, Place, Cover, Payload]),
     (17, &[Raw(4), Place, Cover, Payload]),
