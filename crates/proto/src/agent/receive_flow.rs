@@ -15,7 +15,7 @@ use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
 use super::statistics::Counted;
-use crate::limits::{ASKS_MAX, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
+use crate::limits::{ASKS_MAX, HIGH_BITS_TRIED, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
 use crate::parts::gap_tracker::{GapTracker, Patience};
 use crate::parts::loss_timer::TwoState;
 use crate::parts::packet_log::Handle;
@@ -44,6 +44,8 @@ pub(super) struct ReceiveFlow {
     active: Option<Box<Active>>,
     /// The highest number of a flow that rests.
     rested_at: Option<SequenceNumber>,
+    /// What the high bits of its numbers are taken for until a packet has been opened.
+    guess: u8,
 }
 
 /// What is kept while the flow is in use.
@@ -96,6 +98,7 @@ impl ReceiveFlow {
             statistics: Counted::default(),
             active: None,
             rested_at: stood,
+            guess: 0,
         }
     }
 
@@ -125,7 +128,15 @@ impl ReceiveFlow {
     pub(super) fn full(&self, low: u32) -> SequenceNumber {
         match self.highest() {
             Some(highest) => SequenceNumber::nearest(low, highest),
-            None => SequenceNumber::new(u64::from(low)),
+            None => SequenceNumber::new(u64::from(self.guess) << 32 | u64::from(low)),
+        }
+    }
+
+    /// Nothing could be opened under the number that was taken for its own: whoever joins a flow late tries other high bits
+    /// with the next packet.
+    pub(super) fn guess_again(&mut self) {
+        if self.highest().is_none() {
+            self.guess = (self.guess + 1) % HIGH_BITS_TRIED;
         }
     }
 

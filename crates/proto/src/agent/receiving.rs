@@ -75,7 +75,9 @@ impl Agent {
             return;
         };
         let Ok(plaintext) = epoch.open_source(header.flow, sequence, coded) else {
-            self.receivers[id.0 as usize].statistics.forged += 1;
+            let flow = &mut self.receivers[id.0 as usize];
+            flow.statistics.forged += 1;
+            flow.guess_again();
             return;
         };
         let newest = self.receivers[id.0 as usize].is_newest(sequence);
@@ -160,6 +162,8 @@ impl Agent {
             self.arrived(id, sequence, flags.piece(), plaintext, way, now);
             return;
         }
-        self.receivers[id.0 as usize].statistics.false_repairs += 1;
+        let flow = &mut self.receivers[id.0 as usize];
+        flow.statistics.false_repairs += 1;
+        flow.guess_again();
     }
 }
