@@ -7,7 +7,7 @@ use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
 
 use super::Relay;
-use super::egress::{CarriedCopy, CrossStream, Egress, Entry, FlowSlot, InStream, Request};
+use super::egress::{CarriedCopy, CrossStream, Egress, Entry, FlowSlot, Request};
 use super::ingress::EgressPort;
 use super::links::FlowRef;
 use crate::limits::{PATIENCE_MAX, RANGES_MAX};
@@ -158,21 +158,12 @@ impl Relay {
     }
 
     fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>, now: Time) {
-        let head = &repair.head;
-        let Some(key) = self.ports.heard(port, head.alias) else {
+        let Some(key) = self.ports.heard(port, repair.head.alias) else {
             self.counters.aliases_unknown += 1;
             return;
         };
         for flow in self.links.receivers_of(key) {
-            let kept = InStream {
-                flow: *flow,
-                first: head.first_low,
-                mask: head.mask,
-                place: head.place,
-                length_symbol: head.length_symbol,
-                payload: repair.payload,
-            };
-            self.egress.in_stream(&kept, now, &mut self.actions);
+            self.egress.in_stream(*flow, repair, now, &mut self.actions);
         }
     }
 

@@ -8,7 +8,7 @@ use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, E
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, Ecn, FlowKey, Message, Place, SequenceNumber};
 
-use super::egress::{Action, CarriedCopy, CrossStream, Egress, InStream};
+use super::egress::{Action, CarriedCopy, CrossStream, Egress};
 use super::ingress::{ClosedBatch, Covered, EgressPort, FlowSlot, Onward, Sink};
 use super::links::{End, Links};
 use super::ports::Ports;
@@ -139,20 +139,11 @@ impl Outlet<'_> {
 
     /// Keeps an in-stream repair packet whose receivers are this relay's own.
     fn keep_in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>) {
-        let head = &repair.head;
-        let Some(key) = self.ports.own_flow(port, head.alias) else {
+        let Some(key) = self.ports.own_flow(port, repair.head.alias) else {
             return;
         };
         for flow in self.links.receivers_of(key) {
-            let kept = InStream {
-                flow: *flow,
-                first: head.first_low,
-                mask: head.mask,
-                place: head.place,
-                length_symbol: head.length_symbol,
-                payload: repair.payload,
-            };
-            self.egress.in_stream(&kept, self.now, self.actions);
+            self.egress.in_stream(*flow, repair, self.now, self.actions);
         }
     }
 }

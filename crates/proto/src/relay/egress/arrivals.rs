@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::Mask;
-use byway_wire::{Ecn, Place, SequenceNumber};
+use byway_wire::messages::{InStreamHead, InStreamRepair};
+use byway_wire::{Ecn, SequenceNumber};
 
 use super::action::{Action, Given};
 use super::batches::{Batch, BatchRepair, Entries, Entry};
@@ -24,17 +24,6 @@ pub(crate) struct CrossStream<'a> {
     pub(crate) index: u8,
     /// How many packets it covers.
     pub(crate) covers: usize,
-    pub(crate) length_symbol: [u8; 2],
-    pub(crate) payload: &'a [u8],
-}
-
-/// An in-stream repair packet, its alias resolved.
-#[derive(Clone, Debug)]
-pub(crate) struct InStream<'a> {
-    pub(crate) flow: FlowSlot,
-    pub(crate) first: u32,
-    pub(crate) mask: Mask,
-    pub(crate) place: Place,
     pub(crate) length_symbol: [u8; 2],
     pub(crate) payload: &'a [u8],
 }
@@ -147,24 +136,29 @@ impl Egress {
     }
 
     /// Keeps an in-stream repair packet and repairs what waited for it.
-    pub(crate) fn in_stream(&mut self, repair: &InStream<'_>, now: Time, actions: &mut Vec<Action>) {
+    pub(crate) fn in_stream(
+        &mut self,
+        slot: FlowSlot,
+        repair: &InStreamRepair<'_>,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(payload) = self.keep(repair.payload, now) else {
             return;
         };
-        let Some(flow) = self.flow_mut(repair.flow) else {
+        let Some(flow) = self.flow_mut(slot) else {
             self.counters.repairs_unknown += 1;
             return;
         };
         let active = flow.activate(now);
-        let first = active.full(repair.first);
-        let (place, length_symbol) = (repair.place, repair.length_symbol);
-        let kept = BlockRepair { place, length_symbol, payload };
-        active.blocks.add(first, repair.mask, kept);
-        active.highest = active.highest.max(first.plus(repair.mask.span() - 1));
+        let InStreamHead { first_low, mask, place, length_symbol, .. } = repair.head;
+        let first = active.full(first_low);
+        active.blocks.add(first, mask, BlockRepair { place, length_symbol, payload });
+        active.highest = active.highest.max(first.plus(mask.span() - 1));
         flow.packet_bytes = u16::try_from(repair.payload.len()).unwrap_or(u16::MAX);
         self.counters.repairs_kept += 1;
-        for offset in repair.mask.offsets() {
-            self.became_repairable(repair.flow, first.plus(u64::from(offset)), now, actions);
+        for offset in mask.offsets() {
+            self.became_repairable(slot, first.plus(u64::from(offset)), now, actions);
         }
         self.retry_stuck(now, actions);
         self.sweep_from(now);

@@ -31,7 +31,7 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
 pub(crate) use action::{Action, Given};
-pub(crate) use arrivals::{CarriedCopy, CrossStream, InStream};
+pub(crate) use arrivals::{CarriedCopy, CrossStream};
 pub(crate) use batches::Entry;
 pub use counters::EgressCounters;
 pub(crate) use flow::FlowSlot;

@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, Rate, Time};
-use byway_wire::messages::{Consent, Mask};
+use byway_wire::messages::{Consent, InStreamHead, InStreamRepair, Mask};
 use byway_wire::{Alias, Ecn, FlowKey, Place, Receiver, SequenceNumber, Service};
 
 use super::batches::Entries;
-use super::{Action, CarriedCopy, CrossStream, Egress, Entry, FlowSlot, Given, InStream, Request};
+use super::{Action, CarriedCopy, CrossStream, Egress, Entry, FlowSlot, Given, Request};
 use crate::limits::CONSENT;
 
 /// An action, without what only the relay needs.
@@ -41,6 +41,9 @@ struct Talk {
     patience: Duration,
     actions: Vec<Action>,
 }
+
+/// What the ingress relay calls a flow is not the egress half's business.
+const ALIAS: Alias = Alias::new(1).expect("not zero");
 
 const RATE: Rate = Rate::from_megabits_per_second(2);
 const NOTHING: Consent = Consent { burst_percent: 0, average_per_mille: 0, seconds: 0 };
@@ -129,15 +132,14 @@ impl Talk {
         let coded = code(&packets, repairs);
         let made = u8::try_from(repairs).expect("few repair packets");
         for (index, (length_symbol, payload)) in (0..).zip(&coded.repairs) {
-            let repair = InStream {
-                flow,
-                first: SequenceNumber::new(first).low(),
+            let head = InStreamHead {
+                alias: ALIAS,
+                first_low: SequenceNumber::new(first).low(),
                 mask: Mask::new((1 << count) - 1).expect("a short block"),
                 place: Place::new(index, made).expect("one of those made"),
                 length_symbol: *length_symbol,
-                payload,
             };
-            self.egress.in_stream(&repair, self.now, &mut self.actions);
+            self.egress.in_stream(flow, &InStreamRepair { head, payload }, self.now, &mut self.actions);
         }
     }
 
@@ -145,8 +147,8 @@ impl Talk {
     fn block_of(&mut self, flow: FlowSlot, first: u32, payload: &[u8]) {
         let (mask, place) =
             (Mask::new(0b1_1111).expect("a short block"), Place::new(0, 1).expect("one of one"));
-        let repair = InStream { flow, first, mask, place, length_symbol: [0; 2], payload };
-        self.egress.in_stream(&repair, self.now, &mut self.actions);
+        let head = InStreamHead { alias: ALIAS, first_low: first, mask, place, length_symbol: [0; 2] };
+        self.egress.in_stream(flow, &InStreamRepair { head, payload }, self.now, &mut self.actions);
     }
 
     fn carried(&mut self, flow: FlowSlot, sequence: u64) {
