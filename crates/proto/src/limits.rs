@@ -342,7 +342,7 @@ pub const PATHS_ASKED_MAX: usize = 4;
 pub const REGISTER_TRIES: u32 = 3;
 
 /// How many values of the high 32 bits of a flow's numbers are tried by a receiver that joins late: those of ten months
-/// of 10,000 packets/s. Each costs one packet.
+/// of 10,000 packets/s. Each costs two packets.
 pub const HIGH_BITS_TRIED: u8 = 64;
 
 /// Pieces of one flow that wait for the other half.

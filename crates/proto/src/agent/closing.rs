@@ -37,7 +37,7 @@ impl Agent {
     /// flow may be opened again at any time. A flow that is closed already is not closed again.
     pub fn close_flow(&mut self, flow: SendFlowId, now: Time) {
         if let Some(budget) = self.senders.get(flow.0).map(|flow| flow.settings.latency_budget) {
-            self.end(Flow::Sent(flow), true, now + budget, now);
+            self.end(Flow::Sent(flow), true, now.saturating_add(budget), now);
         }
         self.finish(now);
     }

@@ -50,7 +50,7 @@ const fn timer_of(key: TimerKey) -> (Timer, u32) {
 }
 
 impl Agent {
-    /// Adds a relay, and begins a session with it.
+    /// Adds a relay, and begins a session with it, unless its place or its key is known already.
     pub fn add_relay(&mut self, relay: &RelayPeer, now: Time) {
         let place = (relay.number, relay.shard);
         if self.relay_places.contains_key(&place) {
@@ -65,12 +65,15 @@ impl Agent {
             keep: true,
         };
         let session = self.sessions.add(remote, now);
+        if self.roles.contains_key(&session) {
+            return;
+        }
         self.relay_places.insert(place, self.relays.len());
         self.roles.insert(session, Role::Relay(self.relays.len()));
         self.relays.push(RelayLink::new(place, session));
     }
 
-    /// Adds another agent.
+    /// Adds another agent, unless its number or its key is known already.
     pub fn add_peer(&mut self, peer: Peer, now: Time) {
         if self.peers.contains_key(&peer.number) {
             return;
@@ -84,6 +87,10 @@ impl Agent {
             keep: false,
         };
         let session = self.sessions.add(remote, now);
+        // Two numbers of one key would seal under the same numbers.
+        if self.roles.contains_key(&session) {
+            return;
+        }
         self.peers.insert(peer.number, session);
         self.roles.insert(session, Role::Peer(peer.number));
     }
@@ -316,8 +323,9 @@ impl Agent {
         }
         match self.roles.get(&session).copied() {
             Some(Role::Relay(relay)) => {
-                self.relays[relay].is_dead = false;
-                if fresh {
+                // One that was silent may have given up this agent's flows.
+                let was_dead = core::mem::take(&mut self.relays[relay].is_dead);
+                if fresh || was_dead {
                     self.relays[relay].unbind_all();
                     self.register_anew(session, now);
                 }

@@ -29,6 +29,11 @@ impl Agent {
         let Some(shape) = flow.own_shape().filter(|_| flow.is_awake(now)) else {
             return false;
         };
+        // What left while the flow slept is not covered.
+        if flow.block.as_ref().is_some_and(|block| block.is_beyond(sequence)) {
+            self.close_own_block(id, now);
+        }
+        let flow = &mut self.senders[id.0 as usize];
         // No batch crosses these blocks: all flows' may begin alike.
         let block = flow.block.get_or_insert_with(|| Box::new(BlockEncoder::new(engine, shape, 0)));
         if block.add(sequence, &self.scratch, now) {
@@ -50,7 +55,8 @@ impl Agent {
         let Some(block) = flow.block.as_mut() else {
             return;
         };
-        let path = flow.settings.paths.get(flow.registrations.in_use());
+        let in_use = flow.registrations.in_use();
+        let path = flow.settings.paths.get(in_use).filter(|_| flow.registrations.is_accepted(in_use));
         let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
         if let (Some(place), Some(alias)) = (place, flow.registrations.alias()) {
             let relay = &mut self.relays[place];

@@ -44,8 +44,8 @@ pub(super) struct ReceiveFlow {
     active: Option<Box<Active>>,
     /// The highest number of a flow that rests.
     rested_at: Option<SequenceNumber>,
-    /// What the high bits of its numbers are taken for until a packet has been opened.
-    guess: u8,
+    /// How many packets could not be opened before the first one was.
+    unopened: u8,
 }
 
 /// What is kept while the flow is in use.
@@ -98,7 +98,7 @@ impl ReceiveFlow {
             statistics: Counted::default(),
             active: None,
             rested_at: stood,
-            guess: 0,
+            unopened: 0,
         }
     }
 
@@ -128,15 +128,22 @@ impl ReceiveFlow {
     pub(super) fn full(&self, low: u32) -> SequenceNumber {
         match self.highest() {
             Some(highest) => SequenceNumber::nearest(low, highest),
-            None => SequenceNumber::new(u64::from(self.guess) << 32 | u64::from(low)),
+            None => SequenceNumber::new(self.guessed_high_bits() << 32 | u64::from(low)),
         }
+    }
+
+    /// What the high bits are taken for until a packet has been opened: 0, as in most flows, and after each packet that
+    /// could not be opened another value in turn.
+    fn guessed_high_bits(&self) -> u64 {
+        let (tried, tries_others) = (self.unopened / 2, self.unopened % 2 == 1);
+        if tries_others { u64::from(tried) + 1 } else { 0 }
     }
 
     /// Nothing could be opened under the number that was taken for its own: whoever joins a flow late tries other high bits
     /// with the next packet.
     pub(super) fn guess_again(&mut self) {
         if self.highest().is_none() {
-            self.guess = (self.guess + 1) % HIGH_BITS_TRIED;
+            self.unopened = (self.unopened + 1) % (2 * (HIGH_BITS_TRIED - 1));
         }
     }
 

@@ -114,6 +114,14 @@ impl Registrations {
         }
     }
 
+    /// Notes that a relay will not have the flow. There may be room later; a grant does not become valid by itself.
+    fn refused(&mut self, path: usize, refusal: Refusal, now: Time) {
+        self.paths[path].registration = match refusal {
+            Refusal::NoRoom => Registration::Asking { tries: REGISTER_TRIES, next: now + REGISTER_RETRY_MAX },
+            refusal => Registration::Refused(refusal),
+        };
+    }
+
     /// Notes that a relay was asked.
     fn asked(&mut self, path: usize, now: Time) {
         let (tries, next, wait_max) = match &mut self.paths[path].registration {
@@ -215,7 +223,7 @@ impl Agent {
                     registrations.set_unreachable(path, now).then_some(Refusal::Unreachable)
                 }
                 Err(refusal) => {
-                    registrations.paths[path].registration = Registration::Refused(refusal);
+                    registrations.refused(path, refusal, now);
                     Some(refusal)
                 }
             };

@@ -309,7 +309,9 @@ impl Links {
     }
 
     pub(super) fn receiver(&self, slot: egress::FlowSlot) -> Option<End> {
-        self.receivers.get(slot.place()).copied().flatten()
+        let end = self.receivers.get(slot.place()).copied().flatten()?;
+        // Another flow may have taken the place meanwhile.
+        (self.flow(end.session, end.alias) == Some(FlowRef::Received(slot))).then_some(end)
     }
 
     /// The slots of a flow's receivers here.

@@ -8,7 +8,7 @@ use byway_units::{RelayId, Time};
 use byway_wire::{Alias, FlowKey, Shard};
 
 use super::ingress::{EgressPort, FlowSlot, Onward};
-use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, TELL_DOUBLINGS_MAX};
+use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX};
 use crate::session::SessionId;
 
 /// A relay shard that copies and repairs go to, and come from.
@@ -25,7 +25,7 @@ pub(super) struct Port {
     announced: Vec<Option<Announced>>,
     /// The aliases among them that are free, those that have been for longest first: what is still under way under one
     /// is then hardly taken for another flow's.
-    free: VecDeque<Alias>,
+    free: VecDeque<(Time, Alias)>,
     /// The flows that the other side announced, alias n + 1 at place n.
     heard: Vec<Option<Heard>>,
 }
@@ -147,7 +147,10 @@ impl Ports {
     ) -> Option<Alias> {
         let Port { announced, free, is_lost, .. } = &mut self.all[usize::from(port.0)];
         let news = Announced { flow, key, known: false, is_cut: *is_lost, tell_at: None, told: 0 };
-        let alias = if let Some(alias) = free.pop_front() {
+        // As long as repair packets are kept, one that names the old flow must not be taken for the new one's.
+        let rested = free.front().copied().filter(|(since, _)| *since + REPAIR_RETENTION <= now);
+        let alias = if let Some((_, alias)) = rested {
+            free.pop_front();
             announced[place_of(alias)] = Some(news);
             alias
         } else {
@@ -160,10 +163,10 @@ impl Ports {
     }
 
     /// Takes a flow's alias back.
-    pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias) {
+    pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias, now: Time) {
         let Port { announced, free, .. } = &mut self.all[usize::from(port.0)];
         if announced.get_mut(place_of(alias)).is_some_and(|place| place.take().is_some()) {
-            free.push_back(alias);
+            free.push_back((now, alias));
         }
     }
 

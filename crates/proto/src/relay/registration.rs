@@ -148,7 +148,8 @@ impl Relay {
         if !rates.are_kept() {
             return Err(Refusal::NoRoom);
         }
-        let group = rates.batch.map(|shape| GroupKey {
+        let crosses = !register.options.sender_makes_repairs;
+        let group = rates.batch.filter(|_| crosses).map(|shape| GroupKey {
             egress: port,
             group: grant.coding_group.number(),
             shape: (shape.source_packets(), shape.repair_packets()),
@@ -173,7 +174,7 @@ impl Relay {
             now,
         );
         if let Err(refusal) = self.lead_on(slot, key, grants, now) {
-            self.forget_sent(slot);
+            self.forget_sent(slot, now);
             return Err(refusal);
         }
         Ok(FlowRef::Sent(slot))
@@ -196,7 +197,7 @@ impl Relay {
             }
             let alias = self.ports.announce(port, slot, key, now).ok_or(Refusal::NoRoom)?;
             let is_here = self.ports.get(port).session.is_none();
-            let known = is_here && !self.links.receivers_of(key).is_empty();
+            let known = is_here && self.is_of_use_here(key);
             self.ingress.add_onward(slot, Onward { port, alias, known });
         }
         Ok(())
@@ -227,7 +228,7 @@ impl Relay {
 
     pub(super) fn forget(&mut self, session: SessionId, alias: Alias, now: Time) {
         match self.links.remove(session, alias, now) {
-            Some((_, FlowRef::Sent(slot))) => self.forget_sent(slot),
+            Some((_, FlowRef::Sent(slot))) => self.forget_sent(slot, now),
             Some((key, FlowRef::Received(slot))) => {
                 self.egress.unregister(slot);
                 if self.links.receivers_of(key).is_empty() {
@@ -238,11 +239,11 @@ impl Relay {
         }
     }
 
-    fn forget_sent(&mut self, slot: FlowSlot) {
+    fn forget_sent(&mut self, slot: FlowSlot, now: Time) {
         for onward in self.ingress.onward(slot) {
-            self.ports.withdraw(onward.port, onward.alias);
+            self.ports.withdraw(onward.port, onward.alias, now);
         }
-        self.ingress.unregister(slot);
+        self.ingress.unregister(slot, now);
     }
 
     /// Forgets flows whose grants have ended, and tells their agents.
@@ -259,6 +260,7 @@ impl Relay {
     /// Lets the ingress relays of a flow know that nothing of it is of use here any more.
     pub(super) fn say_unheard(&mut self, key: FlowKey, now: Time) {
         for (port, alias) in self.ports.heard_as(key) {
+            self.ports.hear(port, alias, key, false);
             self.say_known(port, alias, false, now);
         }
         for onward in self.ports.own_onward(key) {
@@ -338,11 +340,16 @@ impl Relay {
     }
 
     /// The flows that this relay sends to itself are known as soon as a receiver is.
+    /// Whether there are receivers of a flow here, and none of its ends lies.
+    fn is_of_use_here(&self, key: FlowKey) -> bool {
+        !self.links.receivers_of(key).is_empty() && !self.egress.is_barred(key)
+    }
+
     fn announce_here(&mut self, port: EgressPort, now: Time) -> bool {
         let unknown: alloc::vec::Vec<_> = self.ports.unknown(port).collect();
         let mut left = false;
         for (alias, announced) in unknown {
-            let known = !self.links.receivers_of(announced.key).is_empty();
+            let known = self.is_of_use_here(announced.key);
             self.learn(port, alias, known, now);
             left |= !known;
         }

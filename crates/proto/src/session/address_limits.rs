@@ -33,7 +33,7 @@ impl AddressLimits {
 
     /// Takes a token of the network that the address is in, if there is one.
     pub(super) fn admits_network(&mut self, address: SocketAddr, now: Time) -> bool {
-        match address.ip() {
+        match address.ip().to_canonical() {
             IpAddr::V4(ip) => self.admits(&ip.octets(), now),
             IpAddr::V6(ip) => self.admits(&ip.octets()[..8], now),
         }

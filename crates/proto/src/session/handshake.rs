@@ -5,7 +5,7 @@ use core::net::{Ipv6Addr, SocketAddr};
 use byway_units::Time;
 use byway_wire::messages::Unknown;
 use byway_wire::packets::{CookiePacket, InitiationPacket, Kind, ResponsePacket};
-use byway_wire::seal::{Acceptance, Initiation, ReceivedInitiation, Screened, SplitKeys};
+use byway_wire::seal::{Acceptance, Initiation, Purpose, ReceivedInitiation, Screened, SplitKeys};
 use byway_wire::{Address, Boot, Capabilities, Ecn, Message, SessionIndex};
 
 use super::attempt::Attempt;
@@ -97,6 +97,10 @@ impl Sessions {
             return Received::Nothing;
         };
         if !self.local.is_asked_for(screened.header()) {
+            self.counters.initiations_refused += 1;
+            return Received::Nothing;
+        }
+        if matches!(origin, Origin::Detour(_)) && screened.header().purpose != Purpose::EndToEnd {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         }
@@ -275,7 +279,7 @@ impl Sessions {
             Origin::Address(from) => {
                 session.path.address() == Some(&from) || session.remote.addresses.contains(&from)
             }
-            Origin::Detour(_) => true,
+            Origin::Detour(_) => session.remote.purpose == Purpose::EndToEnd,
         };
         let response = if is_expected { attempt.awaited.read(packet).ok() } else { None };
         let Some(response) = response else {

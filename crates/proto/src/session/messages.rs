@@ -98,6 +98,7 @@ impl Sessions {
         for epoch in session.epochs.drain(..) {
             self.by_index.remove(epoch.ours);
         }
+        session.forget_if_over();
         session.plan_probe(now);
         session.dead = true;
         self.changes.push_back(Change::Closed { session: id });

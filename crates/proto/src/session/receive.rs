@@ -99,7 +99,7 @@ impl Sessions {
         now: Time,
     ) -> Received<'a> {
         let header = *packet.header();
-        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, now) else {
+        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, origin, now) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
@@ -118,7 +118,7 @@ impl Sessions {
 
     fn enveloped<'a>(&mut self, packet: Envelope<&'a mut [u8]>, origin: Origin, now: Time) -> Received<'a> {
         let header = *packet.header();
-        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, now) else {
+        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, origin, now) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
@@ -207,9 +207,13 @@ fn opener<'a>(
     by_index: &IndexTable<SessionIndex>,
     slots: &'a mut [Option<Session>],
     index: SessionIndex,
+    origin: Origin,
     now: Time,
 ) -> Option<(SessionId, &'a mut Epoch)> {
     let id = SessionId(by_index.get(index)?);
     let session = slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
+    if !session.takes_from(origin) {
+        return None;
+    }
     session.by_index(index).filter(|epoch| epoch.may_open(now)).map(|epoch| (id, epoch))
 }

@@ -132,6 +132,11 @@ impl Session {
         self.epochs.first_mut().filter(|epoch| epoch.may_seal(now))
     }
 
+    /// Whether its packets may come this way: what relays and agents say to each other goes through nobody's hands.
+    pub(crate) fn takes_from(&self, origin: Origin) -> bool {
+        matches!(origin, Origin::Address(_)) || self.remote.purpose == Purpose::EndToEnd
+    }
+
     /// Whether packets can be sent.
     pub(crate) fn is_established(&self, now: Time) -> bool {
         self.epochs.first().is_some_and(|epoch| epoch.may_seal(now))
@@ -171,6 +176,14 @@ impl Session {
         }
         self.epochs.insert(0, epoch);
         (fresh, forgotten)
+    }
+
+    /// Without keys, agent and relay forget each other: when they meet again, nothing is left of what they agreed on, even if
+    /// neither restarted.
+    pub(crate) fn forget_if_over(&mut self) {
+        if self.epochs.is_empty() && self.remote.purpose != Purpose::EndToEnd {
+            self.boot = None;
+        }
     }
 
     /// Whether nothing of the session is left, and nobody here is about to begin it anew.

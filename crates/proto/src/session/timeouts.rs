@@ -99,6 +99,7 @@ impl Sessions {
             }
             keep
         });
+        session.forget_if_over();
         // The initiator may use its new keys long after a first packet that was lost.
         let unconfirmed = session.answered.take_if(|answered| !answered.epoch.may_open(now));
         if let Some(answered) = unconfirmed {

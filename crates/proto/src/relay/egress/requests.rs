@@ -8,8 +8,9 @@ use byway_wire::messages::Mask;
 use byway_wire::{FlowKey, SequenceNumber};
 
 use super::action::Action;
-use super::flow::{FlowSlot, OpenEnd};
+use super::flow::{BatchRef, FlowSlot, OpenEnd};
 use super::missing::Stage;
+use super::rounds::RoundSlot;
 use super::{Egress, find};
 use crate::limits::{BARRED_MAX, BATCH_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
 use crate::parts::packet_log::Handle;
@@ -185,7 +186,10 @@ impl Egress {
         actions: &mut Vec<Action>,
     ) {
         let mut packet = self.keep_mate(slot, sequence, coded, now);
-        for round in self.rounds_covering(slot, sequence) {
+        for batch in self.batches_covering(slot, sequence) {
+            let Some(round) = self.round_under_way(batch) else {
+                continue;
+            };
             let state = self.rounds.get_mut(round);
             let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
                 continue;
@@ -241,7 +245,11 @@ impl Egress {
         let mut sequence = first.max(SequenceNumber::new(active.highest.number().saturating_sub(NACK_REACH)));
         let last = last.min(active.highest);
         while sequence <= last {
-            for round in self.rounds_covering(slot, sequence) {
+            // One round that is solved may end another.
+            for batch in self.batches_covering(slot, sequence) {
+                let Some(round) = self.round_under_way(batch) else {
+                    continue;
+                };
                 let state = self.rounds.get_mut(round);
                 if let Some(place) = place_of(state.entries.iter(), slot, sequence) {
                     state.lost.add(place);
@@ -252,12 +260,13 @@ impl Egress {
         }
     }
 
-    /// What an answer has to digest to: the entry of a round under way that asked for it.
+    /// What an answer has to digest to, whatever it was asked for: the entry of a batch that covers it and has digests.
     pub(crate) fn expected(&self, slot: FlowSlot, sequence: SequenceNumber) -> Option<(u16, super::Entry)> {
-        self.rounds_covering(slot, sequence).into_iter().find_map(|round| {
-            let round = self.rounds.get(round);
-            let place = place_of(round.entries.iter(), slot, sequence)?;
-            Some((round.batch.ingress, round.entries[place]))
+        self.batches_covering(slot, sequence).into_iter().find_map(|batch| {
+            let batches = self.batches.get(usize::from(batch.ingress))?;
+            let mut entries = batches.entries(batches.get(batch.number)?.entries);
+            let entry = entries.find(|entry| entry.flow == Some(slot) && entry.sequence == sequence)?;
+            entry.digest.map(|_| (batch.ingress, *entry))
         })
     }
 
@@ -290,18 +299,15 @@ impl Egress {
         self.flow(slot).map_or(SequenceNumber::new(u64::from(low)), |flow| flow.full(low))
     }
 
-    fn rounds_covering(
-        &self,
-        slot: FlowSlot,
-        sequence: SequenceNumber,
-    ) -> ArrayVec<super::rounds::RoundSlot, 2> {
+    fn batches_covering(&self, slot: FlowSlot, sequence: SequenceNumber) -> ArrayVec<BatchRef, 2> {
         let active = self.flow(slot).and_then(|flow| flow.active());
         let batches = active.map(|active| active.source(sequence).batches).unwrap_or_default();
-        batches
-            .into_iter()
-            .flatten()
-            .filter_map(|batch| self.batches.get(usize::from(batch.ingress))?.get(batch.number)?.round)
-            .collect()
+        batches.into_iter().flatten().collect()
+    }
+
+    /// The round of a batch, if one is under way.
+    fn round_under_way(&self, batch: BatchRef) -> Option<RoundSlot> {
+        self.batches.get(usize::from(batch.ingress))?.get(batch.number)?.round
     }
 }
 

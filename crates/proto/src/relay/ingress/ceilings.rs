@@ -1,6 +1,6 @@
 //! What the flows of one grant send together.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{AgentId, Bytes, FlowId, Rate, Time};
@@ -34,6 +34,8 @@ struct Account {
     flows: GrantedFlows,
     /// How many of them are registered.
     count: u32,
+    /// When the last of them left.
+    emptied: Time,
     budget: TokenBucket<Bytes>,
 }
 
@@ -43,6 +45,9 @@ pub(crate) struct Ceilings {
     accounts: Vec<Option<Account>>,
     free: Vec<CeilingSlot>,
     by_flows: BTreeMap<GrantedFlows, CeilingSlot>,
+    /// Accounts that nobody is charged to, and since when: they are kept until they would be full again, lest who leaves and
+    /// comes back begins with a full one.
+    empty: VecDeque<(Time, CeilingSlot)>,
 }
 
 impl Ceiling {
@@ -56,6 +61,7 @@ impl Ceiling {
 impl Ceilings {
     /// The account that a further flow of the grant is charged to.
     pub(crate) fn join(&mut self, ceiling: &Ceiling, now: Time) -> CeilingSlot {
+        self.forget_full(now);
         if let Some(slot) = self.by_flows.get(&ceiling.flows).copied() {
             let account = self.account(slot);
             account.count += 1;
@@ -67,20 +73,36 @@ impl Ceilings {
             CeilingSlot(u32::try_from(self.accounts.len() - 1).expect("the number of flows is limited"))
         });
         let budget = TokenBucket::of_bytes(ceiling.rate, burst(ceiling.rate), now);
-        self.accounts[slot.0 as usize] = Some(Account { flows: ceiling.flows, count: 1, budget });
+        self.accounts[slot.0 as usize] =
+            Some(Account { flows: ceiling.flows, count: 1, emptied: now, budget });
         self.by_flows.insert(ceiling.flows, slot);
         slot
     }
 
     /// A flow of the grant left.
-    pub(crate) fn leave(&mut self, slot: CeilingSlot) {
+    pub(crate) fn leave(&mut self, slot: CeilingSlot, now: Time) {
+        self.forget_full(now);
         let account = self.account(slot);
         account.count -= 1;
         if account.count == 0 {
-            let flows = account.flows;
-            self.by_flows.remove(&flows);
-            self.accounts[slot.0 as usize] = None;
-            self.free.push(slot);
+            account.emptied = now;
+            self.empty.push_back((now, slot));
+        }
+    }
+
+    /// Forgets the accounts that are full by now and that nobody is charged to.
+    fn forget_full(&mut self, now: Time) {
+        while let Some((since, slot)) =
+            self.empty.front().copied().filter(|(since, _)| *since + COPY_BURST <= now)
+        {
+            self.empty.pop_front();
+            let account = self.account(slot);
+            if account.count == 0 && account.emptied == since {
+                let flows = account.flows;
+                self.by_flows.remove(&flows);
+                self.accounts[slot.0 as usize] = None;
+                self.free.push(slot);
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use arrayvec::ArrayVec;
 use byway_code::Engine;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
-use byway_wire::{Alias, Ecn, FlowKey, SequenceNumber};
+use byway_wire::{Alias, CODED_OVERHEAD, Ecn, FlowKey, SequenceNumber};
 
 pub(crate) use ceilings::Ceiling;
 pub(crate) use copies::Copy;
@@ -133,11 +133,11 @@ impl Ingress {
             return;
         };
         let joined = self.ceilings.join(ceiling, now);
-        self.ceilings.leave(core::mem::replace(&mut flow.ceiling, joined));
+        self.ceilings.leave(core::mem::replace(&mut flow.ceiling, joined), now);
     }
 
     /// Forgets a flow.
-    pub(crate) fn unregister(&mut self, slot: FlowSlot) {
+    pub(crate) fn unregister(&mut self, slot: FlowSlot, now: Time) {
         if let Some(flow) = self.flows[slot.0 as usize].take() {
             self.timers.disarm(TimerKey::new(slot.0));
             if let Some(group) =
@@ -146,7 +146,7 @@ impl Ingress {
                 group.leave(flow.registration.rate);
                 self.groups.retain(|group| !group.is_empty());
             }
-            self.ceilings.leave(flow.ceiling);
+            self.ceilings.leave(flow.ceiling, now);
             self.free.push(slot);
         }
     }
@@ -272,8 +272,8 @@ impl Ingress {
         let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let Some(shape) = flow.registration.rates.in_stream.filter(|_| flow.registration.makes_repairs)
-        else {
+        let is_owed = flow.registration.makes_repairs && repair.payload.len() >= CODED_OVERHEAD;
+        let Some(shape) = flow.registration.rates.in_stream.filter(|_| is_owed) else {
             self.counters.own_repairs_refused += 1;
             return;
         };

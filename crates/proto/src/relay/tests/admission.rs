@@ -198,5 +198,7 @@ fn aliases_towards_another_relay_run_out_before_flows_do() {
             role: FlowRole::Sender,
         }),
     );
+    assert_eq!(desk.registers(1, flow(1, 2, 3), FlowRole::Sender), Err(Refusal::NoRoom), "it rests");
+    desk.pass(crate::limits::REPAIR_RETENTION);
     assert_eq!(desk.registers(1, flow(1, 2, 3), FlowRole::Sender), Ok(2));
 }

@@ -224,7 +224,7 @@ fn groups_are_so_many_at_most_and_end_with_their_flows() {
     assert!(!talk.ingress.has_room(key(1_000)));
     assert!(talk.ingress.has_room(key(5)), "a known group takes more flows");
     assert!(talk.ingress.has_room(None));
-    talk.ingress.unregister(flows[5]);
+    talk.ingress.unregister(flows[5], talk.now);
     assert!(talk.ingress.has_room(key(1_000)));
     assert_eq!(talk.ingress.groups.len(), GROUPS_MAX - 1);
 }

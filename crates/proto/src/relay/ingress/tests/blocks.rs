@@ -141,7 +141,7 @@ fn a_flow_that_left_is_closed_for_good() {
     let mut talk = Talk::new();
     let flow = talk.flow(blocked(5, 1));
     talk.copy(flow, 0);
-    talk.ingress.unregister(flow);
+    talk.ingress.unregister(flow, talk.now);
     talk.copy(flow, 1);
     talk.wait(1_000);
     assert_eq!((talk.own(), talk.ingress.counters.copies), (Vec::new(), 1));

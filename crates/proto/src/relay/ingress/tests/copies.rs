@@ -139,7 +139,7 @@ fn the_slot_of_a_flow_that_left_is_given_again() {
     let mut talk = Talk::new();
     let flow = talk.flow(batched(2, 1));
     talk.copy(flow, 5);
-    talk.ingress.unregister(flow);
+    talk.ingress.unregister(flow, talk.now);
     let next = talk.flow(batched(2, 1));
     assert_eq!(next, flow);
     talk.copy(next, 5);
@@ -167,7 +167,7 @@ fn only_so_many_flows_are_registered_and_those_are_served() {
     talk.copy(first, 0);
     talk.copy(second, 0);
     assert_eq!(talk.batches()[0].covered, [(1, 0), (2, 0)]);
-    talk.ingress.unregister(second);
+    talk.ingress.unregister(second, talk.now);
     assert!(talk.ingress.has_room(group));
 }
 
