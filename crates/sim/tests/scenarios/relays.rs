@@ -298,3 +298,21 @@ fn an_idle_receiver_whose_relay_restarted_is_reached_through_the_standby_at_once
     let (_, run) = resting(plan);
     assert_eq!(run.all_missing(at(2_000), Time::MAX), 0);
 }
+
+#[test]
+fn an_agent_that_was_away_for_five_minutes_is_served_as_before() {
+    for who in [0, 1] {
+        let away = Span::new(at(10_000), secs(300));
+        let mut plan = Plan::pairs(2, Service::Caching).each_flow(|flow| {
+            flow.length = secs(330);
+            flow.direct.loss = vec![Loss::Independent(share(0.02))];
+        });
+        plan.agents[who].relays[0].1.outages.push(away);
+        let (world, run) = plan.run();
+        let fate = &run.fates(&world)[0];
+        assert!(fate.missing > 400, "nothing is repaired meanwhile: {fate:?}");
+        assert_eq!(run.missing(0, at(312_500), at(331_000)).len(), 0, "agent {who}: {fate:?}");
+        assert!(run.ways(0, at(312_500), at(331_000))[&Delivery::Cached] > 20);
+        assert!(run.fates(&world)[1].missing < 5);
+    }
+}

@@ -173,3 +173,37 @@ fn an_agent_has_one_number_and_no_flow_of_another_s() {
     assert_eq!(hall.agents[SENDER].accept_flow(received, settings(Service::Coding), now), None);
     assert_eq!(hall.agents[SENDER].open_flow(key(), settings(Service::Coding), now), None, "it is open");
 }
+
+#[test]
+fn one_key_under_two_numbers_is_one_peer() {
+    let now = Time::START;
+    let mut agent = agent(SENDER, 5, 1_000, now);
+    let other = AgentId::new(77);
+    agent.add_peer(
+        Peer {
+            number: other,
+            key: secret(RECEIVER).public_key(),
+            pre_shared: PreSharedKey::default(),
+            addresses: Vec::new(),
+        },
+        now,
+    );
+    let to_other = flow_between(number(SENDER), other, key().flow());
+    assert_eq!(agent.open_flow(to_other, settings(Service::Internet), now), None);
+    assert!(agent.open_flow(key(), settings(Service::Internet), now).is_some());
+}
+
+#[test]
+fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
+    for (refusal, asked) in [(Refusal::NoRoom, 1), (Refusal::NoGrant, 0)] {
+        let mut hall = Hall::unregistered(&settings(Service::Coding));
+        hall.relay.answer = None;
+        hall.run(ms(100));
+        let registered = Registered { flow_key: key(), role: FlowRole::Sender, outcome: Err(refusal) };
+        hall.relay_says(SENDER, &Message::Registered(registered));
+        hall.run(ms(100));
+        let before = registered_at(&hall, SENDER).len();
+        hall.run(ms(8_000));
+        assert_eq!(registered_at(&hall, SENDER).len() - before, asked, "{refusal:?}");
+    }
+}

@@ -245,3 +245,21 @@ fn the_ecn_field_of_the_application_goes_with_its_packet() {
         hall.sent.iter().filter(|one| matches!(one.bytes[0], 7 | 9)).map(|one| one.ecn).collect();
     assert_eq!(ecn, [Ecn::Capable0, Ecn::NotCapable], "the copy is not ECN-capable");
 }
+
+#[test]
+fn own_repair_packets_of_a_flow_on_standby_cover_what_leaves_while_it_is_awake() {
+    let mut settings = settings(Service::Coding);
+    (settings.duplication, settings.standby) = (Duplication::OwnRepairs, true);
+    settings.rates.batch = None;
+    let mut hall = Hall::new(&settings);
+    let now = hall.now;
+    hall.agents[SENDER].senders[0].copies_until = now + ms(15);
+    hall.stream(2);
+    assert!(hall.agents[SENDER].senders[0].block.is_some(), "a block has begun");
+    // Too many for any block leave before it is closed.
+    (0..40).for_each(|number| hall.send(&[number; 50]));
+    hall.agents[SENDER].senders[0].copies_until = hall.now + ms(10_000);
+    hall.stream(10);
+    hall.run(ms(200));
+    assert_eq!(hall.agents[SENDER].counters().own_repairs, 3, "of the first block, and of two of five");
+}

@@ -96,9 +96,9 @@ impl Ceilings {
             self.empty.front().copied().filter(|(since, _)| *since + COPY_BURST <= now)
         {
             self.empty.pop_front();
-            let account = self.account(slot);
-            if account.count == 0 && account.emptied == since {
-                let flows = account.flows;
+            let account = self.accounts[slot.0 as usize].as_ref();
+            let is_full = |account: &&Account| account.count == 0 && account.emptied == since;
+            if let Some(flows) = account.filter(is_full).map(|account| account.flows) {
                 self.by_flows.remove(&flows);
                 self.accounts[slot.0 as usize] = None;
                 self.free.push(slot);

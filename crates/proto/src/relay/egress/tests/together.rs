@@ -79,3 +79,20 @@ fn a_lie_among_batches_that_are_solved_together_harms_those_that_rest_on_it_and_
     assert!(talk.actions.drain(..).count() <= 1);
     assert!(talk.egress.counters.refused_repeated >= 3);
 }
+
+#[test]
+fn a_loss_that_concerns_two_rounds_is_solved_in_both() {
+    let mut talk = Talk::new();
+    let [p, q, r, s] = talk.flows();
+    talk.batch(0, &[(p, 10), (q, 10)], 1);
+    talk.batch(1, &[(p, 10), (r, 10)], 1);
+    talk.batch(2, &[(r, 10), (s, 10)], 1);
+    for flow in [q, p, r] {
+        talk.nack(flow, 10, 10);
+    }
+    talk.answer(s, 10);
+    talk.said();
+    talk.lost(p, 10, 10);
+    let said = talk.said();
+    assert!(said.contains(&cooperative(p, 10)) && said.contains(&cooperative(q, 10)), "{said:?}");
+}

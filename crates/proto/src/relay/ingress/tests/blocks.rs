@@ -179,7 +179,10 @@ fn repair_packets_of_a_sender_that_is_to_send_copies_are_refused() {
     talk.ingress.own_repair(flow, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
     let without_blocks = talk.flow(Kind { copying: Copying::OwnRepairs, ..batched(8, 2) });
     talk.ingress.own_repair(without_blocks, &sent_by_sender(&[9; 100]), &mut talk.made, talk.now);
-    assert_eq!((talk.own().len(), talk.ingress.counters.own_repairs_refused), (0, 2));
+    let paid = talk.flow(Kind { copying: Copying::OwnRepairs, ..blocked(5, 1) });
+    let shorter_than_any_packet = [9; byway_wire::CODED_OVERHEAD - 1];
+    talk.ingress.own_repair(paid, &sent_by_sender(&shorter_than_any_packet), &mut talk.made, talk.now);
+    assert_eq!((talk.own().len(), talk.ingress.counters.own_repairs_refused), (0, 3));
 }
 
 #[test]

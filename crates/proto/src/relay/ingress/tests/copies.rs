@@ -188,3 +188,21 @@ fn a_grant_that_follows_another_goes_on_with_its_account() {
     (1..20).for_each(|sequence| talk.copy_of(other, sequence, &packet_of(2, sequence, 1_000)));
     assert_eq!(talk.ingress.counters.copies, burst + 10, "1,600 kbit/s are ten such packets in 50 ms");
 }
+
+#[test]
+fn who_leaves_and_comes_back_finds_its_grant_as_spent_as_it_left_it() {
+    let mut talk = Talk::new();
+    let kind = Kind { ceiling: Some(Rate::from_kilobits_per_second(800)), ..batched(2, 1) };
+    let mut copies = 0;
+    for _ in 0..20 {
+        let flow = talk.flow(kind);
+        (0..100).for_each(|sequence| talk.copy_of(flow, sequence, &packet_of(1, sequence, 1_000)));
+        talk.ingress.unregister(flow, talk.now);
+        copies = talk.ingress.counters.copies;
+    }
+    assert_eq!(copies, 50, "half a second's worth");
+    talk.wait(1_000);
+    let flow = talk.flow(kind);
+    (0..100).for_each(|sequence| talk.copy_of(flow, sequence, &packet_of(1, sequence, 1_000)));
+    assert_eq!(talk.ingress.counters.copies, 100, "and as much again when it would be full");
+}
