@@ -1,6 +1,6 @@
 //! The run of a plan: applications, faults, and the books.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use byway_proto::agent::{AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, SendFlowId};
@@ -80,6 +80,8 @@ pub(crate) struct Run {
     pub(crate) got: Vec<Got>,
     pub(crate) events: Vec<(Time, usize, Event)>,
     lives: u64,
+    /// The agents that have restarted.
+    restarted: BTreeSet<usize>,
 }
 
 impl Plan {
@@ -128,6 +130,7 @@ impl Run {
             got: Vec::new(),
             events: Vec::new(),
             lives: 0,
+            restarted: BTreeSet::new(),
         }
     }
 
@@ -184,9 +187,15 @@ impl Run {
     /// Puts a fresh agent in the place of one, with the flows it had.
     pub(crate) fn restart_agent(&mut self, agent: usize, world: &mut OverlayWorld) {
         self.lives += 1;
+        self.restarted.insert(agent);
         let host = self.plan.agent(agent, self.lives, world.now());
         let host = self.give_flows(agent, host, world.now());
         world.restart(self.agents[agent], Node::Overlay(OverlayHost::agent(host)));
+    }
+
+    /// Whether an agent has never restarted.
+    pub(crate) fn is_first_life(&self, agent: usize) -> bool {
+        !self.restarted.contains(&agent)
     }
 
     /// When the last flow ends.
@@ -303,7 +312,7 @@ impl Run {
 
     /// The numbers of a flow that were sent in a span of time and not delivered.
     pub(crate) fn missing(&self, flow: usize, from: Time, until: Time) -> Vec<u64> {
-        let delivered: std::collections::BTreeSet<u64> =
+        let delivered: BTreeSet<u64> =
             self.got.iter().filter(|got| got.flow == flow).map(|got| got.number).collect();
         let sent = (0..).zip(&self.sent[flow]).filter(|(_, sent)| **sent >= from && **sent < until);
         sent.map(|(number, _)| number).filter(|number| !delivered.contains(number)).collect()
