@@ -15,8 +15,8 @@ use byway_wire::seal::{
 };
 
 use crate::support::{
-    AGENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at, ms,
-    relay_secret, secs, share,
+    AGENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at, ms, relay_card,
+    secs, share,
 };
 
 /// Eight coded flows without in-stream repair packets. What receiver 7 has, and gives for others, is not what the
@@ -279,7 +279,7 @@ fn a_packet_that_overtakes_from_elsewhere_does_not_move_its_session() {
 
 /// Initiations to relay 1 by somebody that nobody knows.
 fn unknown_initiations(run: &Run, count: usize) -> Vec<(Vec<u8>, AwaitedResponse)> {
-    let relay = relay_secret(run.plan.seed(), 1).public_key();
+    let relay = relay_card(run.plan.seed(), 1).secret.public_key();
     let nobody = StaticSecret::from_bytes([7; 32]);
     let packet = |nth: usize| {
         let initiation = Initiation {

@@ -6,13 +6,14 @@ use std::fmt;
 use byway_proto::agent::{AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, SendFlowId};
 use byway_proto::relay::{EgressCounters, IngressCounters};
 use byway_sim::checkers::{Deliveries, Repairs};
-use byway_sim::overlay::{OverlayHost, Sending};
+use byway_sim::overlay::OverlayHost;
+use byway_sim::overlay::cast::address;
 use byway_sim::{NodeId, Scenario, World};
 use byway_units::{Duration, Time};
 use byway_wire::Ecn;
 
 use super::books::Books;
-use super::identities::{AGENTS, RELAYS, address};
+use super::identities::{AGENTS, RELAYS};
 use super::node::Node;
 use super::plan::Plan;
 use super::secs;
@@ -246,17 +247,6 @@ impl Run {
         self.plan.spies.as_ref().expect("the plan is spied on").relays[relay].seen()
     }
 
-    /// How many packets a flow sends now.
-    fn burst(&self, flow: usize, now: Time) -> u64 {
-        match self.plan.flows[flow].sending {
-            Sending::Paced(_) => 1,
-            Sending::Frames { packets_max, .. } => {
-                let mut random = self.plan.seed().named("frame").numbered(flow as u64).at(now, 0);
-                1 + random.below(packets_max)
-            }
-        }
-    }
-
     /// What became of each flow's packets. Only where sequence numbers are those of the datagrams: every datagram
     /// in one piece, no sender restarted.
     pub(crate) fn fates(&self, world: &OverlayWorld) -> Vec<Fate> {
@@ -346,13 +336,13 @@ impl Scenario for Run {
         let now = world.now();
         let pauses = &self.plan.flows[flow].pauses;
         if !pauses.iter().any(|span| span.from <= now && now < span.until) {
-            for _ in 0..self.burst(flow, now) {
+            for _ in 0..self.plan.flows[flow].sending.burst(self.plan.seed(), flow, now) {
                 self.send(flow, world);
             }
         }
         let plan = &self.plan.flows[flow];
-        if world.now() + plan.interval() < Time::START + plan.begin + plan.length {
-            world.schedule_in(plan.interval(), Task::Send(flow));
+        if world.now() + plan.sending.interval() < Time::START + plan.begin + plan.length {
+            world.schedule_in(plan.sending.interval(), Task::Send(flow));
         }
     }
 
