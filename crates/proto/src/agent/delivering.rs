@@ -108,6 +108,21 @@ impl Agent {
         }
     }
 
+    /// The direct copy of a packet came after its repair: where the overlay is the shorter way, all do as long as the
+    /// relay repairs whatever is sent.
+    pub(super) fn direct_path_delivers(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        let follows = active.highest_direct.is_some_and(|highest| sequence == highest.next());
+        active.timer.arrival(follows, now);
+        active.last_direct = now;
+        active.highest_direct = Some(sequence);
+        self.end_open_nack(id, sequence, now);
+        self.plan_losses(id);
+    }
+
     /// The direct path delivers again.
     fn end_open_nack(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];

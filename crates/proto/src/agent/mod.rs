@@ -47,7 +47,7 @@ pub use send_flow::SendFlowId;
 pub use settings::{
     AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
 };
-pub use statistics::ReceiveStatistics;
+pub use statistics::{AgentBacklog, ReceiveStatistics};
 
 use closing::Life;
 use closings::Closings;
@@ -304,6 +304,23 @@ impl Agent {
     #[must_use]
     pub const fn counters(&self) -> &AgentCounters {
         &self.counters
+    }
+
+    /// What is not finished. When nobody sends, all of it comes to nothing.
+    #[must_use]
+    pub fn backlog(&self) -> AgentBacklog {
+        let active = || self.receivers.iter().filter_map(|(_, flow)| flow.active());
+        AgentBacklog {
+            flows: active().count(),
+            missing: active().map(|active| active.tracker.missing()).sum(),
+            requests: active().map(|active| active.requests.count()).sum(),
+        }
+    }
+
+    /// How many agents and relays have a session, or are to get one.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.count()
     }
 
     /// What sessions dropped, and why.

@@ -21,7 +21,7 @@ use crate::parts::loss_timer::TwoState;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::consent_account;
+use crate::policy::{consent_account, repairs};
 use crate::session::SessionId;
 
 /// A flow that this agent receives.
@@ -150,6 +150,12 @@ impl ReceiveFlow {
     pub(super) fn highest(&self) -> Option<SequenceNumber> {
         let highest = self.active.as_ref().and_then(|active| active.tracker.highest());
         highest.map(SequenceNumber::new).or(self.rested_at)
+    }
+
+    /// Whether the direct copy of a packet that is here already is further than any before: a repair came sooner.
+    pub(super) fn is_overtaken_by_repair(&self, sequence: SequenceNumber) -> bool {
+        let active = self.active().filter(|_| repairs(self.settings.service));
+        active.is_some_and(|active| active.highest_direct.is_none_or(|highest| sequence > highest))
     }
 
     /// Whether a packet with this number was not here before.

@@ -61,10 +61,14 @@ impl Agent {
             self.counters.flows_unknown += 1;
             return;
         };
-        let sequence = self.receivers[id.0 as usize].full(header.sequence_low);
-        if !self.receivers[id.0 as usize].is_new(sequence) {
-            self.receivers[id.0 as usize].statistics.duplicates += 1;
-            return;
+        let flow = &mut self.receivers[id.0 as usize];
+        let sequence = flow.full(header.sequence_low);
+        let is_new = flow.is_new(sequence);
+        if !is_new {
+            flow.statistics.duplicates += 1;
+            if !flow.is_overtaken_by_repair(sequence) {
+                return;
+            }
         }
         let coded = packet.into_coded();
         let bytes = coded.as_bytes().len();
@@ -80,6 +84,10 @@ impl Agent {
             flow.guess_again();
             return;
         };
+        if !is_new {
+            self.direct_path_delivers(id, sequence, now);
+            return;
+        }
         let newest = self.receivers[id.0 as usize].is_newest(sequence);
         self.sessions.authenticated(session, header.receiver, origin, bytes, newest, now);
         self.handle_changes(now);

@@ -59,6 +59,10 @@ impl Requests {
         })
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.requests.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

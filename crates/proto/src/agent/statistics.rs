@@ -84,6 +84,17 @@ impl ReceiveStatistics {
     };
 }
 
+/// What an agent has not finished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentBacklog {
+    /// Flows of whose packets something is kept.
+    pub flows: usize,
+    /// Packets that are not here yet, and not given up.
+    pub missing: usize,
+    /// Packets that others asked for and that are not here yet.
+    pub requests: usize,
+}
+
 /// Statistics that take no memory before something is counted: of many flows, nothing ever comes.
 #[derive(Debug, Default)]
 pub(super) struct Counted(Option<Box<ReceiveStatistics>>);

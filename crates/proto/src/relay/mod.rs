@@ -29,7 +29,7 @@ use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
 use byway_wire::seal::{PreSharedKey, Provider, PublicKey, Purpose};
 use byway_wire::{Capabilities, Ecn, Shard};
 
-pub use egress::EgressCounters;
+pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
 pub use settings::{Authority, OtherRelay, RelaySettings};
 
@@ -219,6 +219,18 @@ impl Relay {
     #[must_use]
     pub fn packets_held(&self) -> byway_units::Bytes {
         self.egress.packets_held()
+    }
+
+    /// What is not finished. When nobody sends, all of it comes to nothing.
+    #[must_use]
+    pub fn backlog(&self) -> RelayBacklog {
+        self.egress.backlog()
+    }
+
+    /// How many agents and relays have a session, or are to get one.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.count()
     }
 
     /// What sessions dropped, and why.

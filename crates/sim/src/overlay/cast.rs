@@ -2,7 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::RangeInclusive;
 
 use byway_proto::agent::{AgentIdentity, Peer, RelayPath, RelayPeer};
@@ -14,8 +14,34 @@ use byway_wire::{
     TenantId,
 };
 
+use crate::random::Seed;
+
 /// The only shard of every relay.
 const SHARD: Shard = Shard::new(0);
+
+/// Where every node listens.
+const PORT: u16 = 4_600;
+
+/// The address of a host, counted from 0, in one of 256 networks.
+///
+/// # Panics
+/// If there are more than 2^32 hosts.
+#[must_use]
+pub fn address(network: u8, host: usize) -> SocketAddr {
+    let [_, _, high, low] = u32::try_from(host + 1).expect("there are few hosts").to_be_bytes();
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, network, high, low)), PORT)
+}
+
+/// 32 bytes that nobody else has: any are a secret.
+#[must_use]
+pub fn bytes(seed: Seed, name: &str, number: usize) -> [u8; 32] {
+    let mut random = seed.named(name).numbered(number as u64).sequence();
+    let mut bytes = [0; 32];
+    for chunk in bytes.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&random.bits().to_be_bytes());
+    }
+    bytes
+}
 
 /// A relay.
 #[derive(Clone, Debug)]

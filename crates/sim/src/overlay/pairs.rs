@@ -8,7 +8,6 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::Engine;
 use byway_proto::agent::{
@@ -19,7 +18,7 @@ use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
 use byway_wire::seal::{Portable, StaticSecret, Suite};
 use byway_wire::{Ecn, FlowKey, Grant, Service};
 
-use super::cast::{self, AgentCard, RelayCard};
+use super::cast::{self, AgentCard, RelayCard, address, bytes};
 use super::{Books, OverlayHost};
 use crate::checkers::{Deliveries, RepairSummary, Repairs};
 use crate::link::Link;
@@ -39,6 +38,28 @@ pub enum Sending {
         /// The longest frame in packets.
         packets_max: u64,
     },
+}
+
+impl Sending {
+    /// The time between packets or frames.
+    #[must_use]
+    pub const fn interval(self) -> Duration {
+        match self {
+            Self::Paced(interval) | Self::Frames { interval, .. } => interval,
+        }
+    }
+
+    /// How many packets sender number `sender` sends now.
+    #[must_use]
+    pub fn burst(self, seed: Seed, sender: usize, now: Time) -> u64 {
+        match self {
+            Self::Paced(_) => 1,
+            Self::Frames { packets_max, .. } => {
+                let mut random = seed.named("frame").numbered(sender as u64).at(now, 0);
+                1 + random.below(packets_max)
+            }
+        }
+    }
 }
 
 /// The set-up.
@@ -98,14 +119,8 @@ pub struct PairsRun {
 /// What comes later than this after it was sent counts as late in the books.
 const DELIVERY_DEADLINE: Duration = Duration::from_secs(1);
 
-const PORT: u16 = 4_600;
 const INGRESS: RelayId = RelayId::new(1);
 const EGRESS: RelayId = RelayId::new(2);
-
-fn address(network: u8, host: usize) -> SocketAddr {
-    let [_, _, high, low] = u32::try_from(host + 1).expect("there are few hosts").to_be_bytes();
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, network, high, low)), PORT)
-}
 
 /// The card of a relay; all its secrets come from the seed.
 fn relay_card(seed: Seed, is_ingress: bool) -> RelayCard {
@@ -119,15 +134,6 @@ fn agent_card(seed: Seed, is_sender: bool, pair: usize) -> AgentCard {
     let (name, network) = if is_sender { ("sender", 3) } else { ("receiver", 4) };
     let secret = StaticSecret::from_bytes(bytes(seed, name, pair));
     AgentCard { number: agent_number(is_sender, pair), secret, address: Some(address(network, pair)) }
-}
-
-fn bytes(seed: Seed, name: &str, number: usize) -> [u8; 32] {
-    let mut random = seed.named(name).numbered(number as u64).sequence();
-    let mut bytes = [0; 32];
-    for chunk in bytes.chunks_exact_mut(8) {
-        chunk.copy_from_slice(&random.bits().to_be_bytes());
-    }
-    bytes
 }
 
 fn agent_number(is_sender: bool, pair: usize) -> AgentId {
@@ -234,26 +240,9 @@ impl PairsRun {
 
     /// The senders do not send in step.
     fn phase(&self, pair: usize) -> Duration {
-        let interval = self.interval();
+        let interval = self.set_up.sending.interval();
         let mut random = self.seed.named("phase").numbered(pair as u64).sequence();
         Duration::from_nanos(random.below(interval.as_nanos()))
-    }
-
-    fn interval(&self) -> Duration {
-        match self.set_up.sending {
-            Sending::Paced(interval) | Sending::Frames { interval, .. } => interval,
-        }
-    }
-
-    /// How many packets a sender sends now.
-    fn burst(&self, pair: usize, now: Time) -> u64 {
-        match self.set_up.sending {
-            Sending::Paced(_) => 1,
-            Sending::Frames { packets_max, .. } => {
-                let mut random = self.seed.named("frame").numbered(pair as u64).at(now, 0);
-                1 + random.below(packets_max)
-            }
-        }
     }
 
     fn send(&mut self, pair: usize, world: &mut PairsWorld) {
@@ -327,11 +316,12 @@ impl Scenario for PairsRun {
     type Observer = Books;
 
     fn event(&mut self, pair: usize, world: &mut World<Self>) {
-        for _ in 0..self.burst(pair, world.now()) {
+        for _ in 0..self.set_up.sending.burst(self.seed, pair, world.now()) {
             self.send(pair, world);
         }
-        if world.now() + self.interval() < Time::START + self.set_up.begin + self.set_up.length {
-            world.schedule_in(self.interval(), pair);
+        if world.now() + self.set_up.sending.interval() < Time::START + self.set_up.begin + self.set_up.length
+        {
+            world.schedule_in(self.set_up.sending.interval(), pair);
         }
     }
 

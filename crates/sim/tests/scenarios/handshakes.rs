@@ -2,7 +2,7 @@
 
 use byway_proto::agent::Delivery;
 use byway_sim::Span;
-use byway_units::Time;
+use byway_units::{Duration, Time};
 use byway_wire::Service;
 
 use crate::support::{AGENTS, Plan, Run, address, at, ms, secs};
@@ -14,13 +14,18 @@ fn strangers(service: Service) -> Plan {
     plan
 }
 
+/// For so long from the start, no direct path is open, either way.
+fn closed(plan: Plan, length: Duration) -> Plan {
+    plan.each_flow(|flow| {
+        for link in [&mut flow.direct, &mut flow.back] {
+            link.outages.push(Span::new(at(0), length));
+        }
+    })
+}
+
 #[test]
 fn where_no_direct_path_is_open_agents_shake_hands_and_send_through_their_relay() {
-    let mut plan = strangers(Service::Forwarding);
-    for flow in &mut plan.flows {
-        flow.direct.outages.push(Span::new(at(0), secs(60)));
-        flow.back.outages.push(Span::new(at(0), secs(60)));
-    }
+    let plan = closed(strangers(Service::Forwarding), secs(60));
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert_eq!((fate.sent, fate.missing, fate.by(Delivery::Forwarded)), (2_000, 0, 2_000), "{fate:?}");
@@ -37,11 +42,7 @@ fn agents_that_meet_at_a_relay_tell_each_other_where_they_are_and_open_the_direc
 
 #[test]
 fn a_direct_path_that_opens_later_is_found() {
-    let mut plan = strangers(Service::Both);
-    for flow in &mut plan.flows {
-        flow.direct.outages.push(Span::new(at(0), ms(4_500)));
-        flow.back.outages.push(Span::new(at(0), ms(4_500)));
-    }
+    let plan = closed(strangers(Service::Both), ms(4_500));
     let (world, run) = plan.run();
     assert_eq!(run.fate(&world).missing, 0);
     let direct = world.observer().direct.iter().filter(|(time, ..)| *time > at(9_500)).count();
@@ -57,11 +58,7 @@ fn far_strangers(service: Service) -> Plan {
 
 #[test]
 fn agents_at_different_relays_shake_hands_through_both() {
-    let mut plan = far_strangers(Service::Forwarding);
-    for flow in &mut plan.flows {
-        flow.direct.outages.push(Span::new(at(0), secs(60)));
-        flow.back.outages.push(Span::new(at(0), secs(60)));
-    }
+    let plan = closed(far_strangers(Service::Forwarding), secs(60));
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert_eq!((fate.sent, fate.missing, fate.by(Delivery::Forwarded)), (2_000, 0, 2_000), "{fate:?}");
@@ -78,12 +75,8 @@ fn agents_at_different_relays_tell_each_other_where_they_are_and_open_the_direct
 #[test]
 fn agents_that_only_relays_connect_shake_hands_through_the_standby_when_a_relay_is_dead() {
     for dead in [0, 1] {
-        let mut plan = far_strangers(Service::Forwarding).with_standby_relays();
-        for flow in &mut plan.flows {
-            flow.direct.outages.push(Span::new(at(0), secs(60)));
-            flow.back.outages.push(Span::new(at(0), secs(60)));
-            flow.begin = secs(6);
-        }
+        let plan = closed(far_strangers(Service::Forwarding).with_standby_relays(), secs(60))
+            .each_flow(|flow| flow.begin = secs(6));
         let (mut world, mut run) = plan.build();
         Run::when(&mut world, at(0), move |run, world| world.stop(run.relays[dead]));
         // With new keys and nothing in their memory.

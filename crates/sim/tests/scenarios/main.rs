@@ -13,3 +13,4 @@ mod relays;
 mod secrecy;
 mod services;
 mod swarm;
+mod tenants;

@@ -105,6 +105,27 @@ fn after_a_silence_all_that_follows_is_asked_for_until_the_path_delivers_again()
 }
 
 #[test]
+fn the_open_question_ends_where_the_direct_path_delivers_after_the_repairs() {
+    let mut hall = Hall::new(&settings(Service::Caching));
+    hall.stream(100);
+    hall.forget();
+    hall.loses_originals(100..110);
+    hall.stream(10);
+    for number in 110..120 {
+        hall.send(&[0; 50]);
+        hall.run(ms(10));
+        let coded = hall.copy(number);
+        hall.gives(EnvelopeRole::CachedRepair, number, &coded);
+    }
+    hall.run(ms(10));
+    assert!(hall.delivered(Delivery::Cached).len() >= 8, "the repairs came first");
+    let words = hall.words(RECEIVER);
+    let acked = words.iter().position(|said| *said == Said::Ack(110)).expect("the path delivers again");
+    let asks = |said: &Said| matches!(said, Said::Nack { open_from: Some(_), .. });
+    assert!(!words[acked..].iter().any(asks), "{words:?}");
+}
+
+#[test]
 fn an_open_question_is_repeated_ever_more_rarely() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.stream(100);

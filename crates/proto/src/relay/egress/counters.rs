@@ -61,3 +61,14 @@ pub struct EgressCounters {
     /// Receivers asked whether they still miss a packet.
     pub confirms: u64,
 }
+
+/// What the egress half has not finished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayBacklog {
+    /// Flows of whose packets something is kept.
+    pub flows: usize,
+    /// Cooperative rounds under way.
+    pub rounds: usize,
+    /// Packets that receivers asked for.
+    pub missing: usize,
+}

@@ -124,6 +124,10 @@ impl Missing {
         });
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.packets.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

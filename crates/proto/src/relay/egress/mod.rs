@@ -33,7 +33,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 pub(crate) use action::{Action, Given};
 pub(crate) use arrivals::{CarriedCopy, CrossStream};
 pub(crate) use batches::Entry;
-pub use counters::EgressCounters;
+pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use flow::FlowSlot;
 pub(crate) use requests::Request;
 
@@ -144,6 +144,16 @@ impl Egress {
     /// The memory of the packets that are kept.
     pub(crate) fn packets_held(&self) -> Bytes {
         self.log.held()
+    }
+
+    /// What is not finished.
+    pub(crate) fn backlog(&self) -> RelayBacklog {
+        let active = || self.flows.iter().flatten().filter_map(EgressFlow::active);
+        RelayBacklog {
+            flows: active().count(),
+            rounds: self.rounds.under_way(),
+            missing: active().map(|active| active.missing.count()).sum(),
+        }
     }
 
     /// Notes how far away the flow's receiver is.

@@ -8,7 +8,8 @@ mod run;
 mod spy;
 
 pub(crate) use books::Crossing;
-pub(crate) use identities::{AGENTS, RELAYS, address, relay_secret};
+pub(crate) use byway_sim::overlay::cast::address;
+pub(crate) use identities::{AGENTS, RELAYS, relay_card};
 pub(crate) use node::{Node, Parcel};
 pub(crate) use plan::{AgentPlan, Plan, access};
 pub(crate) use run::{Fate, OverlayWorld, Run};

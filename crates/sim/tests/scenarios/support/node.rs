@@ -1,6 +1,6 @@
 //! What lives in the world: agents, relays, and strangers that send whatever they are told to.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use byway_proto::agent::Agent;
@@ -18,33 +18,72 @@ pub(crate) struct Parcel {
     pub(crate) payload: Vec<u8>,
 }
 
+/// What somebody said to a stranger.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// Which of the stranger's addresses it came to.
+    pub(crate) to: SocketAddr,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Somebody who sends what is queued, and keeps what comes.
+#[derive(Debug)]
+pub(crate) struct Stranger {
+    own: SocketAddr,
+    queue: VecDeque<Parcel>,
+    sending: Option<Parcel>,
+    received: Vec<Answer>,
+    /// Bytes sent from, and received at, each address so far.
+    bytes: BTreeMap<SocketAddr, (usize, usize)>,
+}
+
 #[derive(Debug)]
 pub(crate) enum Node {
     Overlay(OverlayHost),
-    /// Sends what is queued; keeps what comes.
-    Stranger {
-        queue: VecDeque<Parcel>,
-        sending: Option<Parcel>,
-        received: Vec<Vec<u8>>,
-    },
+    Stranger(Stranger),
+}
+
+impl Stranger {
+    /// Keeps an answer. At no moment has an address got more than three times what came from it: whose address it is
+    /// nobody knows, so that more would flood a victim.
+    fn receive(&mut self, to: SocketAddr, payload: &[u8]) {
+        let (sent, received) = self.bytes.entry(to).or_default();
+        *received += payload.len();
+        assert!(*received <= 3 * *sent, "{received} B came to {to} for {sent} B from there");
+        self.received.push(Answer { to, payload: payload.to_vec() });
+    }
+
+    fn transmit(&mut self) -> Option<&Parcel> {
+        self.sending = self.queue.pop_front();
+        let parcel = self.sending.as_ref()?;
+        self.bytes.entry(parcel.source.unwrap_or(self.own)).or_default().0 += parcel.payload.len();
+        Some(parcel)
+    }
 }
 
 impl Node {
-    pub(crate) fn stranger() -> Self {
-        Self::Stranger { queue: VecDeque::new(), sending: None, received: Vec::new() }
+    /// A stranger at this address.
+    pub(crate) fn stranger(own: SocketAddr) -> Self {
+        Self::Stranger(Stranger {
+            own,
+            queue: VecDeque::new(),
+            sending: None,
+            received: Vec::new(),
+            bytes: BTreeMap::new(),
+        })
     }
 
     pub(crate) fn overlay(&self) -> &OverlayHost {
         match self {
             Self::Overlay(host) => host,
-            Self::Stranger { .. } => panic!("a stranger is no part of the overlay"),
+            Self::Stranger(_) => panic!("a stranger is no part of the overlay"),
         }
     }
 
     pub(crate) fn overlay_mut(&mut self) -> &mut OverlayHost {
         match self {
             Self::Overlay(host) => host,
-            Self::Stranger { .. } => panic!("a stranger is no part of the overlay"),
+            Self::Stranger(_) => panic!("a stranger is no part of the overlay"),
         }
     }
 
@@ -59,15 +98,15 @@ impl Node {
     /// Has a stranger send this.
     pub(crate) fn post(&mut self, parcel: Parcel) {
         match self {
-            Self::Stranger { queue, .. } => queue.push_back(parcel),
+            Self::Stranger(stranger) => stranger.queue.push_back(parcel),
             Self::Overlay(_) => panic!("agents and relays send what they want"),
         }
     }
 
     /// What a stranger received.
-    pub(crate) fn received(&self) -> &[Vec<u8>] {
+    pub(crate) fn received(&self) -> &[Answer] {
         match self {
-            Self::Stranger { received, .. } => received,
+            Self::Stranger(stranger) => &stranger.received,
             Self::Overlay(_) => &[],
         }
     }
@@ -77,7 +116,7 @@ impl Host for Node {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
         match self {
             Self::Overlay(host) => host.receive(datagram, now),
-            Self::Stranger { received, .. } => received.push(datagram.payload.to_vec()),
+            Self::Stranger(stranger) => stranger.receive(datagram.destination, datagram.payload),
         }
     }
 
@@ -90,22 +129,19 @@ impl Host for Node {
     fn transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         match self {
             Self::Overlay(host) => host.transmit(now),
-            Self::Stranger { queue, sending, .. } => {
-                *sending = queue.pop_front();
-                sending.as_ref().map(|parcel| Transmit {
-                    source: parcel.source,
-                    destination: parcel.destination,
-                    ecn: Ecn::NotCapable,
-                    payload: &parcel.payload,
-                })
-            }
+            Self::Stranger(stranger) => stranger.transmit().map(|parcel| Transmit {
+                source: parcel.source,
+                destination: parcel.destination,
+                ecn: Ecn::NotCapable,
+                payload: &parcel.payload,
+            }),
         }
     }
 
     fn deadline(&self) -> Option<Time> {
         match self {
             Self::Overlay(host) => host.deadline(),
-            Self::Stranger { .. } => None,
+            Self::Stranger(_) => None,
         }
     }
 }

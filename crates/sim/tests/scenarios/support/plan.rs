@@ -2,20 +2,16 @@
 
 use byway_code::Engine;
 use byway_proto::CodingRates;
-use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, RelayPath, RelayPeer, flow_between};
-use byway_proto::relay::{Authority, OtherRelay, Relay, RelaySettings};
+use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, RelayPath, flow_between};
+use byway_proto::relay::{Authority, Relay, RelaySettings};
 use byway_sim::overlay::Sending;
+use byway_sim::overlay::cast::{self, AgentCard, address, bytes};
 use byway_sim::{Jitter, Link, Seed, Span};
-use byway_units::{AgentId, Duration, FlowId, Rate, Time};
-use byway_wire::seal::{Portable, PreSharedKey, Provider, SigningKey, Statement, StaticSecret, Suite};
-use byway_wire::{
-    BlockShape, CodingGroupId, Ecn, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver,
-    SIGNATURE_BYTES, Service, Services, TenantId,
-};
+use byway_units::{Duration, FlowId, Rate, Time};
+use byway_wire::seal::{Portable, Provider, SigningKey, Statement, Suite};
+use byway_wire::{BlockShape, Ecn, FlowKey, Grant, KilobitsPerSecond, SIGNATURE_BYTES, Service, TenantId};
 
-use super::identities::{
-    AGENTS, RELAYS, SHARD, address, agent_number, agent_secret, bytes, relay_number, relay_secret,
-};
+use super::identities::{AGENTS, agent_number, agent_secret, relay_card};
 use super::spy::Spy;
 use super::{ms, secs};
 
@@ -53,8 +49,20 @@ impl AgentPlan {
     }
 }
 
+/// What the grant of a flow says beside whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) tenant: TenantId,
+    /// Whether the tenant agrees to be coded with others.
+    pub(crate) sharing: bool,
+    pub(crate) rate: KilobitsPerSecond,
+    /// The last second of Unix time, which begins with the run. It counts where a controller signs.
+    pub(crate) not_after_unix_seconds: u64,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct FlowPlan {
+    pub(crate) terms: Terms,
     /// The flow whose number it bears, if not its own.
     pub(crate) number_of: Option<usize>,
     /// Whether its sender, or its receiver, knows nothing of the overlay.
@@ -105,6 +113,12 @@ impl Plan {
     /// ingress relay is relay 0, the egress relay relay 1.
     pub(crate) fn pairs(pairs: usize, service: Service) -> Self {
         let flow = |pair: usize| FlowPlan {
+            terms: Terms {
+                tenant: TenantId::new(1),
+                sharing: false,
+                rate: KilobitsPerSecond::new(100_000),
+                not_after_unix_seconds: u64::MAX,
+            },
             number_of: None,
             sends_alone: false,
             receives_alone: false,
@@ -185,7 +199,7 @@ impl Plan {
     /// When flow `flow` sends its packet (or frame) `number`. The flows take turns within an interval.
     pub(crate) fn sends_at(&self, flow: usize, number: u64) -> Time {
         let plan = &self.flows[flow];
-        let interval = plan.interval();
+        let interval = plan.sending.interval();
         let phase = interval / self.flows.len() as u64 * flow as u64;
         Time::START + plan.begin + phase + interval * number
     }
@@ -217,15 +231,17 @@ impl Plan {
     pub(crate) fn key(&self, flow: usize) -> FlowKey {
         let plan = &self.flows[flow];
         let number = u16::try_from(plan.number_of.unwrap_or(flow) + 1).expect("there are few flows");
-        flow_between(self.number(plan.from), self.number(plan.to), FlowId::new(number))
+        flow_between(self.card(plan.from).number, self.card(plan.to).number, FlowId::new(number))
     }
 
-    fn number(&self, agent: usize) -> AgentId {
-        agent_number(self.agents[agent].number_of.unwrap_or(agent))
-    }
-
-    fn secret(&self, agent: usize) -> StaticSecret {
-        agent_secret(self.seed(), self.agents[agent].secret_of.unwrap_or(agent))
+    /// Who an agent is, or says it is.
+    fn card(&self, agent: usize) -> AgentCard {
+        let plan = &self.agents[agent];
+        AgentCard {
+            number: agent_number(plan.number_of.unwrap_or(agent)),
+            secret: agent_secret(self.seed(), plan.secret_of.unwrap_or(agent)),
+            address: plan.is_known.then(|| address(AGENTS, agent)),
+        }
     }
 
     /// What one end of a flow is told.
@@ -235,11 +251,14 @@ impl Plan {
             return FlowSettings { service: Service::Internet, paths: Vec::new(), ..plan.settings.clone() };
         }
         let path = |(ingress, egress): &(usize, usize)| RelayPath {
-            ingress: (relay_number(*ingress), SHARD),
-            egress: (relay_number(*egress), SHARD),
             grant: if self.has_controller { self.signed_grant(flow, *ingress, *egress) } else { Vec::new() },
+            ..cast::path(&relay_card(self.seed(), *ingress), &relay_card(self.seed(), *egress))
         };
-        FlowSettings { paths: plan.paths.iter().map(path).collect(), ..plan.settings.clone() }
+        FlowSettings {
+            paths: plan.paths.iter().map(path).collect(),
+            shares: plan.terms.sharing,
+            ..plan.settings.clone()
+        }
     }
 
     fn controller(&self) -> SigningKey {
@@ -254,24 +273,12 @@ impl Plan {
     }
 
     fn grant(&self, flow: usize, ingress: usize, egress: usize) -> Grant {
-        let relay = |relay| GrantedRelay { relay: relay_number(relay), shard: SHARD };
-        Grant {
-            services: Services::from_bits(0b1_1111),
-            sharing: false,
-            ingress: relay(ingress),
-            egress: relay(egress),
-            first_flow: self.key(flow).flow(),
-            last_flow: self.key(flow).flow(),
-            sender: self.number(self.flows[flow].from),
-            receiver: Receiver::Agent(self.number(self.flows[flow].to)),
-            coding_group: CodingGroupId::new(1),
-            tenant: TenantId::new(1),
-            rate: KilobitsPerSecond::new(100_000),
-            not_after_unix_seconds: u64::MAX,
-            sender_key: *self.secret(self.flows[flow].from).public_key().bytes(),
-            receiver_key: *self.secret(self.flows[flow].to).public_key().bytes(),
-            signature: [0; SIGNATURE_BYTES],
-        }
+        let plan = &self.flows[flow];
+        let Terms { tenant, sharing, rate, not_after_unix_seconds } = plan.terms;
+        let number = self.key(flow).flow();
+        let relays = (&relay_card(self.seed(), ingress), &relay_card(self.seed(), egress));
+        let any = cast::grant((&self.card(plan.from), &self.card(plan.to)), relays, number..=number);
+        Grant { tenant, sharing, rate, not_after_unix_seconds, ..any }
     }
 
     fn grants(&self) -> Vec<Grant> {
@@ -285,24 +292,16 @@ impl Plan {
     /// A relay with nothing in its memory. Of two in the same place, the later has the higher `life`.
     pub(crate) fn relay(&self, relay: usize, life: u64, now: Time) -> Relay {
         let seed = self.seed();
-        let other = |other: usize| OtherRelay {
-            number: relay_number(other),
-            shard: SHARD,
-            key: relay_secret(seed, other).public_key(),
-            address: address(RELAYS, other),
+        let authority = if self.has_controller {
+            Authority::Controller(self.controller().verifying_key())
+        } else {
+            Authority::Static(self.grants())
         };
+        let others = (0..self.relays).filter(|known| *known != relay);
+        let others = others.map(|other| relay_card(seed, other).for_relays()).collect();
         let settings = RelaySettings {
-            number: relay_number(relay),
-            shard: SHARD,
-            secret: relay_secret(seed, relay),
-            suite: Suite::Aes256Gcm,
             started_unix_nanos: 1 + life,
-            authority: if self.has_controller {
-                Authority::Controller(self.controller().verifying_key())
-            } else {
-                Authority::Static(self.grants())
-            },
-            relays: (0..self.relays).filter(|known| *known != relay).map(other).collect(),
+            ..relay_card(seed, relay).settings(Suite::Aes256Gcm, authority, others)
         };
         let own_seed = bytes(seed.numbered(life), "relay's seed", relay);
         let provider = provider(self.spies.as_ref().map(|spies| spies.relays[relay]));
@@ -312,32 +311,16 @@ impl Plan {
     /// An agent that knows its relays and all it talks to, without flows yet.
     pub(crate) fn agent(&self, agent: usize, life: u64, now: Time) -> Agent {
         let seed = self.seed();
-        let identity = AgentIdentity {
-            secret: self.secret(agent),
-            suite: Suite::Aes256Gcm,
-            started_unix_nanos: 1 + life,
-        };
+        let identity =
+            AgentIdentity { started_unix_nanos: 1 + life, ..self.card(agent).identity(Suite::Aes256Gcm) };
         let own_seed = bytes(seed.numbered(life), "agent's seed", agent);
         let provider = provider(self.spies.as_ref().map(|spies| spies.agents[agent]));
         let mut host = Agent::new(identity, Engine::fastest(), provider, own_seed, now);
         for (relay, _) in &self.agents[agent].relays {
-            let peer = RelayPeer {
-                number: relay_number(*relay),
-                shard: SHARD,
-                key: relay_secret(seed, *relay).public_key(),
-                address: address(RELAYS, *relay),
-            };
-            host.add_relay(&peer, now);
+            host.add_relay(&relay_card(seed, *relay).for_agents(), now);
         }
         for other in self.peers(agent) {
-            let addresses = if self.agents[other].is_known { vec![address(AGENTS, other)] } else { vec![] };
-            let peer = Peer {
-                number: self.number(other),
-                key: self.secret(other).public_key(),
-                pre_shared: PreSharedKey::default(),
-                addresses,
-            };
-            host.add_peer(peer, now);
+            host.add_peer(self.card(other).for_peers(), now);
         }
         host
     }
@@ -354,12 +337,4 @@ impl Plan {
 /// The ciphers of a node that this spy watches, if any does.
 fn provider(spy: Option<&'static Spy>) -> &'static (dyn Provider + Sync) {
     spy.map_or(&Portable, |spy| spy as &(dyn Provider + Sync))
-}
-
-impl FlowPlan {
-    pub(crate) fn interval(&self) -> Duration {
-        match self.sending {
-            Sending::Paced(interval) | Sending::Frames { interval, .. } => interval,
-        }
-    }
 }

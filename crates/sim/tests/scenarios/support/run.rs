@@ -1,18 +1,19 @@
 //! The run of a plan: applications, faults, and the books.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use byway_proto::agent::{AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, SendFlowId};
 use byway_proto::relay::{EgressCounters, IngressCounters};
 use byway_sim::checkers::{Deliveries, Repairs};
-use byway_sim::overlay::{OverlayHost, Sending};
+use byway_sim::overlay::OverlayHost;
+use byway_sim::overlay::cast::address;
 use byway_sim::{NodeId, Scenario, World};
 use byway_units::{Duration, Time};
 use byway_wire::Ecn;
 
 use super::books::Books;
-use super::identities::{AGENTS, RELAYS, address};
+use super::identities::{AGENTS, RELAYS};
 use super::node::Node;
 use super::plan::Plan;
 use super::secs;
@@ -80,6 +81,8 @@ pub(crate) struct Run {
     pub(crate) got: Vec<Got>,
     pub(crate) events: Vec<(Time, usize, Event)>,
     lives: u64,
+    /// The agents that have restarted.
+    restarted: BTreeSet<usize>,
 }
 
 impl Plan {
@@ -128,6 +131,7 @@ impl Run {
             got: Vec::new(),
             events: Vec::new(),
             lives: 0,
+            restarted: BTreeSet::new(),
         }
     }
 
@@ -184,9 +188,15 @@ impl Run {
     /// Puts a fresh agent in the place of one, with the flows it had.
     pub(crate) fn restart_agent(&mut self, agent: usize, world: &mut OverlayWorld) {
         self.lives += 1;
+        self.restarted.insert(agent);
         let host = self.plan.agent(agent, self.lives, world.now());
         let host = self.give_flows(agent, host, world.now());
         world.restart(self.agents[agent], Node::Overlay(OverlayHost::agent(host)));
+    }
+
+    /// Whether an agent has never restarted.
+    pub(crate) fn is_first_life(&self, agent: usize) -> bool {
+        !self.restarted.contains(&agent)
     }
 
     /// When the last flow ends.
@@ -235,17 +245,6 @@ impl Run {
     /// See [`Run::seen_by_agent`].
     pub(crate) fn seen_by_relay(&self, relay: usize) -> Seen {
         self.plan.spies.as_ref().expect("the plan is spied on").relays[relay].seen()
-    }
-
-    /// How many packets a flow sends now.
-    fn burst(&self, flow: usize, now: Time) -> u64 {
-        match self.plan.flows[flow].sending {
-            Sending::Paced(_) => 1,
-            Sending::Frames { packets_max, .. } => {
-                let mut random = self.plan.seed().named("frame").numbered(flow as u64).at(now, 0);
-                1 + random.below(packets_max)
-            }
-        }
     }
 
     /// What became of each flow's packets. Only where sequence numbers are those of the datagrams: every datagram
@@ -303,7 +302,7 @@ impl Run {
 
     /// The numbers of a flow that were sent in a span of time and not delivered.
     pub(crate) fn missing(&self, flow: usize, from: Time, until: Time) -> Vec<u64> {
-        let delivered: std::collections::BTreeSet<u64> =
+        let delivered: BTreeSet<u64> =
             self.got.iter().filter(|got| got.flow == flow).map(|got| got.number).collect();
         let sent = (0..).zip(&self.sent[flow]).filter(|(_, sent)| **sent >= from && **sent < until);
         sent.map(|(number, _)| number).filter(|number| !delivered.contains(number)).collect()
@@ -337,13 +336,13 @@ impl Scenario for Run {
         let now = world.now();
         let pauses = &self.plan.flows[flow].pauses;
         if !pauses.iter().any(|span| span.from <= now && now < span.until) {
-            for _ in 0..self.burst(flow, now) {
+            for _ in 0..self.plan.flows[flow].sending.burst(self.plan.seed(), flow, now) {
                 self.send(flow, world);
             }
         }
         let plan = &self.plan.flows[flow];
-        if world.now() + plan.interval() < Time::START + plan.begin + plan.length {
-            world.schedule_in(plan.interval(), Task::Send(flow));
+        if world.now() + plan.sending.interval() < Time::START + plan.begin + plan.length {
+            world.schedule_in(plan.sending.interval(), Task::Send(flow));
         }
     }
 
