@@ -261,7 +261,12 @@ impl Ports {
     ) -> Option<FlowSlot> {
         let port = &mut self.all[usize::from(port.0)];
         let announced = port.announced.get_mut(place_of(alias))?.as_mut()?;
-        announced.known = has_receiver;
+        let was_known = core::mem::replace(&mut announced.known, has_receiver);
+        // That there is no receiver any more may have been said long ago, and have come late: it is asked again.
+        if was_known && !has_receiver {
+            let next = now + ANNOUNCE_INTERVAL;
+            self.announce_at = Some(self.announce_at.map_or(next, |at| at.min(next)));
+        }
         if has_receiver && !port.is_lost && announced.is_cut {
             announced.set_cut(false, now);
             self.announce_at = Some(now);

@@ -26,7 +26,7 @@ pub struct IngressCounters {
     pub uncovered_alone: u64,
     /// Source packets of batches that the overhead budget had nothing for.
     pub uncovered_budget: u64,
-    /// Source packets that came before the egress relay knew their flow.
+    /// Source packets that came while no egress relay knew their flow.
     pub uncovered_unknown: u64,
     /// Cross-stream repair packets made.
     pub cross_stream: u64,

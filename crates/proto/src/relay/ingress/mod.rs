@@ -216,6 +216,9 @@ impl Ingress {
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
             Service::Caching | Service::Forwarding | Service::Both => {
+                if !flow.onward.iter().any(|onward| onward.known) {
+                    self.counters.uncovered_unknown += 1;
+                }
                 for onward in flow.onward.iter().filter(|onward| onward.known) {
                     self.counters.carried += 1;
                     sink.carry(*onward, sequence, coded, ecn);

@@ -248,3 +248,22 @@ fn so_much_is_passed_on_for_one_agent_and_no_more() {
     (0..7).for_each(|_| relayed(&mut desk, 1));
     assert_eq!(desk.relay.counters().relayed, burst + 4);
 }
+
+#[test]
+fn old_news_of_a_missing_receiver_are_put_right() {
+    let egress = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+    let mut desk = Desk::new(alloc::vec![Grant { egress, ..grant_here(1, 2) }]);
+    desk.enter(1);
+    assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
+    desk.knows(&[1]);
+    desk.pass(ANNOUNCE_INTERVAL * 2);
+    desk.client(OTHER).announced.clear();
+    desk.pass(ANNOUNCE_INTERVAL * 2);
+    assert_eq!(desk.client(OTHER).announced, [], "it is known");
+    let mut scratch = [[0; AliasKnowledge::BYTES]; 1];
+    let late = AliasKnowledge { alias: Alias::new(1).expect("not zero"), has_receiver: false };
+    let aliases = AliasKnowledges::collect(&mut core::iter::once(late), &mut scratch);
+    desk.says(OTHER, &Message::AliasesKnown(AliasesKnown { aliases }));
+    desk.pass(ANNOUNCE_INTERVAL);
+    assert_eq!(desk.client(OTHER).announced, [1]);
+}
