@@ -83,6 +83,8 @@ struct Desk {
     relay: Relay,
     clients: Vec<Client>,
     now: Time,
+    /// Whether thousands of sessions, flows or aliases are there: the tables that hold them double now and then.
+    has_thousands: bool,
 }
 
 /// A grant for all flows from an agent to another, from the other relay to this one.
@@ -188,6 +190,9 @@ impl Client {
     }
 }
 
+/// What may be allocated for one packet, in bytes, whatever it says.
+const PACKET_COST_MAX: u64 = 64 << 10;
+
 impl Desk {
     fn new(grants: Vec<Grant>) -> Self {
         Self::of(Authority::Static(grants), 1_000, 1)
@@ -211,7 +216,7 @@ impl Desk {
             relays: relays.collect(),
         };
         let relay = Relay::new(settings, Engine::fastest(), &Portable, [7; 32], Time::START);
-        let mut desk = Self { relay, clients: Vec::new(), now: Time::START };
+        let mut desk = Self { relay, clients: Vec::new(), now: Time::START, has_thousands: false };
         desk.enter(OTHER);
         desk
     }
@@ -250,10 +255,10 @@ impl Desk {
                 }
                 for mut bytes in sent {
                     is_silent = false;
-                    self.relay.handle(
-                        RelayInput::Received { from, ecn: Ecn::NotCapable, bytes: &mut bytes },
-                        self.now,
-                    );
+                    let input = RelayInput::Received { from, ecn: Ecn::NotCapable, bytes: &mut bytes };
+                    let cost = allocation_counter::measure(|| self.relay.handle(input, self.now));
+                    let is_cheap = cost.bytes_max <= PACKET_COST_MAX || self.has_thousands;
+                    assert!(is_cheap, "one packet costs {} bytes", cost.bytes_max);
                     self.drain();
                 }
             }

@@ -49,6 +49,7 @@ fn a_flow_registered_twice_keeps_its_alias_and_one_that_left_gives_it_back() {
 #[test]
 fn one_agent_registers_only_so_many_flows() {
     let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
+    desk.has_thousands = true;
     desk.enter(2);
     let flows = u16::try_from(FLOWS_PER_SESSION_MAX).expect("fewer than there are aliases");
     for number in 0..flows {
@@ -79,6 +80,7 @@ fn what_an_agent_registered_in_an_earlier_run_is_void() {
 fn only_so_many_coding_groups_are_begun() {
     let elsewhere = Grant { coding_group: CodingGroupId::new(1), ..grant_here(1, 3) };
     let mut desk = Desk::new(alloc::vec![grant_here(1, 2), elsewhere]);
+    desk.has_thousands = true;
     desk.enter(1);
     // Each with a batch shape of its own.
     let shapes = (1..=32).flat_map(|packets| (1..=4).map(move |repairs| BlockShape::new(packets, repairs)));
