@@ -184,6 +184,10 @@ pub const BATCH_WAIT: Duration = Duration::from_millis(45);
 /// Most coding groups of one relay: the open batches of one take up to half a mebibyte.
 pub const GROUPS_MAX: usize = 128;
 
+/// Most batch shapes of the flows that a controller lets be coded together: the usual one, those for better and worse times,
+/// and one to spare. So nobody fills the table with shapes.
+pub const GROUP_SHAPES_MAX: usize = 4;
+
 /// Most flows of the ingress half: twice as many as there are aliases towards another relay. At some 300 bytes at rest
 /// they take 40 MB.
 pub const INGRESS_FLOWS_MAX: usize = 1 << 17;

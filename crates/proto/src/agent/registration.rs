@@ -7,6 +7,8 @@ use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered,
 use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
+use super::receive_flow::ReceiveFlowId;
+use super::send_flow::SendFlowId;
 use super::settings::{Duplication, FlowSettings};
 use super::{Agent, Flow};
 use crate::limits::{
@@ -139,6 +141,11 @@ impl Registrations {
         self.paths[path].registration = Registration::Asking { tries: 0, next: now };
     }
 
+    /// Whether the relay of a path will not have the flow.
+    fn is_refused(&self, path: usize) -> bool {
+        matches!(self.paths.get(path).map(|path| path.registration), Some(Registration::Refused(_)))
+    }
+
     /// Whether the relay of a path may still answer.
     fn is_open(&self, path: usize) -> bool {
         let registration = self.paths.get(path).map(|path| path.registration);
@@ -171,6 +178,40 @@ impl Registrations {
 }
 
 impl Agent {
+    /// Gives a flow that this agent sends a newer grant for one of its paths, by its place in the settings. The path's relay is
+    /// shown it at once, and goes on with the flow for as long as the new grant lasts. A flow or path that is not there is
+    /// left alone.
+    pub fn renew_grant(&mut self, flow: SendFlowId, path: usize, grant: Vec<u8>, now: Time) {
+        if self.senders.get(flow.0).is_some() {
+            self.renew(Flow::Sent(flow), path, grant, now);
+        }
+    }
+
+    /// The same for a flow that this agent receives.
+    pub fn renew_received_grant(&mut self, flow: ReceiveFlowId, path: usize, grant: Vec<u8>, now: Time) {
+        if self.receivers.get(flow.0).is_some() {
+            self.renew(Flow::Received(flow), path, grant, now);
+        }
+    }
+
+    fn renew(&mut self, flow: Flow, path: usize, grant: Vec<u8>, now: Time) {
+        let settings = match flow {
+            Flow::Sent(id) => &mut self.senders[id.0 as usize].settings,
+            Flow::Received(id) => &mut self.receivers[id.0 as usize].settings,
+        };
+        let Some(known) = settings.paths.get_mut(path) else {
+            return;
+        };
+        known.grant = grant;
+        if self.registrations_of(flow).is_refused(path) {
+            self.registrations_of_mut(flow).restart(path, now);
+            self.register(flow, now);
+        } else {
+            self.ask_to_register(flow, path, now);
+        }
+        self.finish(now);
+    }
+
     /// Asks relays to register a flow, where that is due.
     pub(super) fn register(&mut self, flow: Flow, now: Time) {
         let paths = self.settings_of(flow).paths.len();

@@ -1,6 +1,7 @@
 //! Flows and their relays.
 
 use super::*;
+use crate::agent::Flow;
 use crate::agent::registration::Registrations;
 use crate::limits::{ALIASES_MAX, CANDIDATES_MAX, PATHS_ASKED_MAX};
 use byway_wire::Timestamp;
@@ -205,5 +206,28 @@ fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
         let before = registered_at(&hall, SENDER).len();
         hall.run(ms(8_000));
         assert_eq!(registered_at(&hall, SENDER).len() - before, asked, "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
+    for is_refused in [false, true] {
+        let mut hall = Hall::new(&settings(Service::Coding));
+        if is_refused {
+            let outcome = Err(Refusal::GrantExpired);
+            let registered = Registered { flow_key: key(), role: FlowRole::Sender, outcome };
+            hall.relay_says(SENDER, &Message::Registered(registered));
+            hall.run(ms(100));
+        }
+        let before = registered_at(&hall, SENDER).len();
+        let (flow, now) = (hall.flow, hall.now);
+        hall.agents[SENDER].renew_grant(flow, 0, alloc::vec![7; 173], now);
+        hall.agents[SENDER].renew_grant(flow, 9, Vec::new(), now);
+        assert_eq!(hall.agents[SENDER].settings_of(Flow::Sent(flow)).paths[0].grant, [7; 173]);
+        hall.run(ms(100));
+        assert_eq!(registered_at(&hall, SENDER).len(), before + 1, "asked once");
+        hall.stream(3);
+        hall.run(ms(50));
+        assert!(hall.agents[SENDER].counters().copies >= 3, "copies go on");
     }
 }

@@ -30,7 +30,9 @@ use ceilings::Ceilings;
 use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
-use crate::limits::{CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX};
+use crate::limits::{
+    CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
+};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::placement::{Packet, PlacedFlow};
 use crate::parts::timers::{TimerKey, Timers};
@@ -124,7 +126,13 @@ impl Ingress {
     /// Whether another flow may be registered, with this group.
     pub(crate) fn has_room(&self, group: Option<GroupKey>) -> bool {
         let is_known = group.is_none_or(|key| self.groups.iter().any(|group| group.key == key));
-        self.flows.len() - self.free.len() < INGRESS_FLOWS_MAX && (is_known || self.groups.len() < GROUPS_MAX)
+        let shapes = |key: GroupKey| {
+            let of_flows = |group: &&Group| (group.key.egress, group.key.group) == (key.egress, key.group);
+            self.groups.iter().filter(of_flows).count()
+        };
+        let may_begin =
+            self.groups.len() < GROUPS_MAX && group.is_none_or(|key| shapes(key) < GROUP_SHAPES_MAX);
+        self.flows.len() - self.free.len() < INGRESS_FLOWS_MAX && (is_known || may_begin)
     }
 
     /// Charges a flow's copies to another grant from now on.

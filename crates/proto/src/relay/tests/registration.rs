@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::limits::{
-    ALIASES_PER_MESSAGE, ANNOUNCE_INTERVAL, EPOCH_OPENS_FOR, FLOWS_PER_SESSION_MAX, GROUPS_MAX,
-    RELAYED_BURST, RELAYED_RATE,
+    ALIASES_PER_MESSAGE, ANNOUNCE_INTERVAL, EPOCH_OPENS_FOR, FLOWS_PER_SESSION_MAX, GROUP_SHAPES_MAX,
+    GROUPS_MAX, RELAYED_BURST, RELAYED_RATE,
 };
 use byway_wire::messages::{Close, CloseReason, Relayed, Unregister};
 
@@ -77,20 +77,35 @@ fn what_an_agent_registered_in_an_earlier_run_is_void() {
 }
 
 #[test]
+fn flows_that_are_coded_together_have_only_so_many_shapes() {
+    let mut desk = Desk::new(alloc::vec![grant_here(1, 2)]);
+    desk.enter(1);
+    for (number, packets) in (0..).zip(4..20) {
+        let register = register(flow(1, 2, number), FlowRole::Sender, Service::Coding, CONSENT);
+        desk.says(1, &Message::Register(Register { batch: BlockShape::new(packets, 2), ..register }));
+    }
+    let accepted = |heard: &Heard| matches!(heard, Heard::Registered(Ok(_)));
+    let heard = desk.heard(1);
+    assert_eq!((heard.iter().filter(|heard| accepted(heard)).count(), heard.len()), (GROUP_SHAPES_MAX, 16));
+    assert!(heard[..GROUP_SHAPES_MAX].iter().all(accepted), "the first to come");
+}
+
+#[test]
 fn only_so_many_coding_groups_are_begun() {
-    let elsewhere = Grant { coding_group: CodingGroupId::new(1), ..grant_here(1, 3) };
-    let mut desk = Desk::new(alloc::vec![grant_here(1, 2), elsewhere]);
+    let count = u16::try_from(GROUPS_MAX).expect("few");
+    let of_group = |number: u16| Grant {
+        coding_group: CodingGroupId::new(number.into()),
+        first_flow: FlowId::new(number),
+        last_flow: FlowId::new(number),
+        ..grant_here(1, 2)
+    };
+    let elsewhere = Grant { coding_group: CodingGroupId::new(count.into()), ..grant_here(1, 3) };
+    let mut desk = Desk::new((0..count).map(of_group).chain([elsewhere]).collect());
     desk.has_thousands = true;
     desk.enter(1);
-    // Each with a batch shape of its own.
-    let shapes = (1..=32).flat_map(|packets| (1..=4).map(move |repairs| BlockShape::new(packets, repairs)));
-    for (number, batch) in (0..).zip(shapes) {
-        let register = register(flow(1, 2, number), FlowRole::Sender, Service::Coding, CONSENT);
-        desk.says(1, &Message::Register(Register { batch, ..register }));
+    for number in 0..count {
+        assert!(desk.registers(1, flow(1, 2, number), FlowRole::Sender).is_ok());
     }
-    let heard = desk.heard(1);
-    assert_eq!(heard.len(), GROUPS_MAX);
-    assert!(heard.iter().all(|heard| matches!(heard, Heard::Registered(Ok(_)))));
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Err(Refusal::NoRoom));
     desk.says(1, &Message::Unregister(Unregister { flow_key: flow(1, 2, 0), role: FlowRole::Sender }));
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Ok(1));
