@@ -20,9 +20,9 @@ pub const MISSING_PACKETS_MAX: usize = 1_024;
 /// relays amplifiers.
 pub const REPAIRS_PER_PACKET_MAX: u8 = 2;
 
-/// How far from the highest number a relay knows a NACK may reach: what a flow of 10,000 packets/s sends in 0.8 s,
-/// and what the replay window of its receiver spans.
-pub const NACK_REACH: u64 = 8_192;
+/// How far from the highest number a relay knows a NACK may reach: what it remembers of packets before that, and as many
+/// that it may not have heard of yet. A NACK that names more is cut to this, so that asking for everything costs little.
+pub const NACK_REACH: u64 = COVERED_PACKETS_MAX as u64;
 
 /// How many packets before the newest an open-ended NACK brings back at once: older ones are past every deadline
 /// that an interactive flow has.
