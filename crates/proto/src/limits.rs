@@ -307,13 +307,14 @@ pub const REGISTER_RETRY_MAX: Duration = Duration::from_secs(8);
 /// The same for a flow whose packets get no further than its ingress relay, which says so itself when they do: should
 /// that be lost, the flow is back in time all the same.
 pub const UNREACHABLE_RETRY_MAX: Duration = Duration::from_secs(2);
+
 /// How long it takes at first until somebody who has not heard that a flow ended is told again; twice as long each time.
 pub const UNREGISTER_RETRY: Duration = Duration::from_millis(250);
 
 /// How often somebody is told so who does not answer: within eight seconds. Then the other side is not there.
 pub const UNREGISTER_TRIES: u32 = 6;
 
-/// Most who wait to hear that a flow ended, at 32 bytes each: all flows of a busy proxy at a relay that is away.
+/// Most who wait to hear that a flow ended, at some 40 bytes each: all flows of a busy proxy at a relay that is away.
 pub const CLOSINGS_MAX: usize = FLOWS_PER_SESSION_MAX;
 
 /// How often an agent that leaves says so: with 10 % loss, one in a thousand peers hears none of it.
@@ -325,8 +326,6 @@ pub const CLOSE_RETRY: Duration = Duration::from_millis(100);
 /// A flow changes its path at most so often while the one in use works.
 pub const PATH_CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Most bytes of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 40 Mbit/s.
-pub const HELD_BYTES_MAX: byway_units::Bytes = byway_units::Bytes::new(256 << 10);
 /// A better path is taken once it has worked for so long: one that comes and goes each second is not.
 pub const PATH_STEADY_FOR: Duration = Duration::from_secs(2);
 
@@ -461,6 +460,9 @@ const _: () = assert!(NUMBER_WINDOW == 8_192 && MISSING_MAX as u64 <= NUMBER_WIN
 /// Most packets of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 5,000 packets
 /// a second.
 pub const HELD_PACKETS_MAX: usize = 256;
+
+/// Most bytes of a flow that are held back behind a gap: a quarter of a round trip of 200 ms at 40 Mbit/s.
+pub const HELD_BYTES_MAX: byway_units::Bytes = byway_units::Bytes::new(256 << 10);
 
 /// Most ranges that are given up ahead of the gap in front: more gaps than that time out.
 pub const HELD_SKIPS_MAX: usize = 32;

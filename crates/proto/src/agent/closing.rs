@@ -156,6 +156,12 @@ impl Agent {
         };
         self.received_by_key.remove(&flow.key);
         self.incoming.remove((flow.peer, flow.key.flow()));
+        self.ways_in.remove(&flow.peer);
+        let others = self.receivers.iter().filter(|(_, other)| other.peer == flow.peer);
+        let others: Vec<ReceiveFlowId> = others.map(|(number, _)| ReceiveFlowId(number)).collect();
+        for other in others {
+            self.note_ways_in(other);
+        }
         if let Some(highest) = flow.highest() {
             self.closings.stood(flow.key, FlowRole::Receiver, highest, now);
         }

@@ -125,23 +125,31 @@ impl Agent {
     pub fn accept_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<ReceiveFlowId> {
         let peer = *self.peers.get(&key.sender())?;
         let is_for_another = matches!(key.receiver(), Receiver::Agent(receiver) if !self.is_self(receiver));
-        if self.received_by_key.contains_key(&key) || self.life != Life::Open || is_for_another {
+        // Packets name flows by number alone: a group's and an agent's cannot share one.
+        let is_taken = self.incoming.get((peer, key.flow())).is_some();
+        if is_taken || self.life != Life::Open || is_for_another {
             return None;
-        }
-        let ways = self.ways_in.entry(peer).or_default();
-        for path in &settings.paths {
-            if !ways.contains(&path.egress) {
-                ways.push(path.egress);
-            }
         }
         let stood = self.closings.begins(key, FlowRole::Receiver, now);
         let id = ReceiveFlowId(self.receivers.add(ReceiveFlow::new(key, settings, peer, stood))?);
         self.received_by_key.insert(key, id);
         self.incoming.insert((peer, key.flow()), id.0);
+        self.note_ways_in(id);
         self.set_detour(Flow::Received(id));
         self.register(Flow::Received(id), now);
         self.finish(now);
         Some(id)
+    }
+
+    /// Notes the relays through which a flow may come from its sender.
+    pub(super) fn note_ways_in(&mut self, id: ReceiveFlowId) {
+        let flow = &self.receivers[id.0 as usize];
+        let ways = self.ways_in.entry(flow.peer).or_default();
+        for path in &flow.settings.paths {
+            if !ways.contains(&path.egress) {
+                ways.push(path.egress);
+            }
+        }
     }
 
     /// Whether this is the number of this agent.

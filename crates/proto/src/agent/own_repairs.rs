@@ -71,6 +71,8 @@ impl Agent {
                 let message = Message::InStreamRepair(repair);
                 self.sessions.send_alone(relay.session, &message, Urgency::Scavenger, now);
             }
+        } else {
+            self.counters.own_repairs_held += block.made() as u64;
         }
         block.restart();
         self.plan_registration(Flow::Sent(id));

@@ -96,11 +96,10 @@ impl Sessions {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         };
-        if !self.local.is_asked_for(screened.header()) {
-            self.counters.initiations_refused += 1;
-            return Received::Nothing;
-        }
-        if matches!(origin, Origin::Detour(_)) && screened.header().purpose != Purpose::EndToEnd {
+        // What relays and agents say to each other goes through nobody's hands.
+        let header = screened.header();
+        let is_astray = matches!(origin, Origin::Detour(_)) && header.purpose != Purpose::EndToEnd;
+        if is_astray || !self.local.is_asked_for(header) {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         }

@@ -1,6 +1,7 @@
 //! Flows end, and agents leave, also where what says so is lost.
 
 use super::*;
+use crate::agent::ReceiveFlowId;
 use crate::limits::{CLOSE_RETRY, CLOSE_TRIES, UNREGISTER_RETRY};
 
 /// The latency budget of flows, after which relays and the receiver are told.
@@ -289,4 +290,13 @@ fn a_farewell_of_a_stranger_ends_nothing() {
     assert_eq!(hall.events, []);
     let peer = hall.agents[RECEIVER].receivers[0].peer;
     assert!(hall.agents[RECEIVER].sessions.is_established(peer, now));
+}
+
+#[test]
+fn relays_of_flows_that_were_closed_are_no_way_to_look_for_packets() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    let now = hall.now;
+    assert_eq!(hall.agents[RECEIVER].ways_in.values().map(Vec::len).sum::<usize>(), 1);
+    hall.agents[RECEIVER].close_received_flow(ReceiveFlowId(0), now);
+    assert!(hall.agents[RECEIVER].ways_in.is_empty());
 }
