@@ -249,6 +249,7 @@ def main():
     credential = bytes([1, 2]) + number(17, 4) + number(1_800_000_000, 8) + public(secret(3))
     assert len(credential) + 64 == 110
     print_signed("credential", secret(11), credential)
+    print_signed("map", secret(12), b'{"revision":1,"relays":[],"agents":[],"pairings":[]}')
 
 
 if __name__ == "__main__":

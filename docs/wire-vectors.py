@@ -119,6 +119,7 @@ def refused_message(name, why, *parts):
 
 TYPES = {
     "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5, "unregistered": 6,
+    "offer": 7, "offered": 8,
     "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19, "ack": 20,
     "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24,
     "probe": 32, "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36,
@@ -135,6 +136,9 @@ SERVICES = {"internet": 0, "coding": 1, "caching": 2, "forwarding": 3, "both": 4
 STATUSES = {
     "accepted": 0, "no-grant": 1, "grant-expired": 2, "grant-invalid": 3,
     "other-relay": 4, "service-not-granted": 5, "no-room": 6, "unreachable": 7,
+}
+OFFER_STATUSES = {
+    "accepted": 0, "unknown-subject": 1, "not-allowed": 2, "no-room": 3, "not-yet": 4, "number-taken": 5,
 }
 REASONS = {"leaving": 0, "restarting": 1, "no-longer-granted": 2}
 PIECES = ["whole", "first", "second"]
@@ -324,20 +328,58 @@ UNICAST = flow_key(0x01020304, ("agent", 0x05060708), 0x090A)
 MULTICAST = flow_key(0x7FFFFFFF, ("group", 5), 65535)
 
 
+def block_shape(name, shape):
+    return bytes(shape), [f"{name} {shape[0]} {shape[1]}" if any(shape) else f"{name} -"]
+
+
 def register(key, role, service, shapes, options, rate, budget, consent, grant):
     in_stream, batch = shapes
-    show = lambda name, shape: (bytes(shape), [f"{name} {shape[0]} {shape[1]}" if any(shape) else f"{name} -"])
     burst, average, seconds = consent
     consent_bytes = bytes([burst]) + average.to_bytes(2, "big") + bytes([seconds])
     names = ["relay-side-duplication", "sender-makes-repairs", "coded-with-other-tenants", "selective"]
     return [
         key, word("role", FLOW_ROLES, role), word("service", SERVICES, service),
-        show("in-stream", in_stream), show("batch", batch),
+        block_shape("in-stream", in_stream), block_shape("batch", batch),
         flag_bits(*[(name, name in options) for name in names]),
         number("rate", 4, rate), number("budget", 4, budget),
         (consent_bytes, [f"consent {burst} {average} {seconds}"]),
         silent(len(grant).to_bytes(2, "big")), data("grant", grant),
     ]
+
+
+def terms(service, in_stream, batch, options, rate, budget):
+    names = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
+             "coded-with-other-tenants"]
+    return [
+        word("service", SERVICES, service), block_shape("in-stream", in_stream), block_shape("batch", batch),
+        flag_bits(*[(name, name in options) for name in names]), number("rate", 4, rate), number("budget", 4, budget),
+    ]
+
+
+def offer(flow, forth, back, subject):
+    return [number("flow", 2, flow), *forth, *back, silent(bytes([len(subject)])), data("subject", subject)]
+
+
+VIDEO = terms("coding", (16, 1), (8, 2), ["selective", "standby"], 4_000, 200_000)
+NOTHING = terms("internet", (0, 0), (0, 0), [], 0, 0)
+
+
+def print_offers():
+    section("Messages of offers")
+    message("offer", *offer(0x0102, VIDEO, NOTHING, b"video\x01\x02\x03\x04"))
+    every = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
+             "coded-with-other-tenants"]
+    for option in every:
+        back = terms("both", (32, 8), (32, 8), [option], 2**32 - 1, 2**32 - 1)
+        message("offer", *offer(65535, NOTHING, back, b""))
+    message("offer", *offer(0, VIDEO, VIDEO, fill(1, 255)))
+    for status in OFFER_STATUSES:
+        message("offered", number("flow", 2, 0x0304), word("status", OFFER_STATUSES, status))
+
+
+def selective(value, ignored=0):
+    byte, fields = flag_bits(None, None, None, ("selective", value))
+    return bytes([byte[0] | ignored]), fields
 
 
 def print_registration():
@@ -353,8 +395,8 @@ def print_registration():
         message("registered", UNICAST, word("role", FLOW_ROLES, "sender"), outcome)
     message("aliases", silent(b"\x00"))
     message("aliases", silent(b"\x02"),
-            alias(0x0102), UNICAST, word("service", SERVICES, "caching"), number("rate", 4, 5_000),
-            alias(65535), MULTICAST, word("service", SERVICES, "forwarding"), number("rate", 4, 0))
+            alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),
+            alias(65535), MULTICAST, word("service", SERVICES, "forwarding"), selective(True), number("rate", 4, 0))
     message("aliases-known", silent(b"\x02"),
             alias(0x0102), number("known", 1, 1), alias(7), number("known", 1, 0))
     message("unregister", MULTICAST, word("role", FLOW_ROLES, "receiver"))
@@ -442,10 +484,16 @@ def print_accepted():
     accepted("ack", alias(7), number("from-low", 4, 1), later)
     accepted("nack", *nack(1, None, False, False, 5, (7, 3)), later)
     accepted("close", word("reason", REASONS, "leaving"), later)
+    accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),
+             number("rate", 4, 1), later)
     accepted("aliases-known", silent(b"\x01"), alias(7), number("known", 1, 0), later)
     options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), b"")
     options[5] = (bytes([0b1111_1000]), options[5][1])
     accepted("register", *options)
+    options = offer(1, VIDEO, NOTHING, b"a")
+    options[4] = (bytes([0b1101_1000]), options[4][1])
+    accepted("offer", *options, later)
+    accepted("offered", number("flow", 2, 1), word("status", OFFER_STATUSES, "not-yet"), later)
     ignored = nack(1, None, False, True, 5)
     ignored[1] = (bytes([0b1111_1100]), ignored[1][1])
     ignored[2] = (b"\x12\x34\x56\x78", ignored[2][1])
@@ -471,11 +519,12 @@ def print_refused_messages():
     refused_message("registered", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
     refused_message("registered", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
     refused_message("registered", "status 8", UNICAST, role, silent(b"\x08\0\0"))
-    refused_message("aliases", "alias 0", silent(b"\x01\0\0"), UNICAST, silent(b"\x01\0\0\0\0"))
-    refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0"))
+    refused_message("aliases", "alias 0", silent(b"\x01\0\0"), UNICAST, silent(b"\x01\0\0\0\0\0"))
+    refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0\0"))
     refused_message("aliases-known", "known 2", silent(b"\x01\0\x01\x02"))
     refused_message("unregister", "no role", UNICAST)
     refused_message("unregistered", "role 3", UNICAST, silent(b"\x03"))
+    print_refused_offers()
     print_refused_repairs()
     refused_message("relayed", "a source packet", silent(b"\0\0\0\x01\x07"))
     refused_message("relayed", "no packet", silent(b"\0\0\0\x01"))
@@ -489,6 +538,18 @@ def print_refused_messages():
     refused_message("probe", "no round trip", silent(bytes(8)))
     refused_message("path-challenge", "seven bytes", silent(bytes(7)))
     refused_message("close", "reason 3", silent(b"\x03"))
+
+
+def print_refused_offers():
+    right = offer(1, VIDEO, NOTHING, b"abc")
+    for place_of_part, wrong, why in [
+        (1, b"\x05", "service 5 forth"), (7, b"\xff", "service 255 back"), (8, b"\x05\x00", "no repair packets back"),
+        (3, b"\x00\x01", "no source packets forth"), (13, b"\x04", "a subject that is cut off"),
+    ]:
+        refused_message("offer", why, *right[:place_of_part], silent(wrong), *right[place_of_part + 1 :])
+    refused_message("offer", "no subject", *right[:13])
+    refused_message("offered", "status 6", silent(b"\0\x01\x06"))
+    refused_message("offered", "no status", silent(b"\0\x01"))
 
 
 def print_refused_repairs():
@@ -519,6 +580,7 @@ print_refused_packets()
 print_insides()
 print_other_parts()
 print_registration()
+print_offers()
 print_repair()
 print_paths()
 print_accepted()

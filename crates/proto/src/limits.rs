@@ -175,6 +175,26 @@ pub const COPY_ASKS_MAX: u8 = 2;
 /// Most copies of one flow that are asked for again at the same time.
 pub const COPIES_ASKED_MAX: usize = 16;
 
+/// How long an ingress relay keeps what it carried on: two round trips of the longest ways between relays, in which
+/// an egress relay asks for what it missed twice.
+pub const CARRIED_RETENTION: Duration = Duration::from_secs(1);
+
+/// What an ingress relay keeps of that, in bytes: one second of 500 Mbit/s, as the egress relay keeps.
+pub const CARRIED_LOG_BYTES: usize = EGRESS_LOG_BYTES;
+
+/// How far back what was carried of one flow is found: a second of 1,000 packets.
+pub const CARRIED_REACH: usize = 1_024;
+
+/// How often a carried copy is asked for again, and sent again over one way on: once, and once more if that was lost.
+pub const CARRIED_ASKS_MAX: u8 = 2;
+
+/// Most carried copies that one gap stands for: a burst that takes a second of 256 packets/s. What a longer outage
+/// took is past its time, or not the fault of the way between relays.
+pub const CARRIED_GAP_MAX: u64 = 256;
+
+/// Most gaps in carried copies that are watched: 1 % of 100,000 packets/s over a round trip of a second.
+pub const CARRIED_GAPS_MAX: usize = 1_024;
+
 /// How long an in-stream block waits to be full: 5 packets of a call that sends 50 a second.
 pub const BLOCK_WAIT: Duration = Duration::from_millis(120);
 
@@ -266,7 +286,7 @@ pub const TELL_DOUBLINGS_MAX: u8 = 5;
 /// to return. Unwatched, one that comes and goes would look well to them.
 pub const DOUBTED_FOR: Duration = Duration::from_secs(15);
 
-/// How many aliases one message announces; with 17 bytes each it fits in any packet.
+/// How many aliases one message announces; with 18 bytes each it fits in any packet.
 pub const ALIASES_PER_MESSAGE: usize = 64;
 
 /// Longest time for which a receiver may claim to have a use for a repair: what the repair could be kept for.
@@ -308,6 +328,14 @@ pub const REGISTER_RETRY_MAX: Duration = Duration::from_secs(8);
 /// that be lost, the flow is back in time all the same.
 pub const UNREACHABLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// How long an offer waits for its answer at first; twice as long each time.
+pub const OFFER_RETRY: Duration = Duration::from_millis(250);
+/// See [`OFFER_RETRY`]. A peer that is back is asked at once.
+pub const OFFER_RETRY_MAX: Duration = Duration::from_secs(8);
+
+/// Most offers of one agent to another that stand, at up to 500 bytes each: as many as a relay takes flows of one agent.
+pub const OFFERS_PER_PEER_MAX: usize = FLOWS_PER_SESSION_MAX;
+
 /// How long it takes at first until somebody who has not heard that a flow ended is told again; twice as long each time.
 pub const UNREGISTER_RETRY: Duration = Duration::from_millis(250);
 
@@ -333,6 +361,9 @@ pub const PATH_STEADY_FOR: Duration = Duration::from_secs(2);
 pub const REORDERING_PACKETS: u64 = 3;
 /// Or once so much time has passed.
 pub const REORDERING_TIME: Duration = Duration::from_millis(3);
+
+/// How long a packet that came on one of two ways is looked for on the other one: they are hardly further apart.
+pub const SECOND_WAY_WITHIN: Duration = Duration::from_millis(500);
 
 /// How often a packet is asked for: as often as it may be repaired, and twice more, as requests are lost too.
 pub const ASKS_MAX: u8 = 4;
@@ -394,6 +425,13 @@ pub const ENVELOPE_OVERHEAD: usize = byway_wire::packets::ENVELOPE_OVERHEAD;
 /// Coded bytes of a packet at most: what leaves room for a cross-stream repair of 10 packets in 1,472 bytes.
 pub const CODED_BYTES_PER_PACKET: usize = DATAGRAM_BYTES_MAX - 96;
 
+/// How long a direct path that was open may be closed before relays deliver: most outages are over sooner, and repairs
+/// bridge them.
+pub const CLOSED_AFTER: Duration = Duration::from_secs(10);
+
+/// And one that never was: both sides have tried their addresses by then.
+pub const NEVER_OPEN_AFTER: Duration = Duration::from_secs(1);
+
 /// How often an ingress relay is told that a path is dark.
 pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -413,6 +451,10 @@ pub const WIDENED_BATCHES_MAX: usize = 12;
 
 /// In-stream blocks that are solved together with them: three for each of four flows.
 pub const WIDENED_BLOCKS_MAX: usize = 12;
+
+/// For how long after an open-ended NACK the receiver is asked about each packet that becomes repairable meanwhile: a round trip
+/// to it, and the jitter of both ways.
+pub const OPEN_END_DOUBTED_FOR: Duration = Duration::from_millis(30);
 
 /// How long an open-ended NACK has to be in force before it counts as an outage: longer than most bursts, in which
 /// in-stream blocks still help.

@@ -34,9 +34,24 @@ pub(crate) const fn copies(service: Service) -> bool {
     !matches!(service, Service::Internet)
 }
 
-/// Whether a receiver asks its egress relay for repairs.
+/// Whether the egress relay delivers what comes.
+pub(crate) const fn forwards(service: Service) -> bool {
+    matches!(service, Service::Forwarding | Service::Both)
+}
+
+/// Whether a receiver asks its egress relay for repairs: that has every packet, or repair packets for it.
 pub(crate) const fn repairs(service: Service) -> bool {
+    copies(service)
+}
+
+/// Whether a receiver keeps packets, to rebuild others from them and to help other receivers.
+pub(crate) const fn keeps(service: Service) -> bool {
     matches!(service, Service::Coding | Service::Caching)
+}
+
+/// Whether packets come on two ways: what came on neither is missing.
+pub(crate) const fn takes_two_ways(service: Service) -> bool {
+    is_direct(service) && forwards(service)
 }
 
 /// The account of what a receiver with a flow of this rate still gives for others.

@@ -15,6 +15,8 @@ pub enum Reason {
     Pacing,
     /// A report to be given.
     Report,
+    /// An offer to be said (again).
+    Offer,
     /// The end of a flow or of sessions, to be told (again).
     Closing,
     /// Something that nobody can use any more.

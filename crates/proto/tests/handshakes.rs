@@ -23,7 +23,8 @@ fn secret(letter: u8) -> StaticSecret {
 
 /// An agent that expects its peer at no address in particular.
 fn agent() -> Agent {
-    let identity = AgentIdentity { secret: secret(2), suite: SUITE, started_unix_nanos: 0 };
+    let identity =
+        AgentIdentity { number: AgentId::new(2), secret: secret(2), suite: SUITE, started_unix_nanos: 0 };
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [7; 32], Time::START);
     let peer = Peer {
         number: AgentId::new(1),

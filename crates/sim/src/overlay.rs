@@ -8,5 +8,5 @@ mod pairs;
 
 pub use books::Books;
 pub use chain::{Chain, ChainSettings, Stage};
-pub use host::{Delivered, OverlayHost};
+pub use host::{Delivered, Offered, OverlayHost};
 pub use pairs::{Pairs, PairsRun, PairsWorld, Sending};

@@ -109,6 +109,12 @@ impl<S: Scenario> World<S> {
         self.now
     }
 
+    /// When something happens next; `None` if nothing is going to. A driver in real time waits until then.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
+        self.queue.next_time()
+    }
+
     /// The seed of this world, from which scenarios may derive their own.
     #[must_use]
     pub const fn seed(&self) -> Seed {

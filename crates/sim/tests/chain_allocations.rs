@@ -24,7 +24,7 @@ fn warmed_up(service: Service, lose_one_in: u64) -> Chain {
     (0..20).for_each(|flow| chain.open_flows(flow));
     chain.run(1_000, false);
     chain.lose_one_in(lose_one_in);
-    chain.run(4_500, true);
+    chain.run(7_000, true);
     chain
 }
 
@@ -72,4 +72,16 @@ fn packets_that_are_cached_are_carried_without_allocations() {
     let mut chain = warmed_up(Service::Caching, 50);
     assert_eq!(allocations(&mut chain), [0; 4], "senders, ingress, egress, receivers");
     assert!(chain.egress().egress_counters().cached > 100);
+    assert!(chain.ingress().ingress_counters().resent > 100);
+}
+
+#[test]
+fn packets_that_are_forwarded_are_carried_repaired_and_delivered_without_allocations() {
+    for service in [Service::Forwarding, Service::Both] {
+        let mut chain = warmed_up(service, 50);
+        assert_eq!(allocations(&mut chain), [0; 4], "senders, ingress, egress, receivers");
+        assert!(chain.ingress().ingress_counters().resent > 100);
+        // What one of two ways lost, the other brings.
+        assert!(chain.egress().egress_counters().cached > 100 || service == Service::Both);
+    }
 }

@@ -86,6 +86,18 @@ fn running_until_an_instant_includes_it_and_nothing_after() {
 }
 
 #[test]
+fn a_driver_is_told_when_something_happens_next() {
+    let (mut world, one, _) = pair(1, (), &delayed());
+    send(&mut world, millis(3), one, Order::new(address(2), b"hello"));
+    run(&mut world, millis(1));
+    assert_eq!(world.next_event(), Some(millis(3)));
+    run(&mut world, millis(3));
+    assert_eq!(world.next_event(), Some(millis(13)));
+    run(&mut world, millis(13));
+    assert_eq!(world.next_event(), None);
+}
+
+#[test]
 fn a_bottleneck_is_exact_to_the_nanosecond() {
     // 972 + 28 bytes at 3 Mbit/s: 2,666,667 ns each, rounded up. The queue holds two of them.
     let bottleneck = Bottleneck::new(Rate::from_megabits_per_second(3), Bytes::new(2_000)).ok();

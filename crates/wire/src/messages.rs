@@ -15,6 +15,8 @@ mod cross_stream_repair;
 mod in_stream_repair;
 mod lost;
 mod nack;
+mod offer;
+mod offered;
 mod outage;
 mod path_challenge;
 mod path_response;
@@ -41,6 +43,8 @@ pub use cross_stream_repair::{Cover, CrossStreamHead, CrossStreamRepair, Digest,
 pub use in_stream_repair::{InStreamHead, InStreamRepair, Mask};
 pub use lost::Lost;
 pub use nack::Nack;
+pub use offer::{Offer, Subject, Terms, TermsOptions};
+pub use offered::{OfferRefusal, Offered};
 pub use outage::Outage;
 pub use path_challenge::PathChallenge;
 pub use path_response::PathResponse;
@@ -134,6 +138,10 @@ messages! {
     Unregister(Unregister),
     /// The answer to that.
     Unregistered(Unregistered),
+    /// Agent to agent: let us exchange this flow.
+    Offer(Offer<'a>),
+    /// The answer to that.
+    Offered(Offered),
     /// A repair packet for packets of one flow.
     InStreamRepair(InStreamRepair<'a>),
     /// Relay to relay: a repair packet for packets of several flows.

@@ -2,12 +2,13 @@
 
 mod support;
 
-use byway_units::BatchId;
+use byway_units::{BatchId, FlowId};
 use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesKnown, Candidates, Close, CloseReason, Confirm,
     CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, Entry,
-    InStreamHead, InStreamRepair, Lost, Nack, PathChallenge, PathResponse, Probe, ProbeReply, Refusal,
-    Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Unknown, Unregister, Unregistered,
+    InStreamHead, InStreamRepair, Lost, Nack, Offer, OfferRefusal, Offered, PathChallenge, PathResponse,
+    Probe, ProbeReply, Refusal, Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Subject,
+    Unknown, Unregister, Unregistered,
 };
 use byway_wire::{Full, List, Message, Messages, Writer};
 use proptest::collection::vec;
@@ -26,6 +27,12 @@ fn check<'a>(message: impl Into<Message<'a>>) {
     assert_eq!(read, [Ok(message)]);
     fits_exactly(&message, &bytes);
     any_length_is_survived(&message, &bytes);
+}
+
+#[test]
+fn subjects_have_at_most_255_bytes() {
+    assert_eq!(Subject::new(&[7; 255]).map(|subject| subject.bytes().len()), Some(255));
+    assert_eq!(Subject::new(&[7; 256]), None);
 }
 
 #[track_caller]
@@ -81,7 +88,7 @@ proptest! {
 
     #[test]
     fn aliases_survive(flows in vec(announcement(), 0..20)) {
-        let mut scratch = [[0; 17]; 20];
+        let mut scratch = [[0; byway_wire::messages::AliasAnnouncement::BYTES]; 20];
         check(Aliases { flows: List::collect(&mut flows.iter().copied(), &mut scratch) });
     }
 
@@ -99,6 +106,21 @@ proptest! {
     #[test]
     fn unregistered_survives(flow_key in flow_key(), role in flow_role()) {
         check(Unregistered { flow_key, role });
+    }
+
+    #[test]
+    fn offer_survives(
+        flow in any::<u16>(), forth in terms(), back in terms(), subject in vec(any::<u8>(), 0..=255),
+    ) {
+        let subject = Subject::new(&subject).expect("it is short enough");
+        check(Offer { flow: FlowId::new(flow), forth, back, subject });
+    }
+
+    #[test]
+    fn offered_survives(
+        flow in any::<u16>(), outcome in prop_oneof![Just(Ok(())), select(OfferRefusal::ALL).prop_map(Err)],
+    ) {
+        check(Offered { flow: FlowId::new(flow), outcome });
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use byway_code::{AlignedBuffer, Encoder, Engine};
-use byway_proto::agent::{Agent, ReceiveFlowId, SendFlowId};
-use byway_units::{BatchId, FlowId, Time};
+use byway_proto::agent::{Agent, Offer, OfferRefusal, ReceiveFlowId, SendFlowId};
+use byway_units::{AgentId, BatchId, FlowId, Time};
 use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, Registered, Relayed};
 use byway_wire::packets::SourceHeader;
 use byway_wire::seal::Purpose;
@@ -119,6 +119,9 @@ impl Play {
             for (_, datagram) in &output.delivered {
                 self.check_delivered(datagram);
             }
+            for (peer, flow, offer) in &output.offered {
+                outputs.push(self.answer_offer(*peer, *flow, offer));
+            }
             for (to, bytes) in output.sent {
                 let hand = match to {
                     _ if to == EGRESS.address() => &mut self.relay,
@@ -130,6 +133,20 @@ impl Play {
                 }
             }
         }
+    }
+
+    /// An offer of the peer comes up; its subject says what becomes of it.
+    fn answer_offer(&mut self, peer: AgentId, flow: FlowId, offer: &Offer) -> Output {
+        assert!(peer == PEER.agent_id() && flow.number().is_multiple_of(2), "{peer:?} offers flow {flow:?}");
+        let outcome = match offer.subject.first().copied().unwrap_or(0) {
+            0..100 => Ok(()),
+            100..200 => Err(OfferRefusal::NotYet),
+            _ => Err(OfferRefusal::UnknownSubject),
+        };
+        if offer.subject.len() < 12 {
+            self.table.machine.as_agent().answer_offer(peer, flow, outcome, self.table.now);
+        }
+        self.table.machine.drain()
     }
 
     fn check_delivered(&mut self, datagram: &[u8]) {
@@ -188,7 +205,7 @@ impl Play {
         }
     }
 
-    /// Flows are closed and begun again; now and then the agent leaves.
+    /// Flows are closed and begun again, or offered; now and then the agent leaves.
     fn come_or_go(&mut self, input: &mut Input<'_>) {
         let (choice, now, service) = (input.byte(), self.table.now, self.service);
         let agent = self.table.machine.as_agent();
@@ -197,10 +214,19 @@ impl Play {
                 Some(flow) => agent.close_flow(flow, now),
                 None => self.sends = open(agent, service, now),
             },
-            120..240 => match self.receives.take() {
+            120..220 => match self.receives.take() {
                 Some(flow) => agent.close_received_flow(flow, now),
                 None => self.receives = accept(agent, service, now),
             },
+            220..240 => {
+                let flow = FlowId::new(input.byte().into());
+                let offer = Offer { subject: vec![choice; 3], ..Offer::default() };
+                let is_its = flow.number() % 2 == 1;
+                assert!(!agent.offer(PEER.agent_id(), flow, offer, now) || is_its);
+                if input.byte() < 100 {
+                    agent.withdraw_offer(PEER.agent_id(), flow);
+                }
+            }
             _ => {
                 agent.close(now);
                 (self.sends, self.receives) = (None, None);

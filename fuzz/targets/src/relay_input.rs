@@ -7,8 +7,8 @@ use byway_proto::parts::block_encoder::BlockEncoder;
 use byway_units::{BatchId, Duration, Rate, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, Consent,
-    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Nack, Register,
-    Relayed, RelayedOn,
+    CopyNack, Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Nack,
+    Register, Relayed, RelayedOn,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::Purpose;
@@ -36,6 +36,9 @@ const GRANTED: KilobitsPerSecond = KilobitsPerSecond::new(cast::GRANTED_KBITS);
 /// What the repairs of a flow may take at once, as time at its rate.
 const REPAIR_BURST: Duration = Duration::from_secs(2);
 
+/// What the copies of a flow may take at once, as time at its rate.
+const COPY_BURST: Duration = Duration::from_millis(500);
+
 struct Play {
     table: Table,
     /// Agents 2 and 4, and the other relay.
@@ -45,6 +48,7 @@ struct Play {
     /// The rates of all registrations that agents asked for; each comes with a budget.
     registered: Vec<Rate>,
     repair_bytes: u64,
+    carried_bytes: u64,
     are_answered: bool,
 }
 
@@ -88,6 +92,7 @@ impl Play {
             next_batch: 0,
             registered: Vec::new(),
             repair_bytes: 0,
+            carried_bytes: 0,
             are_answered: true,
         };
         let output = play.table.machine.drain();
@@ -126,6 +131,7 @@ impl Play {
             alias: alias(number),
             flow_key,
             service,
+            selective: false,
             rate: RATE,
         });
         let mut message = Vec::new();
@@ -177,16 +183,20 @@ impl Play {
         for (_, bytes) in &output.sent {
             let is_repair = bytes[0] == 9 && matches!(bytes[1], 4 | 5);
             self.repair_bytes += if is_repair { bytes.len() as u64 - 32 } else { 0 };
+            let is_carried = bytes[0] == 9 && bytes[1] == 2;
+            self.carried_bytes += if is_carried { bytes.len() as u64 - 32 } else { 0 };
         }
-        let time = REPAIR_BURST + (self.table.now - Time::START);
-        let allowed =
-            self.registered.iter().map(|rate| rate.bytes_in(time).expect("plays are short").count());
-        let allowed: u64 = allowed.sum();
-        assert!(
-            self.repair_bytes <= allowed,
-            "repairs of {} bytes where {allowed} are due",
-            self.repair_bytes
-        );
+        let (repairs, allowed) = (self.repair_bytes, self.allowed(REPAIR_BURST));
+        assert!(repairs <= allowed, "repairs of {repairs} bytes where {allowed} are due");
+        // Once, and as much again for those that got lost.
+        let (carried, allowed) = (self.carried_bytes, 2 * self.allowed(COPY_BURST));
+        assert!(carried <= allowed, "{carried} bytes carried where {allowed} may be");
+    }
+
+    /// What all registered rates let through, with so much of it at once.
+    fn allowed(&self, burst: Duration) -> u64 {
+        let time = burst + (self.table.now - Time::START);
+        self.registered.iter().map(|rate| rate.bytes_in(time).expect("plays are short").count()).sum()
     }
 
     fn pass(&mut self, until: Time) {
@@ -211,7 +221,8 @@ impl Play {
             11 | 12 => self.batch(input),
             13 => self.block(input),
             14 => self.carry(input),
-            15 | 16 => self.ask(input),
+            15 => self.ask(input),
+            16 => self.miss(input),
             17 => self.help(input),
             18 | 19 => self.copy(input),
             20 => self.shake_hands(input),
@@ -351,6 +362,18 @@ impl Play {
         let mut message = Vec::new();
         write(&Message::Nack(nack), &mut message);
         self.say(hand, &message);
+    }
+
+    /// The other relay asks for copies that were carried to it.
+    fn miss(&mut self, input: &mut Input<'_>) {
+        let (low, number) = (input.near(self.newest), alias(1 + u16::from(input.byte() % 2)));
+        let mut ranges = RangeSet::new();
+        for offset in 0..u64::from(input.byte()) {
+            assert!(ranges.insert(SequenceNumber::new(u64::from(low) + offset)), "one range takes them all");
+        }
+        let mut message = Vec::new();
+        write(&Message::CopyNack(CopyNack { alias: number, ranges: ranges.ranges() }), &mut message);
+        self.say(2, &message);
     }
 
     /// An agent gives what it was asked for, or something else.

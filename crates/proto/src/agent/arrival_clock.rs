@@ -43,6 +43,11 @@ impl ArrivalClock {
         Duration::from_micros(u64::from(late.unsigned_abs()))
     }
 
+    /// Whether a packet of the direct path has shown when others are due.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.current.is_some()
+    }
+
     fn base(&self) -> Option<u32> {
         let (current, _) = self.current?;
         let older = self.previous.filter(|previous| is_less(*previous, current));

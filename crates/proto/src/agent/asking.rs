@@ -11,7 +11,7 @@ use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use crate::limits::{FLOW_REST, INITIAL_ROUND_TRIP, PATHS_ASKED_MAX};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
-use crate::policy::repairs;
+use crate::policy::{repairs, takes_two_ways};
 use crate::session::SessionId;
 
 impl ReceiveFlow {
@@ -114,12 +114,15 @@ impl Agent {
     fn ask_for_what_follows(&mut self, id: ReceiveFlowId, now: Time) {
         let again = self.ask_again_after(id);
         let flow = &mut self.receivers[id.0 as usize];
-        let may_ask = repairs(flow.settings.service);
+        let service = flow.settings.service;
         let Some(active) = flow.active_mut() else {
             return;
         };
+        // What comes on the other way is not missing.
+        let comes = takes_two_ways(service) && active.ways.are_relaying(active.timer.timeout(), now);
+        let may_ask = repairs(service) && !comes;
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
-        let is_silent = now.saturating_since(active.last_direct) >= active.timer.timeout();
+        let is_silent = now.saturating_since(active.last_original) >= active.timer.timeout();
         if !is_silent && !is_repeat {
             return;
         }
@@ -226,7 +229,7 @@ impl Agent {
             return;
         };
         let timeout = active.timer.timeout();
-        let silence = (timeout < Duration::MAX).then(|| active.last_direct.saturating_add(timeout));
+        let silence = (timeout < Duration::MAX).then(|| active.last_original.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;
         let order = active.order.as_ref().and_then(|order| order.deadline());
         let at = [silence, active.repeat_at(), active.tracker.deadline(), order]

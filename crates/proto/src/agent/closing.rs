@@ -10,6 +10,7 @@ use super::closings::Closings;
 use super::events::Event;
 use super::flow_table::FlowTable;
 use super::flows::{Timer, timer_key};
+use super::offers::Offers;
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::SendFlowId;
 use super::{Agent, Flow, Role};
@@ -64,6 +65,7 @@ impl Agent {
         self.sent_by_key.clear();
         self.received_by_key.clear();
         self.closings = Closings::default();
+        self.offers = Offers::default();
         self.relays.iter_mut().for_each(super::relay_link::RelayLink::clear);
         self.life = Life::Leaving { tries: 0, next: now };
         self.leave(now);
@@ -120,8 +122,9 @@ impl Agent {
         for relay in self.relays_told_of(flow) {
             self.closings.tell(relay, unregister, first);
         }
-        if tells_peer {
-            self.closings.tell(self.peer_of(flow), unregister, first);
+        let peer = self.peer_of(flow);
+        if let Some(peer) = peer.filter(|_| tells_peer) {
+            self.closings.tell(peer, unregister, first);
         }
         for relay in &mut self.relays {
             relay.unbind(flow);
@@ -129,6 +132,10 @@ impl Agent {
         match flow {
             Flow::Sent(id) => self.end_sent(id, now),
             Flow::Received(id) => self.end_received(id, now),
+            Flow::Visits => {}
+        }
+        if let Some(Role::Peer(peer)) = peer.and_then(|peer| self.roles.get(&peer)).copied() {
+            self.offers.flow_ended(peer, flow_key.flow());
         }
         self.tell_closings(now);
     }
@@ -156,12 +163,7 @@ impl Agent {
         };
         self.received_by_key.remove(&flow.key);
         self.incoming.remove((flow.peer, flow.key.flow()));
-        self.ways_in.remove(&flow.peer);
-        let others = self.receivers.iter().filter(|(_, other)| other.peer == flow.peer);
-        let others: Vec<ReceiveFlowId> = others.map(|(number, _)| ReceiveFlowId(number)).collect();
-        for other in others {
-            self.note_ways_in(other);
-        }
+        self.note_all_ways_in(flow.peer);
         if let Some(highest) = flow.highest() {
             self.closings.stood(flow.key, FlowRole::Receiver, highest, now);
         }
@@ -173,14 +175,16 @@ impl Agent {
         let registrations = self.registrations_of(flow);
         let paths = self.settings_of(flow).paths.iter().enumerate();
         let told = paths.filter(|(path, _)| registrations.is_told(*path));
-        let places = told.map(|(_, path)| if role == FlowRole::Sender { path.ingress } else { path.egress });
+        let places = told.map(|(_, path)| path.end_of(role));
         places.filter_map(|place| self.relay_session(place)).collect()
     }
 
-    fn peer_of(&self, flow: Flow) -> SessionId {
+    /// The session with a flow's other end, if it has one.
+    fn peer_of(&self, flow: Flow) -> Option<SessionId> {
         match flow {
-            Flow::Sent(id) => self.senders[id.0 as usize].peer,
-            Flow::Received(id) => self.receivers[id.0 as usize].peer,
+            Flow::Sent(id) => Some(self.senders[id.0 as usize].peer),
+            Flow::Received(id) => Some(self.receivers[id.0 as usize].peer),
+            Flow::Visits => None,
         }
     }
 

@@ -12,7 +12,7 @@ use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::requests::Asker;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::parts::loss_timer::LossTimer;
-use crate::policy::repairs;
+use crate::policy::{keeps, takes_two_ways};
 
 /// How a packet came.
 #[derive(Clone, Copy, Debug)]
@@ -52,21 +52,22 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         let allowance = flow.allowance(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
+        let is_original = flow.is_original(delivery);
+        let comes_on_two_ways = takes_two_ways(flow.settings.service);
         let active = flow.activate(round_trip, now);
-        let is_direct = delivery == Delivery::Direct;
         let lateness =
-            if is_direct { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
-        if is_past || (!is_direct && lateness > allowance) {
+            if is_original { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
+        if is_past || (!is_original && lateness > allowance) {
             // Of no use to the application, and no reason to refuse the direct copy, should that come after all.
             flow.statistics.late += 1;
             self.keep(id, sequence, now);
             return;
         }
-        if is_direct {
+        if is_original {
             // What a silence with losses lasted says nothing about when packets are sent, repaired or not.
-            let follows = active.highest_direct.is_some_and(|highest| sequence == highest.next());
+            let follows = active.highest_original.is_some_and(|highest| sequence == highest.next());
             active.timer.arrival(follows, now);
-            active.last_direct = now;
+            active.last_original = now;
             active.expect_answers_by(now);
         }
         if active.open.is_some_and(|from| sequence >= from) {
@@ -74,12 +75,18 @@ impl Agent {
         }
         active.delays.add(lateness, now);
         active.never_copied.note(sequence, uncopied);
+        if comes_on_two_ways {
+            active.ways.first(sequence, now);
+            if delivery == Delivery::Forwarded {
+                active.ways.relayed(now);
+            }
+        }
         let before = active.tracker.highest();
         let arrival = active.tracker.arrived(sequence.number(), now);
         let has_lost = flow.count(sequence, delivery, lateness);
         self.plan_report(id, has_lost, now);
         self.keep(id, sequence, now);
-        if is_direct {
+        if is_original {
             self.end_open_nack(id, sequence, now);
         }
         self.give_up(id, now);
@@ -91,7 +98,7 @@ impl Agent {
     /// Keeps the coded bytes for blocks and for others, and answers those who wait for them.
     fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
-        if !repairs(flow.settings.service) {
+        if !keeps(flow.settings.service) {
             return;
         }
         let Some(packet) = self.kept.push(&self.scratch, now) else {
@@ -115,10 +122,11 @@ impl Agent {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        let follows = active.highest_direct.is_some_and(|highest| sequence == highest.next());
+        let follows = active.highest_original.is_some_and(|highest| sequence == highest.next());
         active.timer.arrival(follows, now);
-        active.last_direct = now;
-        active.highest_direct = Some(sequence);
+        active.last_original = now;
+        active.highest_original = Some(sequence);
+        active.came_again(sequence, now);
         self.end_open_nack(id, sequence, now);
         self.plan_losses(id);
     }
@@ -148,7 +156,7 @@ impl Agent {
         let lately = active.last_ack.is_some_and(|last| now.saturating_since(last) < again_after);
         if active.open.is_none()
             && !lately
-            && let Some(highest) = active.highest_direct
+            && let Some(highest) = active.highest_original
         {
             self.say_ack(id, highest, now);
         }
@@ -188,8 +196,12 @@ impl Agent {
 impl ReceiveFlow {
     /// Counts a packet that is new and in time; whether it shows that others before it were lost.
     fn count(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) -> bool {
-        let has_lost = delivery == Delivery::Direct && self.count_burst(sequence);
+        let has_lost = self.is_original(delivery) && self.count_burst(sequence);
+        let is_timed = self.active().is_some_and(|active| active.clock.is_set());
         let statistics = &mut *self.statistics;
+        if is_timed {
+            statistics.add_repair(delivery, lateness);
+        }
         statistics.lost += u64::from(delivery.is_repair());
         statistics.lateness_max = statistics.lateness_max.max(lateness);
         let counter = match delivery {
@@ -203,14 +215,14 @@ impl ReceiveFlow {
         has_lost
     }
 
-    /// Counts what the direct path left out before this packet; whether it left out any.
+    /// Counts what the way of originals left out before this one; whether it left out any.
     fn count_burst(&mut self, sequence: SequenceNumber) -> bool {
         let Some(active) = self.active_mut() else {
             return false;
         };
         let before = active
-            .highest_direct
-            .replace(active.highest_direct.map_or(sequence, |highest| highest.max(sequence)));
+            .highest_original
+            .replace(active.highest_original.map_or(sequence, |highest| highest.max(sequence)));
         let burst =
             before.and_then(|before| sequence.since(before)).map_or(0, |ahead| ahead.saturating_sub(1));
         if burst > 0 {

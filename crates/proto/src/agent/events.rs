@@ -1,8 +1,8 @@
 //! What an agent tells its driver beside packets.
 
-use byway_units::AgentId;
+use byway_units::{AgentId, FlowId};
 use byway_wire::FlowKey;
-use byway_wire::messages::Refusal;
+use byway_wire::messages::{OfferRefusal, Refusal};
 
 /// How a packet reached its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,5 +46,14 @@ pub enum Event {
         flow: FlowKey,
         /// Which of its paths, from 0.
         path: usize,
+    },
+    /// A peer has answered an offer. If it restarts it is asked again, and so answers again.
+    OfferAnswered {
+        /// Who answered.
+        peer: AgentId,
+        /// The number of the offered flows.
+        flow: FlowId,
+        /// Whether it has opened them, or why not. [`OfferRefusal::NotYet`] is none: the peer is asked again.
+        outcome: Result<(), OfferRefusal>,
     },
 }

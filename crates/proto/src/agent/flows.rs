@@ -1,24 +1,22 @@
-//! Peers, relays and flows are added; timers and changes are looked after.
+//! Flows are opened and accepted; timers and changes are looked after.
 
 use alloc::vec::Vec;
 
-use byway_units::{AgentId, RelayId, Time};
+use byway_units::Time;
 use byway_wire::messages::FlowRole;
-use byway_wire::seal::{PreSharedKey, Purpose};
-use byway_wire::{FlowKey, Receiver, SequenceNumber, Shard};
+use byway_wire::{FlowKey, Receiver, SequenceNumber};
 
 use super::closing::Life;
 use super::events::Event;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::registration::Registrations;
-use super::relay_link::RelayLink;
 use super::send_flow::{SendFlow, SendFlowId};
-use super::settings::{FlowSettings, Peer, RelayPeer};
+use super::settings::FlowSettings;
 use super::{Agent, Flow, Role};
 use crate::limits::COPY_RATE_FACTOR;
 use crate::parts::timers::TimerKey;
 use crate::reason::Reason;
-use crate::session::{Change, Detour, Remote, SessionId};
+use crate::session::{Change, Detour, SessionId};
 
 /// What a timer of a flow is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,51 +48,6 @@ const fn timer_of(key: TimerKey) -> (Timer, u32) {
 }
 
 impl Agent {
-    /// Adds a relay, and begins a session with it, unless its place or its key is known already.
-    pub fn add_relay(&mut self, relay: &RelayPeer, now: Time) {
-        let place = (relay.number, relay.shard);
-        if self.relay_places.contains_key(&place) {
-            return;
-        }
-        let remote = Remote {
-            key: relay.key,
-            purpose: Purpose::AgentToRelay,
-            shard: relay.shard,
-            pre_shared: PreSharedKey::default(),
-            addresses: alloc::vec![relay.address],
-            keep: true,
-        };
-        let session = self.sessions.add(remote, now);
-        if self.roles.contains_key(&session) {
-            return;
-        }
-        self.relay_places.insert(place, self.relays.len());
-        self.roles.insert(session, Role::Relay(self.relays.len()));
-        self.relays.push(RelayLink::new(place, session));
-    }
-
-    /// Adds another agent, unless its number or its key is known already.
-    pub fn add_peer(&mut self, peer: Peer, now: Time) {
-        if self.peers.contains_key(&peer.number) {
-            return;
-        }
-        let remote = Remote {
-            key: peer.key,
-            purpose: Purpose::EndToEnd,
-            shard: Shard::new(0),
-            pre_shared: peer.pre_shared,
-            addresses: peer.addresses,
-            keep: false,
-        };
-        let session = self.sessions.add(remote, now);
-        // Two numbers of one key would seal under the same numbers.
-        if self.roles.contains_key(&session) {
-            return;
-        }
-        self.peers.insert(peer.number, session);
-        self.roles.insert(session, Role::Peer(peer.number));
-    }
-
     /// Opens a flow to a peer that was added; `None` if it was not, if the flow is open, or if its
     /// sender is not this agent.
     pub fn open_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<SendFlowId> {
@@ -102,13 +55,15 @@ impl Agent {
             return None;
         };
         let peer = *self.peers.get(&receiver)?;
-        if self.sent_by_key.contains_key(&key) || self.life != Life::Open || !self.is_self(key.sender()) {
+        if self.sent_by_key.contains_key(&key) || self.life != Life::Open || key.sender() != self.number {
             return None;
         }
         let next = self.closings.begins(key, FlowRole::Sender, now).unwrap_or(SequenceNumber::FIRST);
         let relays = settings.paths.iter().filter_map(|path| self.relay_places.get(&path.ingress).copied());
         let relays: Vec<usize> = relays.collect();
-        let id = SendFlowId(self.senders.add(SendFlow::new(key, settings, peer, next))?);
+        let mut flow = SendFlow::new(key, settings, peer, next);
+        flow.set_stand_in(self.direct_paths.is_closed(peer));
+        let id = SendFlowId(self.senders.add(flow)?);
         self.sent_by_key.insert(key, id);
         for relay in relays {
             self.set_copy_rate(relay);
@@ -124,7 +79,7 @@ impl Agent {
     /// or if it is for another agent.
     pub fn accept_flow(&mut self, key: FlowKey, settings: FlowSettings, now: Time) -> Option<ReceiveFlowId> {
         let peer = *self.peers.get(&key.sender())?;
-        let is_for_another = matches!(key.receiver(), Receiver::Agent(receiver) if !self.is_self(receiver));
+        let is_for_another = matches!(key.receiver(), Receiver::Agent(receiver) if receiver != self.number);
         // Packets name flows by number alone: a group's and an agent's cannot share one.
         let is_taken = self.incoming.get((peer, key.flow())).is_some();
         if is_taken || self.life != Life::Open || is_for_another {
@@ -152,25 +107,20 @@ impl Agent {
         }
     }
 
-    /// Whether this is the number of this agent.
-    fn is_self(&mut self, number: AgentId) -> bool {
-        *self.number.get_or_insert(number) == number
-    }
-
     /// The way to a flow's other end through the relay of the path in use.
     pub(super) fn detour_of(&self, flow: Flow) -> Option<(SessionId, Detour)> {
         let (key, _) = self.identity_of(flow);
         let relay = self.session_of_path(flow, self.registrations_of(flow).in_use())?;
         let (peer, agent) = match (flow, key.receiver()) {
             (Flow::Sent(id), Receiver::Agent(receiver)) => (self.senders[id.0 as usize].peer, receiver),
-            (Flow::Sent(_), Receiver::Group(_)) => return None,
+            (Flow::Sent(_), Receiver::Group(_)) | (Flow::Visits, _) => return None,
             (Flow::Received(id), _) => (self.receivers[id.0 as usize].peer, key.sender()),
         };
         Some((peer, Detour { relay, agent }))
     }
 
     /// Lets a peer be reached through the relay of a flow, until a direct path is open.
-    fn set_detour(&mut self, flow: Flow) {
+    pub(super) fn set_detour(&mut self, flow: Flow) {
         if let Some((peer, detour)) = self.detour_of(flow)
             && let Some(session) = self.sessions.get_mut(peer)
         {
@@ -191,29 +141,11 @@ impl Agent {
             .set_rate(byway_units::Rate::from_bits_per_second(bits.saturating_mul(COPY_RATE_FACTOR)));
     }
 
-    pub(super) fn relay_session(&self, place: (RelayId, Shard)) -> Option<SessionId> {
-        self.relay_places.get(&place).map(|relay| self.relays[*relay].session)
-    }
-
-    pub(super) fn relay_of(&mut self, session: SessionId) -> Option<&mut RelayLink> {
-        match self.roles.get(&session) {
-            Some(Role::Relay(relay)) => Some(&mut self.relays[*relay]),
-            _ => None,
-        }
-    }
-
-    pub(super) fn relay_is_dead(&self, session: SessionId) -> bool {
-        self.relays.iter().any(|relay| relay.session == session && relay.is_dead)
-    }
-
-    pub(super) fn relay_is_alive(&self, session: SessionId, now: Time) -> bool {
-        !self.relay_is_dead(session) && self.sessions.is_established(session, now)
-    }
-
     pub(super) fn identity_of(&self, flow: Flow) -> (FlowKey, FlowRole) {
         match flow {
             Flow::Sent(id) => (self.senders[id.0 as usize].key, FlowRole::Sender),
             Flow::Received(id) => (self.receivers[id.0 as usize].key, FlowRole::Receiver),
+            Flow::Visits => (self.visits.key, FlowRole::Sender),
         }
     }
 
@@ -221,6 +153,15 @@ impl Agent {
         match flow {
             Flow::Sent(id) => &self.senders[id.0 as usize].settings,
             Flow::Received(id) => &self.receivers[id.0 as usize].settings,
+            Flow::Visits => &self.visits.settings,
+        }
+    }
+
+    pub(super) fn settings_of_mut(&mut self, flow: Flow) -> &mut FlowSettings {
+        match flow {
+            Flow::Sent(id) => &mut self.senders[id.0 as usize].settings,
+            Flow::Received(id) => &mut self.receivers[id.0 as usize].settings,
+            Flow::Visits => &mut self.visits.settings,
         }
     }
 
@@ -228,6 +169,7 @@ impl Agent {
         match flow {
             Flow::Sent(id) => &self.senders[id.0 as usize].registrations,
             Flow::Received(id) => &self.receivers[id.0 as usize].registrations,
+            Flow::Visits => &self.visits.registrations,
         }
     }
 
@@ -235,11 +177,13 @@ impl Agent {
         match flow {
             Flow::Sent(id) => &mut self.senders[id.0 as usize].registrations,
             Flow::Received(id) => &mut self.receivers[id.0 as usize].registrations,
+            Flow::Visits => &mut self.visits.registrations,
         }
     }
 
     pub(super) fn find_flow(&self, key: FlowKey, role: FlowRole) -> Option<Flow> {
         match role {
+            FlowRole::Sender if key == self.visits.key => Some(Flow::Visits),
             FlowRole::Sender => self.sent_by_key.get(&key).copied().map(Flow::Sent),
             FlowRole::Receiver => self.received_by_key.get(&key).copied().map(Flow::Received),
         }
@@ -247,12 +191,8 @@ impl Agent {
 
     pub(super) fn all_flows(&self) -> Vec<Flow> {
         let sent = self.sent_by_key.values().copied().map(Flow::Sent);
-        sent.chain(self.received_by_key.values().copied().map(Flow::Received)).collect()
-    }
-
-    /// Notes what a relay calls a flow; `false` if it cannot be called so.
-    pub(super) fn bind_alias(&mut self, session: SessionId, alias: byway_wire::Alias, flow: Flow) -> bool {
-        self.relay_of(session).is_some_and(|relay| relay.bind(alias, flow))
+        let received = self.received_by_key.values().copied().map(Flow::Received);
+        sent.chain(received).chain([Flow::Visits]).collect()
     }
 
     /// Arms the timer of a flow's registrations, and of its block if it sends.
@@ -260,6 +200,10 @@ impl Agent {
         let key = match flow {
             Flow::Sent(id) => timer_key(Timer::Sender, id.0),
             Flow::Received(id) => timer_key(Timer::RegisterReceiver, id.0),
+            Flow::Visits => {
+                self.visits.deadline = self.visits.registrations.deadline();
+                return;
+            }
         };
         let block = if let Flow::Sent(id) = flow { self.block_due(id.0) } else { None };
         match [self.registrations_of(flow).deadline(), block].into_iter().flatten().min() {
@@ -286,8 +230,11 @@ impl Agent {
         });
         let sessions = self.sessions.deadline().map(|at| (at, Reason::Session));
         let closings = self.closings.deadline().map(|at| (at, Reason::Closing));
+        let offers = self.offers.deadline().map(|at| (at, Reason::Offer));
+        let visits = self.visits.deadline.map(|at| (at, Reason::Registration));
+        let closed = self.direct_paths.deadline().map(|at| (at, Reason::Session));
         let copies = self.next_copy(now).map(|at| (at, Reason::Pacing));
-        [flows, sessions, copies, closings].into_iter().flatten().min()
+        [flows, sessions, copies, closings, offers, visits, closed].into_iter().flatten().min()
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time) {
@@ -307,6 +254,11 @@ impl Agent {
             }
         }
         self.tell_closings(now);
+        self.say_offers(now);
+        self.take_over(now);
+        if self.visits.deadline.is_some_and(|at| at <= now) {
+            self.register(Flow::Visits, now);
+        }
         self.send_waiting_copies(now);
     }
 
@@ -318,6 +270,7 @@ impl Agent {
                 Change::Closed { session } => self.left(session, now),
                 Change::Alive { session } => self.died(session, false, now),
                 Change::Probed { session, reply, enveloped } => self.probed(session, &reply, enveloped, now),
+                Change::DirectPath { session } => self.look_at_direct_path(session, now),
                 Change::Moved { .. } | Change::Ended { .. } => {}
             }
         }
@@ -339,12 +292,17 @@ impl Agent {
                 }
                 self.choose_paths(now);
             }
-            Some(Role::Peer(peer)) if fresh => {
-                self.restart_flows_from(session, now);
-                self.events.push_back(Event::PeerEstablished(peer));
-                self.name_candidates(session, now);
+            Some(Role::Peer(peer)) => {
+                if fresh {
+                    self.restart_flows_from(session, now);
+                    self.events.push_back(Event::PeerEstablished(peer));
+                    self.name_candidates(session, now);
+                }
+                self.offers.established(peer, fresh, now);
+                self.look_at_direct_path(session, now);
+                self.say_offers(now);
             }
-            Some(Role::Peer(_)) | None => {}
+            None => {}
         }
     }
 

@@ -59,6 +59,8 @@ impl Agent {
             Message::Unregister(unregister) => self.ended_by_peer(session, unregister, now),
             Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
             Message::Candidates(candidates) => self.candidates(session, candidates, now),
+            Message::Offer(offer) => self.offered(session, offer, now),
+            Message::Offered(answer) => self.offer_answered(session, *answer),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
         }
@@ -111,6 +113,7 @@ impl Agent {
     /// path may open at any time.
     pub(super) fn look_for_direct_path(&mut self, session: SessionId, now: Time) {
         if !self.sessions.is_direct(session) {
+            self.sessions.try_known_addresses(session, now);
             self.name_candidates(session, now);
         }
     }

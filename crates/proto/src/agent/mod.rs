@@ -12,15 +12,20 @@ mod blocks;
 mod closing;
 mod closings;
 mod delivering;
+mod direct;
 mod events;
 mod flow_table;
 mod flows;
 mod helping;
 mod joiner;
+mod known;
+mod looking;
 mod messages;
 mod never_copied;
+mod offers;
 mod ordering;
 mod own_repairs;
+mod paths;
 mod receive_flow;
 mod receiving;
 mod registration;
@@ -31,30 +36,40 @@ mod send_flow;
 mod sending;
 mod settings;
 mod statistics;
+mod terms;
+mod two_ways;
+mod visits;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_code::{AlignedBuffer, Engine};
 use byway_units::{AgentId, Bytes, FlowId, RelayId, Time};
+pub use byway_wire::messages::OfferRefusal;
 use byway_wire::seal::Provider;
 use byway_wire::{Capabilities, Ecn, FlowKey, Shard};
 
 pub use events::{Delivery, Event};
+pub use looking::{FlowStatus, PathState, PeerStatus, RelayStatus};
 pub use receive_flow::ReceiveFlowId;
 pub use send_flow::SendFlowId;
 pub use settings::{
     AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
 };
-pub use statistics::{AgentBacklog, ReceiveStatistics};
+pub use statistics::{AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes};
+pub use terms::{Offer, Terms, may_offer};
 
 use closing::Life;
 use closings::Closings;
+use direct::DirectPaths;
 use flow_table::FlowTable;
+use offers::Offers;
 use receive_flow::ReceiveFlow;
 use relay_link::RelayLink;
 use send_flow::SendFlow;
+use visits::Visits;
 
 use crate::index_table::IndexTable;
 use crate::limits::{AGENT_LOG_BYTES, CODED_BYTES_MAX, KEPT_FOR};
@@ -111,6 +126,16 @@ pub enum AgentOutput<'a> {
     },
     /// Something to know.
     Event(Event),
+    /// A peer offers a flow in each direction, to be answered by [`Agent::answer_offer`]. Flows of the same number that it
+    /// offered before are replaced by these.
+    Offered {
+        /// Who offers them.
+        peer: AgentId,
+        /// Their number.
+        flow: FlowId,
+        /// What they are to be, as the peer sees it: `forth` comes from there.
+        offer: Box<Offer>,
+    },
 }
 
 /// What an agent dropped beside what its sessions count.
@@ -150,6 +175,8 @@ pub struct AgentCounters {
 enum Flow {
     Sent(SendFlowId),
     Received(ReceiveFlowId),
+    /// What this agent registers to have sessions with relays.
+    Visits,
 }
 
 /// What a session is for.
@@ -186,9 +213,10 @@ pub struct Agent {
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
     closings: Closings,
-    /// This agent's own number, once a flow has told it. Another one would be another's, and flows of both would seal
-    /// under the same numbers.
-    number: Option<AgentId>,
+    offers: Offers,
+    visits: Visits,
+    direct_paths: DirectPaths,
+    number: AgentId,
     life: Life,
     /// Coded bytes of copies that may be asked for again.
     sent: PacketLog,
@@ -218,7 +246,7 @@ impl Agent {
         seed: [u8; 32],
         now: Time,
     ) -> Self {
-        let AgentIdentity { secret, suite, started_unix_nanos } = identity;
+        let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
         let capabilities = Capabilities::NONE;
         let local = Local { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
         Self {
@@ -236,7 +264,10 @@ impl Agent {
             incoming: IndexTable::default(),
             timers: Timers::new(),
             closings: Closings::default(),
-            number: None,
+            offers: Offers::default(),
+            visits: Visits::new(number),
+            direct_paths: DirectPaths::default(),
+            number,
             life: Life::Open,
             sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
             kept: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
@@ -275,7 +306,8 @@ impl Agent {
         self.deadline = self.find_deadline(now);
     }
 
-    /// The next output: datagrams in the order in which they have to leave, then deliveries, then events.
+    /// The next output: datagrams in the order in which they have to leave, then deliveries, then events, then
+    /// offers.
     pub fn poll(&mut self) -> Option<AgentOutput<'_>> {
         if let Some((heading, bytes)) = self.sessions.outbox.take() {
             let transmit = Transmit { to: heading.to, ecn: heading.ecn, urgency: heading.urgency, bytes };
@@ -285,7 +317,11 @@ impl Agent {
             let Delivered { flow, ecn, delivery } = delivered;
             return Some(AgentOutput::Deliver { flow, datagram, ecn, delivery });
         }
-        self.events.pop_front().map(AgentOutput::Event)
+        if let Some(event) = self.events.pop_front() {
+            return Some(AgentOutput::Event(event));
+        }
+        let (peer, flow, offer) = self.offers.news.pop_front()?;
+        Some(AgentOutput::Offered { peer, flow, offer })
     }
 
     /// Whether [`Agent::poll`] gives a datagram to be sent next.

@@ -7,6 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 
 use super::arrival_clock::ArrivalClock;
 use super::blocks::Blocks;
+use super::events::Delivery;
 use super::joiner::Joiner;
 use super::never_copied::NeverCopied;
 use super::ordering::Order;
@@ -15,14 +16,19 @@ use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
 use super::statistics::Counted;
+use super::two_ways::TwoWays;
 use crate::limits::{ASKS_MAX, HIGH_BITS_TRIED, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
 use crate::parts::gap_tracker::{GapTracker, Patience};
 use crate::parts::loss_timer::TwoState;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::{consent_account, repairs};
+use crate::policy::{consent_account, repairs, takes_two_ways};
 use crate::session::SessionId;
+
+/// How long a gap on one way may be reordering.
+const PATIENCE: Patience =
+    Patience { packets: REORDERING_PACKETS, time: REORDERING_TIME, asks_max: ASKS_MAX };
 
 /// A flow that this agent receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,8 +60,8 @@ pub(super) struct Active {
     pub(super) tracker: GapTracker,
     pub(super) timer: TwoState,
     pub(super) clock: ArrivalClock,
-    /// When the last packet of the direct path arrived.
-    pub(super) last_direct: Time,
+    /// When the last original arrived: a packet on its first way, see [`ReceiveFlow::is_original`].
+    pub(super) last_original: Time,
     /// The open-ended NACK in force: from which packet on.
     pub(super) open: Option<SequenceNumber>,
     /// By when repairs that it asked for should be here.
@@ -74,9 +80,11 @@ pub(super) struct Active {
     /// What a congestion-controlled flow holds back.
     pub(super) order: Order,
     pub(super) never_copied: NeverCopied,
+    /// Of a flow that comes on two ways.
+    pub(super) ways: TwoWays,
     pub(super) delays: Delays,
-    /// The highest number that the direct path brought.
-    pub(super) highest_direct: Option<SequenceNumber>,
+    /// The highest number that an original had.
+    pub(super) highest_original: Option<SequenceNumber>,
     pub(super) last_used: Time,
 }
 
@@ -155,7 +163,13 @@ impl ReceiveFlow {
     /// Whether the direct copy of a packet that is here already is further than any before: a repair came sooner.
     pub(super) fn is_overtaken_by_repair(&self, sequence: SequenceNumber) -> bool {
         let active = self.active().filter(|_| repairs(self.settings.service));
-        active.is_some_and(|active| active.highest_direct.is_none_or(|highest| sequence > highest))
+        active.is_some_and(|active| active.highest_original.is_none_or(|highest| sequence > highest))
+    }
+
+    /// Whether a packet came on its first way: the direct path, or relays in its stead.
+    pub(super) const fn is_original(&self, delivery: Delivery) -> bool {
+        let is_in_stead = matches!(delivery, Delivery::Forwarded) && !takes_two_ways(self.settings.service);
+        is_in_stead || matches!(delivery, Delivery::Direct)
     }
 
     /// Whether a packet with this number was not here before.
@@ -169,7 +183,7 @@ impl ReceiveFlow {
 
     /// Whether a packet is newer than all of the direct path before it.
     pub(super) fn is_newest(&self, sequence: SequenceNumber) -> bool {
-        let highest = self.active().and_then(|active| active.highest_direct);
+        let highest = self.active().and_then(|active| active.highest_original);
         highest.is_none_or(|highest| sequence > highest)
     }
 
@@ -198,11 +212,20 @@ impl ReceiveFlow {
 }
 
 impl Active {
-    /// A packet of the direct path shows what is missing; what the open-ended NACK covers may be on its way until a
+    /// An original shows what is missing; what the open-ended NACK covers may be on its way until a
     /// certain time, and is asked for then. The NACK itself may have been lost.
     pub(super) fn expect_answers_by(&mut self, now: Time) {
         if let Some(from) = self.open {
             self.tracker.open(from.number(), self.answers_due.saturating_since(now));
+        }
+    }
+
+    /// The second of two ways brought a packet: a gap on the faster one is a loss once the slower one should have filled
+    /// it.
+    pub(super) fn came_again(&mut self, sequence: SequenceNumber, now: Time) {
+        if let Some(behind) = self.ways.second(sequence, now) {
+            let time = REORDERING_TIME.saturating_add(behind);
+            self.tracker.set_patience(Patience { packets: u64::MAX, time, ..PATIENCE });
         }
     }
 
@@ -220,16 +243,15 @@ impl Active {
     }
 
     fn new(rested_at: Option<SequenceNumber>, round_trip: Duration, now: Time) -> Self {
-        let patience = Patience { packets: REORDERING_PACKETS, time: REORDERING_TIME, asks_max: ASKS_MAX };
         let tracker = match rested_at {
-            Some(highest) => GapTracker::resumed(patience, highest.number()),
-            None => GapTracker::begun(patience),
+            Some(highest) => GapTracker::resumed(PATIENCE, highest.number()),
+            None => GapTracker::begun(PATIENCE),
         };
         Self {
             tracker,
             timer: TwoState::new(round_trip),
             clock: ArrivalClock::default(),
-            last_direct: now,
+            last_original: now,
             open: None,
             answers_due: now,
             open_asks: 0,
@@ -240,8 +262,9 @@ impl Active {
             joiner: Joiner::default(),
             order: None,
             never_copied: NeverCopied::default(),
+            ways: TwoWays::default(),
             delays: Delays::new(now),
-            highest_direct: None,
+            highest_original: None,
             last_used: now,
         }
     }

@@ -144,6 +144,9 @@ impl Agent {
             flow.statistics.duplicates += 1;
             if way.delivery.is_repair() {
                 self.end_needless_repairs(id, now);
+            } else if let Some(active) = flow.active_mut() {
+                active.ways.relayed(now);
+                active.came_again(sequence, now);
             }
             return;
         }

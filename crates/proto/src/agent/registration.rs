@@ -7,8 +7,8 @@ use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered,
 use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
-use super::receive_flow::ReceiveFlowId;
-use super::send_flow::SendFlowId;
+use super::looking::PathState;
+use super::send_flow::SendFlow;
 use super::settings::{Duplication, FlowSettings};
 use super::{Agent, Flow};
 use crate::limits::{
@@ -22,8 +22,9 @@ use crate::session::SessionId;
 pub(super) enum Registration {
     /// Asked so many times, next at this time.
     Asking { tries: u32, next: Time },
-    /// The relay knows the flow by this alias.
-    Accepted(Alias),
+    /// The relay knows the flow by this alias. Asked again so many times, next at this time, if there is more to say than
+    /// it has heard; else never.
+    Accepted { alias: Alias, tries: u32, next: Time },
     /// The relay knows the flow, but its packets get no further. Asked again in case it cannot say when they do.
     Unreachable { alias: Option<Alias>, tries: u32, next: Time },
     /// The relay will not have it.
@@ -36,6 +37,11 @@ struct Path {
     registration: Registration,
     /// Since when it has worked without a break, as far as this side knows.
     works_since: Option<Time>,
+}
+
+impl Path {
+    const NEW: Self =
+        Self { registration: Registration::Asking { tries: 0, next: Time::START }, works_since: None };
 }
 
 /// A flow's registrations, one for each of its paths, and which path is in use.
@@ -51,13 +57,22 @@ pub(super) struct Registrations {
 
 impl Registrations {
     pub(super) fn new(paths: usize) -> Self {
-        let registration = Registration::Asking { tries: 0, next: Time::START };
-        Self {
-            paths: alloc::vec![Path { registration, works_since: None }; paths],
-            in_use: 0,
-            settled_at: Time::START,
-            choose_again: None,
-        }
+        Self { paths: alloc::vec![Path::NEW; paths], in_use: 0, settled_at: Time::START, choose_again: None }
+    }
+
+    /// How many paths there are.
+    pub(super) const fn count(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// How a path stands, for whoever looks at it.
+    pub(super) fn state(&self, path: usize) -> Option<PathState> {
+        Some(match self.paths.get(path)?.registration {
+            Registration::Asking { .. } => PathState::Asking,
+            Registration::Accepted { .. } => PathState::Accepted,
+            Registration::Unreachable { .. } => PathState::Unreachable,
+            Registration::Refused(refusal) => PathState::Refused(refusal),
+        })
     }
 
     /// Which of the flow's paths is in use.
@@ -73,7 +88,7 @@ impl Registrations {
     /// What the relay of a path calls the flow.
     pub(super) fn alias_of(&self, path: usize) -> Option<Alias> {
         match self.paths.get(path)?.registration {
-            Registration::Accepted(alias) => Some(alias),
+            Registration::Accepted { alias, .. } => Some(alias),
             Registration::Unreachable { alias, .. } => alias,
             Registration::Asking { .. } | Registration::Refused(_) => None,
         }
@@ -81,13 +96,13 @@ impl Registrations {
 
     /// Whether the relay of a path knows the flow, and passes its packets on.
     pub(super) fn is_accepted(&self, path: usize) -> bool {
-        self.paths.get(path).is_some_and(|path| matches!(path.registration, Registration::Accepted(_)))
+        self.paths.get(path).is_some_and(|path| matches!(path.registration, Registration::Accepted { .. }))
     }
 
     /// Whether the relay of a path may know the flow.
     pub(super) fn is_told(&self, path: usize) -> bool {
         match self.paths.get(path).map(|path| path.registration) {
-            Some(Registration::Accepted(_) | Registration::Unreachable { .. }) => true,
+            Some(Registration::Accepted { .. } | Registration::Unreachable { .. }) => true,
             Some(Registration::Asking { tries, .. }) => tries > 0,
             Some(Registration::Refused(_)) | None => false,
         }
@@ -112,14 +127,18 @@ impl Registrations {
     pub(super) fn next_try(&self, path: usize) -> Option<Time> {
         match self.paths.get(path)?.registration {
             Registration::Asking { next, .. } | Registration::Unreachable { next, .. } => Some(next),
-            Registration::Accepted(_) | Registration::Refused(_) => None,
+            Registration::Accepted { next, .. } => Some(next).filter(|next| *next < Time::MAX),
+            Registration::Refused(_) => None,
         }
     }
 
-    /// Notes that a relay will not have the flow. There may be room later; a grant does not become valid by itself.
+    /// Notes that a relay will not have the flow. There may be room later, and the relay may know another one later that it
+    /// does not know yet; a grant does not become valid by itself.
     fn refused(&mut self, path: usize, refusal: Refusal, now: Time) {
         self.paths[path].registration = match refusal {
-            Refusal::NoRoom => Registration::Asking { tries: REGISTER_TRIES, next: now + REGISTER_RETRY_MAX },
+            Refusal::NoRoom | Refusal::OtherRelay => {
+                Registration::Asking { tries: REGISTER_TRIES, next: now + REGISTER_RETRY_MAX }
+            }
             refusal => Registration::Refused(refusal),
         };
     }
@@ -127,9 +146,11 @@ impl Registrations {
     /// Notes that a relay was asked.
     fn asked(&mut self, path: usize, now: Time) {
         let (tries, next, wait_max) = match &mut self.paths[path].registration {
-            Registration::Asking { tries, next } => (tries, next, REGISTER_RETRY_MAX),
+            Registration::Asking { tries, next } | Registration::Accepted { tries, next, .. } => {
+                (tries, next, REGISTER_RETRY_MAX)
+            }
             Registration::Unreachable { tries, next, .. } => (tries, next, UNREACHABLE_RETRY_MAX),
-            Registration::Accepted(_) | Registration::Refused(_) => return,
+            Registration::Refused(_) => return,
         };
         let wait = REGISTER_RETRY * (1 << (*tries).min(8));
         *next = now + wait.min(wait_max);
@@ -141,9 +162,29 @@ impl Registrations {
         self.paths[path].registration = Registration::Asking { tries: 0, next: now };
     }
 
-    /// Whether the relay of a path will not have the flow.
-    fn is_refused(&self, path: usize) -> bool {
-        matches!(self.paths.get(path).map(|path| path.registration), Some(Registration::Refused(_)))
+    /// Asks again, as there is more to say than the relay has heard; what it has accepted is in force meanwhile.
+    pub(super) fn ask_again(&mut self, path: usize, now: Time) {
+        match &mut self.paths[path].registration {
+            Registration::Accepted { tries, next, .. } | Registration::Unreachable { tries, next, .. } => {
+                (*tries, *next) = (0, now);
+            }
+            Registration::Asking { .. } | Registration::Refused(_) => self.restart(path, now),
+        }
+    }
+
+    /// Takes other paths: for each its place before, if it is none of the new ones. Whether the relays of those before
+    /// may know the flow.
+    pub(super) fn rearrange(&mut self, kept: &[Option<usize>]) -> Vec<bool> {
+        let told = (0..self.paths.len()).map(|path| self.is_told(path)).collect();
+        let paths = kept.iter().map(|known| known.map_or(Path::NEW, |known| self.paths[known])).collect();
+        self.in_use = kept.iter().position(|known| *known == Some(self.in_use)).unwrap_or(0);
+        self.paths = paths;
+        told
+    }
+
+    /// Notes what the relay of a path calls the flow.
+    fn accepted(&mut self, path: usize, alias: Alias) {
+        self.paths[path].registration = Registration::Accepted { alias, tries: 0, next: Time::MAX };
     }
 
     /// Whether the relay of a path may still answer.
@@ -178,40 +219,6 @@ impl Registrations {
 }
 
 impl Agent {
-    /// Gives a flow that this agent sends a newer grant for one of its paths, by its place in the settings. The path's relay is
-    /// shown it at once, and goes on with the flow for as long as the new grant lasts. A flow or path that is not there is
-    /// left alone.
-    pub fn renew_grant(&mut self, flow: SendFlowId, path: usize, grant: Vec<u8>, now: Time) {
-        if self.senders.get(flow.0).is_some() {
-            self.renew(Flow::Sent(flow), path, grant, now);
-        }
-    }
-
-    /// The same for a flow that this agent receives.
-    pub fn renew_received_grant(&mut self, flow: ReceiveFlowId, path: usize, grant: Vec<u8>, now: Time) {
-        if self.receivers.get(flow.0).is_some() {
-            self.renew(Flow::Received(flow), path, grant, now);
-        }
-    }
-
-    fn renew(&mut self, flow: Flow, path: usize, grant: Vec<u8>, now: Time) {
-        let settings = match flow {
-            Flow::Sent(id) => &mut self.senders[id.0 as usize].settings,
-            Flow::Received(id) => &mut self.receivers[id.0 as usize].settings,
-        };
-        let Some(known) = settings.paths.get_mut(path) else {
-            return;
-        };
-        known.grant = grant;
-        if self.registrations_of(flow).is_refused(path) {
-            self.registrations_of_mut(flow).restart(path, now);
-            self.register(flow, now);
-        } else {
-            self.ask_to_register(flow, path, now);
-        }
-        self.finish(now);
-    }
-
     /// Asks relays to register a flow, where that is due.
     pub(super) fn register(&mut self, flow: Flow, now: Time) {
         let paths = self.settings_of(flow).paths.len();
@@ -229,7 +236,10 @@ impl Agent {
         let Some(session) = self.session_of_path(flow, path) else {
             return;
         };
-        let settings = self.settings_of(flow).clone();
+        let settings = match flow {
+            Flow::Sent(id) => self.senders[id.0 as usize].settings_in_force(),
+            Flow::Received(_) | Flow::Visits => self.settings_of(flow).clone(),
+        };
         let register = register_message(key, role, &settings, path);
         let mut message = alloc::vec![0; 512];
         let mut writer = byway_wire::Writer::new(&mut message);
@@ -257,7 +267,7 @@ impl Agent {
             let registrations = self.registrations_of_mut(flow);
             let refusal = match outcome {
                 Ok(alias) => {
-                    registrations.paths[path].registration = Registration::Accepted(alias);
+                    registrations.accepted(path, alias);
                     None
                 }
                 Err(Refusal::Unreachable) => {
@@ -324,6 +334,10 @@ impl Agent {
     }
 
     fn choose_path(&mut self, flow: Flow, now: Time) {
+        if flow == Flow::Visits {
+            self.plan_registration(flow);
+            return;
+        }
         let paths = self.settings_of(flow).paths.len();
         let works: Vec<bool> = (0..paths).map(|path| self.path_works(flow, path, now)).collect();
         let opens = (0..paths).filter_map(|path| self.path_shut_until(flow, path, now)).min();
@@ -357,10 +371,10 @@ impl Agent {
     /// Until when a path is of no use to a flow that needs a relay, as too much is lost on the way to it. Copies
     /// are held back then, rather than sent elsewhere: they might take their share of the same congestion.
     fn path_shut_until(&self, flow: Flow, path: usize, now: Time) -> Option<Time> {
-        let settings = self.settings_of(flow);
-        if matches!(flow, Flow::Received(_)) || !settings.needs_relay() {
+        let Flow::Sent(id) = flow else {
             return None;
-        }
+        };
+        let SendFlow { settings, .. } = self.senders.get(id.0).filter(|flow| flow.needs_relay())?;
         let relay = self.relay_places.get(&settings.paths.get(path)?.ingress)?;
         self.relays[*relay].shut_until(now)
     }
@@ -369,7 +383,7 @@ impl Agent {
     pub(super) fn session_of_path(&self, flow: Flow, path: usize) -> Option<SessionId> {
         let path = self.settings_of(flow).paths.get(path)?;
         let (_, role) = self.identity_of(flow);
-        self.relay_session(if role == FlowRole::Sender { path.ingress } else { path.egress })
+        self.relay_session(path.end_of(role))
     }
 
     /// The paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.

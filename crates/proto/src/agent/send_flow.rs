@@ -3,14 +3,15 @@
 use alloc::boxed::Box;
 
 use byway_units::Time;
-use byway_wire::{FlowKey, SequenceNumber, Uncopied};
+use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
 
 use super::registration::Registrations;
-use super::settings::FlowSettings;
+use super::settings::{Duplication, FlowSettings};
 use crate::limits::RESEND_REACH;
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
+use crate::policy::copies;
 use crate::session::SessionId;
 
 /// A flow that this agent sends.
@@ -35,6 +36,8 @@ pub(super) struct SendFlow {
     pub(super) uncopied: Uncopied,
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
+    /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
+    stands_in: bool,
     /// What the receiver reported last.
     pub(super) report: Option<Box<byway_wire::messages::Report>>,
 }
@@ -52,6 +55,7 @@ impl SendFlow {
             block: None,
             uncopied: Uncopied::NONE,
             copies_until: Time::START,
+            stands_in: false,
             report: None,
         }
     }
@@ -63,8 +67,42 @@ impl SendFlow {
         number
     }
 
+    /// Has relays deliver what they would else repair, or not any more. Without relays there is nothing that could be done,
+    /// and the direct path is not missed where nothing is sent on it.
+    pub(super) const fn set_stand_in(&mut self, stands_in: bool) {
+        self.stands_in = stands_in && copies(self.settings.service) && !self.settings.needs_relay();
+    }
+
+    /// The service in force.
+    pub(super) const fn service(&self) -> Service {
+        match self.settings.service {
+            Service::Coding | Service::Caching if self.stands_in => Service::Forwarding,
+            service => service,
+        }
+    }
+
+    /// What relays are to do: where they deliver, they get all there is.
+    pub(super) fn settings_in_force(&self) -> FlowSettings {
+        let settings = self.settings.clone();
+        if !self.stands_in {
+            return settings;
+        }
+        FlowSettings { service: self.service(), duplication: Duplication::All, standby: false, ..settings }
+    }
+
+    /// Whether the packets have no way but through a relay: what it gets is then no copy.
+    pub(super) const fn needs_relay(&self) -> bool {
+        self.stands_in || self.settings.needs_relay()
+    }
+
+    /// Whether the ingress relay gets a datagram.
+    pub(super) fn is_copied(&self, datagram: &[u8], marked: bool) -> bool {
+        let FlowSettings { service, duplication, traffic, .. } = self.settings;
+        copies(service) && (self.stands_in || duplication.takes(traffic, datagram, marked))
+    }
+
     /// Whether copies are sent now, as far as standby goes.
     pub(super) fn is_awake(&self, now: Time) -> bool {
-        !self.settings.waits_for_losses() || now < self.copies_until
+        self.stands_in || !self.settings.waits_for_losses() || now < self.copies_until
     }
 }

@@ -11,7 +11,6 @@ use super::{Agent, Flow};
 use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
-use crate::policy::copies;
 use crate::session::{Enveloped, SessionId};
 
 /// Most bytes of a datagram that travels in one piece.
@@ -47,9 +46,7 @@ impl Agent {
             self.counters.flows_unknown += 1;
             return;
         };
-        let settings = &flow.settings;
-        let is_taken = settings.duplication.takes(settings.traffic, datagram, marked);
-        let copied = copies(settings.service) && is_taken;
+        let copied = flow.is_copied(datagram, marked);
         if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
@@ -99,7 +96,7 @@ impl Agent {
         let plaintext = Plaintext { sent: Timestamp::at(now), ecn, uncopied: flow.uncopied, datagram: bytes };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
-        if !flow.settings.needs_relay()
+        if !flow.needs_relay()
             && let Some(to) = address
         {
             self.counters.originals += 1;
@@ -135,7 +132,7 @@ impl Agent {
             // Also while copies are held back: only probes show when they may go on.
             self.sessions.use_session(relay.session, now);
         }
-        let is_taken = if flow.settings.needs_relay() {
+        let is_taken = if flow.needs_relay() {
             !relay.is_dead
         } else {
             let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
@@ -158,7 +155,7 @@ impl Agent {
         };
         // Where the overlay is the flow's way, marks on it are the flow's; else nobody would answer them (RFC 6040,
         // section 4.1, compatibility mode).
-        let needs_relay = flow.settings.needs_relay();
+        let needs_relay = flow.needs_relay();
         let (urgency, ecn) =
             if needs_relay { (Urgency::Original, ecn) } else { (Urgency::Scavenger, Ecn::NotCapable) };
         let relay = &mut self.relays[place];

@@ -14,6 +14,8 @@ use crate::policy::{CodingRates, copies, is_direct};
 /// Who the agent is.
 #[derive(Debug)]
 pub struct AgentIdentity {
+    /// Its number, under which all its flows are sealed.
+    pub number: AgentId,
     /// Its long-term secret.
     pub secret: StaticSecret,
     /// The suite it chooses when it initiates: the faster one on its processor.

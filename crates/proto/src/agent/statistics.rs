@@ -5,6 +5,48 @@ use core::ops::{Deref, DerefMut};
 
 use byway_units::Duration;
 
+use super::events::Delivery;
+
+/// Upper ends of the buckets of [`RepairTimes`] in milliseconds, inclusive: fine where a packet of a call is still of use
+/// to its jitter buffer, coarse up to the latency budgets of interactive flows.
+pub const REPAIR_TIME_BOUNDS_MS: [u64; 14] = [5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500];
+
+/// How long repairs took that came in time: from when the packet was due on the direct path to when it was here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairTimes {
+    counts: [u64; REPAIR_TIME_BOUNDS_MS.len() + 1],
+    sum: Duration,
+}
+
+impl RepairTimes {
+    const NONE: Self = Self { counts: [0; REPAIR_TIME_BOUNDS_MS.len() + 1], sum: Duration::ZERO };
+
+    /// How many took so long, by bucket: those up to the first bound, those above it up to the second, and so on; the last
+    /// ones are above all bounds.
+    #[must_use]
+    pub const fn counts(&self) -> &[u64; REPAIR_TIME_BOUNDS_MS.len() + 1] {
+        &self.counts
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// How long they took together.
+    #[must_use]
+    pub const fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    fn add(&mut self, time: Duration) {
+        let bucket = REPAIR_TIME_BOUNDS_MS.iter().position(|bound| time <= Duration::from_millis(*bound));
+        self.counts[bucket.unwrap_or(REPAIR_TIME_BOUNDS_MS.len())] += 1;
+        self.sum += time;
+    }
+}
+
 /// Counters of one receiving flow, since it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -54,6 +96,12 @@ pub struct ReceiveStatistics {
     pub longest_burst: u64,
     /// The greatest lateness of a packet that was delivered.
     pub lateness_max: Duration,
+    /// How long repairs took from the flow's own repair packets.
+    pub in_stream_times: RepairTimes,
+    /// How long repairs took with others' help.
+    pub cooperative_times: RepairTimes,
+    /// How long repairs took from a cache.
+    pub cached_times: RepairTimes,
 }
 
 impl ReceiveStatistics {
@@ -81,7 +129,21 @@ impl ReceiveStatistics {
         bursts: 0,
         longest_burst: 0,
         lateness_max: Duration::ZERO,
+        in_stream_times: RepairTimes::NONE,
+        cooperative_times: RepairTimes::NONE,
+        cached_times: RepairTimes::NONE,
     };
+
+    /// Notes how long a repair took.
+    pub(super) fn add_repair(&mut self, delivery: Delivery, time: Duration) {
+        let times = match delivery {
+            Delivery::InStream => &mut self.in_stream_times,
+            Delivery::Cooperative => &mut self.cooperative_times,
+            Delivery::Cached => &mut self.cached_times,
+            Delivery::Direct | Delivery::Forwarded => return,
+        };
+        times.add(time);
+    }
 }
 
 /// What an agent has not finished.
@@ -110,5 +172,24 @@ impl Deref for Counted {
 impl DerefMut for Counted {
     fn deref_mut(&mut self) -> &mut ReceiveStatistics {
         self.0.get_or_insert_with(|| Box::new(ReceiveStatistics::NONE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_up_to_each_bound_and_above_the_last() {
+        let mut times = RepairTimes::NONE;
+        let micros = [0, 5_000, 5_001, 10_000, 500_000, 500_001, 3_000_000];
+        for count in micros {
+            times.add(Duration::from_micros(count));
+        }
+        let mut counts = [0; 15];
+        (counts[0], counts[1], counts[13], counts[14]) = (2, 2, 1, 2);
+        assert_eq!((times.counts(), times.count()), (&counts, 7));
+        assert_eq!(times.sum(), Duration::from_micros(micros.iter().sum()));
+        assert!(REPAIR_TIME_BOUNDS_MS.is_sorted());
     }
 }

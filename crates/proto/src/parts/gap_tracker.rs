@@ -137,6 +137,11 @@ impl GapTracker {
         self.received.lacks(number)
     }
 
+    /// Gaps that are noticed from now on have other patience.
+    pub const fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
+    }
+
     /// The highest number that has arrived.
     #[must_use]
     pub const fn highest(&self) -> Option<u64> {
@@ -177,10 +182,10 @@ impl GapTracker {
         self.missing.deadline()
     }
 
-    /// The numbers to ask for now, lowest first; they come again after `again`, if they may. Call until there are
-    /// none: only so many ranges fit in one request.
+    /// The numbers to ask for now, lowest first; they come again after `again`, if they may, and then twice as late each
+    /// time: a repair may have to come a long way first. Call until there are none: only so many ranges fit in one request.
     pub fn due(&mut self, again: Duration, now: Time) -> ArrayVec<NumberRange, RANGES_MAX> {
-        self.missing.ask(self.patience.asks_max, now.saturating_add(again), now)
+        self.missing.ask(self.patience.asks_max, again, now)
     }
 
     /// Gives up some numbers that were noticed to be missing before `noticed`, lowest first. Call until there are

@@ -158,6 +158,13 @@ impl PacketLog {
         (!is_over(*time, self.age_max, now)).then_some(packet)
     }
 
+    /// When the packet came, if it is still there.
+    #[must_use]
+    pub fn came(&self, handle: Handle) -> Option<Time> {
+        let place = usize::try_from(whole(handle.block).wrapping_sub(self.blocks_before)).ok()?;
+        self.blocks.get(place)?.times.get(usize::from(handle.index)).copied()
+    }
+
     /// Gives back the memory of packets whose time is over: for flows that fell silent.
     pub fn release(&mut self, now: Time) {
         while self.blocks.front().is_some_and(|block| block.count_young(self.age_max, now) == 0) {
@@ -266,6 +273,8 @@ mod tests {
     fn a_packet_is_given_out_until_its_time_is_over() {
         let mut log = log();
         let handle = log.push(b"a packet", at(0)).expect("it is short");
+        let later = log.push(b"another", at(3)).expect("it is short");
+        assert_eq!((log.came(handle), log.came(later)), (Some(at(0)), Some(at(3))));
         assert_eq!(log.get(handle, at(500)), Some(&b"a packet"[..]));
         assert_eq!(log.get(handle, at(501)), None);
         assert_eq!(handle.bytes(), 8);

@@ -10,7 +10,6 @@ use byway_wire::{Alias, FlowKey, Receiver, Shard};
 
 use super::egress;
 use super::ingress;
-use super::ingress::EgressPort;
 use crate::limits::{FEEDERS_MAX, FLOWS_PER_SESSION_MAX, FORGED_GRANTS_MAX, RELAYED_BURST, RELAYED_RATE};
 use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
@@ -77,8 +76,8 @@ pub(super) struct End {
 #[derive(Debug, Default)]
 struct Receivers {
     slots: Vec<egress::FlowSlot>,
-    /// The ingress relays that the receivers' grants name.
-    feeders: ArrayVec<EgressPort, FEEDERS_MAX>,
+    /// The ingress relays that the receivers' grants name, known here or not; those of the newest grants.
+    feeders: ArrayVec<(RelayId, Shard), FEEDERS_MAX>,
 }
 
 /// All agents' registrations.
@@ -319,17 +318,21 @@ impl Links {
         self.by_key.get(&key).map(|receivers| receivers.slots.as_slice()).unwrap_or_default()
     }
 
-    /// Lets the packets of a flow with receivers here come from a relay, unless they come from too many already.
-    pub(super) fn add_feeder(&mut self, key: FlowKey, port: EgressPort) {
+    /// Lets the packets of a flow with receivers here come from a relay, and from the one that was named first no more if
+    /// they come from too many.
+    pub(super) fn add_feeder(&mut self, key: FlowKey, relay: (RelayId, Shard)) {
         let feeders = self.by_key.get_mut(&key).map(|receivers| &mut receivers.feeders);
-        if let Some(feeders) = feeders.filter(|feeders| !feeders.contains(&port) && !feeders.is_full()) {
-            feeders.push(port);
+        if let Some(feeders) = feeders.filter(|feeders| !feeders.contains(&relay)) {
+            if feeders.is_full() {
+                feeders.remove(0);
+            }
+            feeders.push(relay);
         }
     }
 
     /// Whether the packets of a flow may come from a relay.
-    pub(super) fn is_fed_by(&self, key: FlowKey, port: EgressPort) -> bool {
-        self.by_key.get(&key).is_some_and(|receivers| receivers.feeders.contains(&port))
+    pub(super) fn is_fed_by(&self, key: FlowKey, relay: (RelayId, Shard)) -> bool {
+        self.by_key.get(&key).is_some_and(|receivers| receivers.feeders.contains(&relay))
     }
 
     /// The session of an agent, and the agent of a session.

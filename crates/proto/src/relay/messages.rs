@@ -2,14 +2,15 @@
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
-use byway_wire::messages::{Ack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage};
+use byway_wire::messages::{Ack, CopyNack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage};
 use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
 
 use super::Relay;
-use super::egress::{CarriedCopy, CrossStream, Egress, Entry, FlowSlot, Request};
+use super::egress::{CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Request};
 use super::ingress::EgressPort;
 use super::links::FlowRef;
+use super::ports::Fed;
 use crate::limits::{PATIENCE_MAX, RANGES_MAX};
 use crate::session::{Origin, SessionId};
 
@@ -32,6 +33,7 @@ impl Relay {
             (Message::InStreamRepair(repair), Some(port)) => self.in_stream(port, repair, now),
             (Message::Aliases(aliases), Some(port)) => self.aliases(port, session, aliases, now),
             (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known, now),
+            (Message::CopyNack(nack), Some(port)) => self.resend_carried(port, nack, now),
             (Message::Outage(outage), Some(port)) => self.outage(port, *outage, now),
             (Message::InStreamRepair(repair), None) => self.own_repair(session, repair, now),
             (Message::Register(register), None) => self.register(session, register, now),
@@ -110,7 +112,7 @@ impl Relay {
         let sequence = self.egress.full(flow, header.sequence_low);
         if let Some((ingress, entry)) = self.egress.expected(flow, sequence)
             && let Some(digest) = entry.digest
-            && let Some(session) = self.ports.get(EgressPort(ingress)).session
+            && let Some(session) = self.ports.session(EgressPort(ingress))
             && !self.sessions.vouches(session, entry.alias, entry.sequence.low(), coded, digest)
         {
             self.bar(flow, now);
@@ -186,14 +188,43 @@ impl Relay {
         ecn: Ecn,
         now: Time,
     ) {
+        let EnvelopeHeader { alias, sequence_low, .. } = *header;
         let port = self.ports.of_session(session);
-        let Some(key) = port.and_then(|port| self.ports.heard(port, header.alias)) else {
+        let known = port.and_then(|port| Some((port, self.ports.fed(port, alias)?)));
+        let Some((port, Fed { key, forwards, is_selective })) = known else {
             self.counters.aliases_unknown += 1;
             return;
         };
+        let feed = (!is_selective).then_some(Feed { ingress: port.0, alias });
         let receivers = self.links.receivers_of(key);
-        let carried = CarriedCopy { sequence_low: header.sequence_low, coded, ecn };
+        let carried = CarriedCopy { sequence_low, coded, ecn, is_forwarded: forwards, feed };
         self.egress.carried(receivers, &carried, now, &mut self.actions);
+    }
+
+    /// Asks ingress relays for carried copies that did not come.
+    pub(super) fn ask_for_carried(&mut self, now: Time) {
+        let Self { egress, sessions, ports, .. } = self;
+        let session = |feed: Feed| ports.session(EgressPort(feed.ingress));
+        while let Some(asked) = egress.next_asked(now) {
+            let Some(session) = session(asked.feed) else {
+                continue;
+            };
+            let (alias, ranges) = (asked.feed.alias, asked.absent.ranges());
+            sessions.say(session, &Message::CopyNack(CopyNack { alias, ranges }), now);
+            egress.ask_again(&asked, sessions.round_trip(session), now);
+        }
+    }
+
+    /// An egress relay asks for copies that were carried to it and did not come.
+    fn resend_carried(&mut self, port: EgressPort, nack: &CopyNack<'_>, now: Time) {
+        let flow = self.ports.announced_mut(port, nack.alias).map(|announced| announced.flow);
+        let (Some(flow), Some(session)) = (flow, self.ports.session(port)) else {
+            self.counters.aliases_unknown += 1;
+            return;
+        };
+        let round_trip = self.sessions.round_trip(session);
+        let (ingress, mut outlet) = self.ingress_and_outlet(now);
+        ingress.resend((flow, port), &nack.ranges, round_trip, &mut outlet, now);
     }
 
     /// An egress relay says that the direct path of a flow is dark, or not any more.

@@ -12,6 +12,7 @@ mod grants;
 mod ingress;
 mod links;
 mod messages;
+mod others;
 mod outlet;
 mod perform;
 mod ports;
@@ -26,7 +27,7 @@ use core::net::SocketAddr;
 use byway_code::Engine;
 use byway_units::Time;
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
-use byway_wire::seal::{PreSharedKey, Provider, PublicKey, Purpose};
+use byway_wire::seal::Provider;
 use byway_wire::{Capabilities, Ecn, Shard};
 
 pub use egress::{EgressCounters, RelayBacklog};
@@ -43,7 +44,7 @@ use crate::limits::CODED_START;
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
-use crate::session::{Change, Local, Origin, Received, Remote, SessionCounters, SessionId, Sessions};
+use crate::session::{Change, Local, Origin, Received, SessionCounters, SessionId, Sessions};
 
 /// What comes to a relay.
 #[derive(Debug)]
@@ -120,7 +121,6 @@ impl Relay {
         now: Time,
     ) -> Self {
         let RelaySettings { number, shard, secret, suite, started_unix_nanos, authority, relays } = settings;
-        let own_key = secret.public_key();
         let capabilities = Capabilities::DIGESTS;
         let local = Local { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
@@ -137,26 +137,9 @@ impl Relay {
             counters: RelayCounters::default(),
         };
         for other in relays {
-            relay.add_relay(&other, own_key, now);
+            relay.add_relay(&other, now);
         }
-        relay.sessions.flush_all(now);
         relay
-    }
-
-    /// Adds another relay, and begins a session at once: a relay that restarted is known again as soon as it is back.
-    /// Of two that know each other, the one with the smaller key keeps the session up.
-    fn add_relay(&mut self, other: &OtherRelay, own_key: PublicKey, now: Time) {
-        let remote = Remote {
-            key: other.key,
-            purpose: Purpose::RelayToRelay,
-            shard: other.shard,
-            pre_shared: PreSharedKey::default(),
-            addresses: alloc::vec![other.address],
-            keep: own_key < other.key,
-        };
-        let session = self.sessions.add(remote, now);
-        self.ports.add_relay(other.number, other.shard, session);
-        self.sessions.connect(session, &[], now);
     }
 
     /// Takes one input.
@@ -187,6 +170,7 @@ impl Relay {
         [
             self.sessions.deadline().map(|at| (at, Reason::Session)),
             self.ingress.deadline().map(|at| (at, Reason::Coding)),
+            self.egress.asks_at().map(|at| (at, Reason::Loss)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.ports.deadline().map(|at| (at, Reason::Registration)),
             self.links.next_end().map(|at| (at, Reason::Registration)),
@@ -218,7 +202,7 @@ impl Relay {
     /// times.
     #[must_use]
     pub fn packets_held(&self) -> byway_units::Bytes {
-        self.egress.packets_held()
+        self.ingress.packets_held() + self.egress.packets_held()
     }
 
     /// What is not finished. When nobody sends, all of it comes to nothing.
@@ -246,6 +230,7 @@ impl Relay {
         if self.egress.deadline().is_some_and(|at| at <= now) {
             self.egress.sweep(now);
         }
+        self.ask_for_carried(now);
         self.end_grants(now);
         self.announce(now);
     }
@@ -313,7 +298,7 @@ impl Relay {
                 Change::Closed { session } => self.closed(session, now),
                 Change::Dead { session } => self.reach(session, false, now),
                 Change::Alive { session } => self.reach(session, true, now),
-                Change::Moved { .. } | Change::Probed { .. } => {}
+                Change::Moved { .. } | Change::DirectPath { .. } | Change::Probed { .. } => {}
             }
         }
     }

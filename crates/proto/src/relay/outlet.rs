@@ -34,19 +34,19 @@ impl Sink for Outlet<'_> {
         sequence: SequenceNumber,
         coded: &[u8],
     ) -> Option<[u8; 4]> {
-        let session = self.ports.get(port).session?;
+        let session = self.ports.session(port)?;
         self.sessions.digest(session, alias, sequence.low(), coded)
     }
 
     fn cross_stream(&mut self, batch: &ClosedBatch<'_>) {
-        match self.ports.get(batch.egress).session {
+        match self.ports.session(batch.egress) {
             Some(session) => self.send_batch(session, batch),
             None => self.keep_batch(batch),
         }
     }
 
     fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>) {
-        match self.ports.get(port).session {
+        match self.ports.session(port) {
             Some(session) => {
                 let message = Message::InStreamRepair(*repair);
                 self.sessions.use_session(session, self.now);
@@ -56,16 +56,27 @@ impl Sink for Outlet<'_> {
         }
     }
 
-    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) {
-        if let Some(session) = self.ports.get(onward.port).session {
+    fn carry(
+        &mut self,
+        onward: Onward,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        ecn: Ecn,
+        is_forwarded: bool,
+    ) -> bool {
+        if let Some(session) = self.ports.session(onward.port) {
             let role = EnvelopeRole::Carried;
             let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded, ecn };
             self.sessions.use_session(session, self.now);
             self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
-        } else if let Some(key) = self.ports.own_flow(onward.port, onward.alias) {
-            let carried = CarriedCopy { sequence_low: sequence.low(), coded, ecn };
+            return true;
+        }
+        if let Some(key) = self.ports.own_flow(onward.port, onward.alias) {
+            let sequence_low = sequence.low();
+            let carried = CarriedCopy { sequence_low, coded, ecn, is_forwarded, feed: None };
             self.egress.carried(self.links.receivers_of(key), &carried, self.now, self.actions);
         }
+        false
     }
 
     fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) {

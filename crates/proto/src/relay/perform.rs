@@ -63,8 +63,8 @@ impl Relay {
             return;
         };
         for (port, alias) in self.ports.heard_as(key) {
-            let is_fed = self.links.is_fed_by(key, port);
-            if let Some(session) = self.ports.get(port).session.filter(|_| is_fed) {
+            let is_fed = self.links.is_fed_by(key, self.ports.place(port));
+            if let Some(session) = self.ports.session(port).filter(|_| is_fed) {
                 self.sessions.say(session, &Message::Outage(Outage { alias, is_dark }), now);
             }
         }

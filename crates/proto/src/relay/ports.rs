@@ -5,18 +5,30 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
+use byway_wire::messages::AliasAnnouncement;
 use byway_wire::{Alias, FlowKey, Shard};
 
 use super::ingress::{EgressPort, FlowSlot, Onward};
 use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX};
+use crate::policy::forwards;
 use crate::session::SessionId;
+
+/// Where a port leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// To this shard itself.
+    Here,
+    /// To the relay at the other end of a session.
+    There(SessionId),
+    /// Nowhere: the relay was removed, and another one may take the port.
+    Nowhere,
+}
 
 /// A relay shard that copies and repairs go to, and come from.
 #[derive(Debug)]
-pub(super) struct Port {
-    pub(super) relay: (RelayId, Shard),
-    /// `None` for this shard itself.
-    pub(super) session: Option<SessionId>,
+struct Port {
+    relay: (RelayId, Shard),
+    end: End,
     /// Whether the other relay does not answer.
     is_lost: bool,
     /// Until when it is probed although nothing may go there: it was lost lately, and may be again.
@@ -52,6 +64,20 @@ pub(super) struct News {
     pub(super) is_cut: bool,
 }
 
+impl Port {
+    const fn new(relay: (RelayId, Shard), end: End) -> Self {
+        Self {
+            relay,
+            end,
+            is_lost: false,
+            doubtful_until: Time::START,
+            announced: Vec::new(),
+            free: VecDeque::new(),
+            heard: Vec::new(),
+        }
+    }
+}
+
 impl Announced {
     const fn set_cut(&mut self, is_cut: bool, now: Time) {
         if self.is_cut != is_cut {
@@ -77,6 +103,20 @@ struct Heard {
     key: FlowKey,
     /// Whether a receiver's grant says that its packets come from there.
     is_fed: bool,
+    /// Whether its packets are to be delivered, whatever the receiver asked for.
+    forwards: bool,
+    /// Whether its sender copies only some packets.
+    is_selective: bool,
+}
+
+/// A flow that comes from another relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fed {
+    pub(super) key: FlowKey,
+    /// Whether its packets are to be delivered, whatever the receiver asked for.
+    pub(super) forwards: bool,
+    /// Whether its sender copies only some packets: a gap is then no loss.
+    pub(super) is_selective: bool,
 }
 
 /// All ports of a relay.
@@ -90,19 +130,42 @@ pub(super) struct Ports {
 impl Ports {
     /// Adds the way to another relay.
     pub(super) fn add_relay(&mut self, relay: RelayId, shard: Shard, session: SessionId) {
-        let port = self.add((relay, shard), Some(session));
+        let port = self.add((relay, shard), End::There(session));
         self.by_session.insert(session, port);
+    }
+
+    /// Lets a port lead to its relay by another session.
+    pub(super) fn replace_session(&mut self, port: EgressPort, session: SessionId) {
+        if let End::There(before) = self.get(port).end {
+            self.by_session.remove(&before);
+        }
+        self.all[usize::from(port.0)].end = End::There(session);
+        self.by_session.insert(session, port);
+    }
+
+    /// Removes the way to another relay, whose flows have gone.
+    pub(super) fn remove_relay(&mut self, port: EgressPort) {
+        if let End::There(session) = self.get(port).end {
+            self.by_session.remove(&session);
+            let relay = self.get(port).relay;
+            self.all[usize::from(port.0)] = Port::new(relay, End::Nowhere);
+        }
+    }
+
+    /// The flows whose packets go through a port.
+    pub(super) fn flows(&self, port: EgressPort) -> Vec<FlowSlot> {
+        self.get(port).announced.iter().flatten().map(|announced| announced.flow).collect()
     }
 
     /// The port to a relay shard; the way to this shard itself is added when first asked for.
     pub(super) fn towards(&mut self, relay: (RelayId, Shard), own: (RelayId, Shard)) -> Option<EgressPort> {
         let known = self.find(relay);
-        if known.is_none() && relay == own { Some(self.add(own, None)) } else { known }
+        if known.is_none() && relay == own { Some(self.add(own, End::Here)) } else { known }
     }
 
     /// The port to a relay shard that is known.
     pub(super) fn find(&self, relay: (RelayId, Shard)) -> Option<EgressPort> {
-        let place = self.all.iter().position(|port| port.relay == relay)?;
+        let place = self.all.iter().position(|port| port.relay == relay && port.end != End::Nowhere)?;
         Some(EgressPort(u16::try_from(place).expect("there are few relays")))
     }
 
@@ -116,21 +179,28 @@ impl Ports {
         self.get(port).is_lost
     }
 
-    fn add(&mut self, relay: (RelayId, Shard), session: Option<SessionId>) -> EgressPort {
-        self.all.push(Port {
-            relay,
-            session,
-            is_lost: false,
-            doubtful_until: Time::START,
-            announced: Vec::new(),
-            free: VecDeque::new(),
-            heard: Vec::new(),
-        });
-        EgressPort(u16::try_from(self.all.len() - 1).expect("there are few relays"))
+    fn add(&mut self, relay: (RelayId, Shard), end: End) -> EgressPort {
+        let vacant = self.all.iter().position(|port| port.end == End::Nowhere);
+        let place = vacant.unwrap_or(self.all.len());
+        let port = Port::new(relay, end);
+        match self.all.get_mut(place) {
+            Some(known) => *known = port,
+            None => self.all.push(port),
+        }
+        EgressPort(u16::try_from(place).expect("there are few relays"))
     }
 
-    pub(super) fn get(&self, port: EgressPort) -> &Port {
+    fn get(&self, port: EgressPort) -> &Port {
         &self.all[usize::from(port.0)]
+    }
+
+    /// The session with the other relay; none on the way to this relay itself.
+    #[inline]
+    pub(super) fn session(&self, port: EgressPort) -> Option<SessionId> {
+        match self.get(port).end {
+            End::There(session) => Some(session),
+            End::Here | End::Nowhere => None,
+        }
     }
 
     pub(super) fn of_session(&self, session: SessionId) -> Option<EgressPort> {
@@ -177,8 +247,17 @@ impl Ports {
 
     /// The flow behind an alias that the other side announced, if the flow's packets may come from there.
     pub(super) fn heard(&self, port: EgressPort, alias: Alias) -> Option<FlowKey> {
+        self.fed(port, alias).map(|fed| fed.key)
+    }
+
+    /// The same, and how its packets are to be taken.
+    pub(super) fn fed(&self, port: EgressPort, alias: Alias) -> Option<Fed> {
         let heard = self.get(port).heard.get(place_of(alias)).copied().flatten();
-        heard.filter(|heard| heard.is_fed).map(|heard| heard.key)
+        heard.filter(|heard| heard.is_fed).map(|Heard { key, forwards, is_selective, .. }| Fed {
+            key,
+            forwards,
+            is_selective,
+        })
     }
 
     /// The flow that this relay sends to itself under this alias.
@@ -189,14 +268,14 @@ impl Ports {
 
     /// The flows under this key that this relay sends to itself.
     pub(super) fn own_flows(&self, key: FlowKey) -> Vec<FlowSlot> {
-        let own = self.all.iter().filter(|port| port.session.is_none());
+        let own = self.all.iter().filter(|port| port.end == End::Here);
         let announced = own.flat_map(|port| port.announced.iter().flatten());
         announced.filter(|announced| announced.key == key).map(|announced| announced.flow).collect()
     }
 
     /// The aliases under which this relay sends itself the flows of this key.
     pub(super) fn own_onward(&self, key: FlowKey) -> Vec<Onward> {
-        let ports = (0_u16..).map(EgressPort).zip(&self.all).filter(|(_, port)| port.session.is_none());
+        let ports = (0_u16..).map(EgressPort).zip(&self.all).filter(|(_, port)| port.end == End::Here);
         let onward = ports.flat_map(|(number, port)| {
             let places = port.announced.iter().enumerate();
             places.filter_map(move |(place, announced)| {
@@ -208,13 +287,26 @@ impl Ports {
     }
 
     /// Notes what the other side calls a flow, and whether the flow's packets may come from there.
-    pub(super) fn hear(&mut self, port: EgressPort, alias: Alias, key: FlowKey, is_fed: bool) {
+    pub(super) fn hear(&mut self, port: EgressPort, flow: &AliasAnnouncement, is_fed: bool) {
         let heard = &mut self.all[usize::from(port.0)].heard;
-        let place = place_of(alias);
+        let place = place_of(flow.alias);
         if heard.len() <= place {
             heard.resize(place + 1, None);
         }
-        heard[place] = Some(Heard { key, is_fed });
+        heard[place] = Some(Heard {
+            key: flow.flow_key,
+            is_fed,
+            forwards: forwards(flow.service),
+            is_selective: flow.selective,
+        });
+    }
+
+    /// Notes whether the packets of a flow may come from there.
+    pub(super) fn set_fed(&mut self, port: EgressPort, alias: Alias, is_fed: bool) {
+        let heard = self.all[usize::from(port.0)].heard.get_mut(place_of(alias));
+        if let Some(heard) = heard.and_then(Option::as_mut) {
+            heard.is_fed = is_fed;
+        }
     }
 
     /// All ports and aliases by which others know a flow that they send here.

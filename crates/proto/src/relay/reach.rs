@@ -40,7 +40,7 @@ impl Relay {
             self.sessions.say(session, &Message::Registered(registered), now);
         }
         let is_watched = self.ports.is_watched(port, now);
-        if let Some(session) = self.ports.get(port).session.filter(|_| is_watched) {
+        if let Some(session) = self.ports.session(port).filter(|_| is_watched) {
             // Only probes show when the other relay is back.
             self.sessions.use_session(session, now);
         }

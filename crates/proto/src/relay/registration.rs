@@ -5,7 +5,7 @@ use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, FlowRole,
     Refusal, Register, Registered, Unregister, Unregistered,
 };
-use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Receiver, Shard};
+use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Receiver, Service, Shard};
 
 use super::Relay;
 use super::grants::{Grants, Ungranted, is_sender_of_group};
@@ -13,7 +13,7 @@ use super::ingress::{Ceiling, EgressPort, FlowSlot, GroupKey, Onward, Registrati
 use super::links::FlowRef;
 use crate::limits::ALIASES_PER_MESSAGE;
 use crate::parts::placement::{CodingClass, PlacedFlow};
-use crate::policy::CodingRates;
+use crate::policy::{CodingRates, copies};
 use crate::session::{Session, SessionId};
 
 impl Relay {
@@ -50,8 +50,11 @@ impl Relay {
         let peer = self.sessions.get(session).ok_or(Refusal::NoGrant)?.remote.key;
         let grants = self.grants(register, &peer, now)?;
         if let Some((alias, flow)) = known {
-            self.renew(session, alias, flow, key, &grants, now)?;
-            return Ok(alias);
+            if !self.is_another(flow, register, &grants[0]) {
+                self.renew(session, alias, flow, key, &grants, now)?;
+                return Ok(alias);
+            }
+            self.forget(session, alias, now);
         }
         if !self.links.has_room(session) {
             return Err(Refusal::NoRoom.into());
@@ -74,15 +77,12 @@ impl Relay {
     /// Lets the packets of a flow come from the ingress relays that its receiver's grant names, and from nowhere else.
     fn feed(&mut self, key: FlowKey, grant: &Grant, now: Time) {
         for ingress in self.ingresses(key, grant) {
-            if let Some(port) = self.ports.find((ingress.relay, ingress.shard)) {
-                self.links.add_feeder(key, port);
-            }
+            self.links.add_feeder(key, (ingress.relay, ingress.shard));
         }
         for (port, alias) in self.ports.heard_as(key) {
-            if self.links.is_fed_by(key, port) {
-                self.ports.hear(port, alias, key, true);
-                self.say_known(port, alias, !self.egress.is_barred(key), now);
-            }
+            let is_fed = self.links.is_fed_by(key, self.ports.place(port));
+            self.ports.set_fed(port, alias, is_fed);
+            self.say_known(port, alias, is_fed && !self.egress.is_barred(key), now);
         }
     }
 
@@ -90,23 +90,42 @@ impl Relay {
     /// egress relay, or lets a flow's packets come from another ingress relay.
     fn is_news(&self, session: SessionId, alias: Alias, flow: FlowRef, register: &Register<'_>) -> bool {
         let Ok(grant) = Grant::parse(register.grant) else {
-            return false;
+            return self.is_served_otherwise(flow, register.service);
         };
         let leads_elsewhere = match flow {
             FlowRef::Sent(slot) if is_sender_of_group(register) => {
                 !self.leads_to(slot, (grant.egress.relay, grant.egress.shard))
             }
-            FlowRef::Sent(_) => false,
+            FlowRef::Sent(_) => self.is_another(flow, register, &grant),
             FlowRef::Received(_) => {
-                let ingress = self.ports.find((grant.ingress.relay, grant.ingress.shard));
-                ingress.is_some_and(|port| !self.links.is_fed_by(register.flow_key, port))
+                let ingress = (grant.ingress.relay, grant.ingress.shard);
+                !self.links.is_fed_by(register.flow_key, ingress)
             }
         };
         leads_elsewhere || self.links.ends_at(session, alias) < self.ends_at(&grant)
     }
 
+    /// Whether a flow that an agent sends is to be served in another way than before, or to go to another egress relay: it
+    /// then begins anew here.
+    fn is_another(&self, flow: FlowRef, register: &Register<'_>, grant: &Grant) -> bool {
+        let FlowRef::Sent(slot) = flow else {
+            return false;
+        };
+        let leads_elsewhere = !is_sender_of_group(register)
+            && copies(register.service)
+            && !self.leads_to(slot, (grant.egress.relay, grant.egress.shard));
+        leads_elsewhere || self.is_served_otherwise(flow, register.service)
+    }
+
+    fn is_served_otherwise(&self, flow: FlowRef, service: Service) -> bool {
+        match flow {
+            FlowRef::Sent(slot) => self.ingress.service_of(slot).is_some_and(|(known, _)| known != service),
+            FlowRef::Received(_) => false,
+        }
+    }
+
     fn leads_to(&self, slot: FlowSlot, egress: (RelayId, Shard)) -> bool {
-        self.ingress.onward(slot).iter().any(|onward| self.ports.get(onward.port).relay == egress)
+        self.ingress.onward(slot).iter().any(|onward| self.ports.place(onward.port) == egress)
     }
 
     /// Lets a flow last as long as new grants say, and go where they lead.
@@ -140,6 +159,8 @@ impl Relay {
     ) -> Result<FlowRef, Refusal> {
         let key = register.flow_key;
         let grant = &grants[0];
+        // Of what takes the direct path alone nothing comes: it is registered so that its agents are known here.
+        let grants = if copies(register.service) { grants.as_slice() } else { &[] };
         let port = self.port_of(grant)?;
         let in_group = matches!(key.receiver(), Receiver::Group(_));
         // A batch that covers a packet of a group could repair it for one of the receivers only.
@@ -163,6 +184,7 @@ impl Relay {
                 service: register.service,
                 rates,
                 rate: register.rate.rate().min(grant.rate.rate()),
+                latency_budget: register.budget.duration(),
                 ceiling: Ceiling::of(grant),
                 group,
                 placed: placed(slot, grant, register),
@@ -186,7 +208,7 @@ impl Relay {
     }
 
     /// Leads a flow's copies to the egress relays of its grants, where they do not go yet.
-    fn lead_on(&mut self, slot: FlowSlot, key: FlowKey, grants: &Grants, now: Time) -> Result<(), Refusal> {
+    fn lead_on(&mut self, slot: FlowSlot, key: FlowKey, grants: &[Grant], now: Time) -> Result<(), Refusal> {
         for grant in grants {
             if self.leads_to(slot, (grant.egress.relay, grant.egress.shard)) {
                 continue;
@@ -196,7 +218,7 @@ impl Relay {
                 return Err(Refusal::NoRoom);
             }
             let alias = self.ports.announce(port, slot, key, now).ok_or(Refusal::NoRoom)?;
-            let is_here = self.ports.get(port).session.is_none();
+            let is_here = self.ports.session(port).is_none();
             let known = is_here && self.is_of_use_here(key);
             self.ingress.add_onward(slot, Onward { port, alias, known });
         }
@@ -260,7 +282,7 @@ impl Relay {
     /// Lets the ingress relays of a flow know that nothing of it is of use here any more.
     pub(super) fn say_unheard(&mut self, key: FlowKey, now: Time) {
         for (port, alias) in self.ports.heard_as(key) {
-            self.ports.hear(port, alias, key, false);
+            self.ports.set_fed(port, alias, false);
             self.say_known(port, alias, false, now);
         }
         for onward in self.ports.own_onward(key) {
@@ -275,15 +297,18 @@ impl Relay {
             return;
         }
         match self.ports.of_session(session) {
-            Some(port) => {
-                self.egress.forget_batches(port.0);
-                for slot in self.ports.forget(port, now) {
-                    self.ingress.set_known(slot, port, false);
-                }
-                self.announce(now);
-            }
+            Some(port) => self.began_anew(port, now),
             None => self.forget_all(session, now),
         }
+    }
+
+    /// Another relay knows nothing of what was agreed with it.
+    pub(super) fn began_anew(&mut self, port: EgressPort, now: Time) {
+        self.egress.forget_batches(port.0);
+        for slot in self.ports.forget(port, now) {
+            self.ingress.set_known(slot, port, false);
+        }
+        self.announce(now);
     }
 
     /// An agent leaves. It may be on its way back already.
@@ -308,7 +333,7 @@ impl Relay {
         }
         let mut again = false;
         for port in self.ports.all() {
-            again |= match self.ports.get(port).session {
+            again |= match self.ports.session(port) {
                 Some(session) => self.announce_to(port, session, now),
                 None => self.announce_here(port, now),
             };
@@ -329,8 +354,13 @@ impl Relay {
         for chunk in unknown.chunks(ALIASES_PER_MESSAGE) {
             let mut announcements = chunk.iter().filter_map(|(alias, announced)| {
                 let (service, rate) = self.ingress.service_of(announced.flow)?;
-                let rate = KilobitsPerSecond::from_rate(rate);
-                Some(AliasAnnouncement { alias: *alias, flow_key: announced.key, service, rate })
+                Some(AliasAnnouncement {
+                    alias: *alias,
+                    flow_key: announced.key,
+                    service,
+                    selective: self.ingress.is_selective(announced.flow),
+                    rate: KilobitsPerSecond::from_rate(rate),
+                })
             });
             let mut scratch = [[0; AliasAnnouncement::BYTES]; ALIASES_PER_MESSAGE];
             let flows = AliasAnnouncements::collect(&mut announcements, &mut scratch);
@@ -339,12 +369,12 @@ impl Relay {
         !unknown.is_empty()
     }
 
-    /// The flows that this relay sends to itself are known as soon as a receiver is.
     /// Whether there are receivers of a flow here, and none of its ends lies.
     fn is_of_use_here(&self, key: FlowKey) -> bool {
         !self.links.receivers_of(key).is_empty() && !self.egress.is_barred(key)
     }
 
+    /// The flows that this relay sends to itself are known as soon as a receiver is.
     fn announce_here(&mut self, port: EgressPort, now: Time) -> bool {
         let unknown: alloc::vec::Vec<_> = self.ports.unknown(port).collect();
         let mut left = false;
@@ -359,16 +389,16 @@ impl Relay {
     /// Another relay says what it calls its flows; the answer says whether they have receivers here.
     pub(super) fn aliases(&mut self, port: EgressPort, session: SessionId, aliases: &Aliases<'_>, now: Time) {
         for announced in aliases.flows.iter() {
-            let is_fed = self.links.is_fed_by(announced.flow_key, port);
-            self.ports.hear(port, announced.alias, announced.flow_key, is_fed);
-            debug_assert_eq!(self.ports.get(port).session, Some(session));
+            let is_fed = self.links.is_fed_by(announced.flow_key, self.ports.place(port));
+            self.ports.hear(port, &announced, is_fed);
+            debug_assert_eq!(self.ports.session(port), Some(session));
             let known = is_fed && !self.egress.is_barred(announced.flow_key);
             self.say_known(port, announced.alias, known, now);
         }
     }
 
     fn say_known(&mut self, port: EgressPort, alias: Alias, has_receiver: bool, now: Time) {
-        let Some(session) = self.ports.get(port).session else {
+        let Some(session) = self.ports.session(port) else {
             return;
         };
         let mut scratch = [[0; AliasKnowledge::BYTES]; 1];

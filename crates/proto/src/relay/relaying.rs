@@ -25,7 +25,7 @@ impl Relay {
             return self.hand_over(session, there, from, packet, now);
         }
         let port = self.ports.find(place)?;
-        let there = self.ports.get(port).session?;
+        let there = self.ports.session(port)?;
         let message = RelayedOn::new(from, to, packet)?;
         if !self.links.may_relay(session, Bytes::from(packet.len()), now) {
             return None;

@@ -291,9 +291,13 @@ impl Sessions {
         session.attempt = None;
         session.initiator = true;
         match origin {
-            Origin::Address(from) => session.path.validate(from),
+            Origin::Address(from) => {
+                session.path.validate(from);
+                session.is_doubtful = false;
+            }
             Origin::Detour(_) => session.is_doubtful = true,
         }
+        self.note_direct_path(id);
         let fresh = self.begin(id, epoch, response.boot, now);
         self.established(id, fresh);
         self.send_probe(id, now);
@@ -337,6 +341,7 @@ impl Sessions {
         {
             session.path.validate(from);
         }
+        self.note_direct_path(id);
         Some(self.begin(id, answered.epoch, answered.boot, now))
     }
 

@@ -83,7 +83,9 @@ impl Sessions {
             return;
         };
         if session.path.answered(token).is_some() {
+            session.is_doubtful = false;
             session.plan_probe(now);
+            self.note_direct_path(id);
             self.counters.moves += 1;
             self.changes.push_back(Change::Moved { session: id });
             self.arm(id);

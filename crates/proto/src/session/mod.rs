@@ -19,6 +19,7 @@ mod timeouts;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::SocketAddr;
 
 use byway_units::Time;
 use byway_wire::packets::InitiationHeader;
@@ -35,7 +36,8 @@ use address_limits::AddressLimits;
 
 use crate::index_table::IndexTable;
 use crate::limits::{
-    HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, PROVED_HANDSHAKE_BURST, PROVED_HANDSHAKES_PER_SECOND,
+    CANDIDATES_MAX, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, PROVED_HANDSHAKE_BURST,
+    PROVED_HANDSHAKES_PER_SECOND,
 };
 use crate::outbox::{Heading, Outbox};
 use crate::parts::token_bucket::{Packets, TokenBucket};
@@ -164,6 +166,11 @@ impl Sessions {
         }
     }
 
+    /// This node's own key.
+    pub(crate) fn public_key(&self) -> PublicKey {
+        self.local.secret.public_key()
+    }
+
     /// Adds a peer, without a session yet; the session it has, if it is known.
     pub(crate) fn add(&mut self, remote: Remote, now: Time) -> SessionId {
         let key = (remote.key, remote.purpose, remote.shard);
@@ -178,6 +185,34 @@ impl Sessions {
         self.slots[id.0 as usize] = session;
         self.by_key.insert(key, id);
         id
+    }
+
+    /// A peer is at another address from now on, which a handshake proves.
+    pub(crate) fn move_to(&mut self, id: SessionId, address: SocketAddr, now: Time) {
+        if let Some(session) = self.get_mut(id)
+            && session.remote.addresses != [address]
+        {
+            session.remote.addresses = alloc::vec![address];
+            self.connect(id, &[], now);
+        }
+    }
+
+    /// A peer may be at these addresses too; of too many, the oldest are forgotten.
+    pub(crate) fn add_addresses(&mut self, id: SessionId, addresses: &[SocketAddr], now: Time) {
+        for address in addresses {
+            let Some(session) = self.get_mut(id) else {
+                return;
+            };
+            let known = &mut session.remote.addresses;
+            if known.contains(address) {
+                continue;
+            }
+            known.push(*address);
+            known.drain(..known.len().saturating_sub(CANDIDATES_MAX));
+            if !self.is_direct(id) && self.is_established(id, now) {
+                self.try_address(id, *address, now);
+            }
+        }
     }
 
     /// Forgets a peer and everything about it.

@@ -67,13 +67,23 @@ impl Path {
     /// Challenges an address that the peer named, unless it names more than it can have: whose addresses they are,
     /// only the answers tell.
     pub(crate) fn try_address(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
-        let is_tried = self.candidates.iter().any(|candidate| candidate.address == address);
         let names_all_at = self.names_all_at.max(now);
         let ahead = CANDIDATE_INTERVAL * (CANDIDATES_MAX as u64 - 1);
-        if self.validated != Some(address) && !is_tried && names_all_at.saturating_since(now) <= ahead {
+        if !self.is_tried(address) && names_all_at.saturating_since(now) <= ahead {
             self.names_all_at = names_all_at + CANDIDATE_INTERVAL;
             self.add(Candidate::new(address, bytes, now, token));
         }
+    }
+
+    /// Challenges an address that this side knows by itself.
+    pub(crate) fn retry(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
+        if !self.is_tried(address) {
+            self.add(Candidate::new(address, bytes, now, token));
+        }
+    }
+
+    fn is_tried(&self, address: SocketAddr) -> bool {
+        self.candidates.iter().any(|candidate| candidate.address == address)
     }
 
     /// The challenge that is due, and where to; it takes `bytes` there.

@@ -109,6 +109,12 @@ impl Probes {
         }
     }
 
+    /// Whether an answer that is still expected decides what is known of the peer: how far away it is, or whether it is
+    /// there. Of one that is taken for dead, none is.
+    pub(crate) const fn wait_for_answer(&self) -> bool {
+        (self.unanswered > 0 || self.smoothed.is_none()) && self.unanswered <= LAST_PROBE
+    }
+
     /// Whether the peer has to be taken for dead, now that another probe is due.
     pub(crate) const fn is_dead(&self) -> bool {
         self.unanswered >= LAST_PROBE

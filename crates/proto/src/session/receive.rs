@@ -150,10 +150,13 @@ impl Sessions {
         session.probes.heard();
         session.heard = now;
         if let Origin::Address(from) = origin
+            && session.is_doubtful
             && session.path.address() == Some(&from)
         {
             session.is_doubtful = false;
+            self.note_direct_path(id);
         }
+        let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         match origin {
             Origin::Address(from) if newest && session.path.address() != Some(&from) => {
                 let random = &mut self.random;

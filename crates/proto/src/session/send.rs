@@ -3,14 +3,15 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{CopyNack, Probe, Relayed};
 use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
-use super::{Detour, Enveloped, Session, SessionId, Sessions};
+use super::{Change, Detour, Enveloped, Session, SessionId, Sessions};
 use crate::limits::{
-    CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX,
+    CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX,
     PATH_MESSAGE_BYTES,
 };
 use crate::outbox::{Heading, Urgency};
@@ -23,7 +24,7 @@ impl Sessions {
 
     /// Whether the peer can be reached without a relay, as far as is known.
     pub(crate) fn is_direct(&self, id: SessionId) -> bool {
-        self.get(id).is_some_and(|session| session.path.address().is_some() && !session.is_doubtful)
+        self.get(id).is_some_and(Session::is_direct)
     }
 
     /// Notes that data flows, so that the peer is probed; begins the epoch that is wanting.
@@ -222,9 +223,36 @@ impl Sessions {
     /// Tries an address at which the peer may be reached.
     pub(crate) fn try_address(&mut self, id: SessionId, address: SocketAddr, now: Time) {
         let token = self.random.bytes();
-        if let Some(session) = self.get_mut(id) {
+        if let Some(session) = self.get_mut(id)
+            && !(session.is_direct() && session.path.address() == Some(&address))
+        {
             session.path.try_address(address, CHALLENGE_BYTES * usize::from(CHALLENGES_MAX), now, token);
             self.arm(id);
+        }
+    }
+
+    /// Tries the addresses at which the peer was or should be.
+    pub(crate) fn try_known_addresses(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let known = session.path.address().into_iter().chain(&session.remote.addresses);
+        let known: ArrayVec<SocketAddr, { CANDIDATES_MAX + 1 }> =
+            known.copied().take(CANDIDATES_MAX + 1).collect();
+        for address in known {
+            let token = self.random.bytes();
+            session.path.retry(address, CHALLENGE_BYTES * usize::from(CHALLENGES_MAX), now, token);
+        }
+        self.arm(id);
+    }
+
+    /// Lets the role know if the peer is reached without a relay now, or not any more.
+    pub(super) fn note_direct_path(&mut self, id: SessionId) {
+        if let Some(session) = self.get_mut(id)
+            && session.was_direct != session.is_direct()
+        {
+            session.was_direct = session.is_direct();
+            self.changes.push_back(Change::DirectPath { session: id });
         }
     }
 
@@ -235,5 +263,12 @@ impl Sessions {
             Some(reported) if !session.initiator => reported,
             _ => session.probes.round_trip(),
         })
+    }
+
+    /// The same, once either side has measured.
+    pub(crate) fn measured_round_trip(&self, id: SessionId) -> Option<Duration> {
+        let session = self.get(id)?;
+        let (measured, reported) = (session.probes.measured(), session.reported_round_trip);
+        if session.initiator { measured.or(reported) } else { reported.or(measured) }
     }
 }

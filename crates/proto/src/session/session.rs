@@ -70,6 +70,8 @@ pub(crate) struct Session {
     /// Whether the last handshake was answered through a relay, and nothing has come from the proved address since:
     /// the peer may have moved.
     pub(crate) is_doubtful: bool,
+    /// Whether the peer was last reached without a relay.
+    pub(crate) was_direct: bool,
     /// Newest first; the first one seals.
     pub(crate) epochs: ArrayVec<Epoch, EPOCHS_MAX>,
     pub(crate) attempt: Option<Attempt>,
@@ -108,6 +110,7 @@ impl Session {
             path: Path::default(),
             detour: None,
             is_doubtful: false,
+            was_direct: false,
             epochs: ArrayVec::new(),
             attempt: None,
             greeting: Vec::new(),
@@ -125,6 +128,11 @@ impl Session {
             waiting: Vec::new(),
             armed: None,
         }
+    }
+
+    /// Whether the peer can be reached without a relay, as far as is known.
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.path.address().is_some() && !self.is_doubtful
     }
 
     /// The epoch that seals now.
@@ -225,7 +233,7 @@ impl Session {
     pub(crate) fn plan_probe(&mut self, now: Time) {
         self.next_probe = if self.epochs.is_empty() {
             None
-        } else if self.is_in_use(now) {
+        } else if self.is_in_use(now) || (self.remote.keep && self.probes.wait_for_answer()) {
             Some(now + self.probes.interval())
         } else if self.remote.keep {
             Some(now + KEEPALIVE_INTERVAL)

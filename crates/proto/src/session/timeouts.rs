@@ -18,6 +18,8 @@ pub(crate) enum Change {
     Alive { session: SessionId },
     /// The peer is at another address.
     Moved { session: SessionId },
+    /// The peer is reached without a relay, or not any more, as far as is known.
+    DirectPath { session: SessionId },
     /// The peer says that it leaves.
     Closed { session: SessionId },
     /// Nothing of the session is left, and this side does not keep it up.

@@ -114,7 +114,7 @@ impl AgentCard {
     /// What it is told of itself.
     #[must_use]
     pub fn identity(&self, suite: Suite) -> AgentIdentity {
-        AgentIdentity { secret: self.secret.clone(), suite, started_unix_nanos: 1 }
+        AgentIdentity { number: self.number, secret: self.secret.clone(), suite, started_unix_nanos: 1 }
     }
 }
 

@@ -163,7 +163,7 @@ impl Chain {
         self.now
     }
 
-    /// Loses one in so many source packets on the direct path from now on; 0: none.
+    /// Loses one in so many packets from now on, on the direct path and of those that relays carry and forward; 0: none.
     pub const fn lose_one_in(&mut self, packets: u64) {
         self.post.lose_one_in = packets;
     }
@@ -303,7 +303,7 @@ impl Node {
                             datagrams += 1;
                             bytes += datagram.len() as u64;
                         }
-                        AgentOutput::Event(_) => {}
+                        AgentOutput::Event(_) | AgentOutput::Offered { .. } => {}
                     }
                 }
             }

@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use byway_proto::agent::{Agent, AgentInput, AgentOutput, Delivery, Event, ReceiveFlowId};
+use byway_proto::agent::{Agent, AgentInput, AgentOutput, Delivery, Event, Offer, ReceiveFlowId};
 use byway_proto::relay::{Relay, RelayInput};
-use byway_units::Time;
+use byway_units::{AgentId, FlowId, Time};
 
 use byway_wire::Ecn;
 
@@ -25,6 +25,17 @@ pub struct Delivered {
     pub delivery: Delivery,
 }
 
+/// An offer that came to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// Who made it.
+    pub peer: AgentId,
+    /// The number of the flows.
+    pub flow: FlowId,
+    /// What was offered.
+    pub offer: Offer,
+}
+
 /// A node of the overlay, or an application without one.
 #[derive(Debug)]
 pub enum OverlayHost {
@@ -36,6 +47,8 @@ pub enum OverlayHost {
         delivered: Vec<Delivered>,
         /// What it said.
         events: Vec<Event>,
+        /// What it was offered.
+        offers: Vec<Offered>,
     },
     /// A relay shard.
     Relay(Box<Relay>),
@@ -45,7 +58,7 @@ impl OverlayHost {
     /// A host around an agent.
     #[must_use]
     pub fn agent(agent: Agent) -> Self {
-        Self::Agent { agent: Box::new(agent), delivered: Vec::new(), events: Vec::new() }
+        Self::Agent { agent: Box::new(agent), delivered: Vec::new(), events: Vec::new(), offers: Vec::new() }
     }
 
     /// A host around a relay.
@@ -97,6 +110,14 @@ impl OverlayHost {
         }
     }
 
+    /// What the agent was offered since the last call.
+    pub fn take_offers(&mut self) -> Vec<Offered> {
+        match self {
+            Self::Agent { offers, .. } => core::mem::take(offers),
+            Self::Relay(_) => Vec::new(),
+        }
+    }
+
     /// What the agent said since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         match self {
@@ -127,7 +148,7 @@ impl Host for OverlayHost {
             Self::Relay(relay) => {
                 relay.poll().map(|transmit| datagram(transmit.to, transmit.ecn, transmit.bytes))
             }
-            Self::Agent { agent, delivered, events } => {
+            Self::Agent { agent, delivered, events, offers } => {
                 // What is not sent is put aside first: a returned datagram borrows the agent.
                 while !agent.next_is_transmit() {
                     match agent.poll()? {
@@ -135,6 +156,9 @@ impl Host for OverlayHost {
                             delivered.push(Delivered { flow, datagram: datagram.to_vec(), ecn, delivery });
                         }
                         AgentOutput::Event(event) => events.push(event),
+                        AgentOutput::Offered { peer, flow, offer } => {
+                            offers.push(Offered { peer, flow, offer: *offer });
+                        }
                         AgentOutput::Transmit(_) => unreachable!("the next output is no datagram to be sent"),
                     }
                 }
@@ -142,7 +166,7 @@ impl Host for OverlayHost {
                     AgentOutput::Transmit(transmit) => {
                         Some(datagram(transmit.to, transmit.ecn, transmit.bytes))
                     }
-                    AgentOutput::Deliver { .. } | AgentOutput::Event(_) => {
+                    AgentOutput::Deliver { .. } | AgentOutput::Event(_) | AgentOutput::Offered { .. } => {
                         unreachable!("the next output is a datagram to be sent")
                     }
                 }

@@ -1,11 +1,13 @@
 //! Who finds whom, and how sessions follow when addresses change.
 
-use byway_proto::agent::Delivery;
+use byway_proto::agent::{Delivery, Event, Offer, PathState};
 use byway_sim::Span;
-use byway_units::{Duration, Time};
-use byway_wire::Service;
+use byway_sim::overlay::Offered;
+use byway_units::{Duration, FlowId, Time};
+use byway_wire::messages::Refusal;
+use byway_wire::{Service, Services};
 
-use crate::support::{AGENTS, Plan, Run, address, at, ms, secs};
+use crate::support::{AGENTS, Plan, Run, address, agent_number, at, ms, secs};
 
 /// Two flows through one relay between agents that do not know each other's addresses.
 fn strangers(service: Service) -> Plan {
@@ -195,5 +197,116 @@ fn a_session_in_use_is_probed_five_times_a_second_and_one_at_rest_not_at_all() {
     for other in [run.agents[1], run.relays[0]] {
         let probes = sent(run.agents[0], other);
         assert!((45..75).contains(&probes), "{probes}");
+    }
+}
+
+#[test]
+fn where_no_direct_path_is_open_relays_deliver_what_they_would_else_repair() {
+    for service in [Service::Coding, Service::Caching, Service::Both] {
+        for plan in [strangers(service), far_strangers(service)] {
+            let (world, run) = closed(plan, secs(60)).run();
+            assert_eq!(world.observer().direct.len(), 0, "{service:?}");
+            // A session begins with the first packets, and relays take over a second later.
+            assert_eq!(run.all_missing(at(3_500), Time::MAX), 0, "{service:?}: {:?}", run.fate(&world));
+            let status = |flow: usize| {
+                let id = run.sending[flow].expect("the flow was opened");
+                world.host(run.agents[2 * flow]).agent().flow_status(id).expect("the flow is open")
+            };
+            let in_force = if service == Service::Both { service } else { Service::Forwarding };
+            let found = [0, 1].map(|flow| (status(flow).service, status(flow).is_direct));
+            assert_eq!(found, [(in_force, false); 2]);
+        }
+    }
+}
+
+#[test]
+fn when_the_direct_path_opens_relays_repair_again() {
+    for service in [Service::Coding, Service::Caching] {
+        let mut plan = closed(far_strangers(service), secs(6));
+        plan.lose(0, 800, 1);
+        plan.lose(1, 900, 1);
+        let (world, run) = plan.run();
+        assert_eq!(run.all_missing(at(3_500), Time::MAX), 0, "{service:?}: {:?}", run.fate(&world));
+        for flow in [0, 1] {
+            assert_eq!(
+                run.ways(flow, at(3_500), at(6_000)).into_keys().collect::<Vec<_>>(),
+                [Delivery::Forwarded]
+            );
+            let later = run.ways(flow, at(8_000), Time::MAX);
+            let repaired: u64 = later.iter().filter(|(way, _)| way.is_repair()).map(|(_, count)| count).sum();
+            let direct = later[&Delivery::Direct];
+            assert_eq!((repaired, later.get(&Delivery::Forwarded)), (1, None), "{service:?}: {later:?}");
+            assert!(direct > 390, "{service:?}: {later:?}");
+        }
+    }
+}
+
+#[test]
+fn an_outage_of_seconds_is_repaired_and_a_longer_one_is_bridged_by_forwarding() {
+    let length = |seconds| {
+        let mut plan = Plan::pairs(4, Service::Caching).each_flow(|flow| flow.length = secs(40));
+        let flow = &mut plan.flows[0];
+        for link in [&mut flow.direct, &mut flow.back] {
+            link.outages.push(Span::new(at(5_000), secs(seconds)));
+        }
+        plan.run()
+    };
+    let (_, short) = length(8);
+    assert!(!short.ways(0, at(0), Time::MAX).contains_key(&Delivery::Forwarded));
+    let (_, long) = length(25);
+    let bridged = long.ways(0, at(18_000), at(29_900));
+    assert_eq!(bridged.into_keys().collect::<Vec<_>>(), [Delivery::Forwarded]);
+    let later = long.ways(0, at(33_000), Time::MAX);
+    assert_eq!(later.into_keys().collect::<Vec<_>>(), [Delivery::Direct]);
+    assert_eq!(long.missing(0, at(18_000), Time::MAX), []);
+    for flow in 1..4 {
+        assert!(!long.ways(flow, at(0), Time::MAX).contains_key(&Delivery::Forwarded));
+    }
+}
+
+#[test]
+fn a_relay_that_may_only_code_does_not_deliver_and_says_so() {
+    let mut plan = closed(strangers(Service::Coding), secs(60));
+    plan.has_controller = true;
+    for flow in &mut plan.flows {
+        flow.terms.services = Services::NONE.with(Service::Coding);
+    }
+    let (world, run) = plan.run();
+    assert_eq!(run.got, []);
+    let id = run.sending[0].expect("the flow was opened");
+    let status = world.host(run.agents[0]).agent().flow_status(id).expect("the flow is open");
+    assert_eq!((status.path_in_use, status.is_direct), (None, false));
+    assert_eq!(status.paths, [PathState::Refused(Refusal::ServiceNotGranted)]);
+}
+
+#[test]
+fn flows_are_offered_through_relays() {
+    for plan in [strangers(Service::Internet), far_strangers(Service::Internet)] {
+        let mut plan = closed(plan, secs(60));
+        // Flows by which the relays know that the agents may speak to each other.
+        let has_one_relay = plan.relays == 1;
+        plan.flows.iter_mut().for_each(|flow| flow.paths = vec![(0, usize::from(!has_one_relay))]);
+        let (mut world, mut run) = plan.build();
+        let (flow, offer) = (FlowId::new(6), Offer { subject: b"video".to_vec(), ..Offer::default() });
+        let (sender, receiver) = (run.plan.key(0).sender(), agent_number(1));
+        let offered = Offered { peer: sender, flow, offer: offer.clone() };
+        Run::when(&mut world, at(3_000), move |run, world| {
+            world.input(run.agents[0], |host, now| {
+                assert!(host.overlay_mut().as_agent_mut().offer(receiver, flow, offer, now));
+            });
+        });
+        Run::when(&mut world, at(4_000), move |run, world| {
+            world.input(run.agents[1], |host, now| {
+                assert_eq!(host.overlay_mut().take_offers(), [offered]);
+                host.overlay_mut().as_agent_mut().answer_offer(sender, flow, Ok(()), now);
+            });
+        });
+        run.finish(&mut world);
+        let answered = Event::OfferAnswered { peer: receiver, flow, outcome: Ok(()) };
+        assert_eq!(
+            run.events.iter().filter(|(_, agent, event)| (*agent, *event) == (0, answered)).count(),
+            1
+        );
+        assert_eq!(world.observer().direct.len(), 0);
     }
 }

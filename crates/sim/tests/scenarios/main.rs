@@ -6,6 +6,7 @@ mod adversaries;
 mod closing;
 mod faults;
 mod handshakes;
+mod hops;
 mod keys;
 mod ordering;
 mod recovery;

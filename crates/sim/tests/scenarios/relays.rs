@@ -270,14 +270,14 @@ fn only_relays(mut plan: Plan) -> Plan {
     plan
 }
 
-/// A flow that rests from 4 to 14 s, while its receiver's relay restarts.
+/// A flow that rests from 4 to 20 s; its receiver's relay restarts when the receiver has asked for nothing for a while.
 fn resting(mut plan: Plan) -> (OverlayWorld, Run) {
     for flow in &mut plan.flows {
-        flow.length = secs(16);
-        flow.pauses.push(Span::new(at(4_000), secs(10)));
+        flow.length = secs(22);
+        flow.pauses.push(Span::new(at(4_000), secs(16)));
     }
     let (mut world, mut run) = plan.losing_in_turn().build();
-    Run::when(&mut world, at(6_000), |run, world| run.restart_relay(1, world));
+    Run::when(&mut world, at(17_000), |run, world| run.restart_relay(1, world));
     run.finish(&mut world);
     (world, run)
 }
@@ -286,9 +286,9 @@ fn resting(mut plan: Plan) -> (OverlayWorld, Run) {
 fn an_idle_receiver_learns_of_its_relays_restart_as_soon_as_something_is_sent_to_it() {
     for service in [Service::Forwarding, Service::Caching, Service::Coding] {
         let (_, run) = resting(Plan::pairs(2, service));
-        let is_shown = run.all_missing(at(14_000), at(14_500)) > 0;
+        let is_shown = run.all_missing(at(20_000), at(20_500)) > 0;
         assert!(is_shown || service != Service::Forwarding, "the restart shows");
-        assert_eq!(run.all_missing(at(14_500), at(17_700)), 0, "{service:?}");
+        assert_eq!(run.all_missing(at(20_500), at(23_700)), 0, "{service:?}");
     }
 }
 

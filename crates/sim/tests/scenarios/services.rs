@@ -1,6 +1,6 @@
 //! What each service does, with and without losses.
 
-use byway_proto::agent::{Delivery, Duplication};
+use byway_proto::agent::{Delivery, Duplication, REPAIR_TIME_BOUNDS_MS, RepairTimes};
 use byway_sim::{Jitter, Link, Loss, Span};
 use byway_units::Duration;
 use byway_wire::{Microseconds, Service};
@@ -218,4 +218,47 @@ fn where_the_relay_is_the_only_way_nothing_waits_for_losses() {
             assert_eq!((fate.sent, fate.missing), (1_000, 0), "{service:?}, {duplication:?}: {fate:?}");
         }
     }
+}
+
+#[test]
+fn repair_times_and_bytes_are_counted_where_packets_are() {
+    for service in [Service::Caching, Service::Coding] {
+        let (world, run) = Plan::pairs(4, service).losing_in_turn().run();
+        for flow in 0..4 {
+            let statistics = run.statistics(flow, &world);
+            let times = [statistics.in_stream_times, statistics.cooperative_times, statistics.cached_times];
+            let repaired = [statistics.in_stream, statistics.cooperative, statistics.cached];
+            assert_eq!(times.map(|times| times.count()), repaired);
+            assert!(repaired.iter().sum::<u64>() > 40, "{statistics:?}");
+            let slowest = times.map(|times| times.counts()[REPAIR_TIME_BOUNDS_MS.len()]);
+            assert_eq!(slowest, [0; 3], "none is above the latency budget");
+            // A loss shows three packets later, and the relay is a round trip of 17 ms away.
+            let sum = times.iter().map(RepairTimes::sum).fold(Duration::ZERO, |sum, next| sum + next);
+            let mean = sum / repaired.iter().sum::<u64>();
+            assert!(mean > ms(17) && mean <= statistics.lateness_max, "{mean:?}");
+        }
+        let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
+        let coded = 300 + byway_wire::CODED_OVERHEAD as u64;
+        assert_eq!(ingress.copies_bytes, ingress.copies * coded);
+        assert_eq!(ingress.carried_bytes, ingress.carried * coded);
+        // Repair packets are as long as what they are made of.
+        assert_eq!(ingress.cross_stream_bytes, ingress.cross_stream * coded);
+        assert_eq!(ingress.in_stream_bytes, ingress.in_stream * coded);
+        assert_eq!(egress.cached_bytes, egress.cached * coded);
+        assert_eq!(egress.cooperative_bytes, egress.cooperative * coded);
+        assert_eq!(egress.in_stream_bytes, egress.in_stream * coded);
+        assert!(egress.cached + egress.cooperative + egress.in_stream > 160);
+    }
+}
+
+#[test]
+fn bytes_that_are_delivered_by_relays_are_counted() {
+    let (world, run) = Plan::pairs(2, Service::Forwarding).run();
+    let egress = run.egress(1, &world);
+    let coded = 300 + byway_wire::CODED_OVERHEAD as u64;
+    assert_eq!((egress.forwarded, egress.forwarded_bytes), (2_000, 2_000 * coded));
+    let plan = Plan::pairs(2, Service::Caching).with_one_relay();
+    let (world, run) = plan.each_flow(|flow| flow.settings.duplication = Duplication::ByRelay).run();
+    let ingress = run.ingress(0, &world);
+    assert_eq!((ingress.duplicated, ingress.duplicated_bytes), (2_000, 2_000 * coded));
 }

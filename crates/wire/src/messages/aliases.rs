@@ -9,7 +9,10 @@ use crate::reader::Reader;
 use crate::service::Service;
 use crate::writer::{Output, Writer};
 
-const BYTES: usize = 17;
+const BYTES: usize = 18;
+
+/// The bit of the options that says so, as in a registration.
+const SELECTIVE: u8 = 1 << 3;
 
 /// One flow and what stands for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct AliasAnnouncement {
     pub flow_key: FlowKey,
     /// What relays do for it.
     pub service: Service,
+    /// The sender copies only some packets: a gap between carried copies is no loss.
+    pub selective: bool,
     /// What it sends at most.
     pub rate: KilobitsPerSecond,
 }
@@ -36,6 +41,7 @@ impl Record<BYTES> for AliasAnnouncement {
             alias: reader.alias()?,
             flow_key: reader.flow_key()?,
             service: reader.code("service")?,
+            selective: reader.u8("options")? & SELECTIVE != 0,
             rate: KilobitsPerSecond::new(reader.u32("rate")?),
         })
     }
@@ -46,6 +52,7 @@ impl Record<BYTES> for AliasAnnouncement {
         output.u16(self.alias.number());
         output.bytes(&self.flow_key.to_bytes());
         output.u8(self.service.code());
+        output.u8(if self.selective { SELECTIVE } else { 0 });
         output.u32(self.rate.count());
         bytes
     }

@@ -17,6 +17,8 @@ pub enum Statement {
     Grant,
     /// A key belongs to a node of the network: signed by the network's key, which is kept offline.
     Credential,
+    /// What a node knows of its network: signed by the controller.
+    Map,
 }
 
 impl Statement {
@@ -24,6 +26,7 @@ impl Statement {
         match self {
             Self::Grant => b"byway grant",
             Self::Credential => b"byway credential",
+            Self::Map => b"byway map",
         }
     }
 

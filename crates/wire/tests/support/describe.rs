@@ -4,7 +4,8 @@ use std::fmt::{Debug, Display, Write};
 
 use byway_units::AgentId;
 use byway_wire::messages::{
-    Aliases, AliasesKnown, CrossStreamRepair, InStreamRepair, Nack, ProbeReply, Register, Registered, Report,
+    Aliases, AliasesKnown, CrossStreamRepair, InStreamRepair, Nack, Offer, Offered, ProbeReply, Register,
+    Registered, Report, Terms,
 };
 use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
 use byway_wire::{
@@ -185,6 +186,8 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
             lines.flow_key(&message.flow_key).word("role", message.role);
             "unregistered"
         }
+        Message::Offer(message) => offer(message, &mut lines),
+        Message::Offered(message) => offered(*message, &mut lines),
         Message::InStreamRepair(message) => in_stream_repair(message, &mut lines),
         Message::CrossStreamRepair(message) => cross_stream_repair(message, &mut lines),
         Message::Nack(message) => nack(message, &mut lines),
@@ -281,10 +284,38 @@ fn registered(message: &Registered, lines: &mut Lines) -> &'static str {
     "registered"
 }
 
+fn offer(message: &Offer<'_>, lines: &mut Lines) -> &'static str {
+    lines.add("flow", message.flow.number());
+    terms(&message.forth, lines);
+    terms(&message.back, lines);
+    lines.hex("subject", message.subject.bytes());
+    "offer"
+}
+
+fn terms(terms: &Terms, lines: &mut Lines) {
+    let options = terms.options;
+    lines.word("service", terms.service).shape("in-stream", terms.in_stream).shape("batch", terms.batch);
+    lines.yes("congestion-controlled", options.congestion_controlled);
+    lines.yes("relay-side-duplication", options.relay_side_duplication);
+    lines.yes("sender-makes-repairs", options.sender_makes_repairs).yes("selective", options.selective);
+    lines.yes("standby", options.standby);
+    lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
+    lines.add("rate", terms.rate.count()).add("budget", terms.budget.count());
+}
+
+fn offered(message: Offered, lines: &mut Lines) -> &'static str {
+    lines.add("flow", message.flow.number());
+    match message.outcome {
+        Ok(()) => lines.add("status", "accepted"),
+        Err(refusal) => lines.word("status", refusal),
+    };
+    "offered"
+}
+
 fn aliases(message: &Aliases<'_>, lines: &mut Lines) -> &'static str {
     for flow in message.flows.iter() {
         lines.add("alias", flow.alias.number()).flow_key(&flow.flow_key);
-        lines.word("service", flow.service).add("rate", flow.rate.count());
+        lines.word("service", flow.service).yes("selective", flow.selective).add("rate", flow.rate.count());
     }
     "aliases"
 }

@@ -3,7 +3,8 @@
 use byway_units::{AgentId, FlowId, RelayId};
 use byway_wire::limits::{AGENT_NUMBER_MAX, CANDIDATES_MAX};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasKnowledge, Consent, Digest, Entry, FlowOptions, FlowRole, Mask,
+    AliasAnnouncement, AliasKnowledge, Consent, Digest, Entry, FlowOptions, FlowRole, Mask, Terms,
+    TermsOptions,
 };
 use byway_wire::{
     Address, Alias, BlockShape, Capabilities, CodingGroupId, Epoch, Flags, FlowKey, Grant, GrantedRelay,
@@ -78,13 +79,33 @@ pub(crate) fn consent() -> impl Strategy<Value = Consent> {
     })
 }
 
+pub(crate) fn terms() -> impl Strategy<Value = Terms> {
+    (service(), shape(), shape(), any::<[bool; 6]>(), rate(), micros()).prop_map(
+        |(service, in_stream, batch, options, rate, budget)| {
+            let [congestion, duplication, sender, selective, standby, others] = options;
+            let options = TermsOptions {
+                congestion_controlled: congestion,
+                relay_side_duplication: duplication,
+                sender_makes_repairs: sender,
+                selective,
+                standby,
+                coded_with_other_tenants: others,
+            };
+            Terms { service, in_stream, batch, options, rate, budget }
+        },
+    )
+}
+
 pub(crate) fn announcement() -> impl Strategy<Value = AliasAnnouncement> {
-    (alias(), flow_key(), service(), rate()).prop_map(|(alias, flow_key, service, rate)| AliasAnnouncement {
-        alias,
-        flow_key,
-        service,
-        rate,
-    })
+    (alias(), flow_key(), service(), any::<bool>(), rate()).prop_map(
+        |(alias, flow_key, service, selective, rate)| AliasAnnouncement {
+            alias,
+            flow_key,
+            service,
+            selective,
+            rate,
+        },
+    )
 }
 
 pub(crate) fn knowledge() -> impl Strategy<Value = AliasKnowledge> {

@@ -3,10 +3,10 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
-use byway_proto::agent::{Agent, AgentInput, AgentOutput, ReceiveFlowId, SendFlowId};
+use byway_proto::agent::{Agent, AgentInput, AgentOutput, Offer, ReceiveFlowId, SendFlowId};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_proto::relay::{Relay, RelayInput};
-use byway_units::Time;
+use byway_units::{AgentId, FlowId, Time};
 use byway_wire::Ecn;
 
 /// Most datagrams that one input may give rise to: all missing packets of a flow, repaired at once, and some.
@@ -29,6 +29,7 @@ pub(crate) enum Kind {
 pub(crate) struct Output {
     pub(crate) sent: Vec<(SocketAddr, Vec<u8>)>,
     pub(crate) delivered: Vec<(ReceiveFlowId, Vec<u8>)>,
+    pub(crate) offered: Vec<(AgentId, FlowId, Offer)>,
 }
 
 impl Output {
@@ -171,6 +172,7 @@ fn drain_agent(agent: &mut Agent, output: &mut Output) {
             AgentOutput::Transmit(transmit) => output.sent.push((transmit.to, transmit.bytes.to_vec())),
             AgentOutput::Deliver { flow, datagram, .. } => output.delivered.push((flow, datagram.to_vec())),
             AgentOutput::Event(_) => {}
+            AgentOutput::Offered { peer, flow, offer } => output.offered.push((peer, flow, *offer)),
         }
     }
 }

@@ -34,11 +34,15 @@ enum Field {
     Several(&'static [Field]),
     /// The cover of a batch: its entries, and digests if the bit is set.
     Cover,
+    /// These, one after the other.
+    Group(&'static [Field]),
+    /// A few bytes, their number before them.
+    Text,
 }
 
 use Field::{
-    Address, Agent, Alias, Byte, Code, Cover, Key, Long, Mask, Number, Packet, Patience, Payload, Place,
-    Ranges, Raw, Several, Word,
+    Address, Agent, Alias, Byte, Code, Cover, Group, Key, Long, Mask, Number, Packet, Patience, Payload,
+    Place, Ranges, Raw, Several, Text, Word,
 };
 
 /// The types of messages, and their bodies as in `docs/wire.md`.
@@ -88,6 +92,13 @@ const BODIES: [(u8, &[Field]); 23] = [
 
 const PATIENCES_MICROS: [u32; 8] = [0, 1, 1_000, 20_000, 250_000, 2_000_000, 3_000_000, u32::MAX];
 
+/// One direction of an offer.
+const TERMS: &[Field] = &[Code(6), Code(34), Code(10), Code(34), Code(10), Byte, Long, Patience];
+
+/// Offers, and answers to them.
+const OFFERS: [(u8, &[Field]); 2] =
+    [(7, &[Code(2), Byte, Group(TERMS), Group(TERMS), Text]), (8, &[Code(2), Byte, Code(7)])];
+
 /// Who speaks about what.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
@@ -106,7 +117,10 @@ impl Subject<'_> {
     pub(crate) fn say(&self, input: &mut Input<'_>, out: &mut Vec<u8>) {
         let start = out.len();
         let kind = input.byte();
-        let (message_type, fields) = BODIES[usize::from(kind) % BODIES.len()];
+        let (message_type, fields) = match kind {
+            230..242 => OFFERS[usize::from(kind) % OFFERS.len()],
+            _ => BODIES[usize::from(kind) % BODIES.len()],
+        };
         let mut body = Vec::new();
         self.fields(fields, input, &mut body);
         body.truncate(65_000);
@@ -168,6 +182,12 @@ impl Subject<'_> {
                 }
             }
             Cover => self.cover(input, out),
+            Group(fields) => self.fields(fields, input, out),
+            Text => {
+                let length = input.byte() % 16;
+                out.push(length);
+                out.resize(out.len() + usize::from(length), input.byte());
+            }
         }
     }
 

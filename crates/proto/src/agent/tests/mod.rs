@@ -3,7 +3,9 @@
 mod asking;
 mod closing;
 mod helping;
+mod offering;
 mod ordering;
+mod paths;
 mod receiving;
 mod registering;
 mod sending;
@@ -26,7 +28,7 @@ use byway_wire::{
 };
 
 use super::{
-    Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Event, FlowSettings, Peer, ReceiveFlowId,
+    Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Event, FlowSettings, Offer, Peer, ReceiveFlowId,
     RelayPath, RelayPeer, SendFlowId, flow_between,
 };
 use crate::limits::CODED_START;
@@ -235,6 +237,7 @@ struct Hall {
     sent: Vec<Datagram>,
     got: Vec<Got>,
     events: Vec<(usize, Event)>,
+    offers: Vec<(usize, AgentId, FlowId, Offer)>,
     flow: SendFlowId,
     received: ReceiveFlowId,
     /// One way between agents, and between an agent and the relay.
@@ -244,7 +247,8 @@ struct Hall {
 }
 
 fn agent(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Agent {
-    let identity = AgentIdentity { secret: secret(who), suite: Suite::ChaCha20Poly1305, started_unix_nanos };
+    let (number_here, suite) = (number(who), Suite::ChaCha20Poly1305);
+    let identity = AgentIdentity { number: number_here, secret: secret(who), suite, started_unix_nanos };
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [seed; 32], now);
     agent.add_relay(
         &RelayPeer {
@@ -292,6 +296,7 @@ impl Hall {
             sent: Vec::new(),
             got: Vec::new(),
             events: Vec::new(),
+            offers: Vec::new(),
             flow,
             received,
             direct: ms(30),
@@ -308,6 +313,7 @@ impl Hall {
         self.sent.clear();
         self.got.clear();
         self.events.clear();
+        self.offers.clear();
         self.relay.heard.clear();
     }
 
@@ -352,6 +358,7 @@ impl Hall {
                     self.got.push(Got { bytes: datagram.to_vec(), ecn, delivery });
                 }
                 AgentOutput::Event(event) => self.events.push((who, event)),
+                AgentOutput::Offered { peer, flow, offer } => self.offers.push((who, peer, flow, *offer)),
             }
         }
     }

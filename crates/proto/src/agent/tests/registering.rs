@@ -221,9 +221,9 @@ fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
         }
         let before = registered_at(&hall, SENDER).len();
         let (flow, now) = (hall.flow, hall.now);
-        hall.agents[SENDER].renew_grant(flow, 0, alloc::vec![7; 173], now);
-        hall.agents[SENDER].renew_grant(flow, 9, Vec::new(), now);
-        assert_eq!(hall.agents[SENDER].settings_of(Flow::Sent(flow)).paths[0].grant, [7; 173]);
+        let newer = RelayPath { grant: alloc::vec![7; 173], ..path() };
+        hall.agents[SENDER].set_paths(flow, alloc::vec![newer.clone()], now);
+        assert_eq!(hall.agents[SENDER].settings_of(Flow::Sent(flow)).paths, [newer]);
         hall.run(ms(100));
         assert_eq!(registered_at(&hall, SENDER).len(), before + 1, "asked once");
         hall.stream(3);

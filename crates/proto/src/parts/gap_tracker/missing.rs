@@ -3,10 +3,13 @@
 use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use byway_units::Time;
+use byway_units::{Duration, Time};
 
 use super::NumberRange;
 use crate::limits::{MISSING_MAX, RANGES_MAX};
+
+/// How often the time doubles after which is asked again.
+const DOUBLINGS_MAX: u8 = 8;
 
 /// Numbers that were noticed to be missing together, and asked for together since.
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +139,13 @@ impl Missing {
         }
     }
 
-    /// The ranges that are due, which are next due `again`, if ever.
-    pub(super) fn ask(&mut self, asks_max: u8, again: Time, now: Time) -> ArrayVec<NumberRange, RANGES_MAX> {
+    /// The ranges that are due, which are next due after `again`, if ever, and then twice as late each time.
+    pub(super) fn ask(
+        &mut self,
+        asks_max: u8,
+        again: Duration,
+        now: Time,
+    ) -> ArrayVec<NumberRange, RANGES_MAX> {
         let mut ranges = ArrayVec::new();
         if self.soonest > now {
             return ranges;
@@ -145,8 +153,13 @@ impl Missing {
         self.soonest = Time::MAX;
         for gap in &mut self.gaps {
             if gap.due <= now && append(&mut ranges, gap) {
+                let later = again.as_nanos().saturating_mul(1 << gap.asked.min(DOUBLINGS_MAX));
                 gap.asked = gap.asked.saturating_add(1);
-                gap.due = if gap.asked < asks_max { again } else { Time::MAX };
+                gap.due = if gap.asked < asks_max {
+                    now.saturating_add(Duration::from_nanos(later))
+                } else {
+                    Time::MAX
+                };
             }
             self.soonest = self.soonest.min(gap.due);
         }

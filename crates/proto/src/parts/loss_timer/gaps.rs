@@ -4,7 +4,7 @@ use byway_units::Duration;
 
 /// Counts of recent silences by length, in steps of 14 to 25 %, from 1 ms to 4 s.
 ///
-/// Counts are halved from time to time, so that the last thousand or so silences decide.
+/// Counts are halved from time to time, so that the last two hundred or so silences decide.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
     counts: [u16; BUCKETS],
@@ -18,10 +18,13 @@ const BUCKETS: usize = 4 * 12 + 2;
 const FIRST_MICROS: u64 = 1 << 10;
 
 /// Counts are halved at this many: twice as many as the rarest silence that matters is one of.
-const TOTAL_MAX: u16 = 1_024;
+const TOTAL_MAX: u16 = 256;
 
-/// From so many silences on, a single one that stands out is not learned from: applications pause.
-const OUTLIER_FROM: u16 = 64;
+/// Of so many silences, one that stands out is not learned from: applications pause, and machines are busy.
+const OUTLIER_OF: u16 = 64;
+
+/// But of few silences no more than so many, or frames would be taken for outliers.
+const OUTLIERS_MAX: u16 = 3;
 
 impl Gaps {
     pub(super) const fn new() -> Self {
@@ -41,6 +44,12 @@ impl Gaps {
         self.total
     }
 
+    /// Forgets silences that were longer than this, and not about as long.
+    pub(super) fn forget_above(&mut self, gap: Duration) {
+        self.counts[bucket(gap) + 1..].fill(0);
+        self.total = self.counts.iter().sum();
+    }
+
     fn halve(&mut self) {
         for count in &mut self.counts {
             *count /= 2;
@@ -53,7 +62,7 @@ impl Gaps {
     /// Where more than that exceed `bound`, a length that hardly more exceed than do `bound`: if waiting longer
     /// does not help, it is no use to wait.
     pub(super) fn exceeded_by_one_in(&self, part: u32, bound: Duration) -> Option<Duration> {
-        let outliers = u32::from(self.total >= OUTLIER_FROM);
+        let outliers = u32::from((self.total / OUTLIER_OF).min(OUTLIERS_MAX));
         let beyond: u32 = self.counts[bucket(bound) + 1..].iter().copied().map(u32::from).sum();
         let mut may_exceed = (u32::from(self.total) / part).max(outliers).max(beyond + beyond / 4);
         for (bucket, count) in self.counts.iter().enumerate().rev() {
@@ -110,6 +119,14 @@ mod tests {
     }
 
     #[test]
+    fn longer_silences_are_forgotten_when_asked_to() {
+        let mut gaps = gaps([7_000; 40].into_iter().chain([100_000; 20]));
+        gaps.forget_above(Duration::from_millis(7));
+        assert_eq!(gaps.total(), 40);
+        assert!(gaps.exceeded_by_one_in(128, NO_BOUND) < Some(Duration::from_millis(10)));
+    }
+
+    #[test]
     fn silences_of_a_bucket_lie_between_its_end_and_that_before() {
         for micros in (0..100_000).chain((1..40).map(|step| step * 100_000)) {
             let bucket = bucket(Duration::from_micros(micros));
@@ -158,13 +175,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_more_silences_exceed_the_answer_than_may(
-            lengths in proptest::collection::vec(0_u64..6_000_000, 1..1_000),
+            lengths in proptest::collection::vec(0_u64..6_000_000, 1..usize::from(TOTAL_MAX)),
             part in 2_u32..600,
         ) {
             let answer = gaps(lengths.iter().copied()).exceeded_by_one_in(part, NO_BOUND);
             let mut sorted: Vec<_> = lengths.clone();
             sorted.sort_unstable();
-            let outliers = usize::from(lengths.len() >= usize::from(OUTLIER_FROM));
+            let outliers = (lengths.len() / usize::from(OUTLIER_OF)).min(usize::from(OUTLIERS_MAX));
             let may_exceed = (lengths.len() / part as usize).max(outliers);
             let exact = sorted.get(sorted.len() - 1 - may_exceed.min(sorted.len() - 1));
             if let Some(exact) = exact.filter(|_| may_exceed < lengths.len()) {

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use byway_units::Time;
+use byway_wire::SequenceNumber;
 use byway_wire::messages::{InStreamHead, InStreamRepair};
-use byway_wire::{Ecn, SequenceNumber};
 
-use super::action::{Action, Given};
+use super::action::Action;
 use super::batches::{Batch, BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
@@ -14,7 +14,6 @@ use super::missing::Stage;
 use super::{Egress, find};
 use crate::limits::CODED_BYTES_MAX;
 use crate::parts::packet_log::Handle;
-use byway_wire::Service;
 
 /// A cross-stream repair packet.
 #[derive(Clone, Debug)]
@@ -26,15 +25,6 @@ pub(crate) struct CrossStream<'a> {
     pub(crate) covers: usize,
     pub(crate) length_symbol: [u8; 2],
     pub(crate) payload: &'a [u8],
-}
-
-/// A copy that an ingress relay carried here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CarriedCopy<'a> {
-    pub(crate) sequence_low: u32,
-    pub(crate) coded: &'a [u8],
-    /// The ECN field that it arrived with.
-    pub(crate) ecn: Ecn,
 }
 
 impl Egress {
@@ -164,53 +154,8 @@ impl Egress {
         self.sweep_from(now);
     }
 
-    /// Takes a copy that an ingress relay carried here: forwards it, or keeps it until it is asked for.
-    pub(crate) fn carried(
-        &mut self,
-        receivers: &[FlowSlot],
-        carried: &CarriedCopy<'_>,
-        now: Time,
-        actions: &mut Vec<Action>,
-    ) {
-        if receivers.is_empty() {
-            self.counters.repairs_unknown += 1;
-            return;
-        }
-        let Some(packet) = self.keep(carried.coded, now) else {
-            return;
-        };
-        for slot in receivers {
-            self.carried_to(*slot, carried, packet, now, actions);
-        }
-        self.sweep_from(now);
-    }
-
-    fn carried_to(
-        &mut self,
-        slot: FlowSlot,
-        carried: &CarriedCopy<'_>,
-        packet: Handle,
-        now: Time,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(flow) = find(&mut self.flows, slot) else {
-            return;
-        };
-        let service = flow.service;
-        let active = flow.activate(now);
-        let sequence = active.full(carried.sequence_low);
-        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
-        if matches!(service, Service::Forwarding | Service::Both) {
-            self.counters.forwarded += 1;
-            let (given, ecn) = (Given::Forwarded, carried.ecn);
-            actions.push(Action::Give { flow: slot, sequence, packet, given, ecn });
-        } else {
-            self.became_repairable(slot, sequence, now, actions);
-        }
-    }
-
     /// Repairs a packet that was asked for before it could be repaired; asks first if the request may be stale.
-    fn became_repairable(
+    pub(super) fn became_repairable(
         &mut self,
         slot: FlowSlot,
         sequence: SequenceNumber,
@@ -221,7 +166,7 @@ impl Egress {
             return;
         };
         if let Some(open) = active.open.as_mut().filter(|open| open.covers(sequence)) {
-            active.missing.ask(sequence, now + open.patience, open.certain);
+            active.missing.ask(sequence, now + open.patience, open.is_certain(now));
             if open.is_to_be_told(now) {
                 actions.push(Action::Outage { flow: slot, is_dark: true });
             }

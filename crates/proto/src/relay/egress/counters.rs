@@ -1,6 +1,6 @@
 //! What happened in the egress half, and every reason why something did not.
 
-/// Counters since the start.
+/// Counters since the start. Bytes are those of sealed packets and of what is coded from them, without headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EgressCounters {
@@ -10,12 +10,24 @@ pub struct EgressCounters {
     pub open_ended: u64,
     /// In-stream repair packets sent.
     pub in_stream: u64,
+    /// Their bytes.
+    pub in_stream_bytes: u64,
     /// Packets sent from the cache.
     pub cached: u64,
+    /// Their bytes.
+    pub cached_bytes: u64,
     /// Packets decoded with others' help and sent.
     pub cooperative: u64,
+    /// Their bytes.
+    pub cooperative_bytes: u64,
     /// Packets forwarded unasked.
     pub forwarded: u64,
+    /// Their bytes.
+    pub forwarded_bytes: u64,
+    /// Carried copies that did not come and were asked for again.
+    pub carried_asked: u64,
+    /// Carried copies that came twice.
+    pub carried_repeated: u64,
     /// Cooperative rounds begun.
     pub rounds: u64,
     /// Rounds that ended in decoding.

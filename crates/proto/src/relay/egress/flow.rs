@@ -6,6 +6,7 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
+use super::carried::Feed;
 use super::missing::{Missing, Stage};
 use crate::limits::{
     COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, OUTAGE_AFTER, OUTAGE_INTERVAL, REPAIR_BURST,
@@ -92,6 +93,8 @@ pub(crate) struct OpenEnd {
     pub(crate) told: Option<Time>,
     /// That the receiver really misses packets: one was repairable when it asked, or it said so again.
     pub(crate) certain: bool,
+    /// Until when the receiver is asked about each packet that it could not know of.
+    pub(crate) doubted_until: Time,
 }
 
 impl OpenEnd {
@@ -104,6 +107,12 @@ impl OpenEnd {
             self.told = Some(now);
         }
         tells
+    }
+
+    /// Whether packets that the receiver could not know of when it asked are missing too: most silences are bursts that end
+    /// while the NACK is under way, and a question costs a twentieth of a repair.
+    pub(crate) fn is_certain(&self, now: Time) -> bool {
+        self.certain && (self.to.is_some() || now >= self.doubted_until)
     }
 
     /// Whether the packet is missing, as far as the receiver has said.
@@ -179,6 +188,10 @@ pub(crate) struct Active {
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
     pub(crate) open: Option<OpenEnd>,
+    /// Where carried copies come from, and the highest that came from there.
+    pub(super) carried: Option<(Feed, SequenceNumber)>,
+    /// Whether the latest carried copy was forwarded.
+    pub(super) is_forwarded: bool,
     pub(crate) last_used: Time,
 }
 
@@ -228,6 +241,8 @@ impl EgressFlow {
                 blocks: Blocks::default(),
                 missing: Missing::default(),
                 open: None,
+                carried: None,
+                is_forwarded: false,
                 last_used: now,
             })
         });
@@ -286,6 +301,11 @@ impl Active {
     ) {
         self.highest = self.highest.max(sequence);
         self.packets.insert_over(sequence.number(), packet, is_gone);
+    }
+
+    /// Where the packet itself is kept, or was.
+    pub(super) fn packet(&self, sequence: SequenceNumber) -> Option<Handle> {
+        self.packets.get(sequence.number())
     }
 
     /// Notes that the receiver is asked for a packet, for a wider round.

@@ -13,6 +13,7 @@ mod action;
 mod arrivals;
 mod batches;
 mod blocks;
+mod carried;
 mod counters;
 mod flow;
 mod missing;
@@ -31,13 +32,15 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
 pub(crate) use action::{Action, Given};
-pub(crate) use arrivals::{CarriedCopy, CrossStream};
+pub(crate) use arrivals::CrossStream;
 pub(crate) use batches::Entry;
+pub(crate) use carried::{CarriedCopy, Feed};
 pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use flow::FlowSlot;
 pub(crate) use requests::Request;
 
 use batches::Batches;
+use carried::Gaps;
 use flow::EgressFlow;
 use rounds::{RoundSlot, Rounds};
 
@@ -69,6 +72,8 @@ pub(crate) struct Egress {
     /// Where decoding writes.
     decoded: Vec<AlignedBuffer>,
     next_sweep: Option<Time>,
+    /// What did not come of what ingress relays carried here.
+    gaps: Gaps,
     pub(crate) counters: EgressCounters,
 }
 
@@ -89,6 +94,7 @@ impl Egress {
             block_sent: None,
             joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
             next_sweep: None,
+            gaps: Gaps::default(),
             counters: EgressCounters::default(),
         }
     }

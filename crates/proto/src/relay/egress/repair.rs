@@ -59,11 +59,14 @@ impl Egress {
         if !self.charge(slot, sequence, packet.bytes(), Stage::Given, now) {
             return;
         }
-        match given {
-            Given::Cooperative => self.counters.cooperative += 1,
-            Given::Cached => self.counters.cached += 1,
-            Given::Forwarded => self.counters.forwarded += 1,
-        }
+        let counters = &mut self.counters;
+        let (packets, bytes) = match given {
+            Given::Cooperative => (&mut counters.cooperative, &mut counters.cooperative_bytes),
+            Given::Cached => (&mut counters.cached, &mut counters.cached_bytes),
+            Given::Forwarded => (&mut counters.forwarded, &mut counters.forwarded_bytes),
+        };
+        *packets += 1;
+        *bytes += packet.bytes() as u64;
         let ecn = Ecn::NotCapable;
         actions.push(Action::Give { flow: slot, sequence, packet, given, ecn });
     }
@@ -118,6 +121,7 @@ impl Egress {
         self.block_sent = Some((slot, block.first, now));
         for repair in blocks.unsent(&block).take(needed) {
             self.counters.in_stream += 1;
+            self.counters.in_stream_bytes += repair.payload.bytes() as u64;
             actions.push(Action::InStream {
                 flow: slot,
                 first: block.first,

@@ -12,7 +12,9 @@ use super::flow::{BatchRef, FlowSlot, OpenEnd};
 use super::missing::Stage;
 use super::rounds::RoundSlot;
 use super::{Egress, find};
-use crate::limits::{BARRED_MAX, BATCH_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
+use crate::limits::{
+    BARRED_MAX, BATCH_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, OPEN_END_DOUBTED_FOR, RANGES_MAX,
+};
 use crate::parts::packet_log::Handle;
 
 /// A NACK, its alias resolved and its numbers completed.
@@ -74,6 +76,9 @@ impl Egress {
     /// Notes that one packet is missing.
     fn note(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time) {
         self.counters.asked += 1;
+        if self.is_under_way(request.flow, sequence, now) {
+            return;
+        }
         let active = self.flow_mut(request.flow).and_then(|flow| flow.active_mut());
         let asked = active
             .map(|active| active.missing.ask(sequence, now + request.patience, request.certain).is_some());
@@ -116,7 +121,13 @@ impl Egress {
         let continued = active.open.filter(|open| open.to.is_none());
         let (since, told) = continued.map_or((now, None), |open| (open.since, open.told));
         let certain = request.certain || evident || active.open.is_some_and(|open| open.certain);
-        active.open = Some(OpenEnd { from, to: None, patience: request.patience, since, told, certain });
+        let doubted_until = match continued {
+            _ if request.certain => now,
+            Some(open) => open.doubted_until,
+            None => now + OPEN_END_DOUBTED_FOR,
+        };
+        let patience = request.patience;
+        active.open = Some(OpenEnd { from, to: None, patience, since, told, certain, doubted_until });
         if !evident {
             return;
         }
@@ -143,7 +154,8 @@ impl Egress {
             .missing
             .get(sequence)
             .is_some_and(|missing| !matches!(missing.stage, Stage::Waiting | Stage::Confirming));
-        if !under_way {
+        // Said again in the same silence, it does not mean what was repaired meanwhile: lost repairs are asked for one by one.
+        if !under_way && active.repairs_of(sequence) == 0 {
             let certain = Request { certain: true, ..*request };
             self.note(&certain, sequence, now);
             self.repair_noted(request.flow, sequence, now, actions);

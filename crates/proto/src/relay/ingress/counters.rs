@@ -1,11 +1,13 @@
 //! What happened in the ingress half, and every reason why something did not.
 
-/// Counters since the start.
+/// Counters since the start. Bytes are those of sealed packets and of what is coded from them, without headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IngressCounters {
     /// Copies taken.
     pub copies: u64,
+    /// Their bytes.
+    pub copies_bytes: u64,
     /// Copies that came twice.
     pub copies_repeated: u64,
     /// Copies beyond the rate the flow was registered with.
@@ -20,6 +22,20 @@ pub struct IngressCounters {
     pub copies_asked: u64,
     /// Copies carried on to an egress relay.
     pub carried: u64,
+    /// Their bytes.
+    pub carried_bytes: u64,
+    /// Carried copies sent again, as an egress relay missed them.
+    pub resent: u64,
+    /// Their bytes.
+    pub resent_bytes: u64,
+    /// Carried copies asked for that are kept no longer, or never came here.
+    pub resends_gone: u64,
+    /// Carried copies asked for more often than allowed, or beyond the flow's rate.
+    pub resends_refused: u64,
+    /// Copies sent on to receivers here, in the place of their senders.
+    pub duplicated: u64,
+    /// Their bytes.
+    pub duplicated_bytes: u64,
     /// Source packets in cross-stream batches that got repair packets.
     pub covered: u64,
     /// Source packets left alone in their batch, and therefore without cross-stream repair.
@@ -30,12 +46,18 @@ pub struct IngressCounters {
     pub uncovered_unknown: u64,
     /// Cross-stream repair packets made.
     pub cross_stream: u64,
+    /// Their bytes.
+    pub cross_stream_bytes: u64,
     /// In-stream repair packets made.
     pub in_stream: u64,
+    /// Their bytes.
+    pub in_stream_bytes: u64,
     /// In-stream repair packets not made, as a path of the flow's group is dark.
     pub in_stream_saved: u64,
     /// In-stream repair packets passed on that the flows' senders made.
     pub own_repairs: u64,
+    /// Their bytes.
+    pub own_repairs_bytes: u64,
     /// In-stream repair packets of senders whose flows are not registered so.
     pub own_repairs_refused: u64,
     /// Source packets left out of an in-stream block because they came too late for it.

@@ -8,6 +8,7 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Alias, FlowKey};
 
 use super::EgressPort;
+use super::carried::Carried;
 use super::ceilings::{Ceiling, CeilingSlot};
 use super::copies::Copies;
 use super::group::GroupKey;
@@ -29,6 +30,8 @@ pub(crate) struct Registration {
     pub(crate) service: Service,
     pub(crate) rates: CodingRates,
     pub(crate) rate: Rate,
+    /// From sending to delivery.
+    pub(crate) latency_budget: Duration,
     /// What the flows of its grant may send together.
     pub(crate) ceiling: Ceiling,
     /// `None` without cross-stream coding.
@@ -71,6 +74,8 @@ pub(crate) struct IngressFlow {
 pub(crate) struct Active {
     pub(crate) copies: Copies,
     pub(crate) block: Option<BlockEncoder>,
+    /// Allocated when something is carried to another relay.
+    pub(crate) carried: Option<Box<Carried>>,
     pub(crate) last_used: Time,
 }
 
@@ -99,7 +104,7 @@ impl IngressFlow {
         let shape = rates.in_stream.filter(|_| self.registration.service == Service::Coding);
         let active = self.active.get_or_insert_with(|| {
             let block = shape.map(|shape| BlockEncoder::new(engine, shape, slot));
-            Box::new(Active { copies: Copies::new(), block, last_used: now })
+            Box::new(Active { copies: Copies::new(), block, carried: None, last_used: now })
         });
         active.last_used = now;
         active

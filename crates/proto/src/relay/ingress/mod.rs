@@ -6,6 +6,7 @@
 //! A copy goes through two coders (J-QoS 3.1): the *in-stream* block of its flow, and a *cross-stream* batch with
 //! packets of other flows towards the same egress relay. Or it is carried on whole, to be cached or forwarded.
 
+mod carried;
 mod ceilings;
 mod copies;
 mod counters;
@@ -31,9 +32,11 @@ use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
 use crate::limits::{
-    CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
+    CARRIED_LOG_BYTES, CARRIED_RETENTION, CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX,
+    GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
 };
 use crate::parts::block_encoder::BlockEncoder;
+use crate::parts::packet_log::PacketLog;
 use crate::parts::placement::{Packet, PlacedFlow};
 use crate::parts::timers::{TimerKey, Timers};
 use byway_wire::Service;
@@ -67,8 +70,16 @@ pub(crate) trait Sink {
     fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
     /// Sends a repair packet of a flow's block.
     fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>);
-    /// Carries a copy on, with the mark that it came with.
-    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8], ecn: Ecn);
+    /// Carries a copy on, with the mark that it came with; to be delivered, or to be kept. Whether it may get lost on its
+    /// way: it goes to another relay.
+    fn carry(
+        &mut self,
+        onward: Onward,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        ecn: Ecn,
+        is_forwarded: bool,
+    ) -> bool;
     /// Sends a copy to the flow's receivers that are registered here, as the direct path would.
     fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], ecn: Ecn);
     /// Asks the flow's sender for copies again.
@@ -86,6 +97,8 @@ pub(crate) struct Ingress {
     batch_numbers: BatchNumbers,
     /// When something of a flow is due.
     timers: Timers,
+    /// What was carried on lately.
+    log: PacketLog,
     pub(crate) counters: IngressCounters,
 }
 
@@ -99,6 +112,7 @@ impl Ingress {
             ceilings: Ceilings::default(),
             batch_numbers: BatchNumbers::default(),
             timers: Timers::new(),
+            log: PacketLog::new(Bytes::from(CARRIED_LOG_BYTES), CARRIED_RETENTION),
             counters: IngressCounters::default(),
         }
     }
@@ -166,6 +180,18 @@ impl Ingress {
         }
     }
 
+    /// Removes the way on through a port.
+    pub(crate) fn remove_onward(&mut self, slot: FlowSlot, port: EgressPort) {
+        if let Some(flow) = self.flow_mut(slot) {
+            flow.onward.retain(|onward| onward.port != port);
+        }
+    }
+
+    /// The key of a flow.
+    pub(crate) fn key(&self, slot: FlowSlot) -> Option<FlowKey> {
+        self.flow(slot).map(|flow| flow.registration.key)
+    }
+
     /// The ways on of a flow.
     pub(crate) fn onward(&self, slot: FlowSlot) -> ArrayVec<Onward, EGRESS_PORTS_MAX> {
         self.flow(slot).map(|flow| flow.onward.clone()).unwrap_or_default()
@@ -199,6 +225,16 @@ impl Ingress {
         self.flow(slot).map(|flow| (flow.registration.service, flow.registration.rate))
     }
 
+    /// Whether the sender of a flow copies only some packets.
+    pub(crate) fn is_selective(&self, slot: FlowSlot) -> bool {
+        self.flow(slot).is_some_and(|flow| flow.registration.is_selective)
+    }
+
+    /// The memory of the packets that are kept.
+    pub(crate) fn packets_held(&self) -> Bytes {
+        self.log.held()
+    }
+
     fn flow(&self, slot: FlowSlot) -> Option<&IngressFlow> {
         self.flows.get(slot.0 as usize)?.as_ref()
     }
@@ -215,6 +251,8 @@ impl Ingress {
         let ArrivingCopy { coded, ecn, .. } = *copy;
         let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
         if flow.registration.duplicates {
+            self.counters.duplicated += 1;
+            self.counters.duplicated_bytes += coded.len() as u64;
             sink.duplicate(flow.registration.key, sequence, coded, ecn);
         }
         match flow.registration.service {
@@ -224,13 +262,7 @@ impl Ingress {
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
             Service::Caching | Service::Forwarding | Service::Both => {
-                if !flow.onward.iter().any(|onward| onward.known) {
-                    self.counters.uncovered_unknown += 1;
-                }
-                for onward in flow.onward.iter().filter(|onward| onward.known) {
-                    self.counters.carried += 1;
-                    sink.carry(*onward, sequence, coded, ecn);
-                }
+                self.carry(slot, sequence, (coded, ecn), sink, now);
             }
         }
         self.plan(slot);
@@ -255,6 +287,7 @@ impl Ingress {
         match active.copies.arrived(sequence, now) {
             Copy::New => {
                 self.counters.copies += 1;
+                self.counters.copies_bytes += coded.len() as u64;
                 self.counters.copies_resent += u64::from(is_resent);
                 Some(sequence)
             }
@@ -301,6 +334,7 @@ impl Ingress {
         for onward in flow.onward.iter().filter(|onward| onward.known) {
             let head = InStreamHead { alias: onward.alias, ..repair.head };
             self.counters.own_repairs += 1;
+            self.counters.own_repairs_bytes += repair.payload.len() as u64;
             sink.in_stream(onward.port, &InStreamRepair { head, payload: repair.payload });
         }
     }
@@ -351,6 +385,7 @@ impl Ingress {
             for onward in onward.iter().filter(|onward| onward.known) {
                 for repair in block.repairs(onward.alias) {
                     self.counters.in_stream += 1;
+                    self.counters.in_stream_bytes += repair.payload.len() as u64;
                     sink.in_stream(onward.port, &repair);
                 }
             }
@@ -431,6 +466,9 @@ impl Ingress {
             }
         });
         let rests = active.last_used + COPY_RETENTION <= now;
+        if rests {
+            self.log.release(now);
+        }
         self.counters.copies_asked += asked;
         if block_is_due {
             self.close_block(slot, sink, now);
@@ -459,6 +497,8 @@ fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &m
         (repairs, _) => {
             counters.covered += packets;
             counters.cross_stream += repairs as u64;
+            counters.cross_stream_bytes +=
+                batch.repairs().map(|repair| repair.payload.len() as u64).sum::<u64>();
             sink.cross_stream(batch);
         }
     }

@@ -212,7 +212,8 @@ fn a_flow_is_fed_by_only_so_many_relays() {
             let ingress = GrantedRelay { relay: RelayId::new(relay.into()), shard: Shard::new(0) };
             Grant { ingress, ..grant(1, 2) }
         };
-        let grants = (1..=before).map(|nth| through(OTHER + nth)).chain([through(OTHER)]).collect();
+        let others = (1..=before).map(|nth| through(OTHER + nth));
+        let grants = core::iter::once(through(OTHER)).chain(others).collect();
         let mut desk = Desk::of(Authority::Static(grants), 1_000, before + 1);
         desk.enter(2);
         assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));

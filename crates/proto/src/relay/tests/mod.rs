@@ -4,6 +4,8 @@ mod admission;
 mod cooperation;
 mod grants;
 mod groups;
+mod hops;
+mod others;
 mod reach;
 mod registration;
 mod relaying;
@@ -60,6 +62,7 @@ enum Heard {
     Registered(Result<u16, Refusal>),
     Known(u16, bool),
     Request(u16, Vec<u32>),
+    CopyNack(u16, Vec<u32>),
     Envelope(EnvelopeRole, u16, u32, Vec<u8>),
     Outage(u16, bool),
     Relayed(u32, usize),
@@ -178,6 +181,9 @@ impl Client {
             }
             Message::CooperativeRequest(request) => {
                 Heard::Request(request.alias.number(), request.ranges.numbers_low().collect())
+            }
+            Message::CopyNack(nack) => {
+                Heard::CopyNack(nack.alias.number(), nack.ranges.numbers_low().collect())
             }
             Message::Unregistered(unregistered) => Heard::Unregistered(unregistered.flow_key.flow().number()),
             Message::Outage(outage) => Heard::Outage(outage.alias.number(), outage.is_dark),
@@ -323,11 +329,17 @@ impl Desk {
 
     /// The other relay announces its flows, from alias 1 on.
     fn announces(&mut self, flows: &[FlowKey]) {
+        self.announces_as(flows, false);
+    }
+
+    /// The same, of senders that copy only some packets, or all.
+    fn announces_as(&mut self, flows: &[FlowKey], selective: bool) {
         let mut scratch = [[0; AliasAnnouncement::BYTES]; 16];
         let mut announced = (1..).zip(flows).map(|(alias, key)| AliasAnnouncement {
             alias: Alias::new(alias).expect("not zero"),
             flow_key: *key,
             service: Service::Coding,
+            selective,
             rate: KilobitsPerSecond::new(2_000),
         });
         let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);

@@ -8,7 +8,8 @@ fn a_handshake_establishes_both_sides() {
     let mut pair = Pair::established();
     for who in [SMALL, LARGE] {
         let session = pair.nodes[who].peer;
-        assert_eq!(pair.nodes[who].changes(), [Change::Established { session, fresh: true }]);
+        let direct = Change::DirectPath { session };
+        assert_eq!(pair.nodes[who].changes(), [direct, Change::Established { session, fresh: true }]);
     }
     assert_eq!(pair.handshakes(), [1, 1]);
     pair.say(SMALL, 1);

@@ -142,6 +142,25 @@ fn peers_that_both_moved_find_each_other_as_soon_as_one_is_heard() {
 }
 
 #[test]
+fn a_direct_path_that_is_in_doubt_is_open_when_the_address_answers_again() {
+    let mut pair = Pair::established();
+    pair.run(secs(5));
+    let (peer, now) = (pair.nodes[SMALL].peer, pair.now);
+    let sessions = &mut pair.nodes[SMALL].sessions;
+    sessions.get_mut(peer).expect("it is established").is_doubtful = true;
+    sessions.note_direct_path(peer);
+    pair.send(SMALL);
+    let is_news =
+        |pair: &mut Pair| pair.nodes[SMALL].changes().contains(&Change::DirectPath { session: peer });
+    assert!(is_news(&mut pair));
+    pair.run(DELAY * 2 + ms(1));
+    assert!(!pair.nodes[SMALL].sessions.is_direct(peer) && !is_news(&mut pair), "nobody says anything");
+    pair.nodes[SMALL].sessions.try_known_addresses(peer, now);
+    pair.run(DELAY * 2 + ms(1));
+    assert!(pair.nodes[SMALL].sessions.is_direct(peer) && is_news(&mut pair));
+}
+
+#[test]
 fn whoever_passes_packets_on_from_elsewhere_gets_three_times_what_it_sent_and_no_session() {
     let mut pair = Pair::established();
     pair.say(SMALL, 1);

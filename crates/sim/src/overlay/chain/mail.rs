@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_units::{Duration, Time};
-use byway_wire::packets::Kind;
+use byway_wire::packets::{EnvelopeRole, Kind};
 
 const PORT: u16 = 4_600;
 
@@ -57,27 +57,37 @@ impl Inbox {
     }
 }
 
+/// Whether this is a packet on the direct path, or one that relays carry or forward.
+fn is_unasked(bytes: &[u8]) -> bool {
+    let enveloped = [EnvelopeRole::Carried as u8, EnvelopeRole::Forwarded as u8];
+    match *bytes {
+        [kind, role, ..] if kind == Kind::Envelope.first_byte() => enveloped.contains(&role),
+        [kind, ..] => kind == Kind::Source.first_byte(),
+        [] => false,
+    }
+}
+
 /// All datagrams under way.
 #[derive(Debug)]
 pub(super) struct Post {
     arrived: Vec<Inbox>,
     under_way: Vec<Inbox>,
     latency: Duration,
-    /// Loses one in so many source packets; 0: none.
+    /// Loses one in so many packets that nobody asked for; 0: none.
     pub(super) lose_one_in: u64,
-    sources: u64,
+    unasked: u64,
 }
 
 impl Post {
     pub(super) fn new(nodes: usize, latency: Duration) -> Self {
         let inboxes = || core::iter::repeat_with(Inbox::default).take(nodes).collect();
-        Self { arrived: inboxes(), under_way: inboxes(), latency, lose_one_in: 0, sources: 0 }
+        Self { arrived: inboxes(), under_way: inboxes(), latency, lose_one_in: 0, unasked: 0 }
     }
 
     pub(super) fn send(&mut self, from: usize, to: SocketAddr, bytes: &[u8], now: Time) {
-        if self.lose_one_in > 0 && bytes.first() == Some(&Kind::Source.first_byte()) {
-            self.sources += 1;
-            if self.sources.is_multiple_of(self.lose_one_in) {
+        if self.lose_one_in > 0 && is_unasked(bytes) {
+            self.unasked += 1;
+            if self.unasked.is_multiple_of(self.lose_one_in) {
                 return;
             }
         }

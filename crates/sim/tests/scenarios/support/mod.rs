@@ -9,7 +9,7 @@ mod spy;
 
 pub(crate) use books::Crossing;
 pub(crate) use byway_sim::overlay::cast::address;
-pub(crate) use identities::{AGENTS, RELAYS, relay_card};
+pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_card};
 pub(crate) use node::{Node, Parcel};
 pub(crate) use plan::{AgentPlan, Plan, access};
 pub(crate) use run::{Fate, OverlayWorld, Run};

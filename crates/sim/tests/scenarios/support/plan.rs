@@ -9,7 +9,9 @@ use byway_sim::overlay::cast::{self, AgentCard, address, bytes};
 use byway_sim::{Jitter, Link, Seed, Span};
 use byway_units::{Duration, FlowId, Rate, Time};
 use byway_wire::seal::{Portable, Provider, SigningKey, Statement, Suite};
-use byway_wire::{BlockShape, Ecn, FlowKey, Grant, KilobitsPerSecond, SIGNATURE_BYTES, Service, TenantId};
+use byway_wire::{
+    BlockShape, Ecn, FlowKey, Grant, KilobitsPerSecond, SIGNATURE_BYTES, Service, Services, TenantId,
+};
 
 use super::identities::{AGENTS, agent_number, agent_secret, relay_card};
 use super::spy::Spy;
@@ -56,6 +58,7 @@ pub(crate) struct Terms {
     /// Whether the tenant agrees to be coded with others.
     pub(crate) sharing: bool,
     pub(crate) rate: KilobitsPerSecond,
+    pub(crate) services: Services,
     /// The last second of Unix time, which begins with the run. It counts where a controller signs.
     pub(crate) not_after_unix_seconds: u64,
 }
@@ -117,6 +120,7 @@ impl Plan {
                 tenant: TenantId::new(1),
                 sharing: false,
                 rate: KilobitsPerSecond::new(100_000),
+                services: Services::from_bits(0b1_1111),
                 not_after_unix_seconds: u64::MAX,
             },
             number_of: None,
@@ -274,11 +278,11 @@ impl Plan {
 
     fn grant(&self, flow: usize, ingress: usize, egress: usize) -> Grant {
         let plan = &self.flows[flow];
-        let Terms { tenant, sharing, rate, not_after_unix_seconds } = plan.terms;
+        let Terms { tenant, sharing, rate, services, not_after_unix_seconds } = plan.terms;
         let number = self.key(flow).flow();
         let relays = (&relay_card(self.seed(), ingress), &relay_card(self.seed(), egress));
         let any = cast::grant((&self.card(plan.from), &self.card(plan.to)), relays, number..=number);
-        Grant { tenant, sharing, rate, not_after_unix_seconds, ..any }
+        Grant { tenant, sharing, rate, services, not_after_unix_seconds, ..any }
     }
 
     fn grants(&self) -> Vec<Grant> {

@@ -268,9 +268,10 @@ fn what_is_longer_than_any_packet_is_not_kept() {
     let [flow, a] = talk.flows();
     let cached_flow = talk.flow(Service::Caching);
     let long = alloc::vec![7; CODED_BYTES_MAX + 1];
-    let carried = CarriedCopy { sequence_low: 0, coded: &long, ecn: Ecn::NotCapable };
+    let ecn = Ecn::NotCapable;
+    let carried = CarriedCopy { sequence_low: 0, coded: &long, ecn, is_forwarded: false, feed: None };
     talk.egress.carried(&[cached_flow], &carried, talk.now, &mut talk.actions);
-    let carried = CarriedCopy { sequence_low: 1, coded: &long[1..], ecn: Ecn::NotCapable };
+    let carried = CarriedCopy { sequence_low: 1, coded: &long[1..], ecn, is_forwarded: false, feed: None };
     talk.egress.carried(&[cached_flow], &carried, talk.now, &mut talk.actions);
     talk.ask(cached_flow, &[(0, 0)], None, true);
     assert_eq!(talk.said(), []);

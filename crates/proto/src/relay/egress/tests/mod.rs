@@ -1,5 +1,6 @@
 //! Conversations with the egress half: what arrives and is asked, and what it then wants done.
 
+mod carried;
 mod choice;
 mod cooperation;
 mod limits;
@@ -15,7 +16,7 @@ use byway_wire::messages::{Consent, InStreamHead, InStreamRepair, Mask};
 use byway_wire::{Alias, Ecn, FlowKey, Place, Receiver, SequenceNumber, Service};
 
 use super::batches::Entries;
-use super::{Action, CarriedCopy, CrossStream, Egress, Entry, FlowSlot, Given, Request};
+use super::{Action, CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Given, Request};
 use crate::limits::CONSENT;
 
 /// An action, without what only the relay needs.
@@ -48,7 +49,7 @@ const ALIAS: Alias = Alias::new(1).expect("not zero");
 const RATE: Rate = Rate::from_megabits_per_second(2);
 const NOTHING: Consent = Consent { burst_percent: 0, average_per_mille: 0, seconds: 0 };
 
-fn ms(millis: u64) -> Duration {
+const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
@@ -152,9 +153,15 @@ impl Talk {
     }
 
     fn carried(&mut self, flow: FlowSlot, sequence: u64) {
-        let low = SequenceNumber::new(sequence).low();
+        self.carried_from(None, flow, sequence);
+    }
+
+    /// A copy comes from a relay that can be asked for others.
+    fn carried_from(&mut self, feed: Option<Feed>, flow: FlowSlot, sequence: u64) {
+        let sequence_low = SequenceNumber::new(sequence).low();
         let coded = packet(flow, sequence);
-        let carried = CarriedCopy { sequence_low: low, coded: &coded, ecn: Ecn::NotCapable };
+        let (ecn, is_forwarded) = (Ecn::NotCapable, false);
+        let carried = CarriedCopy { sequence_low, coded: &coded, ecn, is_forwarded, feed };
         self.egress.carried(&[flow], &carried, self.now, &mut self.actions);
     }
 

@@ -1,6 +1,7 @@
 //! Open-ended NACKs: everything from a packet on, until an ACK.
 
 use super::*;
+use crate::limits::OPEN_END_DOUBTED_FOR;
 
 const DARK: bool = true;
 
@@ -33,7 +34,10 @@ fn what_was_sent_when_the_question_came_is_repaired_at_once() {
     talk.open(flow, 2);
     assert_eq!(talk.said(), [asked(a, 2), asked(a, 3)]);
     talk.batch(4, &[(flow, 4), (a, 4)], 1);
-    assert_eq!(talk.said(), [asked(a, 4)], "evidently nothing arrives");
+    assert_eq!(talk.said(), [Said::Confirm { flow, sequence: 4 }], "most silences are short");
+    talk.wait(OPEN_END_DOUBTED_FOR.as_millis());
+    talk.batch(5, &[(flow, 5), (a, 5)], 1);
+    assert_eq!(talk.said(), [asked(a, 5)], "evidently nothing arrives");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod batches;
 mod blocks;
+mod carried;
 mod copies;
 
 use alloc::collections::BTreeMap;
@@ -90,8 +91,16 @@ impl Sink for Record {
         });
     }
 
-    fn carry(&mut self, onward: Onward, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) {
+    fn carry(
+        &mut self,
+        onward: Onward,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        _ecn: Ecn,
+        _is_forwarded: bool,
+    ) -> bool {
         self.carried.push((onward.alias.number(), sequence.number(), coded.to_vec()));
+        true
     }
 
     fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) {
@@ -118,6 +127,7 @@ struct Kind {
     service: Service,
     rates: CodingRates,
     rate: Rate,
+    latency_budget: Duration,
     group: u32,
     tenant: u32,
     shares: bool,
@@ -133,6 +143,7 @@ fn coded() -> Kind {
         service: Service::Coding,
         rates: CodingRates::default(),
         rate: Rate::from_megabits_per_second(10),
+        latency_budget: Duration::from_secs(10),
         group: 0,
         tenant: 0,
         shares: true,
@@ -245,6 +256,7 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
         service: kind.service,
         rates: kind.rates,
         rate: kind.rate,
+        latency_budget: kind.latency_budget,
         group: kind.rates.batch.map(|shape| GroupKey {
             egress: EgressPort(kind.port),
             group: kind.group,

@@ -1,0 +1,259 @@
+//! Flows are offered to peers, and by them.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use byway_units::{AgentId, FlowId, Time};
+use byway_wire::Message;
+use byway_wire::messages::{self, OfferRefusal, Offered};
+
+use super::closing::Life;
+use super::events::Event;
+use super::terms::{Offer, may_offer};
+use super::{Agent, Role};
+use crate::limits::{OFFER_RETRY, OFFER_RETRY_MAX, OFFERS_PER_PEER_MAX};
+use crate::session::SessionId;
+
+/// An offer that this agent made.
+#[derive(Debug)]
+struct Made {
+    offer: Box<Offer>,
+    tries: u32,
+    /// When to say it (again); `None` once it is accepted.
+    next: Option<Time>,
+}
+
+/// An offer that a peer made.
+#[derive(Debug)]
+struct Taken {
+    offer: Box<Offer>,
+    /// Whether the driver has accepted it; else it was told, and has not answered yet.
+    is_accepted: bool,
+}
+
+/// What becomes of an offer that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The driver hears of it.
+    IsNew,
+    /// The driver knows it.
+    IsPending,
+    /// It was accepted before.
+    IsAccepted,
+    /// There are too many.
+    HasNoRoom,
+}
+
+/// Offers made, and offers taken.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    made: BTreeMap<AgentId, BTreeMap<FlowId, Made>>,
+    /// When those that are not accepted are to be said.
+    due: BTreeSet<(Time, AgentId, FlowId)>,
+    taken: BTreeMap<AgentId, BTreeMap<FlowId, Taken>>,
+    /// Those that the driver has to hear of.
+    pub(super) news: VecDeque<(AgentId, FlowId, Box<Offer>)>,
+}
+
+impl Offers {
+    /// Makes an offer, or replaces one; `false` if there are too many.
+    fn make(&mut self, peer: AgentId, flow: FlowId, offer: Offer, now: Time) -> bool {
+        self.withdraw(peer, flow);
+        let made = self.made.entry(peer).or_default();
+        if made.len() == OFFERS_PER_PEER_MAX {
+            return false;
+        }
+        made.insert(flow, Made { offer: Box::new(offer), tries: 0, next: Some(now) });
+        self.due.insert((now, peer, flow));
+        true
+    }
+
+    fn withdraw(&mut self, peer: AgentId, flow: FlowId) -> Option<Made> {
+        let made = self.made.get_mut(&peer)?.remove(&flow)?;
+        if let Some(next) = made.next {
+            self.due.remove(&(next, peer, flow));
+        }
+        Some(made)
+    }
+
+    /// When an offer is to be said.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.due.first().map(|(at, ..)| *at)
+    }
+
+    /// An offer that is to be said now. Call until there is none.
+    fn take_due(&mut self, now: Time) -> Option<(AgentId, FlowId, &Offer)> {
+        let (_, peer, flow) = self.due.first().copied().filter(|(at, ..)| *at <= now)?;
+        self.due.pop_first();
+        let made = self.made.get_mut(&peer)?.get_mut(&flow)?;
+        let next = now + (OFFER_RETRY * (1 << made.tries.min(8))).min(OFFER_RETRY_MAX);
+        (made.tries, made.next) = (made.tries + 1, Some(next));
+        self.due.insert((next, peer, flow));
+        Some((peer, flow, &made.offer))
+    }
+
+    /// A peer can be spoken to. One that began anew knows of no offer, and its own are void.
+    pub(super) fn established(&mut self, peer: AgentId, fresh: bool, now: Time) {
+        for (flow, made) in self.made.get_mut(&peer).into_iter().flatten() {
+            if let Some(next) = made.next {
+                self.due.remove(&(next, peer, *flow));
+            }
+            if fresh || made.next.is_some() {
+                (made.tries, made.next) = (0, Some(now));
+                self.due.insert((now, peer, *flow));
+            }
+        }
+        if fresh {
+            self.taken.remove(&peer);
+            self.news.retain(|(from, ..)| *from != peer);
+        }
+    }
+
+    /// Takes an answer; what the driver is to know, if it is news.
+    fn answered(&mut self, peer: AgentId, flow: FlowId, outcome: Result<(), OfferRefusal>) -> Option<Event> {
+        let made = self.made.get_mut(&peer)?.get_mut(&flow)?;
+        match outcome {
+            Err(OfferRefusal::NotYet) => return None,
+            Ok(()) => self.due.remove(&(made.next.take()?, peer, flow)),
+            Err(_) => self.withdraw(peer, flow).is_some(),
+        };
+        Some(Event::OfferAnswered { peer, flow, outcome })
+    }
+
+    /// Takes an offer of a peer.
+    fn take(&mut self, peer: AgentId, flow: FlowId, offer: Offer) -> Verdict {
+        let taken = self.taken.entry(peer).or_default();
+        let has_room = taken.len() < OFFERS_PER_PEER_MAX;
+        match taken.get(&flow) {
+            Some(known) if *known.offer == offer && known.is_accepted => return Verdict::IsAccepted,
+            Some(known) if *known.offer == offer => return Verdict::IsPending,
+            None if !has_room => return Verdict::HasNoRoom,
+            _ => {}
+        }
+        let offer = Box::new(offer);
+        taken.insert(flow, Taken { offer: offer.clone(), is_accepted: false });
+        self.news.push_back((peer, flow, offer));
+        Verdict::IsNew
+    }
+
+    /// The driver answers; `false` if it was asked nothing.
+    fn answer(&mut self, peer: AgentId, flow: FlowId, is_accepted: bool) -> bool {
+        let Some(taken) = self.taken.get_mut(&peer) else {
+            return false;
+        };
+        match taken.get_mut(&flow) {
+            Some(known) if is_accepted => known.is_accepted = true,
+            Some(_) => {
+                taken.remove(&flow);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// A flow with a peer has ended here: an offer of it that was accepted is not any more.
+    pub(super) fn flow_ended(&mut self, peer: AgentId, flow: FlowId) {
+        if let Some(taken) = self.taken.get_mut(&peer)
+            && taken.get(&flow).is_some_and(|known| known.is_accepted)
+        {
+            taken.remove(&flow);
+        }
+    }
+}
+
+impl Agent {
+    /// Offers a peer that was added a flow in each direction, both of this number: the one that this agent sends by
+    /// `offer.forth`, the other one by `offer.back`. An offer of the same number is replaced.
+    ///
+    /// It is said until the peer answers, which is [`Event::OfferAnswered`], and said anew whenever the peer has
+    /// restarted. It stands until it is refused or withdrawn.
+    ///
+    /// `false`, and nothing is offered, if the peer was not added, if the number is not this agent's to offer (see
+    /// [`may_offer`]), if the subject is too long, or if 4,096 offers to this peer stand already.
+    pub fn offer(&mut self, peer: AgentId, flow: FlowId, offer: Offer, now: Time) -> bool {
+        let is_good = self.life == Life::Open
+            && self.peers.contains_key(&peer)
+            && may_offer(self.number, peer, flow)
+            && offer.to_wire(flow).is_some();
+        if !is_good || !self.offers.make(peer, flow, offer, now) {
+            return false;
+        }
+        self.say_offers(now);
+        self.finish(now);
+        true
+    }
+
+    /// Withdraws an offer: it is said no more. A peer that has accepted it is not told; it hears when the flows are closed.
+    pub fn withdraw_offer(&mut self, peer: AgentId, flow: FlowId) {
+        self.offers.withdraw(peer, flow);
+    }
+
+    /// Answers an offer of a peer, after [`AgentOutput::Offered`](super::AgentOutput::Offered). What is accepted is answered
+    /// again without asking, as often as the peer says it, until one of the flows is closed. After a refusal, the offer
+    /// comes up again if the peer says it again.
+    pub fn answer_offer(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        outcome: Result<(), OfferRefusal>,
+        now: Time,
+    ) {
+        if self.offers.answer(peer, flow, outcome.is_ok())
+            && let Some(session) = self.peers.get(&peer).copied()
+        {
+            self.say_offered(session, flow, outcome, now);
+        }
+        self.finish(now);
+    }
+
+    /// Says the offers that are due.
+    pub(super) fn say_offers(&mut self, now: Time) {
+        while let Some((peer, flow, offer)) = self.offers.take_due(now) {
+            let Some(session) = self.peers.get(&peer).copied() else {
+                continue;
+            };
+            // Whoever waits for an answer wants to know whether the other side is still there.
+            self.sessions.use_session(session, now);
+            if let Some(message) = offer.to_wire(flow).filter(|_| self.sessions.is_established(session, now))
+            {
+                self.sessions.say(session, &Message::Offer(message), now);
+            }
+        }
+    }
+
+    /// A peer offers a flow.
+    pub(super) fn offered(&mut self, session: SessionId, offer: &messages::Offer<'_>, now: Time) {
+        let Some(Role::Peer(peer)) = self.roles.get(&session).copied() else {
+            return;
+        };
+        let flow = offer.flow;
+        if !may_offer(peer, self.number, flow) {
+            self.say_offered(session, flow, Err(OfferRefusal::NumberTaken), now);
+            return;
+        }
+        match self.offers.take(peer, flow, Offer::from_wire(offer)) {
+            Verdict::IsNew | Verdict::IsPending => {}
+            Verdict::IsAccepted => self.say_offered(session, flow, Ok(()), now),
+            Verdict::HasNoRoom => self.say_offered(session, flow, Err(OfferRefusal::NoRoom), now),
+        }
+    }
+
+    /// A peer answers an offer.
+    pub(super) fn offer_answered(&mut self, session: SessionId, answer: Offered) {
+        if let Some(Role::Peer(peer)) = self.roles.get(&session).copied() {
+            self.events.extend(self.offers.answered(peer, answer.flow, answer.outcome));
+        }
+    }
+
+    fn say_offered(
+        &mut self,
+        session: SessionId,
+        flow: FlowId,
+        outcome: Result<(), OfferRefusal>,
+        now: Time,
+    ) {
+        if self.sessions.is_established(session, now) {
+            self.sessions.say(session, &Message::Offered(Offered { flow, outcome }), now);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The ways of a flow through the overlay change while it is in use: a new map names other relays, or newer grants.
+
+use alloc::vec::Vec;
+
+use byway_units::{RelayId, Time};
+use byway_wire::Shard;
+use byway_wire::messages::{FlowRole, Unregister};
+
+use super::receive_flow::ReceiveFlowId;
+use super::send_flow::SendFlowId;
+use super::settings::RelayPath;
+use super::{Agent, Flow};
+use crate::session::SessionId;
+
+impl RelayPath {
+    /// Whether it is the same way, whatever the grant.
+    fn leads_as(&self, other: &Self) -> bool {
+        (self.ingress, self.egress) == (other.ingress, other.egress)
+    }
+
+    /// The relay at the end of the agent with this role.
+    pub(super) const fn end_of(&self, role: FlowRole) -> (RelayId, Shard) {
+        match role {
+            FlowRole::Sender => self.ingress,
+            FlowRole::Receiver => self.egress,
+        }
+    }
+}
+
+impl Agent {
+    /// Gives a flow that this agent sends other paths, best first. Those that it has already go on as they are, and a
+    /// newer grant is shown to the relay; relays at which none begins any more are told that the flow has left, once
+    /// its latency budget has passed. A flow that was closed is left alone.
+    pub fn set_paths(&mut self, flow: SendFlowId, paths: Vec<RelayPath>, now: Time) {
+        if self.senders.get(flow.0).is_some() {
+            let before = self.change_paths(Flow::Sent(flow), paths, now);
+            let after = self.senders[flow.0 as usize].settings.paths.clone();
+            for path in before.iter().chain(&after) {
+                if let Some(relay) = self.relay_places.get(&path.ingress).copied() {
+                    self.set_copy_rate(relay);
+                }
+            }
+        }
+        self.finish(now);
+    }
+
+    /// The same for a flow that this agent receives.
+    pub fn set_received_paths(&mut self, flow: ReceiveFlowId, paths: Vec<RelayPath>, now: Time) {
+        if self.receivers.get(flow.0).is_some() {
+            self.change_paths(Flow::Received(flow), paths, now);
+            self.note_all_ways_in(self.receivers[flow.0 as usize].peer);
+        }
+        self.finish(now);
+    }
+
+    /// Gives a flow other paths; those before.
+    pub(super) fn change_paths(&mut self, flow: Flow, paths: Vec<RelayPath>, now: Time) -> Vec<RelayPath> {
+        let before = core::mem::replace(&mut self.settings_of_mut(flow).paths, paths);
+        let after = self.settings_of(flow).paths.clone();
+        let same = |path: &RelayPath| before.iter().position(|known| known.leads_as(path));
+        let kept: Vec<Option<usize>> = after.iter().map(same).collect();
+        let told = self.registrations_of_mut(flow).rearrange(&kept);
+        self.leave_relays(flow, &before, &told, now);
+        for (path, known) in kept.iter().enumerate() {
+            if known.is_some_and(|known| before[known].grant != after[path].grant) {
+                self.registrations_of_mut(flow).ask_again(path, now);
+            }
+        }
+        self.register(flow, now);
+        self.reach_through(flow);
+        before
+    }
+
+    /// Tells the relays that may know a flow, by its paths before, and at which it has no path any more. Those at which
+    /// it has one again need not be told.
+    fn leave_relays(&mut self, flow: Flow, before: &[RelayPath], told: &[bool], now: Time) {
+        let (flow_key, role) = self.identity_of(flow);
+        let unregister = Unregister { flow_key, role };
+        let settings = self.settings_of(flow);
+        let first = now.saturating_add(settings.latency_budget);
+        let places: Vec<(RelayId, Shard)> = settings.paths.iter().map(|path| path.end_of(role)).collect();
+        for place in &places {
+            if let Some(relay) = self.relay_session(*place) {
+                self.closings.heard(relay, unregister);
+            }
+        }
+        for (path, _) in before.iter().zip(told).filter(|(_, is_told)| **is_told) {
+            let place = path.end_of(role);
+            if let Some(relay) = self.relay_session(place).filter(|_| !places.contains(&place)) {
+                self.closings.tell(relay, unregister, first);
+            }
+        }
+    }
+
+    /// Lets a flow's other end be reached through the relay of the path in use.
+    fn reach_through(&mut self, flow: Flow) {
+        if let Some((peer, detour)) = self.detour_of(flow)
+            && let Some(session) = self.sessions.get_mut(peer)
+        {
+            session.detour = Some(detour);
+        }
+    }
+
+    /// Notes anew the relays through which flows of a peer may come.
+    pub(super) fn note_all_ways_in(&mut self, peer: SessionId) {
+        self.ways_in.remove(&peer);
+        let flows = self.receivers.iter().filter(|(_, flow)| flow.peer == peer);
+        let flows: Vec<ReceiveFlowId> = flows.map(|(number, _)| ReceiveFlowId(number)).collect();
+        for flow in flows {
+            self.note_ways_in(flow);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Copies that ingress relays carry here: kept or forwarded, and asked for again where some did not come.
+//!
+//! A gap costs nothing but one entry in a list that all flows share: what is missing of it shows when it is looked at.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use byway_units::{Duration, Time};
+use byway_wire::{Alias, Ecn, RangeSet, SequenceNumber};
+
+use super::action::{Action, Given};
+use super::flow::{Active, FlowSlot};
+use super::missing::Stage;
+use super::{Egress, find};
+use crate::limits::{
+    CARRIED_ASKS_MAX, CARRIED_GAP_MAX, CARRIED_GAPS_MAX, COPY_REORDERING, FIRST_NUMBERS, NACK_REACH,
+};
+use crate::parts::packet_log::Handle;
+use crate::policy::forwards;
+
+/// Where carried copies come from, and what the flow is called there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Feed {
+    pub(crate) ingress: u16,
+    pub(crate) alias: Alias,
+}
+
+/// A copy that an ingress relay carried here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarriedCopy<'a> {
+    pub(crate) sequence_low: u32,
+    pub(crate) coded: &'a [u8],
+    /// The ECN field that it arrived with.
+    pub(crate) ecn: Ecn,
+    /// Whether it is to be delivered, whatever the receiver asked for: its sender cannot reach the receiver directly.
+    pub(crate) is_forwarded: bool,
+    /// Whom to ask for what did not come before it; `None` where that is no loss.
+    pub(crate) feed: Option<Feed>,
+}
+
+/// Carried copies in a row of which some did not come, by when they are to be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Gap {
+    ask_at: Time,
+    flow: FlowSlot,
+    feed: Feed,
+    first: SequenceNumber,
+    /// One more than the last.
+    end: SequenceNumber,
+    asked: u8,
+}
+
+/// What is to be asked for now.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) feed: Feed,
+    pub(crate) absent: RangeSet,
+    gap: Gap,
+}
+
+/// The gaps of all flows, soonest first.
+#[derive(Debug, Default)]
+pub(super) struct Gaps(BinaryHeap<Reverse<Gap>>);
+
+impl Gaps {
+    /// Watches a gap, unless there are too many.
+    fn add(&mut self, gap: Gap) {
+        if self.0.len() < CARRIED_GAPS_MAX {
+            self.0.push(Reverse(gap));
+        }
+    }
+
+    fn ask_at(&self) -> Option<Time> {
+        self.0.peek().map(|Reverse(gap)| gap.ask_at)
+    }
+
+    fn pop(&mut self, now: Time) -> Option<Gap> {
+        self.ask_at().filter(|at| *at <= now)?;
+        self.0.pop().map(|Reverse(gap)| gap)
+    }
+}
+
+impl Egress {
+    /// Takes a copy that an ingress relay carried here: forwards it, or keeps it until it is asked for.
+    pub(crate) fn carried(
+        &mut self,
+        receivers: &[FlowSlot],
+        carried: &CarriedCopy<'_>,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(first) = receivers.first() else {
+            self.counters.repairs_unknown += 1;
+            return;
+        };
+        if self.is_kept(*first, carried, now) {
+            self.counters.carried_repeated += 1;
+            return;
+        }
+        let Some(packet) = self.keep(carried.coded, now) else {
+            return;
+        };
+        for slot in receivers {
+            self.carried_to(*slot, carried, packet, now, actions);
+        }
+        // Of a group's receivers, what one misses all do.
+        if let Some(feed) = carried.feed {
+            self.note_gap(*first, feed, carried.sequence_low, now);
+        }
+        self.sweep_from(now);
+    }
+
+    /// Whether this very packet is here already. A sender that began anew gives a number to another one.
+    fn is_kept(&self, slot: FlowSlot, carried: &CarriedCopy<'_>, now: Time) -> bool {
+        let active = self.flow(slot).and_then(|flow| flow.active());
+        let packet = active.and_then(|active| active.packet(active.full(carried.sequence_low)));
+        packet.and_then(|packet| self.log.get(packet, now)).is_some_and(|packet| packet == carried.coded)
+    }
+
+    fn carried_to(
+        &mut self,
+        slot: FlowSlot,
+        carried: &CarriedCopy<'_>,
+        packet: Handle,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(flow) = find(&mut self.flows, slot) else {
+            return;
+        };
+        let is_forwarded = carried.is_forwarded || forwards(flow.service);
+        let active = flow.activate(now);
+        let sequence = active.full(carried.sequence_low);
+        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        active.is_forwarded = is_forwarded;
+        if !is_forwarded {
+            self.became_repairable(slot, sequence, now, actions);
+            return;
+        }
+        // Whoever asked before it came is answered by it.
+        if let Some(missing) = active.missing.get_mut(sequence) {
+            missing.enter(Stage::Given, now);
+            missing.is_repaired = true;
+        }
+        self.counters.forwarded += 1;
+        self.counters.forwarded_bytes += packet.bytes() as u64;
+        let (given, ecn) = (Given::Forwarded, carried.ecn);
+        actions.push(Action::Give { flow: slot, sequence, packet, given, ecn });
+    }
+
+    /// Whether a packet was forwarded so lately that a receiver who asks for it cannot know: it may be on its way.
+    pub(super) fn is_under_way(&self, slot: FlowSlot, sequence: SequenceNumber, now: Time) -> bool {
+        let Some(flow) = self.flow(slot) else {
+            return false;
+        };
+        let active = flow.active().filter(|active| active.is_forwarded);
+        let came = active.and_then(|active| self.log.came(active.packet(sequence)?));
+        // Round trips as measured are those of a moment ago.
+        came.is_some_and(|came| came + (flow.round_trip - flow.round_trip / 8) > now)
+    }
+
+    /// Notes what did not come before a carried copy.
+    fn note_gap(&mut self, slot: FlowSlot, feed: Feed, sequence_low: u32, now: Time) {
+        let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
+            return;
+        };
+        let sequence = active.full(sequence_low);
+        if let Some((first, end)) = active.gap_before(sequence, feed) {
+            let ask_at = now + COPY_REORDERING;
+            self.gaps.add(Gap { ask_at, flow: slot, feed, first, end, asked: 0 });
+        }
+    }
+
+    /// When carried copies are to be asked for.
+    pub(crate) fn asks_at(&self) -> Option<Time> {
+        self.gaps.ask_at()
+    }
+
+    /// The next carried copies that are to be asked for now.
+    pub(crate) fn next_asked(&mut self, now: Time) -> Option<Asked> {
+        while let Some(gap) = self.gaps.pop(now) {
+            let Some(active) = self.flow(gap.flow).and_then(|flow| flow.active()) else {
+                continue;
+            };
+            let numbers = (gap.first.number()..gap.end.number()).map(SequenceNumber::new);
+            let (mut absent, mut count) = (RangeSet::new(), 0);
+            for sequence in numbers.filter(|sequence| active.packet(*sequence).is_none()) {
+                if !absent.insert(sequence) {
+                    break;
+                }
+                count += 1;
+            }
+            if count > 0 {
+                self.counters.carried_asked += count;
+                return Some(Asked { feed: gap.feed, absent, gap });
+            }
+        }
+        None
+    }
+
+    /// What was asked for, of a relay `round_trip` away, is asked for again if it does not come.
+    pub(crate) fn ask_again(&mut self, asked: &Asked, round_trip: Duration, now: Time) {
+        let Asked { gap, .. } = *asked;
+        if gap.asked + 1 < CARRIED_ASKS_MAX {
+            let ask_at = now + Self::ask_again_after(round_trip) + COPY_REORDERING;
+            self.gaps.add(Gap { ask_at, asked: gap.asked + 1, ..gap });
+        }
+    }
+}
+
+impl Active {
+    /// The numbers between a carried copy and the highest that came from there before: the first of them, and the copy
+    /// itself.
+    fn gap_before(
+        &mut self,
+        sequence: SequenceNumber,
+        feed: Feed,
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        // Another relay, or the same after the flow began anew there, has its own account of what it carried.
+        let before = self.carried.filter(|(known, highest)| {
+            *known == feed && highest.since(sequence).is_none_or(|behind| behind <= NACK_REACH)
+        });
+        let first = match before {
+            Some((_, highest)) if sequence <= highest => return None,
+            Some((_, highest)) => highest.next(),
+            // The first packets of a flow that begins here; any other joined it on its way.
+            None if sequence.number() < FIRST_NUMBERS => SequenceNumber::FIRST,
+            None => sequence,
+        };
+        self.carried = Some((feed, sequence));
+        let oldest = SequenceNumber::new(sequence.number().saturating_sub(CARRIED_GAP_MAX));
+        let first = first.max(oldest);
+        (first < sequence).then_some((first, sequence))
+    }
+}
