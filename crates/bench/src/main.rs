@@ -1,4 +1,5 @@
-//! `byway-bench`: Byway's coder beside others', interleaved in one run; and the protocol core, stage by stage.
+//! `byway-bench`: Byway's coder beside others', interleaved in one run; the protocol core, stage by stage; and
+//! relays on real sockets.
 //!
 //! Its own crate, so that the peers and what they pull in stay out of everybody else's build.
 
@@ -17,6 +18,7 @@ mod protocol;
 mod report;
 mod ring;
 mod shape;
+mod sockets;
 
 use std::fs;
 use std::path::PathBuf;
@@ -63,26 +65,36 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     Protocol(protocol::Options),
+    Sockets(sockets::Options),
 }
 
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
-    pin();
     match &options.command {
         Some(Command::Protocol(options)) => protocol(options),
+        Some(Command::Sockets(options)) => sockets(options),
         None => coder(&options),
     }
 }
 
 /// Measures the protocol core.
 fn protocol(options: &protocol::Options) -> Result<ExitCode> {
+    pin();
     eprintln!("{}, one pinned thread", processor());
     let all_met = protocol::run(options)?;
     Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Measures relays on real sockets.
+fn sockets(options: &sockets::Options) -> Result<ExitCode> {
+    eprintln!("{}, a core for the generator and one for the relay", processor());
+    let all_met = sockets::run(options)?;
+    Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
 /// Compares coders.
 fn coder(options: &Options) -> Result<ExitCode> {
+    pin();
     let engines = options.engine.map_or_else(|| Engine::available().collect(), |engine| vec![engine]);
     let (contenders, remarks) = contenders::all(&engines);
     let mut report = Report { cpu: processor(), rows: Vec::new() };

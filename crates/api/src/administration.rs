@@ -1,0 +1,195 @@
+//! What administrators ask and are told.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use utoipa::ToSchema;
+
+use crate::join::Role;
+use crate::membership::RoundTrip;
+
+/// A new token is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenRequest {
+    /// What those who come with it must be.
+    pub role: Role,
+    /// The tenant that agents will belong to; absent: `default`. A relay has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// How many nodes may join with it; absent: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<u32>,
+    /// For how long, in seconds; absent: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetime_seconds: Option<u64>,
+}
+
+/// A new token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenAnswer {
+    /// What it is, without its secret.
+    pub entry: TokenEntry,
+    /// The token, to be given to a node. It cannot be had again.
+    pub token: String,
+}
+
+/// A token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenEntry {
+    /// Its number.
+    pub number: u32,
+    /// What those who come with it must be.
+    pub role: Role,
+    /// The tenant that agents will belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// How many more nodes may join with it; absent: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses_left: Option<u32>,
+    /// When it ends, in seconds of Unix time; absent if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_seconds: Option<u64>,
+}
+
+/// All tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenList {
+    /// In the order of their numbers.
+    pub tokens: Vec<TokenEntry>,
+}
+
+/// A member of the network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeEntry {
+    /// Its number.
+    pub number: u32,
+    /// What it is.
+    pub role: Role,
+    /// Its tenant; a relay has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its public key.
+    pub key: String,
+    /// Where it may be reached.
+    #[schema(value_type = Vec<String>)]
+    pub addresses: Vec<SocketAddr>,
+    /// How many shards it has.
+    pub shards: u16,
+    /// The number of the relay near it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_relay: Option<u32>,
+    /// The round trips that it reported.
+    pub round_trips: Vec<RoundTrip>,
+    /// When it was heard of last, in seconds of Unix time; absent: not since the controller started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen_unix_seconds: Option<u64>,
+}
+
+/// All members.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeList {
+    /// In the order of their numbers.
+    pub nodes: Vec<NodeEntry>,
+}
+
+/// An administrator pairs two agents, of one tenant or of two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PairRequest {
+    /// Both, as `tenant/name`.
+    #[schema(value_type = [String; 2])]
+    pub agents: [AgentName; 2],
+}
+
+/// An agent, named from outside of its tenant: `tenant/name`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct AgentName {
+    /// The tenant's name.
+    pub tenant: String,
+    /// The agent's name within it.
+    pub name: String,
+}
+
+/// A text is no agent's full name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("\"{text}\" names no agent: write its tenant, a slash, and its name")]
+pub struct AgentNameError {
+    text: String,
+}
+
+impl FromStr for AgentName {
+    type Err = AgentNameError;
+
+    fn from_str(text: &str) -> Result<Self, AgentNameError> {
+        let (tenant, name) = text.split_once('/').ok_or_else(|| AgentNameError { text: text.to_owned() })?;
+        Ok(Self { tenant: tenant.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl TryFrom<String> for AgentName {
+    type Error = AgentNameError;
+
+    fn try_from(text: String) -> Result<Self, AgentNameError> {
+        text.parse()
+    }
+}
+
+impl From<AgentName> for String {
+    fn from(name: AgentName) -> Self {
+        name.to_string()
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant, self.name)
+    }
+}
+
+/// How the controller is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ControllerStatus {
+    /// The network's name.
+    pub network: String,
+    /// The program's version.
+    pub version: String,
+    /// The controller's clock, in seconds of Unix time.
+    pub unix_seconds: u64,
+    /// How many agents are members.
+    pub agents: usize,
+    /// How many relays are.
+    pub relays: usize,
+    /// How many pairs of agents may exchange packets.
+    pub pairs: usize,
+    /// How many members wait for a new map now.
+    pub polls: usize,
+    /// Why the last change could not be written to the disk; absent if it could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_problem: Option<String>,
+}
+
+/// The controller answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// Whether it can do all that it should: also write to its disk.
+    pub healthy: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_full_name_is_written_as_it_is_read() {
+        let name: AgentName = serde_json::from_str("\"lab/alice\"").expect("a full name");
+        assert_eq!((name.tenant.as_str(), name.name.as_str()), ("lab", "alice"));
+        assert_eq!(serde_json::to_string(&name).expect("a text"), "\"lab/alice\"");
+        let error = serde_json::from_str::<AgentName>("\"alice\"").expect_err("no tenant");
+        assert!(error.to_string().contains("write its tenant"), "{error}");
+    }
+}

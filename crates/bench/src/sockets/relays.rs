@@ -1,0 +1,195 @@
+//! Relays on Byway's driver.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use byway_aws_lc::AwsLc;
+use byway_code::Engine;
+use byway_net::{Arrival, Clock, Io, OverlaySockets, Role, SocketId, spawn};
+use byway_proto::agent::FlowSettings;
+use byway_proto::relay::{Authority, Relay, RelayInput};
+use byway_proto::{CodingRates, Transmit, Urgency};
+use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
+use byway_units::{AgentId, FlowId, Rate, RelayId, Time};
+use byway_wire::Service;
+use byway_wire::seal::{StaticSecret, Suite};
+use socket2::{Domain, Socket, Type};
+
+use super::generator::{self, Cast};
+use super::{Contender, Cores, GOAL, Options, Progress};
+
+pub(super) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+pub(super) fn loopback_socket() -> Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    socket.bind(&LOOPBACK.into())?;
+    Ok(socket)
+}
+
+/// Where packets end that nobody reads: the kernel drops what does not fit.
+pub(super) fn sink() -> Result<Socket> {
+    let socket = loopback_socket()?;
+    socket.set_recv_buffer_size(1)?;
+    Ok(socket)
+}
+
+/// Sends on whatever comes.
+struct Forwarder {
+    #[expect(dead_code, reason = "it is there so that its port is taken")]
+    sink: Socket,
+    to: SocketAddr,
+    cores: Cores,
+    relayed: u64,
+    progress: Arc<Progress>,
+}
+
+impl Role for Forwarder {
+    type Control = ();
+
+    fn start(&mut self, _: &mut Io) {
+        core_affinity::set_for_current(self.cores.relay);
+    }
+
+    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+        let Arrival { ecn, bytes, .. } = arrival;
+        io.send(SocketId::OVERLAY, &Transmit { to: self.to, ecn, urgency: Urgency::Original, bytes });
+        self.relayed += 1;
+        note(&self.progress, self.relayed, self.relayed);
+    }
+
+    fn woken(&mut self, _: &mut Io) {}
+
+    fn controlled(&mut self, (): (), _: &mut Io) {}
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+fn note(progress: &Progress, packets: u64, served: u64) {
+    progress.note(packets, served);
+    if packets.is_multiple_of(64) {
+        progress.note_cpu_time();
+    }
+}
+
+/// Byway's driver with a role that forwards.
+pub(super) fn forwarding_driver(options: &Options, cores: Cores) -> Result<Contender> {
+    let sockets = OverlaySockets::bind(&[LOOPBACK])?;
+    let address = sockets.addresses()[0];
+    let progress = Arc::new(Progress::default());
+    let sink = sink()?;
+    let to = generator::address(&sink)?;
+    let role = Forwarder { sink, to, cores, relayed: 0, progress: Arc::clone(&progress) };
+    spawn("forwarder", sockets, role, Clock::start()).context("the forwarder's thread")?;
+    let generator = generator::plain(address, options, cores, Arc::clone(&progress))?;
+    Ok(Contender { name: "driver, forwarding", generator, progress, goal: None })
+}
+
+/// The ingress relay.
+struct Ingress {
+    relay: Relay,
+    cores: Cores,
+    progress: Arc<Progress>,
+}
+
+impl Role for Ingress {
+    type Control = ();
+
+    fn start(&mut self, io: &mut Io) {
+        core_affinity::set_for_current(self.cores.relay);
+        drain(&mut self.relay, io);
+    }
+
+    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+        let Arrival { from, ecn, bytes, .. } = arrival;
+        self.relay.handle(RelayInput::Received { from, ecn, bytes }, io.now());
+        drain(&mut self.relay, io);
+        let counters = self.relay.ingress_counters();
+        note(&self.progress, counters.copies, counters.carried + counters.covered);
+    }
+
+    fn woken(&mut self, io: &mut Io) {
+        self.relay.handle(RelayInput::Deadline, io.now());
+        drain(&mut self.relay, io);
+    }
+
+    fn controlled(&mut self, (): (), _: &mut Io) {}
+
+    fn deadline(&self) -> Option<Time> {
+        self.relay.deadline().map(|(at, _)| at)
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// Sends what the relay wants sent.
+pub(super) fn drain(relay: &mut Relay, io: &mut Io) {
+    while let Some(transmit) = relay.poll() {
+        io.send(SocketId::OVERLAY, &transmit);
+    }
+}
+
+/// A whole ingress relay, with agents and an egress relay in the generator's thread.
+pub(super) fn overlay(
+    name: &'static str,
+    service: Service,
+    options: &Options,
+    cores: Cores,
+) -> Result<Contender> {
+    let clock = Clock::start();
+    let (ingress_sockets, egress_sockets) =
+        (OverlaySockets::bind(&[LOOPBACK])?, OverlaySockets::bind(&[LOOPBACK])?);
+    let relay_card = |number, sockets: &OverlaySockets| RelayCard {
+        number: RelayId::new(number),
+        secret: secret(number),
+        address: sockets.addresses()[0],
+    };
+    let agent_card =
+        |number| AgentCard { number: AgentId::new(number), secret: secret(number), address: None };
+    let (ingress, egress) = (relay_card(1, &ingress_sockets), relay_card(2, &egress_sockets));
+    let (sender, receiver) = (agent_card(3), agent_card(4));
+    let flow = FlowSettings {
+        service,
+        rates: CodingRates::default(),
+        rate: Rate::from_megabits_per_second(20_000 / u64::from(options.flows)),
+        paths: vec![cast::path(&ingress, &egress)],
+        ..FlowSettings::default()
+    };
+    let flows = FlowId::new(0)..=FlowId::new(options.flows - 1);
+    let grant = cast::grant((&sender, &receiver), (&ingress, &egress), flows);
+    let relay = |own: &RelayCard, other: &RelayCard, seed: u8| {
+        let settings =
+            own.settings(Suite::Aes256Gcm, Authority::Static(vec![grant]), vec![other.for_relays()]);
+        Relay::new(settings, Engine::fastest(), &AwsLc, [seed; 32], clock.now())
+    };
+    let relays = [relay(&ingress, &egress, 1), relay(&egress, &ingress, 2)];
+    let [ingress_relay, egress_relay] = relays;
+    let progress = Arc::new(Progress::default());
+    let role = Ingress { relay: ingress_relay, cores, progress: Arc::clone(&progress) };
+    spawn("ingress", ingress_sockets, role, clock).context("the relay's thread")?;
+    let cast = Cast { sender, receiver, ingress, egress, flows: options.flows, flow };
+    let generator = generator::overlay(
+        cast,
+        egress_relay,
+        egress_sockets,
+        options,
+        (cores, clock),
+        Arc::clone(&progress),
+    )?;
+    Ok(Contender { name, generator, progress, goal: Some(GOAL) })
+}
+
+fn secret(number: u32) -> StaticSecret {
+    let [a, b, c, d] = number.to_be_bytes();
+    let mut bytes = [0x5A; 32];
+    bytes[..4].copy_from_slice(&[a, b, c, d]);
+    StaticSecret::from_bytes(bytes)
+}

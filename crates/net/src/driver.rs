@@ -1,0 +1,110 @@
+//! What a role's thread does.
+
+use std::io;
+use std::sync::mpsc::Receiver;
+
+use crate::io::Io;
+use crate::limits::CONTROLS_PER_TURN;
+use crate::poller::Ready;
+use crate::receive_buffers::ReceiveBuffers;
+use crate::role::{Arrival, Role, SocketId};
+use crate::sockets::roles_name;
+
+/// A role with everything that its thread needs.
+pub(crate) struct Driver<R: Role> {
+    role: R,
+    io: Io,
+    buffers: ReceiveBuffers,
+    controls: Receiver<R::Control>,
+    /// Whether controls may wait that the bell has been heard for.
+    controls_wait: bool,
+}
+
+impl<R: Role> Driver<R> {
+    pub(crate) fn new(role: R, io: Io, controls: Receiver<R::Control>) -> Self {
+        Self { role, io, buffers: ReceiveBuffers::new(), controls, controls_wait: false }
+    }
+
+    /// Drives the role until it is finished.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        self.start();
+        while !self.role.is_finished() {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn start(&mut self) {
+        self.io.update_now();
+        self.role.start(&mut self.io);
+        self.io.flush();
+    }
+
+    /// Waits, and handles what has come: one batch of each of a few sockets, the deadline after each, a few controls.
+    pub(crate) fn turn(&mut self) -> io::Result<()> {
+        self.io.poller.wait(self.role.deadline(), self.controls_wait)?;
+        let mut index = 0;
+        while let Some(ready) = self.io.poller.ready(index) {
+            index += 1;
+            match ready {
+                Ready::Expired => {}
+                Ready::Rung => self.controls_wait = true,
+                Ready::Socket { socket, readable, writable } => {
+                    if writable {
+                        self.io.writable(socket)?;
+                    }
+                    if readable {
+                        self.receive(socket);
+                    }
+                    self.wake();
+                    self.io.flush();
+                }
+            }
+        }
+        self.wake();
+        self.handle_controls();
+        self.io.flush();
+        self.io.count_drops();
+        Ok(())
+    }
+
+    fn receive(&mut self, socket: SocketId) {
+        let name = roles_name(socket);
+        for index in 0..self.io.receive(socket, &mut self.buffers) {
+            self.io.update_now();
+            let mut row = self.buffers.row(index);
+            let (from, ecn) = (row.from, row.ecn);
+            for bytes in row.datagrams() {
+                if !self.io.is_open(socket) {
+                    self.io.count_closed();
+                    continue;
+                }
+                self.io.count_received(bytes.len());
+                self.role.received(Arrival { socket: name, from, ecn, bytes }, &mut self.io);
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        self.io.update_now();
+        if self.role.deadline().is_some_and(|deadline| deadline <= self.io.now()) {
+            self.role.woken(&mut self.io);
+        }
+    }
+
+    fn handle_controls(&mut self) {
+        if !self.controls_wait {
+            return;
+        }
+        for _ in 0..CONTROLS_PER_TURN {
+            let Ok(control) = self.controls.try_recv() else {
+                self.controls_wait = false;
+                return;
+            };
+            self.role.controlled(control, &mut self.io);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

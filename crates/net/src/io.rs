@@ -1,0 +1,306 @@
+//! What a role may do with the world.
+
+use std::io;
+use std::net::SocketAddr;
+
+use byway_proto::Transmit;
+use byway_units::Time;
+use byway_wire::limits::DATAGRAM_BYTES_MAX;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::bind::OverlaySockets;
+use crate::clock::Clock;
+use crate::counters::IoCounters;
+use crate::limits::{APPLICATION_BUFFER_BYTES, DROPS_INTERVAL};
+use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
+use crate::poller::Poller;
+use crate::receive_buffers::ReceiveBuffers;
+use crate::role::SocketId;
+use crate::socket::{Refusal, Sharing, UdpSocket};
+use crate::sockets::Sockets;
+use crate::steering::shard_byte;
+
+/// What a role may do with the world: tell the time, send, open and close sockets.
+#[derive(Debug)]
+pub struct Io {
+    clock: Clock,
+    now: Time,
+    pub(crate) poller: Poller,
+    sockets: Sockets,
+    outgoing: Outgoing,
+    counters: IoCounters,
+    /// When the kernel is asked next what it dropped.
+    next_drops: Time,
+}
+
+impl Io {
+    pub(crate) fn new(overlay: OverlaySockets, clock: Clock) -> io::Result<Self> {
+        let poller = Poller::new(clock)?;
+        let sockets = overlay.into_sockets();
+        for (id, socket) in sockets.overlay() {
+            poller.add(socket, id)?;
+        }
+        Ok(Self {
+            clock,
+            now: clock.now(),
+            poller,
+            sockets,
+            outgoing: Outgoing::new(),
+            counters: IoCounters::default(),
+            next_drops: Time::START,
+        })
+    }
+
+    /// The time of the input that is being handled.
+    #[must_use]
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Sends a datagram at the end of the batch that is being handled, or before if much is to be sent: originals
+    /// before scavengers. What cannot be sent is counted.
+    ///
+    /// Datagrams of one urgency to one destination go out in the order in which they were given.
+    #[inline]
+    pub fn send(&mut self, socket: SocketId, transmit: &Transmit<'_>) {
+        let to = unmapped(transmit.to);
+        let Some(slot) = self.sockets.slot_towards(socket, &to) else {
+            return self.count_unsendable(socket);
+        };
+        if to.port() == 0 || transmit.bytes.len() > DATAGRAM_BYTES_MAX {
+            return self.count_unsendable(socket);
+        }
+        let Some((_, sending)) = self.sockets.at(slot) else {
+            return self.count_unsendable(socket);
+        };
+        let shard = if socket == SocketId::OVERLAY { shard_byte(transmit.bytes) } else { 0 };
+        let datagram = Datagram {
+            socket: slot,
+            to,
+            shard,
+            ecn: transmit.ecn,
+            urgency: transmit.urgency,
+            bytes: transmit.bytes,
+            segments_max: sending.segments_max(transmit.bytes.len()),
+        };
+        if !self.outgoing.add(&datagram) {
+            self.flush_and_add(&datagram);
+        }
+    }
+
+    #[cold]
+    fn flush_and_add(&mut self, datagram: &Datagram<'_>) {
+        self.flush();
+        assert!(self.outgoing.add(datagram), "a flush makes room");
+    }
+
+    #[cold]
+    fn count_unsendable(&mut self, socket: SocketId) {
+        let is_open = socket == SocketId::OVERLAY || self.sockets.get(socket).is_some();
+        let counter =
+            if is_open { &mut self.counters.dropped_unsendable } else { &mut self.counters.dropped_closed };
+        *counter += 1;
+    }
+
+    /// Opens a socket for applications. Datagrams come to it only from its own family of addresses.
+    ///
+    /// # Errors
+    /// If the kernel refuses; where the limit of descriptors is the reason, the error names it.
+    pub fn open(&mut self, bind: SocketAddr) -> io::Result<SocketId> {
+        let socket = UdpSocket::bind(unmapped(bind), Sharing::Alone, APPLICATION_BUFFER_BYTES);
+        let socket = socket.map_err(|error| explained(&error, bind))?;
+        let (id, socket) = self.sockets.insert(socket);
+        let added = self.poller.add(socket, id);
+        if added.is_err() {
+            self.sockets.remove(id);
+        }
+        added.map(|()| id)
+    }
+
+    /// Where a socket is bound; `None` if it is closed. Of the overlay's sockets the first.
+    #[must_use]
+    pub fn local_address(&self, socket: SocketId) -> Option<SocketAddr> {
+        if socket == SocketId::OVERLAY {
+            return self.overlay_addresses().next();
+        }
+        self.sockets.get(socket).map(UdpSocket::local)
+    }
+
+    /// Where the overlay's sockets are bound, IPv4 first.
+    pub fn overlay_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.sockets.overlay().map(|(_, socket)| socket.local())
+    }
+
+    /// Closes a socket of [`open`](Self::open), if it is open. What it has to send is sent, unless the kernel takes
+    /// no more.
+    ///
+    /// # Panics
+    /// If it is [`SocketId::OVERLAY`].
+    pub fn close(&mut self, socket: SocketId) {
+        assert!(socket != SocketId::OVERLAY, "the overlay's sockets live as long as the thread");
+        if self.sockets.get(socket).is_none() {
+            return;
+        }
+        self.flush();
+        self.counters.dropped_closed += self.outgoing.forget(socket.slot);
+        // Closing it also ends the poller's watch.
+        self.sockets.remove(socket);
+    }
+
+    /// What went through the role's sockets so far.
+    #[must_use]
+    pub const fn counters(&self) -> &IoCounters {
+        &self.counters
+    }
+
+    /// Reads the clock.
+    pub(crate) fn update_now(&mut self) {
+        self.now = self.clock.now();
+    }
+
+    pub(crate) fn is_open(&self, socket: SocketId) -> bool {
+        self.sockets.get(socket).is_some()
+    }
+
+    /// Receives a batch; how many rows.
+    pub(crate) fn receive(&mut self, id: SocketId, buffers: &mut ReceiveBuffers) -> usize {
+        let Some(socket) = self.sockets.get(id) else {
+            return 0;
+        };
+        match buffers.receive(socket) {
+            Ok(rows) => {
+                self.counters.receive_batches += 1;
+                rows
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => {
+                tracing::debug!(socket = %socket.local(), %error, "a socket cannot receive");
+                self.counters.receive_errors += 1;
+                0
+            }
+        }
+    }
+
+    pub(crate) const fn count_received(&mut self, bytes: usize) {
+        self.counters.received += 1;
+        self.counters.received_bytes += bytes as u64;
+    }
+
+    pub(crate) const fn count_closed(&mut self) {
+        self.counters.dropped_closed += 1;
+    }
+
+    /// A socket takes more again.
+    pub(crate) fn writable(&mut self, id: SocketId) -> io::Result<()> {
+        match self.sockets.at(id.slot) {
+            Some((found, socket)) if found == id && socket.is_full() => {
+                socket.set_full(false);
+                self.poller.watch(socket, id, false)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the kernel all that it takes.
+    pub(crate) fn flush(&mut self) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        let Self { poller, sockets, outgoing, counters, .. } = self;
+        let Dropped { originals, scavengers } = outgoing.flush(|run| {
+            let Some((id, socket)) = sockets.at(run.socket) else {
+                unreachable!("what a socket has to send goes when it is closed");
+            };
+            send_run(run, id, socket, poller, counters)
+        });
+        self.counters.dropped_originals += originals;
+        self.counters.dropped_scavengers += scavengers;
+    }
+
+    /// Asks the kernel now and then what it dropped.
+    pub(crate) fn count_drops(&mut self) {
+        if self.now < self.next_drops {
+            return;
+        }
+        self.next_drops = self.now + DROPS_INTERVAL;
+        let dropped: u64 = self.sockets.overlay_mut().map(|socket| u64::from(socket.newly_dropped())).sum();
+        self.counters.dropped_by_kernel += dropped;
+    }
+}
+
+/// Sends a run: at once if the socket takes that, one by one if not.
+fn send_run(
+    run: &mut Run,
+    id: SocketId,
+    socket: &mut UdpSocket,
+    poller: &Poller,
+    counters: &mut IoCounters,
+) -> Sent {
+    if socket.is_full() {
+        return Sent::Kept;
+    }
+    let mut refused = None;
+    while run.segments() > 0 {
+        let segments_max = if refused.is_some() { 1 } else { socket.segments_max(run.segment_bytes) };
+        let segments = run.segments().min(segments_max);
+        let bytes = run.next(segments);
+        match socket.send(run.to, run.ecn, bytes, run.segment_bytes) {
+            Ok(()) => {
+                if refused.take().is_some() {
+                    socket.learn_refusal(run.segment_bytes);
+                }
+                counters.send_calls += 1;
+                counters.gso_calls += u64::from(segments > 1);
+                counters.sent += segments as u64;
+                counters.sent_bytes += bytes.len() as u64;
+                run.advance(segments);
+            }
+            Err(Refusal::Full) => {
+                socket.set_full(poller.watch(socket, id, true).is_ok());
+                return Sent::Kept;
+            }
+            // Perhaps only because they are several: the first alone will show.
+            Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
+            Err(Refusal::Never(errno)) => {
+                tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "the kernel refuses to send");
+                counters.dropped_refused += run.segments() as u64;
+                run.advance(run.segments());
+            }
+        }
+    }
+    Sent::All
+}
+
+/// Hardware that cannot, segments too long for the interface, or options that exclude it.
+fn may_be_about_gso(errno: Errno) -> bool {
+    matches!(errno, Errno::IO | Errno::INVAL | Errno::MSGSIZE)
+}
+
+/// An IPv4 address that is mapped into IPv6 as what it is.
+#[inline]
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::from((v4, v6.port())),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
+}
+
+/// The error with the place, and the remedy where there is one.
+fn explained(error: &io::Error, bind: SocketAddr) -> io::Error {
+    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => match getrlimit(Resource::Nofile).current {
+            Some(limit) => format!(": the process may open {limit} files: raise LimitNOFILE or ulimit -n"),
+            None => String::new(),
+        },
+        Some(Errno::NFILE) => ": the system has too many open files: raise fs.file-max".to_owned(),
+        _ => String::new(),
+    };
+    io::Error::new(error.kind(), format!("cannot open a socket at {bind}: {error}{remedy}"))
+}
+
+#[cfg(test)]
+mod tests;

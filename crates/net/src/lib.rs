@@ -1,0 +1,87 @@
+//! Byway's state machines on real sockets: the one driver beside the simulator.
+//!
+//! A [`Role`] is a state machine with sockets. [`spawn`] gives it a thread, which waits for datagrams, deadlines and
+//! [`Handle::control`], and hands each to the role with an [`Io`], through which the role sends.
+//!
+//! ```
+//! use byway_net::{Arrival, Clock, Io, OverlaySockets, Role, spawn};
+//! use byway_proto::{Transmit, Urgency};
+//! use byway_units::Time;
+//!
+//! /// Sends everything back, and ends when it is told to.
+//! struct Echo {
+//!     is_finished: bool,
+//! }
+//!
+//! impl Role for Echo {
+//!     type Control = ();
+//!
+//!     fn start(&mut self, _: &mut Io) {}
+//!
+//!     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+//!         let Arrival { socket, from, ecn, bytes } = arrival;
+//!         io.send(socket, &Transmit { to: from, ecn, urgency: Urgency::Original, bytes });
+//!     }
+//!
+//!     fn woken(&mut self, _: &mut Io) {}
+//!
+//!     fn controlled(&mut self, (): (), _: &mut Io) {
+//!         self.is_finished = true;
+//!     }
+//!
+//!     fn deadline(&self) -> Option<Time> {
+//!         None
+//!     }
+//!
+//!     fn is_finished(&self) -> bool {
+//!         self.is_finished
+//!     }
+//! }
+//!
+//! let sockets = OverlaySockets::bind(&["127.0.0.1:0".parse()?])?;
+//! let echo = spawn("echo", sockets, Echo { is_finished: false }, Clock::start())?;
+//! echo.control(())?;
+//! echo.join()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How a thread spends its time
+//! In turns: it waits; takes one batch from each of a few sockets that have something, and looks at the deadline after each;
+//! handles a few controls; and sends. A batch is what one system call receives: up to 16 rows of up to 64 datagrams that the
+//! kernel has joined (GRO). What a batch causes to be sent leaves when it has been handled, originals before scavengers,
+//! datagrams of one length to one destination with one system call (GSO). Nothing is allocated for a packet.
+//!
+//! # What is left to others
+//! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out: datagrams
+//! that are too long for it are fragmented. Where a machine has several addresses, what a socket on all of them sends leaves
+//! from the one that the system prefers: have a relay listen on the address that others know.
+//!
+//! Start with [`Role`], then [`Io`], then [`OverlaySockets`].
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+compile_error!("byway-net waits with epoll, timerfd and eventfd: it is for Linux");
+
+mod bind;
+mod clock;
+mod counters;
+mod driver;
+mod handle;
+mod io;
+mod limits;
+#[cfg(test)]
+mod loopback;
+mod outgoing;
+mod poller;
+mod receive_buffers;
+mod role;
+mod socket;
+mod socket_options;
+mod sockets;
+mod steering;
+
+pub use bind::{BindError, OverlaySockets, bind_shards};
+pub use clock::Clock;
+pub use counters::IoCounters;
+pub use handle::{ControlError, Controls, EndError, Handle, spawn};
+pub use io::Io;
+pub use role::{Arrival, Role, SocketId};

@@ -1,0 +1,63 @@
+//! Every limit of this crate, with its reason.
+
+use byway_units::Duration;
+use byway_wire::limits::DATAGRAM_BYTES_MAX;
+
+/// Most datagrams of one GSO call: the kernel's `UDP_MAX_SEGMENTS` before version 6.9, which took twice as many.
+pub(crate) const SEGMENTS_MAX: usize = 64;
+
+/// Refusals of GSO after which a socket goes without: one for each MTU in use is expected, and that is a handful.
+pub(crate) const REFUSALS_MAX: u8 = 8;
+
+/// Bytes of one receive buffer: the longest datagram and the longest row of them that GRO makes, 65,535, and so
+/// much more that buffers do not begin at the same place of a page: the cache has few ways for each.
+pub(crate) const RECEIVE_BUFFER_BYTES: usize = 65_536 + 17 * 64;
+
+/// Receive buffers of a thread, filled with one system call: 1 MiB, and its share of the call is small.
+pub(crate) const RECEIVE_BUFFERS: usize = 16;
+
+/// Most sockets that are looked at in one turn, each with one system call: timers are looked at between them,
+/// controls after them.
+pub(crate) const EVENTS_MAX: usize = 16;
+
+/// Most controls that wait for a thread: reconfigurations, questions for the status, maps. More are refused.
+pub(crate) const CONTROLS_MAX: usize = 256;
+
+/// Most controls handled in one turn, so that datagrams do not wait for them all.
+pub(crate) const CONTROLS_PER_TURN: usize = 16;
+
+/// Most rows of datagrams that wait to be sent, and buffers for them: 16 MiB if each once held 64 KiB.
+///
+/// All are sent at the end of a turn, or when there are no more. Enough for a receive batch without GRO whose datagrams
+/// each cause sixteen, all to other destinations.
+pub(crate) const RUNS_MAX: usize = 256;
+
+/// Most bytes that wait to be sent: they still lie in the second-level cache when the kernel copies them.
+pub(crate) const QUEUED_BYTES_MAX: usize = 1 << 20;
+
+/// Most rows that stay after a flush because the kernel takes no more: leaves as many to the other sockets.
+pub(crate) const HELD_RUNS_MAX: usize = RUNS_MAX / 2;
+
+/// Most bytes that stay after a flush, likewise. At 100 Mbit/s they take 40 ms, behind the kernel's own buffer.
+pub(crate) const HELD_BYTES_MAX: usize = QUEUED_BYTES_MAX / 2;
+
+/// Places in which the newest row of a destination is looked up. Two destinations in one place have shorter rows.
+pub(crate) const DESTINATIONS: usize = 1_024;
+
+/// What the kernel is asked to let wait at an overlay socket, each way: 40 ms at 800 Mbit/s, as long as a thread
+/// may not run on a busy machine.
+pub(crate) const OVERLAY_BUFFER_BYTES: usize = 4 << 20;
+
+/// The same for an application's socket, of which there are thousands: a burst of ten video frames.
+pub(crate) const APPLICATION_BUFFER_BYTES: usize = 1 << 20;
+
+/// Below this an overlay socket's receive buffer is warned of: 10 ms at 800 Mbit/s.
+pub(crate) const RECEIVE_BUFFER_BYTES_WARNED: usize = 1 << 20;
+
+/// How often the kernel is asked what it dropped.
+pub(crate) const DROPS_INTERVAL: Duration = Duration::from_secs(1);
+
+const _: () = assert!(RECEIVE_BUFFER_BYTES.is_multiple_of(64) && RECEIVE_BUFFER_BYTES > DATAGRAM_BYTES_MAX);
+// After a flush there is room for the longest datagram.
+const _: () = assert!(HELD_BYTES_MAX + DATAGRAM_BYTES_MAX <= QUEUED_BYTES_MAX && HELD_RUNS_MAX < RUNS_MAX);
+const _: () = assert!(DESTINATIONS.is_power_of_two() && RUNS_MAX <= u16::MAX as usize);

@@ -1,0 +1,60 @@
+//! What a thread drives.
+
+use std::net::SocketAddr;
+
+use byway_units::Time;
+use byway_wire::Ecn;
+
+use crate::io::Io;
+
+/// A state machine with sockets, alone in its thread.
+///
+/// Whatever a method wants sent it gives to [`Io::send`] before it returns. The driver calls one method at a time, and asks
+/// for [`deadline`](Self::deadline) and [`is_finished`](Self::is_finished) after each turn.
+pub trait Role: Send + 'static {
+    /// What the rest of the process asks of the thread.
+    type Control: Send + 'static;
+
+    /// Called once, first, in the thread.
+    fn start(&mut self, io: &mut Io);
+
+    /// A datagram has come.
+    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io);
+
+    /// The deadline has come.
+    fn woken(&mut self, io: &mut Io);
+
+    /// The rest of the process asks for something.
+    fn controlled(&mut self, control: Self::Control, io: &mut Io);
+
+    /// When to call [`woken`](Self::woken), if nothing comes before.
+    fn deadline(&self) -> Option<Time>;
+
+    /// Whether the thread shall end. What has been given to [`Io::send`] is sent before.
+    fn is_finished(&self) -> bool;
+}
+
+/// A datagram that has come.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    /// At which socket.
+    pub socket: SocketId,
+    /// Where it came from; an IPv4 address is one, never mapped into IPv6.
+    pub from: SocketAddr,
+    /// The ECN field of its IP header.
+    pub ecn: Ecn,
+    /// The UDP payload, to be opened in place; lost after the call.
+    pub bytes: &'a mut [u8],
+}
+
+/// A socket of a role; not given out twice, so that one that is closed is never mistaken for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl SocketId {
+    /// The overlay's sockets, IPv4 and IPv6 together: the family of a destination says which of them sends.
+    pub const OVERLAY: Self = Self { slot: u32::MAX, generation: 0 };
+}

@@ -1,0 +1,67 @@
+//! Which shard of a relay a packet is for, as the kernel's program and the sender see it.
+//!
+//! The program is classic BPF, which every kernel since 4.5 takes from everybody. It sees the UDP payload. A load
+//! past its end ends the program with 0, so short packets go to shard 0, as do those of unknown kinds and of shards that
+//! do not exist: there they are dropped and counted.
+
+use byway_wire::packets::Kind;
+
+use crate::socket_options::Instruction;
+
+/// Where each kind names the shard: the first byte of the receiver's index, and the byte that an initiation has for it
+/// (`docs/wire.md`). The kinds that come most often are first.
+const SHARD_OFFSETS: [(Kind, u8); 6] = [
+    (Kind::Envelope, 2),
+    (Kind::Source, 1),
+    (Kind::Message, 1),
+    (Kind::Initiation, 4),
+    (Kind::Response, 4),
+    (Kind::Cookie, 4),
+];
+
+/// The byte of a packet that names the shard; 0 where there is none.
+#[inline]
+pub(crate) fn shard_byte(packet: &[u8]) -> u8 {
+    let offset = match packet.first().copied().and_then(Kind::from_first_byte) {
+        Some(Kind::Source | Kind::Message) => 1,
+        Some(Kind::Envelope) => 2,
+        Some(Kind::Initiation | Kind::Response | Kind::Cookie) => 4,
+        None => return 0,
+    };
+    packet.get(offset).copied().unwrap_or(0)
+}
+
+/// The program that returns the shard a packet is for, below `shards`.
+pub(crate) fn program(shards: u8) -> Vec<Instruction> {
+    let mut program = vec![load(0)];
+    for (kind, offset) in SHARD_OFFSETS {
+        program.extend([
+            jump(libc::BPF_JEQ, kind.first_byte(), 0, 4),
+            load(offset),
+            jump(libc::BPF_JGE, shards, 1, 0),
+            instruction(libc::BPF_RET | libc::BPF_A, 0, 0, 0),
+            return_zero(),
+        ]);
+    }
+    program.push(return_zero());
+    program
+}
+
+/// Loads the payload's byte at `offset` into the accumulator.
+fn load(offset: u8) -> Instruction {
+    instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, offset)
+}
+
+/// Compares the accumulator with `value`, and leaves out so many instructions.
+fn jump(comparison: u32, value: u8, if_true: u8, if_false: u8) -> Instruction {
+    instruction(libc::BPF_JMP | comparison | libc::BPF_K, if_true, if_false, value)
+}
+
+fn return_zero() -> Instruction {
+    instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)
+}
+
+fn instruction(code: u32, jt: u8, jf: u8, operand: u8) -> Instruction {
+    let code = u16::try_from(code).expect("the codes of instructions are below 256");
+    Instruction { code, jt, jf, k: operand.into() }
+}
