@@ -1,12 +1,17 @@
 # The short names of what one does with Byway; the work is in scripts/, which install what is missing first.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test bench gates lint clean
+.PHONY: help demo demo-coder build test bench gates lint clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## A damaged file comes back: losses, repair, comparison (options: ARGS="...")
+demo: ## A video call survives an outage: processes, losses, repair, comparison; three minutes (options: ARGS="...")
+	@scripts/setup.sh demo
+	@scripts/footage.sh
+	@scripts/cargo.sh run --release --locked -p byway -- demo $(ARGS)
+
+demo-coder: ## The coder alone: a damaged file comes back (options: ARGS="...")
 	@scripts/setup.sh build
 	@scripts/cargo.sh run --release --locked -p byway-code --example recover_file -- $(ARGS)
 
@@ -18,10 +23,11 @@ test: ## Everything that must hold; closes with the numbers of tests passed, fai
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, then the gates
+bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, relays on sockets, then the gates
 	@scripts/setup.sh bench
 	@scripts/cargo.sh run --release --locked -p byway-bench -- $(ARGS)
 	@scripts/cargo.sh run --release --locked -p byway-bench -- protocol
+	@scripts/cargo.sh run --release --locked -p byway-bench -- sockets
 	@$(MAKE) --no-print-directory gates
 
 gates: ## Limits on how many instructions the coder and the protocol core take

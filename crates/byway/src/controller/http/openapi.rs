@@ -1,0 +1,79 @@
+//! The description of the interface, made from the functions that serve it.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use byway_api::NetworkMap;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+use super::{administration, members};
+
+/// The interface of a Byway controller.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Byway controller",
+        description = "Membership, maps, tokens. HTTPS with TLS 1.3; the certificate is known by the public key that tokens \
+                       name. Errors are `ErrorAnswer`."
+    ),
+    paths(
+        members::health,
+        members::network,
+        members::join,
+        members::map,
+        members::update_self,
+        members::leave,
+        members::pair,
+        administration::create_token,
+        administration::tokens,
+        administration::revoke_token,
+        administration::nodes,
+        administration::remove_node,
+        administration::pair,
+        administration::status,
+    ),
+    components(schemas(NetworkMap)),
+    modifiers(&Bearer)
+)]
+struct Interface;
+
+/// Members and administrators show a bearer secret.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
+    }
+}
+
+/// The document, as JSON.
+pub(crate) fn document() -> String {
+    Interface::openapi().to_pretty_json().expect("the document has only texts and numbers") + "\n"
+}
+
+/// What programs may learn of the interface.
+pub(super) async fn serve() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], document())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "compares with a file")]
+
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn place() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json")
+    }
+
+    #[test]
+    fn the_document_in_docs_is_current() {
+        let written = std::fs::read_to_string(place()).expect("docs/openapi.json is there");
+        let remedy = "docs/openapi.json is out of date: `byway config openapi > docs/openapi.json`";
+        assert!(written == document(), "{remedy}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Every limit of the controller, with its reason.
+
+use std::time::Duration;
+
+/// Longest body of a request: 8 addresses and round trips to all relays take under 8 KiB.
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Most members. Each change of the network has the maps of all who wait looked through: at 20 us each, 80 ms.
+pub(crate) const NODES_MAX: usize = 4_096;
+
+/// Most relays: each agent has a session with each, to measure the round trip.
+pub(crate) const RELAYS_MAX: usize = 64;
+
+/// Most tokens at a time: each is looked at whenever somebody joins.
+pub(crate) const TOKENS_MAX: usize = 1_024;
+
+/// Most pairs of agents. The plan of their paths is made anew with every change: at 3 us a pair, 50 ms.
+pub(crate) const PAIRS_MAX: usize = 16_384;
+
+/// Most pairs of one agent: its map has some 2,400 bytes for each, and stays below a megabyte.
+pub(crate) const PAIRS_PER_AGENT_MAX: usize = 256;
+
+/// Most addresses of a node: as many as peers try.
+pub(crate) const ADDRESSES_MAX: usize = byway_wire::limits::CANDIDATES_MAX;
+
+/// Longest name: that of a label of the domain name system, so that host names fit.
+pub(crate) const NAME_BYTES_MAX: usize = 63;
+
+/// Most pairings of one coding group: their packets meet in one shard of a relay, and so on one core.
+pub(crate) const PAIRINGS_PER_GROUP_MAX: usize = 256;
+
+/// Paths that stand by beside the first: one for each of its relays.
+pub(crate) const STANDBY_PATHS_MAX: usize = 2;
+
+/// How far the clocks of a node and the controller may differ: grants last a day, stamps of handshakes bear minutes.
+pub(crate) const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// The shortest life of grants: relays work for a day without the controller.
+pub(crate) const GRANT_LIFETIME_MIN: Duration = Duration::from_secs(24 * 3_600);
+
+/// How long a poll for a new map waits: shorter than the 30 s after which some NATs forget a connection.
+pub(crate) const POLL_WAIT: Duration = Duration::from_secs(25);
+
+/// Most polls of one node at the same time: one, and one that its machine has not noticed to be dead.
+pub(crate) const POLLS_PER_NODE_MAX: usize = 2;
+
+/// Most connections: each member polls on one, and reports on another.
+pub(crate) const CONNECTIONS_MAX: usize = 2 * NODES_MAX + 64;
+
+/// Most connections of one address: a site's agents share one, a stranger's do not fill the table.
+pub(crate) const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
+
+/// How long a handshake of TLS, and the head of a request, may take: round trips of two seconds fit.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Joins at once, and per minute, from one address: a rack of machines that starts together gets in, a flood does not.
+pub(crate) const JOIN_BURST: u32 = 30;
+/// See [`JOIN_BURST`].
+pub(crate) const JOINS_PER_MINUTE: u32 = 60;
+
+/// Changes at once, and per minute, by one node: each is a write to the disk.
+pub(crate) const CHANGE_BURST: u32 = 20;
+/// See [`CHANGE_BURST`].
+pub(crate) const CHANGES_PER_MINUTE: u32 = 30;
+
+/// Sources whose requests are counted apart; beyond, those that were silent longest are forgotten.
+pub(crate) const THROTTLED_MAX: usize = 4_096;
+
+/// Signatures of grants that are kept: of each pair both directions with all their paths, and each agent's own to each
+/// relay, of a network of medium size; the rest is signed again, in 20 us each.
+pub(crate) const SIGNATURES_KEPT_MAX: usize = 65_536;
+
+/// A relay is nearer than the one in use if its round trip is shorter by this part of it, and by [`NEARER_MICROSECONDS`]:
+/// what jitter does must not move flows.
+pub(crate) const NEARER_DIVISOR: u64 = 10;
+/// See [`NEARER_DIVISOR`].
+pub(crate) const NEARER_MICROSECONDS: u64 = 500;
+
+/// The longest round trip that a report is taken for; beyond, a relay is of no use.
+pub(crate) const ROUND_TRIP_MICROSECONDS_MAX: u64 = 10_000_000;

@@ -1,0 +1,25 @@
+//! The controller: who is in the network, and what lets whom use which relay.
+//!
+//! [`network`] decides, [`store`] writes, `http` asks and answers. Start with [`Controller`].
+
+mod commands;
+mod gate;
+mod http;
+mod identity;
+mod limits;
+mod network;
+mod server;
+mod state;
+mod store;
+mod throttle;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use commands::{Administration, token_table};
+pub(crate) use http::openapi::document as openapi_document;
+pub(crate) use server::{Controller, ControllerError, ControllerSettings};
+
+/// Locks. What a thread that panicked leaves is whole: everything under a lock is changed in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,94 @@
+//! Tokens: who may join.
+
+use byway_api::{Role, TokenEntry, TokenRequest};
+
+use super::membership::checked_name;
+use super::{Change, Counters, DEFAULT_TENANT, Decision, Digest, Network, Refusal, Tenant, Token};
+use crate::controller::limits::TOKENS_MAX;
+
+impl Network {
+    /// A token with this secret is made.
+    pub(crate) fn create_token(
+        &self,
+        request: &TokenRequest,
+        secret: &[u8],
+        now_unix_seconds: u64,
+    ) -> Result<Decision<TokenEntry>, Refusal> {
+        if self.tokens.len() >= TOKENS_MAX {
+            return Err(Refusal::TooManyTokens);
+        }
+        if request.uses == Some(0) {
+            return Err(Refusal::NoUses);
+        }
+        let mut counters = self.counters;
+        let tenant = self.tenant_for(request, &mut counters)?;
+        let token = Token {
+            number: counters.token,
+            secret: Digest::of(secret),
+            role: request.role,
+            tenant: tenant.as_ref().map(|tenant| tenant.number),
+            uses_left: request.uses,
+            expires_unix_seconds: request.lifetime_seconds.map(|life| now_unix_seconds.saturating_add(life)),
+        };
+        counters.token += 1;
+        let answer = entry(&token, tenant.as_ref().map(|tenant| tenant.name.as_str()));
+        let mut changes = vec![Change::Counters(counters), Change::Token(token)];
+        changes.extend(tenant.map(Change::Tenant));
+        Ok(Decision { answer, changes })
+    }
+
+    /// The tenant that the agents of a new token belong to; a new one if there is none of its name.
+    fn tenant_for(&self, request: &TokenRequest, counters: &mut Counters) -> Result<Option<Tenant>, Refusal> {
+        if request.role == Role::Relay {
+            return if request.tenant.is_some() { Err(Refusal::TenantOfRelay) } else { Ok(None) };
+        }
+        let name = checked_name(request.tenant.as_deref().unwrap_or(DEFAULT_TENANT))?;
+        if let Some(known) = self.tenants.values().find(|tenant| tenant.name == name) {
+            return Ok(Some(known.clone()));
+        }
+        let number = counters.tenant;
+        counters.tenant += 1;
+        Ok(Some(Tenant { number, name: name.to_owned() }))
+    }
+
+    /// A token is revoked. Who joined with it stays.
+    pub(crate) fn revoke_token(&self, number: u32) -> Result<Decision<()>, Refusal> {
+        if !self.tokens.contains_key(&number) {
+            return Err(Refusal::NotFound { kind: "token", which: number.to_string() });
+        }
+        Ok(Decision { answer: (), changes: vec![Change::NoToken(number)] })
+    }
+
+    /// All tokens, without their secrets.
+    pub(crate) fn tokens(&self) -> Vec<TokenEntry> {
+        self.tokens.values().map(|token| entry(token, self.tenant_name(token.tenant))).collect()
+    }
+
+    /// The token with this secret, if it is good for a node of this role at this time.
+    pub(super) fn token(&self, secret: &[u8], role: Role, now_unix_seconds: u64) -> Result<&Token, Refusal> {
+        let mut found = None;
+        // All are looked at, so that the time it takes does not depend on which it is.
+        for token in self.tokens.values() {
+            if token.secret.is_of(secret) {
+                found = Some(token);
+            }
+        }
+        let token = found.ok_or(Refusal::TokenUnknown { role })?;
+        match token.expires_unix_seconds {
+            Some(at) if at <= now_unix_seconds => Err(Refusal::TokenExpired { at, role }),
+            _ if token.role != role => Err(Refusal::WrongRole { expected: token.role, role }),
+            _ => Ok(token),
+        }
+    }
+}
+
+/// What administrators see of a token.
+fn entry(token: &Token, tenant: Option<&str>) -> TokenEntry {
+    TokenEntry {
+        number: token.number,
+        role: token.role,
+        tenant: tenant.map(str::to_owned),
+        uses_left: token.uses_left,
+        expires_unix_seconds: token.expires_unix_seconds,
+    }
+}

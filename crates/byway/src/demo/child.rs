@@ -1,0 +1,136 @@
+//! Child processes that never outlive the demo.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+
+use super::limits::QUOTED_LOG_BYTES;
+
+/// The hidden subcommand by which children are started: see [`become_program`].
+pub(crate) const CHILD_COMMAND: &str = "demo-child";
+
+/// A running child. Dropped, it is killed with everything that it has started.
+#[derive(Debug)]
+pub(crate) struct Child {
+    name: String,
+    log: PathBuf,
+    process: std::process::Child,
+}
+
+/// The pipes of a child that talks.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    pub(crate) to: ChildStdin,
+    pub(crate) from: ChildStdout,
+}
+
+impl Child {
+    /// Starts `byway` with these arguments; what it says goes to a log in `folder`.
+    pub(crate) fn start(name: &str, arguments: Vec<OsString>, folder: &Path) -> anyhow::Result<Self> {
+        Self::spawn(name, arguments, folder, false).map(|(child, _)| child)
+    }
+
+    /// Starts `byway` with these arguments; its standard input and output are pipes.
+    pub(crate) fn start_with_pipes(
+        name: &str,
+        arguments: Vec<OsString>,
+        folder: &Path,
+    ) -> anyhow::Result<(Self, Pipes)> {
+        let (child, pipes) = Self::spawn(name, arguments, folder, true)?;
+        Ok((child, pipes.context("a child with pipes has them")?))
+    }
+
+    fn spawn(
+        name: &str,
+        arguments: Vec<OsString>,
+        folder: &Path,
+        has_pipes: bool,
+    ) -> anyhow::Result<(Self, Option<Pipes>)> {
+        let log = folder.join(format!("{name}.log"));
+        let start = || -> io::Result<std::process::Child> {
+            let file = File::create(&log)?;
+            let mut command = Command::new(std::env::current_exe()?);
+            command.arg(CHILD_COMMAND).args(arguments).process_group(0);
+            if has_pipes {
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            } else {
+                command.stdin(Stdio::null()).stdout(file.try_clone()?);
+            }
+            command.stderr(file).spawn()
+        };
+        let mut process = start().with_context(|| format!("starting {name}"))?;
+        let pipes = process.stdin.take().zip(process.stdout.take()).map(|(to, from)| Pipes { to, from });
+        Ok((Self { name: name.into(), log, process }, pipes))
+    }
+
+    /// # Errors
+    /// If the child has ended; the error quotes the end of its log.
+    pub(crate) fn expect_running(&mut self) -> anyhow::Result<()> {
+        match self.process.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => bail!("{} has ended ({status}). {}", self.name, self.log_end()),
+            Err(error) => Err(error).with_context(|| format!("looking after {}", self.name)),
+        }
+    }
+
+    /// Waits for a child that is about to end.
+    pub(crate) fn wait(&mut self) -> anyhow::Result<()> {
+        let status = self.process.wait().with_context(|| format!("waiting for {}", self.name))?;
+        ensure!(status.success(), "{} failed ({status}). {}", self.name, self.log_end());
+        Ok(())
+    }
+
+    /// Waits for a child that is about to end; what it said.
+    pub(crate) fn output(mut self) -> anyhow::Result<String> {
+        self.wait()?;
+        fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))
+    }
+
+    /// SIGKILL, to it and all it has started.
+    pub(crate) fn kill(&mut self) {
+        let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        if let (Some(group), Ok(None)) = (group, self.process.try_wait()) {
+            // It may end at this very moment.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.process.wait();
+    }
+
+    /// The end of what the child has said, for an error message.
+    pub(crate) fn log_end(&self) -> String {
+        match fs::read(&self.log) {
+            Ok(bytes) if bytes.is_empty() => "It said nothing".into(),
+            Ok(bytes) => {
+                let end = &bytes[bytes.len().saturating_sub(QUOTED_LOG_BYTES)..];
+                format!("It said: {}", String::from_utf8_lossy(end).trim())
+            }
+            Err(error) => format!("Its log {} cannot be read: {error}", self.log.display()),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What the hidden subcommand does: becomes `byway` with these arguments, and asks the kernel to be killed when its parent
+/// ends, even if that is killed itself.
+///
+/// # Errors
+/// If the kernel does not do it; otherwise it never returns.
+pub(crate) fn become_program(arguments: &[OsString]) -> anyhow::Result<std::convert::Infallible> {
+    let parent = getppid();
+    set_parent_process_death_signal(Some(Signal::KILL)).context("tying a child to the demo")?;
+    // The parent may have ended just before that.
+    ensure!(getppid() == parent && parent.is_some_and(|pid| !pid.is_init()), "the demo has ended");
+    let error = Command::new(std::env::current_exe()?).args(arguments).exec();
+    Err(error).context("becoming a child of the demo")
+}

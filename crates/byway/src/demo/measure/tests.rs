@@ -1,0 +1,172 @@
+use super::fates::{Fate, PairTraffic, Way, fates};
+use super::summary::{Traffic, summarise, within};
+use crate::demo::media::{DATAGRAM_BYTES, Score};
+use crate::demo::results::{RepairedBy, RunKind};
+use crate::demo::wan::{Kind, LinkRecord, PacketRecord};
+
+const SENDER: u32 = 2;
+const RECEIVER: u32 = 3;
+const EGRESS: u32 = 1;
+const HELLOS: u32 = 3;
+const DIRECT_MS: u64 = 50;
+
+fn packet(
+    kind: Kind,
+    from: u32,
+    to: u32,
+    sequence: u32,
+    sent_ms: u64,
+    delivered_ms: Option<u64>,
+) -> PacketRecord {
+    let payload_bytes = u32::try_from(DATAGRAM_BYTES).expect("a short datagram") + 33;
+    let nanos = |ms| ms * 1_000_000;
+    PacketRecord {
+        from,
+        to,
+        kind,
+        sequence,
+        payload_bytes,
+        sent_ns: nanos(sent_ms),
+        delivered_ns: delivered_ms.map(nanos),
+    }
+}
+
+/// Six datagrams, one every 10 ms, after three hellos; numbers 1 to 5 are lost on the direct path.
+fn direct() -> Vec<PacketRecord> {
+    let hello = |number| PacketRecord {
+        payload_bytes: 50,
+        ..packet(Kind::Source, SENDER, RECEIVER, number, 0, Some(50))
+    };
+    let video = |place: u32| {
+        let sent = 1_000 + 10 * u64::from(place);
+        let delivered = (place == 0).then_some(sent + DIRECT_MS);
+        packet(Kind::Source, SENDER, RECEIVER, HELLOS + place, sent, delivered)
+    };
+    (0..HELLOS).map(hello).chain((0..6).map(video)).collect()
+}
+
+fn repair(kind: Kind, place: u32, at_ms: u64) -> PacketRecord {
+    packet(kind, EGRESS, RECEIVER, HELLOS + place, at_ms - 10, Some(at_ms))
+}
+
+fn found(packets: &[PacketRecord], arrived: &[(u32, f64)]) -> Vec<Fate> {
+    let sent: Vec<_> = (0..6).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
+    let pair = PairTraffic {
+        sender: SENDER,
+        receiver: RECEIVER,
+        sent_ms: &sent,
+        arrived,
+        would_lose: None,
+        direct_ms: DIRECT_MS as f64,
+    };
+    fates(packets, &pair).expect("every datagram has its packet")
+}
+
+/// 0 came directly, twice; 1 from the cache; 2 decoded, before a cooperative repair came too; 3 cooperatively; 4 late; 5 never.
+fn mixed() -> Vec<Fate> {
+    let mut packets = direct();
+    packets.extend([
+        repair(Kind::Cached, 1, 1_100),
+        repair(Kind::Cooperative, 2, 1_200),
+        repair(Kind::Cooperative, 3, 1_110),
+        repair(Kind::Cached, 4, 1_299),
+    ]);
+    // The order of repair packets in the log is that of their sending: nothing depends on it.
+    packets.reverse();
+    let arrived =
+        [(0, 1_050.0), (0, 1_060.0), (1, 1_100.5), (2, 1_103.0), (3, 1_111.0), (4, 1_300.0), (99, 1.0)];
+    found(&packets, &arrived)
+}
+
+#[test]
+fn every_datagram_has_its_fate() {
+    let fates = mixed();
+    let lost: Vec<_> = fates.iter().map(|fate| fate.is_lost).collect();
+    assert_eq!(lost, [false, true, true, true, true, true]);
+    let times: Vec<_> = fates.iter().map(Fate::repair_ms).collect();
+    assert_eq!(times, [None, Some(40.5), Some(33.0), Some(31.0), Some(210.0), None]);
+    let ways: Vec<_> = fates.iter().map(|fate| fate.way).collect();
+    let expected =
+        [None, Some(Way::Cache), Some(Way::InStream), Some(Way::Cooperative), Some(Way::Cache), None];
+    assert_eq!(ways, expected);
+    assert_eq!(fates[0].duplicates, 1);
+}
+
+#[test]
+fn sums_add_up() {
+    let score = Score { psnr_db: vec![30.0, 40.0], ..Score::default() };
+    let run = summarise(RunKind::Coding, &[mixed()], &Traffic::default(), Some(&score));
+    assert_eq!((run.sent, run.lost_direct, run.repaired_in_time, run.late, run.unrepaired), (6, 5, 3, 1, 1));
+    assert_eq!(run.lost_direct, run.repaired_in_time + run.late + run.unrepaired);
+    assert_eq!(run.repaired_by, RepairedBy { in_stream: 1, cooperative: 1, cache: 1, forward: 0 });
+    assert_eq!((run.repair_ms.p50, run.repair_ms.p99), (Some(33.0), Some(210.0)));
+    assert_eq!((run.psnr_db.mean, run.psnr_db.p5), (Some(35.0), Some(30.0)));
+    assert_eq!((run.duplicates_delivered, run.app_bytes), (1, 6 * 1_316));
+}
+
+#[test]
+fn shares_are_of_what_was_lost() {
+    assert_eq!(within(&[mixed(), mixed()], 100.0), Some(0.6));
+    assert_eq!(within(&[mixed()], 32.0), Some(0.2));
+    assert_eq!(within(&[], 100.0), None);
+}
+
+#[test]
+fn where_nothing_is_sent_directly_the_model_says_what_would_be_lost() {
+    let copies: Vec<_> = (0..6)
+        .map(|place| packet(Kind::Copy, SENDER, 0, HELLOS + place, 1_000 + 10 * u64::from(place), None))
+        .collect();
+    let forwarded = [0, 1].map(|place| repair(Kind::Forwarded, place, 1_055 + u64::from(place)));
+    let packets = [copies, forwarded.into()].concat();
+    let sent: Vec<_> = (0..6).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
+    let pair = PairTraffic {
+        sender: SENDER,
+        receiver: RECEIVER,
+        sent_ms: &sent,
+        arrived: &[(0, 1_056.0), (1, 1_057.0)],
+        would_lose: Some(&[false, true, true, false, false, false]),
+        direct_ms: 50.0,
+    };
+    let fates = fates(&packets, &pair).expect("every datagram has its copy");
+    assert_eq!(fates.iter().filter(|fate| fate.is_lost).count(), 2);
+    assert_eq!((fates[0].way, fates[1].way), (None, Some(Way::Forward)));
+}
+
+#[test]
+fn a_packet_that_went_round_the_emulator_is_noticed() {
+    let pair = PairTraffic {
+        sender: SENDER,
+        receiver: RECEIVER,
+        sent_ms: &[0.0; 7],
+        arrived: &[],
+        would_lose: None,
+        direct_ms: 50.0,
+    };
+    let error = fates(&direct(), &pair).expect_err("one is missing");
+    assert!(format!("{error:#}").contains("sent 7 datagrams, but 6 source packets"), "{error:#}");
+}
+
+#[test]
+fn bytes_are_sorted_by_segment() {
+    let link = |from, to, ip_bytes| LinkRecord { from, to, packets: 1, ip_bytes, lost: 0 };
+    let links = [
+        link(0, 1, 1),
+        link(1, 0, 2),
+        link(1, 3, 4),
+        link(0, 2, 8),
+        link(2, 0, 16),
+        link(3, 1, 32),
+        link(2, 3, 64),
+        link(3, 2, 128),
+    ];
+    let traffic = Traffic::of(&links);
+    let expected = Traffic {
+        direct: 192,
+        senders_to_relays: 16,
+        receivers_to_relays: 32,
+        between_relays: 3,
+        relays_to_agents: 12,
+    };
+    assert_eq!(traffic, expected);
+    assert_eq!((traffic.relay_egress(), traffic.uplink()), (15, 240));
+}

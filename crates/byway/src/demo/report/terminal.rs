@@ -1,0 +1,110 @@
+//! The tables in the terminal.
+
+use std::fmt::Write as _;
+
+use super::story::Story;
+use super::words::{count, megabytes, number, percent, share, title};
+use crate::demo::results::RunKind;
+
+/// What a reader without a browser sees.
+pub(crate) fn table(story: &Story) -> String {
+    let heads = [
+        "run",
+        "lost",
+        "in time",
+        "late",
+        "never",
+        "in 1 RTT",
+        "p50 ms",
+        "p95 ms",
+        "PSNR dB",
+        "frozen s",
+        "relays send",
+    ];
+    let mut rows = vec![heads.map(String::from)];
+    for (result, run) in story.runs() {
+        let frozen = run.score.frozen_seconds();
+        rows.push([
+            title(result.service).into(),
+            count(result.lost_direct),
+            count(result.repaired_in_time),
+            count(result.late),
+            count(result.unrepaired),
+            run.within_rtt.map_or_else(|| "–".into(), percent),
+            number(result.repair_ms.p50, 0),
+            number(result.repair_ms.p95, 0),
+            number(result.psnr_db.mean, 1),
+            format!("{frozen:.1}"),
+            megabytes(result.relay_egress_bytes),
+        ]);
+    }
+    let mut text = aligned(&rows);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{}", closing(story));
+    text
+}
+
+fn closing(story: &Story) -> String {
+    let mut text = String::new();
+    let both = story.run(RunKind::Coding).zip(story.run(RunKind::Forwarding));
+    let bytes =
+        both.and_then(|((coding, _), (whole, _))| share(coding.relay_egress_bytes, whole.relay_egress_bytes));
+    if let Some(bytes) = bytes {
+        let _ = writeln!(text, "Coding: relays send {} of what forwarding makes them send.", percent(bytes));
+    }
+    if let Some(delay) = story.added_delay {
+        let added = delay.byway_p99 - delay.plain_p99;
+        let _ = writeln!(
+            text,
+            "Without losses, Byway adds {added:.2} ms to the delay (p99 {:.2} ms, plain UDP {:.2} ms).",
+            delay.byway_p99, delay.plain_p99
+        );
+    }
+    if let Some((_, lone)) = story.run(RunKind::Lone) {
+        for note in &lone.notes {
+            let _ = writeln!(text, "One pair alone, byway status: {note}");
+        }
+    }
+    if story.runs.iter().any(|run| run.lateness.is_worth_a_warning()) {
+        text.push_str("This machine was too busy to keep time well: expect better numbers on an idle one.\n");
+    }
+    text
+}
+
+/// A seed's numbers: seed, share repaired within one round trip, 95th percentile of repair times in milliseconds.
+pub(crate) fn seeds_table(seeds: &[(u64, Option<f64>, Option<f64>)]) -> String {
+    let mut rows = vec![["seed", "in 1 RTT", "repair p95 ms"].map(String::from)];
+    for &(seed, within, p95) in seeds {
+        rows.push([seed.to_string(), within.map_or_else(|| "–".into(), percent), number(p95, 1)]);
+    }
+    aligned(&rows)
+}
+
+/// Rows with their columns aligned, the first to the left and the others to the right; a line below the first row.
+fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let mut text = String::new();
+    for (row, place) in rows.iter().zip(0_u32..) {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        if place == 0 {
+            let _ = writeln!(text, "{}", "─".repeat(widths.iter().sum::<usize>() + 2 * (COLUMNS - 1)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_characters() {
+        let rows = [["run", "x"], ["a–b", "10"], ["c", "7"]].map(|row| row.map(String::from));
+        assert_eq!(aligned(&rows), "run   x\n───────\na–b  10\nc     7\n");
+    }
+}

@@ -1,0 +1,207 @@
+//! Byway, the program: `byway agent`, `byway relay`, `byway controller`, and what one needs beside them.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the program speaks to people and scripts on its standard streams"
+)]
+
+mod administration;
+mod agent;
+mod controller;
+mod demo;
+mod exit;
+mod logs;
+mod membership;
+mod observe;
+mod platform;
+mod relay;
+mod settings;
+mod signals;
+mod standing;
+mod status;
+mod token;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use exit::{Cause, Failure};
+use settings::{AgentFlags, ControllerFlags, RelayFlags};
+
+/// Network quality for applications: repairs what the Internet loses, with a few relays.
+///
+/// Start with one command on each machine: `byway controller`, then `byway token create`, `byway relay` and `byway agent` with the token. docs/guide.md
+/// goes through it step by step. Exit codes: 0 done, 1 a fault of Byway, 2 settings, 3 this machine, 4 the network, 5 refused.
+#[derive(Debug, Parser)]
+#[command(name = "byway", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs an agent: protects what applications on this machine send and receive.
+    Agent(Box<AgentFlags>),
+    /// Runs a relay: keeps repairs near receivers, and makes them near senders.
+    Relay(Box<RelayFlags>),
+    /// Runs a controller: tells agents and relays of each other.
+    Controller(Box<ControllerFlags>),
+    /// Shows what a node says of itself.
+    Status(status::StatusFlags),
+    /// Invitations to a network, on the controller's machine.
+    #[command(subcommand)]
+    Token(administration::TokenCommand),
+    /// The members of a network, on the controller's machine.
+    #[command(subcommand)]
+    Node(administration::NodeCommand),
+    /// Makes a node's secret key, and shows its public key.
+    Keygen {
+        /// Where the secret key goes; must not exist yet.
+        file: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Checks configuration files, and explains them.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Shows that a video call survives an outage, on this machine alone.
+    Demo(Box<demo::DemoFlags>),
+    /// The emulated wide-area network of the demo.
+    #[command(hide = true)]
+    DemoWan,
+    /// A process of the demo, which ends with it.
+    #[command(hide = true)]
+    DemoChild(demo::ChildFlags),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Says whether a file is right, without starting anything.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Prints the reference of everything that a file may say, as Markdown.
+    Reference,
+    /// Prints the description of the controller's HTTP interface, as JSON.
+    Openapi,
+}
+
+fn main() -> ExitCode {
+    let outcome = unknown_variable().map_or_else(|| run(Cli::parse().command), Err);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Agent(flags) => agent::run(settings::agent_settings(&flags)?),
+        Command::Relay(flags) => relay::run(settings::relay_settings(&flags)?),
+        Command::Controller(flags) => {
+            let (settings, observe, log) = settings::controller_settings(&flags)?;
+            logs::start(log);
+            control(settings, observe)
+        }
+        Command::Status(flags) => status::run(&flags),
+        Command::Token(command) => administration::tokens(command),
+        Command::Node(command) => administration::nodes(command),
+        Command::Keygen { file, json } => keygen(&file, json),
+        Command::Config(ConfigCommand::Check { file }) => check(&file),
+        Command::Config(ConfigCommand::Reference) => {
+            print!("{}", settings::reference());
+            Ok(())
+        }
+        Command::Config(ConfigCommand::Openapi) => {
+            print!("{}", controller::openapi_document());
+            Ok(())
+        }
+        Command::Demo(flags) => demo::run(&flags).map_err(Failure::from),
+        Command::DemoWan => demo::run_wan().map_err(Failure::from),
+        Command::DemoChild(flags) => demo::run_child(&flags).map(drop).map_err(Failure::from),
+    }
+}
+
+fn control(settings: controller::ControllerSettings, observe: SocketAddr) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::machine(format!("no event loop: {error}")))?;
+    runtime.block_on(async {
+        let stop = signals::Stop::listen()?;
+        let observed = observe::bind(observe).await?;
+        let controller = controller::Controller::start(settings, membership::WallClock::system()).await?;
+        let status = controller.status();
+        let ask: observe::Ask = Arc::new(move || {
+            let report = observe::of_controller(status());
+            Box::pin(async move { report })
+        });
+        tokio::spawn(observe::serve(observed, ask));
+        tracing::info!(listen = ?controller.addresses(), "the controller works");
+        signals::tell_ready();
+        let ended = signals::until_stopped(controller, stop).await;
+        signals::tell_stopping();
+        ended
+    })
+}
+
+fn keygen(file: &std::path::Path, json: bool) -> Result<(), Failure> {
+    let key = membership::NodeKey::generate();
+    key.save(file)?;
+    let public = key.public_key();
+    if json {
+        println!("{}", serde_json::json!({ "file": file, "public_key": public.to_string() }));
+    } else {
+        println!("secret key: {}\npublic key: {public}", file.display());
+    }
+    Ok(())
+}
+
+fn check(file: &std::path::Path) -> Result<(), Failure> {
+    let roles = settings::check_file(file)?;
+    if roles.is_empty() {
+        let message = format!(
+            "{}: says nothing to an agent, a relay or a controller: see docs/configuration.md",
+            file.display()
+        );
+        return Err(Failure::new(Cause::Settings, message));
+    }
+    println!("{}: right for {}", file.display(), roles.join(", "));
+    Ok(())
+}
+
+/// A `BYWAY_*` variable that no flag knows is a typing error.
+fn unknown_variable() -> Option<Failure> {
+    fn known(command: &clap::Command, names: &mut Vec<String>) {
+        let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+        names.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+        command.get_subcommands().for_each(|command| known(command, names));
+    }
+    let mut names = Vec::new();
+    known(&Cli::command(), &mut names);
+    #[allow(clippy::disallowed_methods, reason = "this is where the program reads its settings")]
+    let mut given = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let unknown = given.find(|name| name.starts_with("BYWAY_") && !names.contains(name))?;
+    names.sort_unstable();
+    names.dedup();
+    let message = format!("there is no setting {unknown}: unset it, or mean one of {}", names.join(", "));
+    Some(Failure::new(Cause::Settings, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

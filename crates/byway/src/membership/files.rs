@@ -1,0 +1,183 @@
+//! Files that nobody else may read, written so that there is always an old or a new one.
+
+#![allow(clippy::disallowed_methods, reason = "keeps a node's and the controller's state in files")]
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// No file that is read here is longer: the map of an agent with the most pairs has less than a megabyte.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// A file could not be read or written.
+#[derive(Debug, Error)]
+#[error("{doing} {} fails: {cause}; {}", path.display(), remedy(cause.kind()))]
+pub(crate) struct FileError {
+    doing: &'static str,
+    path: PathBuf,
+    cause: io::Error,
+}
+
+impl FileError {
+    /// Something was done to a file, and failed.
+    pub(crate) fn new(doing: &'static str, path: &Path, cause: io::Error) -> Self {
+        Self { doing, path: path.to_owned(), cause }
+    }
+}
+
+/// What to do about an error.
+pub(crate) const fn remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            "the disk is full: free some space"
+        }
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: mount it for writing",
+        ErrorKind::PermissionDenied => "give the user that Byway runs as the right to it",
+        ErrorKind::NotFound => "check `state`, the folder that it should be in",
+        ErrorKind::InvalidData => "remove the file, or restore it from a backup",
+        _ => "look at the disk and the folder",
+    }
+}
+
+/// Makes a folder that is for its owner only, and those above it; one that exists is left as it is.
+///
+/// # Errors
+/// If it cannot be made.
+pub(crate) fn make_folder(path: &Path) -> Result<(), FileError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|cause| FileError::new("making the folder", path, cause))
+}
+
+/// Opens a file for reading and writing; a new one is for its owner only.
+///
+/// # Errors
+/// If that is not allowed.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// The text in a file; none if there is no file.
+///
+/// # Errors
+/// If it cannot be read, is no text, or absurdly long.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
+    let read = File::open(path).and_then(|file| {
+        let mut text = String::new();
+        let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        let is_whole = u64::try_from(length).is_ok_and(|length| length <= FILE_BYTES_MAX);
+        if is_whole { Ok(text) } else { Err(io::Error::new(ErrorKind::InvalidData, "the file is too long")) }
+    });
+    match read {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(FileError::new("reading", path, cause)),
+    }
+}
+
+/// Whether others than its owner may read a file or write to it.
+///
+/// # Errors
+/// If nothing is to be learned of it.
+pub(crate) fn is_open_to_others(path: &Path) -> Result<bool, FileError> {
+    let metadata = fs::metadata(path).map_err(|cause| FileError::new("reading", path, cause))?;
+    Ok(metadata.permissions().mode() & 0o077 != 0)
+}
+
+/// Puts a text into a file for its owner only. Whatever happens meanwhile, the file has the old text or the new one.
+///
+/// # Errors
+/// If the disk does not take it: the old one stays.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
+    let temporary = path.with_extension("new");
+    let written = write_new(&temporary, text)
+        .and_then(|()| fs::rename(&temporary, path))
+        .and_then(|()| sync_folder_of(path));
+    written.map_err(|cause| FileError::new("writing", path, cause))
+}
+
+/// Puts a text into a file for its owner only, which must not exist yet.
+///
+/// # Errors
+/// If it does, or the disk does not take it.
+pub(crate) fn create(path: &Path, text: &str) -> Result<(), FileError> {
+    let temporary = path.with_extension("new");
+    let written = write_new(&temporary, text)
+        // A link, unlike a rename, takes nobody's place.
+        .and_then(|()| fs::hard_link(&temporary, path))
+        .and_then(|()| fs::remove_file(&temporary))
+        .and_then(|()| sync_folder_of(path));
+    written.map_err(|cause| FileError::new("writing", path, cause))
+}
+
+/// Removes a file, if there is one.
+///
+/// # Errors
+/// If it stays.
+pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(FileError::new("removing", path, cause)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a new file down to the disk, in the place of what an earlier attempt may have left.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_for_their_owner_only_and_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("below").join("file");
+        make_folder(path.parent().expect("it has one")).expect("a new folder");
+        assert_eq!(read(&path).expect("no file is no error"), None);
+        replace(&path, "old").expect("a new file");
+        // What a process leaves that is killed while it writes.
+        fs::write(path.with_extension("new"), "half").expect("another file");
+        replace(&path, "new").expect("a file again");
+        assert_eq!(read(&path).expect("a text").as_deref(), Some("new"));
+        assert!(!is_open_to_others(&path).expect("a file"));
+        assert!(!path.with_extension("new").exists());
+        remove(&path).expect("removed");
+        remove(&path).expect("nothing to remove is no error");
+    }
+
+    #[test]
+    fn a_new_file_takes_nobodys_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        create(&path, "first").expect("a new file");
+        let error = create(&path, "second").expect_err("there is one");
+        assert!(error.to_string().starts_with("writing "), "{error}");
+        assert_eq!(read(&path).expect("a text").as_deref(), Some("first"));
+    }
+
+    #[test]
+    fn errors_name_file_and_remedy() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("nowhere").join("file");
+        let error = replace(&path, "text").expect_err("no folder").to_string();
+        assert!(
+            error.contains("nowhere/file") && error.ends_with("the folder that it should be in"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Wall-clock time: what grants and tokens end by.
+
+#![allow(clippy::disallowed_methods, reason = "reads the machine's clock for the controller and its members")]
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const SECONDS_PER_DAY: u64 = 86_400;
+
+/// A clock that tells the time of day.
+#[derive(Clone)]
+pub(crate) struct WallClock(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl WallClock {
+    /// The machine's. Before 1970 it shows 1970.
+    pub(crate) fn system() -> Self {
+        Self::new(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        })
+    }
+
+    /// One that shows what `unix_microseconds` says.
+    pub(crate) fn new(unix_microseconds: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(unix_microseconds))
+    }
+
+    /// Microseconds of Unix time.
+    pub(crate) fn unix_microseconds(&self) -> u64 {
+        (self.0)()
+    }
+
+    /// Seconds of Unix time.
+    pub(crate) fn unix_seconds(&self) -> u64 {
+        self.unix_microseconds() / 1_000_000
+    }
+}
+
+impl fmt::Debug for WallClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WallClock({})", Date(self.unix_seconds()))
+    }
+}
+
+/// Seconds of Unix time, shown as RFC 3339 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Date(pub(crate) u64);
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = civil(self.0 / SECONDS_PER_DAY);
+        let seconds = self.0 % SECONDS_PER_DAY;
+        let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+}
+
+/// Year, month and day of a day since 1970, by counting from 1 March of the year 0: leap days then end years.
+fn civil(days: u64) -> (u64, u64, u64) {
+    const DAYS_TO_1970: u64 = 719_468;
+    const DAYS_PER_ERA: u64 = 146_097;
+    let days = days + DAYS_TO_1970;
+    let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let known = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_709_210_096, "2024-02-29T12:34:56Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (unix_seconds, date) in known {
+            assert_eq!(Date(unix_seconds).to_string(), date);
+        }
+    }
+}

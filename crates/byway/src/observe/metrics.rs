@@ -1,0 +1,307 @@
+//! Status as Prometheus has it (its text format).
+
+use std::fmt;
+
+use byway_api::{AgentStatus, ControllerStatus, Counted, FlowReceived, RelayStatus};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+/// An agent's metrics.
+pub(crate) fn of_agent(status: AgentStatus) -> String {
+    encode(AgentMetrics(status))
+}
+
+/// A relay's metrics.
+pub(crate) fn of_relay(status: RelayStatus) -> String {
+    encode(RelayMetrics(status))
+}
+
+/// A controller's metrics.
+pub(crate) fn of_controller(status: ControllerStatus) -> String {
+    encode(ControllerMetrics(status))
+}
+
+fn encode(metrics: impl Collector) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics));
+    let mut page = String::new();
+    text::encode(&mut page, &registry).expect("a string takes whatever is written");
+    page
+}
+
+#[derive(Debug)]
+struct AgentMetrics(AgentStatus);
+
+#[derive(Debug)]
+struct RelayMetrics(RelayStatus);
+
+#[derive(Debug)]
+struct ControllerMetrics(ControllerStatus);
+
+/// A row of a family: its labels and its value.
+type Row<'a> = (Vec<(&'static str, &'a str)>, u64);
+
+/// Writes one family of counters.
+fn counters(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, rows: &[Row<'_>]) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let counter = ConstCounter::new(0_u64);
+    let mut family = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+    for (labels, value) in rows {
+        ConstCounter::new(*value).encode(family.encode_family(&Labels(labels))?)?;
+    }
+    Ok(())
+}
+
+/// Writes one family of gauges.
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: &[(Vec<(&'static str, &str)>, f64)],
+) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let gauge = ConstGauge::new(0.0_f64);
+    let mut family = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+    for (labels, value) in rows {
+        ConstGauge::new(*value).encode(family.encode_family(&Labels(labels))?)?;
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Labels<'a>(&'a [(&'static str, &'a str)]);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
+impl Collector for AgentMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = &self.0;
+        let received: Vec<_> =
+            status.mappings.iter().map(|mapping| (mapping.peer.as_str(), &mapping.received)).collect();
+        flows(&mut encoder, "received", "what this agent received", &received)?;
+        let sent: Vec<_> = status
+            .mappings
+            .iter()
+            .filter_map(|mapping| Some((mapping.peer.as_str(), mapping.sent.as_ref()?)))
+            .collect();
+        flows(&mut encoder, "sent", "what this agent sent, as the other end reports it", &sent)?;
+        repair_times(&mut encoder, &received)?;
+        let bytes = &status.bytes;
+        let segments = [
+            ("direct", "out", bytes.direct_sent),
+            ("direct", "in", bytes.direct_received),
+            ("copies", "out", bytes.copies_sent),
+            ("answers", "out", bytes.answers_sent),
+            ("messages", "out", bytes.messages_sent),
+            ("messages", "in", bytes.messages_received),
+            ("repairs", "in", bytes.repairs_received),
+            ("forwarded", "in", bytes.forwarded_received),
+        ];
+        let rows: Vec<Row<'_>> = segments
+            .into_iter()
+            .map(|(segment, direction, count)| (vec![("segment", segment), ("direction", direction)], count))
+            .collect();
+        counters(&mut encoder, "byway_segment_bytes", "IP bytes by segment", &rows)?;
+        reasons(&mut encoder, "byway_dropped_packets", "Packets dropped by reason", &status.drops)?;
+        let peers: Vec<_> = status
+            .peers
+            .iter()
+            .map(|peer| (vec![("peer", peer.name.as_str())], f64::from(u8::from(peer.is_alive))))
+            .collect();
+        gauges(&mut encoder, "byway_peer_alive", "Whether the peer answers", &peers)?;
+        let round_trips: Vec<_> = status
+            .relays
+            .iter()
+            .filter_map(|relay| Some((vec![("relay", relay.name.as_str())], relay.round_trip_ms? / 1_000.0)))
+            .collect();
+        gauges(&mut encoder, "byway_relay_round_trip_seconds", "Round trip to the relay", &round_trips)
+    }
+}
+
+/// Packets of flows by what became of them, summed over the flows with one peer.
+fn flows(
+    encoder: &mut DescriptorEncoder<'_>,
+    direction: &str,
+    help: &str,
+    flows: &[(&str, &FlowReceived)],
+) -> fmt::Result {
+    let mut by_peer: std::collections::BTreeMap<&str, FlowReceived> = std::collections::BTreeMap::new();
+    for (peer, flow) in flows {
+        let sum = by_peer.entry(peer).or_default();
+        for (sum, count) in fates_mut(sum).into_iter().zip(fates(flow)) {
+            *sum += count.1;
+        }
+    }
+    let rows: Vec<Row<'_>> = by_peer
+        .iter()
+        .flat_map(|(peer, flow)| {
+            fates(flow).map(|(fate, count)| (vec![("peer", *peer), ("fate", fate)], count))
+        })
+        .collect();
+    counters(
+        encoder,
+        &format!("byway_packets_{direction}"),
+        &format!(
+            "Packets of {help}, by what became of them; lost_direct is the loss before repair, unrepaired the loss after it"
+        ),
+        &rows,
+    )
+}
+
+const fn fates(flow: &FlowReceived) -> [(&'static str, u64); 9] {
+    [
+        ("direct", flow.direct),
+        ("lost_direct", flow.lost_direct),
+        ("in_stream", flow.in_stream),
+        ("cooperative", flow.cooperative),
+        ("cache", flow.cached),
+        ("forward", flow.forwarded),
+        ("late", flow.late),
+        ("unrepaired", flow.unrepaired),
+        ("duplicate", flow.duplicates),
+    ]
+}
+
+const fn fates_mut(flow: &mut FlowReceived) -> [&mut u64; 9] {
+    [
+        &mut flow.direct,
+        &mut flow.lost_direct,
+        &mut flow.in_stream,
+        &mut flow.cooperative,
+        &mut flow.cached,
+        &mut flow.forwarded,
+        &mut flow.late,
+        &mut flow.unrepaired,
+        &mut flow.duplicates,
+    ]
+}
+
+/// Repair times of all flows together.
+fn repair_times(encoder: &mut DescriptorEncoder<'_>, flows: &[(&str, &FlowReceived)]) -> fmt::Result {
+    let mut times = flows.iter().filter_map(|(_, flow)| flow.repair_times.as_ref());
+    let Some(mut sum) = times.next().cloned() else {
+        return Ok(());
+    };
+    for times in times {
+        sum.sum_ms += times.sum_ms;
+        sum.counts.iter_mut().zip(&times.counts).for_each(|(sum, count)| *sum += count);
+    }
+    let bounds = sum.bounds_ms.iter().map(|bound| bound / 1_000.0).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(sum.counts.iter().copied()).collect();
+    let count = sum.counts.iter().sum();
+    let help = "Time from when a lost packet was due to its delivery";
+    let kind = prometheus_client::metrics::MetricType::Histogram;
+    let mut metric = encoder.encode_descriptor("byway_repair_seconds", help, None, kind)?;
+    metric.encode_histogram::<prometheus_client::encoding::NoLabelSet>(
+        sum.sum_ms / 1_000.0,
+        count,
+        &buckets,
+        None,
+    )
+}
+
+impl Collector for RelayMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = &self.0;
+        for counter in &status.counters {
+            let name = format!("byway_relay_{}", counter.reason);
+            counters(&mut encoder, &name, "See docs/metrics.md", &[(vec![], counter.count)])?;
+        }
+        reasons(&mut encoder, "byway_dropped_packets", "Packets dropped by reason", &status.drops)?;
+        #[allow(clippy::cast_precision_loss, reason = "counts of sessions and bytes are far below 2^53")]
+        let (sessions, held) = (status.sessions as f64, status.held_bytes as f64);
+        gauges(
+            &mut encoder,
+            "byway_relay_sessions",
+            "Sessions with agents and relays",
+            &[(vec![], sessions)],
+        )?;
+        gauges(&mut encoder, "byway_relay_held_bytes", "Bytes that wait to be asked for", &[(vec![], held)])
+    }
+}
+
+impl Collector for ControllerMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = &self.0;
+        let members = [("agent", status.agents), ("relay", status.relays)];
+        #[allow(clippy::cast_precision_loss, reason = "counts of members are far below 2^53")]
+        let rows = members.map(|(role, count)| (vec![("role", role)], count as f64));
+        gauges(&mut encoder, "byway_controller_members", "Members of the network", &rows)?;
+        #[allow(clippy::cast_precision_loss, reason = "counts of members are far below 2^53")]
+        let (pairs, polls) = (status.pairs as f64, status.polls as f64);
+        gauges(&mut encoder, "byway_controller_pairs", "Pairs of agents", &[(vec![], pairs)])?;
+        gauges(&mut encoder, "byway_controller_polls", "Members that wait for news", &[(vec![], polls)])?;
+        let failing = f64::from(u8::from(status.storage_problem.is_some()));
+        gauges(
+            &mut encoder,
+            "byway_controller_storage_failing",
+            "Whether changes cannot be written",
+            &[(vec![], failing)],
+        )
+    }
+}
+
+fn reasons(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, counted: &[Counted]) -> fmt::Result {
+    let rows: Vec<Row<'_>> =
+        counted.iter().map(|counted| (vec![("reason", counted.reason.as_str())], counted.count)).collect();
+    counters(encoder, name, help, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use byway_api::{Histogram, MappingStatus};
+
+    fn mapping(peer: &str, lost: u64) -> MappingStatus {
+        let times = Histogram { bounds_ms: vec![10.0, 20.0], counts: vec![1, 2, 0], sum_ms: 40.0 };
+        MappingStatus {
+            peer: peer.to_owned(),
+            flow: 2,
+            is_from_here: false,
+            to: "video".to_owned(),
+            endpoint: ([127, 0, 0, 1], 6_000).into(),
+            consent: "given".to_owned(),
+            received: FlowReceived {
+                lost_direct: lost,
+                repair_times: Some(times),
+                ..FlowReceived::default()
+            },
+            sent: None,
+            service: "coding".to_owned(),
+            paths: vec![],
+            note: None,
+        }
+    }
+
+    #[test]
+    fn flows_of_one_peer_are_summed_and_histograms_are_cumulative() {
+        let mappings = vec![mapping("alice", 3), mapping("alice", 4), mapping("bob", 1)];
+        let page = of_agent(AgentStatus { mappings, ..AgentStatus::default() });
+        assert!(
+            page.contains("byway_packets_received_total{peer=\"alice\",fate=\"lost_direct\"} 7"),
+            "{page}"
+        );
+        assert!(page.contains("byway_packets_received_total{peer=\"bob\",fate=\"lost_direct\"} 1"), "{page}");
+        assert!(page.contains("byway_repair_seconds_bucket{le=\"0.02\"} 9"), "{page}");
+        assert!(page.contains("byway_repair_seconds_bucket{le=\"+Inf\"} 9"), "{page}");
+        assert!(page.contains("byway_repair_seconds_count 9") && page.ends_with("# EOF\n"), "{page}");
+    }
+
+    #[test]
+    fn drops_have_their_reasons() {
+        let drops = vec![Counted { reason: "forged".to_owned(), count: 5 }];
+        let page = of_relay(RelayStatus { drops, ..RelayStatus::default() });
+        assert!(page.contains("byway_dropped_packets_total{reason=\"forged\"} 5"), "{page}");
+    }
+}

@@ -1,0 +1,91 @@
+//! What a node says of itself, over HTTP on its own machine: `/v1/status`, `/v1/ready` and `/metrics`.
+
+pub(crate) mod counted;
+pub(crate) mod metrics;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use byway_api::ControllerStatus;
+use tokio::net::TcpListener;
+
+use crate::exit::Failure;
+
+/// A node's answer about itself.
+pub(crate) struct Report {
+    /// As JSON.
+    pub(crate) status: serde_json::Value,
+    /// In Prometheus's text format.
+    pub(crate) metrics: String,
+    /// Whether the node can do its work.
+    pub(crate) is_ready: bool,
+}
+
+/// A controller's answer.
+pub(crate) fn of_controller(status: ControllerStatus) -> Option<Report> {
+    let json = serde_json::to_value(&status).ok()?;
+    Some(Report { status: json, metrics: metrics::of_controller(status), is_ready: true })
+}
+
+/// Asks a node; `None` if its thread has ended.
+pub(crate) type Ask = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Report>> + Send>> + Send + Sync>;
+
+/// Binds the address where a node answers.
+///
+/// # Errors
+/// If another process has it, or the machine does not.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::machine(format!(
+            "{address} cannot be had for status and metrics ({error}): give this node an address of its own by observe.listen or \
+             --observe; ss -tlpn shows who has it"
+        ))
+    })
+}
+
+/// Answers until the process ends.
+pub(crate) async fn serve(listener: TcpListener, ask: Ask) {
+    let router = Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/ready", get(ready))
+        .route("/metrics", get(metrics_text))
+        .with_state(ask);
+    if let Err(error) = axum::serve(listener, router).await {
+        tracing::error!(%error, "status and metrics are no longer answered");
+    }
+}
+
+async fn status(State(ask): State<Ask>) -> Response {
+    answer(&ask, |report| axum::Json(report.status).into_response()).await
+}
+
+async fn ready(State(ask): State<Ask>) -> Response {
+    answer(&ask, |report| {
+        if report.is_ready {
+            (StatusCode::OK, "ready\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not yet\n")
+        }
+        .into_response()
+    })
+    .await
+}
+
+async fn metrics_text(State(ask): State<Ask>) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+    answer(&ask, |report| (kind, report.metrics).into_response()).await
+}
+
+async fn answer(ask: &Ask, say: impl FnOnce(Report) -> Response) -> Response {
+    match ask().await {
+        Some(report) => say(report),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the node's thread has ended\n").into_response(),
+    }
+}

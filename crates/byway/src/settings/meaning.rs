@@ -1,0 +1,494 @@
+//! Settings as meant: checked, with defaults filled in.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use byway_proto::CodingRates;
+use byway_proto::agent::{Duplication, Traffic};
+use byway_units::{Duration, Rate};
+use byway_wire::{BlockShape, Service};
+
+use super::flags::{AgentFlags, ControllerFlags, RelayFlags, Typed};
+use super::network::StaticNetwork;
+use super::problem::{KeyPath, Problem, Source};
+use super::typed::{
+    TypedCopies, TypedExpose, TypedFormat, TypedForward, TypedLevel, TypedLog, TypedService, TypedTraffic,
+};
+use crate::controller::ControllerSettings;
+use crate::token::Token;
+
+/// Where a relay listens unless it is told otherwise.
+const RELAY_PORT: u16 = 4_600;
+
+/// Where a controller answers HTTPS unless it is told otherwise.
+const CONTROLLER_PORT: u16 = 4_443;
+
+/// Where an agent, a relay and a controller answer questions about themselves: one port each, so that all may run on one
+/// machine.
+pub(crate) const OBSERVE_PORTS: [u16; 3] = [4_680, 4_681, 4_682];
+
+/// Most shards of a relay on one machine.
+const SHARDS_MAX: u8 = 64;
+
+/// Relays work this long without a controller at least.
+const GRANT_LIFETIME_MIN: Duration = Duration::from_secs(24 * 3_600);
+
+/// The longest name of something exposed: with the rest of its subject, an offer holds 255 bytes.
+const NAME_BYTES_MAX: usize = 200;
+
+/// How a node knows the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Belonging {
+    /// From a controller, to which this text is the invitation; none if the node has joined before.
+    Managed(Option<Token>),
+    /// From its own file.
+    Static(StaticNetwork),
+}
+
+/// An agent.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentSettings {
+    pub(crate) name: String,
+    pub(crate) state: PathBuf,
+    pub(crate) key_file: PathBuf,
+    pub(crate) belonging: Belonging,
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) relay: Option<String>,
+    pub(crate) forwards: Vec<Forward>,
+    pub(crate) exposed: Vec<Exposed>,
+    pub(crate) observe: SocketAddr,
+    pub(crate) log: LogSettings,
+    /// Whether it only leaves its network.
+    pub(crate) leaves: bool,
+}
+
+/// A port whose datagrams go to a peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Forward {
+    pub(crate) listen: SocketAddr,
+    pub(crate) peer: String,
+    pub(crate) to: String,
+    pub(crate) service: Service,
+    pub(crate) rates: CodingRates,
+    pub(crate) rate: Rate,
+    pub(crate) latency_budget: Duration,
+    pub(crate) traffic: Traffic,
+    pub(crate) duplication: Duplication,
+    pub(crate) standby: bool,
+}
+
+/// Something that peers may send to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Exposed {
+    pub(crate) name: String,
+    pub(crate) target: SocketAddr,
+    /// Who may; `None`: everybody.
+    pub(crate) peers: Option<Vec<String>>,
+}
+
+/// A relay.
+#[derive(Clone, Debug)]
+pub(crate) struct RelaySettings {
+    pub(crate) name: String,
+    pub(crate) state: PathBuf,
+    pub(crate) key_file: PathBuf,
+    pub(crate) belonging: Belonging,
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Where others reach it.
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) shards: u8,
+    pub(crate) observe: SocketAddr,
+    pub(crate) log: LogSettings,
+    /// Whether it only leaves its network.
+    pub(crate) leaves: bool,
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogSettings {
+    pub(crate) level: TypedLevel,
+    pub(crate) format: TypedFormat,
+}
+
+/// What `byway agent` is meant to do.
+///
+/// # Errors
+/// If a setting is wrong.
+pub(crate) fn agent_settings(flags: &AgentFlags) -> Result<AgentSettings, Problem> {
+    Ok(AgentSettings { leaves: flags.leaves(), ..agent(flags.typed()?)? })
+}
+
+/// What `byway relay` is meant to do.
+///
+/// # Errors
+/// If a setting is wrong.
+pub(crate) fn relay_settings(flags: &RelayFlags) -> Result<RelaySettings, Problem> {
+    Ok(RelaySettings { leaves: flags.leaves(), ..relay(flags.typed()?)? })
+}
+
+/// What `byway controller` is meant to do, with what it logs.
+///
+/// # Errors
+/// If a setting is wrong.
+pub(crate) fn controller_settings(
+    flags: &ControllerFlags,
+) -> Result<(ControllerSettings, SocketAddr, LogSettings), Problem> {
+    controller(flags.typed()?)
+}
+
+/// Checks every table of a file.
+///
+/// # Errors
+/// If one is wrong.
+pub(crate) fn check_file(path: &Path) -> Result<Vec<&'static str>, Problem> {
+    let typed = || super::flags::read(path);
+    let file = typed()?.file;
+    let mut roles = Vec::new();
+    if file.agent.is_some() || !file.forward.is_empty() || !file.expose.is_empty() {
+        agent(typed()?)?;
+        roles.push("agent");
+    }
+    if file.relay.is_some() {
+        relay(typed()?)?;
+        roles.push("relay");
+    }
+    if file.controller.is_some() {
+        controller(typed()?)?;
+        roles.push("controller");
+    }
+    if let Some(network) = &file.network {
+        StaticNetwork::check(network, &typed()?.source)?;
+    }
+    Ok(roles)
+}
+
+/// What is logged, as typed and by default.
+pub(crate) fn log_settings(typed: &TypedLog) -> LogSettings {
+    LogSettings {
+        level: typed.level.unwrap_or(TypedLevel::Info),
+        format: typed.format.unwrap_or(TypedFormat::Text),
+    }
+}
+
+fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
+    let Typed { file, source } = typed;
+    let root = KeyPath::of("agent");
+    let agent = file.agent.unwrap_or_default();
+    let belonging = belonging(&root, agent.token, agent.token_file, file.network.as_ref(), &source)?;
+    let name = named(&root, agent.name, &source)?;
+    if let Belonging::Static(network) = &belonging
+        && network.agent(&name).is_none()
+    {
+        let message = format!("[network] has no agent {name:?}: name this agent as it is called there");
+        return Err(source.problem(&root.key("name"), message));
+    }
+    let state = state(agent.state, "agent", &root, &source)?;
+    let listen = agent.listen.unwrap_or_else(|| both_families(0));
+    families(&root, &listen, &source)?;
+    Ok(AgentSettings {
+        key_file: agent.key_file.unwrap_or_else(|| state.join("key")),
+        name,
+        state,
+        belonging,
+        listen,
+        addresses: agent.addresses,
+        relay: agent.relay,
+        forwards: forwards(&file.forward, &source)?,
+        exposed: exposed(&file.expose, &source)?,
+        observe: observe(file.observe.listen, OBSERVE_PORTS[0], &source)?,
+        log: log_settings(&file.log),
+        leaves: false,
+    })
+}
+
+fn relay(typed: Typed) -> Result<RelaySettings, Problem> {
+    let Typed { file, source } = typed;
+    let root = KeyPath::of("relay");
+    let relay = file.relay.unwrap_or_default();
+    let belonging = belonging(&root, relay.token, relay.token_file, file.network.as_ref(), &source)?;
+    let name = named(&root, relay.name, &source)?;
+    let state = state(relay.state, "relay", &root, &source)?;
+    let listen = relay.listen.unwrap_or_else(|| both_families(RELAY_PORT));
+    families(&root, &listen, &source)?;
+    let mut shards = relay.shards.unwrap_or(1);
+    let mut addresses = relay.addresses;
+    match &belonging {
+        Belonging::Static(network) => {
+            let Some(entry) = network.relay(&name) else {
+                let message =
+                    format!("[network] has no relay {name:?}: name this relay as it is called there");
+                return Err(source.problem(&root.key("name"), message));
+            };
+            shards = relay.shards.unwrap_or_else(|| u8::try_from(entry.shards).unwrap_or(SHARDS_MAX));
+            if u16::from(shards) != entry.shards {
+                let message =
+                    format!("[network] says {} for {name:?}: both have to be the same", entry.shards);
+                return Err(source.problem(&root.key("shards"), message));
+            }
+        }
+        Belonging::Managed(_) if addresses.is_empty() => {
+            addresses = listen.iter().copied().filter(|address| !address.ip().is_unspecified()).collect();
+        }
+        Belonging::Managed(_) => {}
+    }
+    if matches!(belonging, Belonging::Managed(_)) && addresses.is_empty() {
+        let message = "say where agents reach this relay: addresses = [\"203.0.113.7:4600\"], or --address";
+        return Err(source.problem(&root.key("addresses"), message));
+    }
+    if !(1..=SHARDS_MAX).contains(&shards) {
+        return Err(
+            source.problem(&root.key("shards"), format!("{shards} is out of range: 1 to {SHARDS_MAX}"))
+        );
+    }
+    if shards > 1 && listen.iter().any(|address| address.port() == 0) {
+        return Err(source.problem(&root.key("listen"), "shards share one port: name it instead of 0"));
+    }
+    Ok(RelaySettings {
+        key_file: relay.key_file.unwrap_or_else(|| state.join("key")),
+        name,
+        state,
+        belonging,
+        listen,
+        addresses,
+        shards,
+        observe: observe(file.observe.listen, OBSERVE_PORTS[1], &source)?,
+        log: log_settings(&file.log),
+        leaves: false,
+    })
+}
+
+fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettings), Problem> {
+    let Typed { file, source } = typed;
+    let root = KeyPath::of("controller");
+    let controller = file.controller.unwrap_or_default();
+    let state = state(controller.state, "controller", &root, &source)?;
+    let listen = controller.listen.unwrap_or_else(|| both_families(CONTROLLER_PORT));
+    let grant_lifetime = controller.grant_lifetime.map_or_else(grant_lifetime_default, |lifetime| lifetime.0);
+    if grant_lifetime < GRANT_LIFETIME_MIN {
+        let message = "is less than 24 h, the time that relays have to work without the controller";
+        return Err(source.problem(&root.key("grant_lifetime"), message));
+    }
+    let mut addresses = controller.addresses;
+    if addresses.is_empty() {
+        let named = |address: &SocketAddr| {
+            if address.ip().is_unspecified() {
+                host_name().map(|host| format!("{host}:{}", address.port()))
+            } else {
+                Some(address.to_string())
+            }
+        };
+        addresses = listen.iter().filter_map(named).collect();
+        addresses.dedup();
+    }
+    let settings = ControllerSettings {
+        listen,
+        addresses,
+        state,
+        network: controller.network.unwrap_or_else(|| "byway".to_owned()),
+        grant_lifetime: std::time::Duration::from_nanos(grant_lifetime.as_nanos()),
+        rate: controller.rate.map_or(ControllerSettings::RATE, |rate| rate.0),
+    };
+    let observe = observe(file.observe.listen, OBSERVE_PORTS[2], &source)?;
+    Ok((settings, observe, log_settings(&file.log)))
+}
+
+fn grant_lifetime_default() -> Duration {
+    Duration::from_secs(ControllerSettings::GRANT_LIFETIME.as_secs())
+}
+
+/// The folder of a controller's state: the one that is named, or the usual one.
+///
+/// # Errors
+/// If there is no usual one, or the file is wrong.
+pub(crate) fn controller_state(named: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Problem> {
+    let typed = config.map(super::flags::read).transpose()?;
+    let in_file = typed.and_then(|typed| typed.file.controller?.state);
+    state(named.or(in_file), "controller", &KeyPath::of("controller"), &Source::default())
+}
+
+/// Whether there is a controller, and the invitation to it.
+fn belonging(
+    root: &KeyPath,
+    token: Option<String>,
+    token_file: Option<PathBuf>,
+    network: Option<&super::typed::TypedNetwork>,
+    source: &Source,
+) -> Result<Belonging, Problem> {
+    let path = root.key(if token.is_some() { "token" } else { "token_file" });
+    let token = match (token, token_file) {
+        (Some(_), Some(_)) => {
+            return Err(source.problem(&path, "there is a token_file too: keep one of them"));
+        }
+        (Some(token), None) => Some(token),
+        (None, Some(file)) => Some(read_token(&file).map_err(|error| source.problem(&path, error))?),
+        (None, None) => None,
+    };
+    let parsed = token.map(|token| token.parse::<Token>());
+    let token = parsed.transpose().map_err(|error| source.problem(&path, error))?;
+    match network {
+        Some(_) if token.is_some() => Err(source.problem(
+            &path,
+            "there is a [network] table too: keep the token for a network with a controller, the table for one without",
+        )),
+        Some(network) => StaticNetwork::check(network, source).map(Belonging::Static),
+        None => Ok(Belonging::Managed(token)),
+    }
+}
+
+fn read_token(file: &Path) -> Result<String, String> {
+    #[allow(clippy::disallowed_methods, reason = "this is where the program reads its settings")]
+    let text = std::fs::read_to_string(file);
+    let text =
+        text.map_err(|error| format!("{} cannot be read ({error}): check path and rights", file.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+fn named(root: &KeyPath, name: Option<String>, source: &Source) -> Result<String, Problem> {
+    let name = name.or_else(host_name).unwrap_or_default();
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(|c| c.is_control() || c == '/') {
+        let message = format!(
+            "{name:?} is no name: write 1 to {NAME_BYTES_MAX} bytes without control characters and \"/\""
+        );
+        return Err(source.problem(&root.key("name"), message));
+    }
+    Ok(name)
+}
+
+fn host_name() -> Option<String> {
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_str().ok()?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The state folder: what systemd gives, or the usual place.
+fn state(typed: Option<PathBuf>, role: &str, root: &KeyPath, source: &Source) -> Result<PathBuf, Problem> {
+    #[allow(clippy::disallowed_methods, reason = "this is where the program reads its settings")]
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(state) = typed.or_else(|| variable("STATE_DIRECTORY")) {
+        return Ok(state);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(Path::new("/var/lib/byway").join(role));
+    }
+    let base = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    base.map(|base| base.join("byway").join(role)).ok_or_else(|| {
+        source.problem(&root.key("state"), "there is no home folder to put it in: name a folder")
+    })
+}
+
+fn both_families(port: u16) -> Vec<SocketAddr> {
+    vec![(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]
+}
+
+/// One address of each family at most.
+fn families(root: &KeyPath, listen: &[SocketAddr], source: &Source) -> Result<(), Problem> {
+    let of_family = |is_ipv4| listen.iter().filter(|address| address.is_ipv4() == is_ipv4).count();
+    if listen.is_empty() || of_family(true) > 1 || of_family(false) > 1 {
+        let message = "name one IPv4 address, one IPv6 address, or one of each";
+        return Err(source.problem(&root.key("listen"), message));
+    }
+    Ok(())
+}
+
+/// What a node says about itself goes to this machine only.
+fn observe(typed: Option<SocketAddr>, port: u16, source: &Source) -> Result<SocketAddr, Problem> {
+    let address = typed.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into());
+    if !address.ip().is_loopback() {
+        let message = format!(
+            "{address} is not of this machine alone (127.0.0.1 or [::1]): let a proxy with access control publish it"
+        );
+        return Err(source.problem(&KeyPath::of("observe").key("listen"), message));
+    }
+    Ok(address)
+}
+
+fn forwards(typed: &[TypedForward], source: &Source) -> Result<Vec<Forward>, Problem> {
+    let root = KeyPath::of("forward");
+    let mut found: Vec<Forward> = Vec::new();
+    for (place, typed) in typed.iter().enumerate() {
+        let here = root.place(place);
+        if found.iter().any(|other| other.listen == typed.listen && typed.listen.port() != 0) {
+            let message = format!("{} is that of another forward: each needs its own", typed.listen);
+            return Err(source.problem(&here.key("listen"), message));
+        }
+        found.push(forward(&here, typed, source)?);
+    }
+    Ok(found)
+}
+
+fn forward(here: &KeyPath, typed: &TypedForward, source: &Source) -> Result<Forward, Problem> {
+    let rates = CodingRates {
+        in_stream: typed.in_stream.map_or(BlockShape::new(16, 1), |shape| shape.0),
+        batch: typed.batch.map_or(BlockShape::new(8, 2), |shape| shape.0),
+    };
+    if !rates.are_kept() {
+        let message = format!(
+            "relays keep at most {} repair packets of a block or batch",
+            byway_proto::limits::BATCH_REPAIRS_MAX
+        );
+        return Err(source.problem(&here.key("batch"), message));
+    }
+    let rate = typed.rate.map_or(Rate::from_megabits_per_second(4), |rate| rate.0);
+    if rate.bits_per_second() < 1_000 {
+        return Err(source.problem(&here.key("rate"), "is less than 1 kbit/s"));
+    }
+    let latency_budget = typed.latency_budget.map_or(Duration::from_millis(250), |budget| budget.0);
+    if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&latency_budget) {
+        return Err(source.problem(&here.key("latency_budget"), "is out of range: 1 ms to 10 s"));
+    }
+    Ok(Forward {
+        listen: typed.listen,
+        peer: typed.peer.clone(),
+        to: checked_name(&here.key("to"), &typed.to, source)?,
+        service: service(typed.service),
+        rates,
+        rate,
+        latency_budget,
+        traffic: match typed.traffic {
+            TypedTraffic::Datagrams => Traffic::Datagrams,
+            TypedTraffic::CongestionControlled => Traffic::CongestionControlled,
+        },
+        duplication: match typed.copies {
+            TypedCopies::Usual => Duplication::Usual,
+            TypedCopies::All => Duplication::All,
+            TypedCopies::ByRelay => Duplication::ByRelay,
+            TypedCopies::OwnRepairs => Duplication::OwnRepairs,
+        },
+        standby: typed.standby,
+    })
+}
+
+const fn service(typed: TypedService) -> Service {
+    match typed {
+        TypedService::Internet => Service::Internet,
+        TypedService::Coding => Service::Coding,
+        TypedService::Caching => Service::Caching,
+        TypedService::Forwarding => Service::Forwarding,
+        TypedService::Both => Service::Both,
+    }
+}
+
+fn exposed(typed: &[TypedExpose], source: &Source) -> Result<Vec<Exposed>, Problem> {
+    let root = KeyPath::of("expose");
+    let mut found: Vec<Exposed> = Vec::new();
+    for (place, typed) in typed.iter().enumerate() {
+        let here = root.place(place);
+        let name = checked_name(&here.key("name"), &typed.name, source)?;
+        if found.iter().any(|other| other.name == name) {
+            return Err(source.problem(
+                &here.key("name"),
+                format!("{name:?} is exposed already: each needs its own name"),
+            ));
+        }
+        found.push(Exposed { name, target: typed.target, peers: typed.peers.clone() });
+    }
+    Ok(found)
+}
+
+fn checked_name(path: &KeyPath, name: &str, source: &Source) -> Result<String, Problem> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(source.problem(path, format!("{name:?} is no name: write 1 to {NAME_BYTES_MAX} bytes")));
+    }
+    Ok(name.to_owned())
+}

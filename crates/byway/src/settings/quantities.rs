@@ -1,0 +1,162 @@
+//! Quantities as people type them: a number and a unit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use byway_units::{Duration, Rate};
+use byway_wire::BlockShape;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Why a text is no quantity.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text:?} is no {what}: write {form}")]
+pub(crate) struct QuantityError {
+    text: String,
+    what: &'static str,
+    form: &'static str,
+}
+
+/// A rate, like `4 Mbit/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub(crate) struct TypedRate(pub(crate) Rate);
+
+/// A time, like `200 ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub(crate) struct TypedDuration(pub(crate) Duration);
+
+/// How many source packets get how many repair packets, like `8+2`; `none` for no repair packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub(crate) struct TypedShape(pub(crate) Option<BlockShape>);
+
+const RATE_UNITS: &[(&str, u64)] =
+    &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
+
+const DURATION_UNITS: &[(&str, u64)] = &[
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// A number, which may have a fraction, and one of the units; in the unit's smallest part.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?.1;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= 9)?;
+    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
+    let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()?.checked_mul(scale)? };
+    whole.checked_add(part / 10_u64.pow(places))
+}
+
+impl FromStr for TypedRate {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let form = "a number and bit/s, kbit/s, Mbit/s or Gbit/s, as in \"4 Mbit/s\"";
+        let rate = scaled(text.trim(), RATE_UNITS).map(Rate::from_bits_per_second);
+        rate.map(Self).ok_or(QuantityError { text: text.to_owned(), what: "rate", form })
+    }
+}
+
+impl FromStr for TypedDuration {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let form = "a number and us, ms, s, min, h or d, as in \"200 ms\"";
+        let duration = scaled(text.trim(), DURATION_UNITS).map(Duration::from_nanos);
+        duration.map(Self).ok_or(QuantityError { text: text.to_owned(), what: "time", form })
+    }
+}
+
+impl FromStr for TypedShape {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        if text.trim() == "none" {
+            return Ok(Self(None));
+        }
+        let form = "source packets, a plus and repair packets, as in \"8+2\" (at most \"32+8\"), or \"none\"";
+        let shape = text.split_once('+').and_then(|(source, repair)| {
+            BlockShape::new(source.trim().parse().ok()?, repair.trim().parse().ok()?)
+        });
+        shape.map(|shape| Self(Some(shape))).ok_or(QuantityError {
+            text: text.to_owned(),
+            what: "shape",
+            form,
+        })
+    }
+}
+
+macro_rules! from_text {
+    ($($typed:ident),*) => {$(
+        impl TryFrom<String> for $typed {
+            type Error = QuantityError;
+
+            fn try_from(text: String) -> Result<Self, QuantityError> {
+                text.parse()
+            }
+        }
+    )*};
+}
+
+from_text!(TypedRate, TypedDuration, TypedShape);
+
+impl fmt::Display for TypedShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("none"),
+            Some(shape) => write!(f, "{}+{}", shape.source_packets(), shape.repair_packets()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_units_are_read_with_and_without_a_blank() {
+        let rate = |text: &str| text.parse::<TypedRate>().map(|rate| rate.0.bits_per_second());
+        assert_eq!(rate("4 Mbit/s"), Ok(4_000_000));
+        assert_eq!(rate("1.5mbit/s"), Ok(1_500_000));
+        assert_eq!(rate("64kbit/s"), Ok(64_000));
+        let time = |text: &str| text.parse::<TypedDuration>().map(|time| time.0.as_nanos());
+        assert_eq!(time("200 ms"), Ok(200_000_000));
+        assert_eq!(time("0.25s"), Ok(250_000_000));
+        assert_eq!(time("48 h"), Ok(172_800_000_000_000));
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused_with_the_form_that_is() {
+        for text in ["", "4", "Mbit/s", "4 Mbps", "-4 Mbit/s", "1..5 Mbit/s", "99999999999999 Gbit/s"] {
+            let error = text.parse::<TypedRate>().expect_err(text);
+            assert!(error.to_string().contains("as in \"4 Mbit/s\""), "{error}");
+        }
+        for text in ["200", "ms", "2 weeks", "1.0000000001 s"] {
+            assert!(text.parse::<TypedDuration>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shapes_are_source_plus_repair() {
+        let shape = |text: &str| text.parse::<TypedShape>().map(|shape| shape.to_string());
+        assert_eq!(shape("8+2"), Ok("8+2".to_owned()));
+        assert_eq!(shape(" 16 + 1 "), Ok("16+1".to_owned()));
+        assert_eq!(shape("none"), Ok("none".to_owned()));
+        for text in ["8", "8+", "+2", "0+1", "8+99", "300+1", "eight+two"] {
+            assert!(text.parse::<TypedShape>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `byway status`: what a node says of itself, for people.
+
+mod render;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::{Request, header};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::exit::{Cause, Failure};
+use crate::settings::OBSERVE_PORTS;
+
+/// No status is longer: 2,048 mappings take 2 MB.
+const STATUS_BYTES_MAX: usize = 16 << 20;
+
+/// How long a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What `byway status` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StatusFlags {
+    /// Where the node answers: its observe.listen. By default all nodes at the usual ports of this machine.
+    #[arg(long, env = "BYWAY_OBSERVE", value_name = "ADDRESS:PORT")]
+    at: Option<SocketAddr>,
+    /// As JSON: one line for each node.
+    #[arg(long)]
+    json: bool,
+    /// Shows it anew every second, until Ctrl-C.
+    #[arg(long, short)]
+    watch: bool,
+}
+
+/// Shows the status of one node, or of those of this machine.
+///
+/// # Errors
+/// If none answers.
+pub(crate) fn run(flags: &StatusFlags) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::machine(format!("no event loop: {error}")))?;
+    runtime.block_on(async {
+        loop {
+            let page = page(flags).await?;
+            if flags.watch && !flags.json {
+                // Home, and nothing below.
+                print!("\x1b[H\x1b[2J");
+            }
+            print!("{page}");
+            // A reader that has gone needs nothing more.
+            if std::io::stdout().flush().is_err() || !flags.watch {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    })
+}
+
+async fn page(flags: &StatusFlags) -> Result<String, Failure> {
+    let addresses = flags.at.map_or_else(
+        || OBSERVE_PORTS.map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec(),
+        |address| vec![address],
+    );
+    let mut page = String::new();
+    let mut last = None;
+    for address in addresses {
+        match fetch(address).await {
+            Ok(status) => page.push_str(&shown(&status, flags.json)),
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    match last {
+        Some((address, error)) if page.is_empty() => Err(Failure::new(
+            Cause::Network,
+            format!("no node answers at {address} ({error}): start one, or say --at with its observe.listen"),
+        )),
+        _ => Ok(page),
+    }
+}
+
+fn shown(status: &serde_json::Value, json: bool) -> String {
+    if json { format!("{status}\n") } else { render::text(status) }
+}
+
+async fn fetch(address: SocketAddr) -> Result<serde_json::Value, String> {
+    let answer = tokio::time::timeout(PATIENCE, get(address)).await;
+    let body = answer.map_err(|_| "no answer within 5 s".to_owned())??;
+    serde_json::from_slice(&body).map_err(|error| format!("the answer is no status: {error}"))
+}
+
+async fn get(address: SocketAddr) -> Result<Bytes, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let stream = TcpStream::connect(address).await.map_err(|error| text(&error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
+    tokio::spawn(connection);
+    let request = Request::get("/v1/status")
+        .header(header::HOST, address.to_string())
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| text(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| text(&error))?;
+    if !response.status().is_success() {
+        return Err(format!("it answers {}", response.status()));
+    }
+    let body = Limited::new(response.into_body(), STATUS_BYTES_MAX).collect().await;
+    Ok(body.map_err(|error| text(&error))?.to_bytes())
+}

@@ -1,0 +1,227 @@
+//! Status as text.
+
+use std::fmt::Write as _;
+
+use byway_api::{AgentStatus, ControllerStatus, FlowReceived, MappingStatus, RelayStatus};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+/// The status of whatever node it is.
+pub(super) fn text(status: &Value) -> String {
+    if let Ok(agent) = AgentStatus::deserialize(status) {
+        return agent_text(&agent);
+    }
+    if let Ok(relay) = RelayStatus::deserialize(status) {
+        return relay_text(&relay);
+    }
+    match ControllerStatus::deserialize(status) {
+        Ok(controller) => controller_text(&controller),
+        Err(_) => format!("{status:#}\n"),
+    }
+}
+
+fn controller_text(status: &ControllerStatus) -> String {
+    let problem = status.storage_problem.as_ref();
+    let problem = problem.map(|problem| format!("  storage: {problem}\n")).unwrap_or_default();
+    format!(
+        "controller of {}, byway {}: {} agents, {} relays, {} pairs; {} members wait for news\n{problem}",
+        status.network, status.version, status.agents, status.relays, status.pairs, status.polls
+    )
+}
+
+fn agent_text(status: &AgentStatus) -> String {
+    let mut page = String::new();
+    let _ = writeln!(
+        page,
+        "agent {} (number {}), byway {}, up {}, controller {}, map {}",
+        status.name,
+        status.number,
+        status.version,
+        seconds(status.uptime_seconds),
+        kebab(status.controller),
+        status.map_revision
+    );
+    let _ = writeln!(
+        page,
+        "  datagrams up to {} bytes; listens on {}",
+        status.payload_bytes_max,
+        joined(&status.listen)
+    );
+    for relay in &status.relays {
+        let state = if relay.is_alive { "alive" } else { "does not answer" };
+        let _ = writeln!(
+            page,
+            "  relay {}/{}: {state}{}",
+            relay.name,
+            relay.shard,
+            round_trip(relay.round_trip_ms)
+        );
+    }
+    for peer in &status.peers {
+        let state = match (peer.is_alive, peer.address, peer.is_relayed) {
+            (false, ..) => "no session".to_owned(),
+            (true, _, true) => "through relays only".to_owned(),
+            (true, Some(address), false) => format!("directly at {address}"),
+            (true, None, false) => "alive".to_owned(),
+        };
+        let _ = writeln!(page, "  peer {}: {state}{}", peer.name, round_trip(peer.round_trip_ms));
+    }
+    for forward in &status.forwards {
+        let listen = forward.listen.map_or_else(|| "closed".to_owned(), |listen| listen.to_string());
+        let problem = forward.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
+        let _ = writeln!(page, "  forward {listen} to {}/{}{problem}", forward.peer, forward.to);
+    }
+    for mapping in &status.mappings {
+        mapping_text(&mut page, mapping);
+    }
+    drops(&mut page, &status.drops);
+    page
+}
+
+fn mapping_text(page: &mut String, mapping: &MappingStatus) {
+    let arrow = if mapping.is_from_here { "to" } else { "from" };
+    let _ = writeln!(
+        page,
+        "  flow {} {arrow} {}: {} at {}, {}, {}",
+        mapping.flow, mapping.peer, mapping.to, mapping.endpoint, mapping.service, mapping.consent
+    );
+    for path in &mapping.paths {
+        let used = if path.is_in_use { " (in use)" } else { "" };
+        let _ = writeln!(page, "    by {} and {}: {}{used}", path.ingress, path.egress, path.state);
+    }
+    let _ = writeln!(page, "    received: {}", flow_text(&mapping.received));
+    if let Some(sent) = &mapping.sent {
+        let _ = writeln!(page, "    sent, as the peer says: {}", flow_text(sent));
+    }
+    if let Some(note) = &mapping.note {
+        let _ = writeln!(page, "    note: {note}");
+    }
+}
+
+fn flow_text(flow: &FlowReceived) -> String {
+    let delivered = flow.direct + flow.forwarded + flow.in_stream + flow.cooperative + flow.cached;
+    let all = delivered + flow.unrepaired;
+    format!(
+        "{delivered} packets; lost {} ({}) before repair, {} ({}) after; repaired: {} in-stream, {} cooperative, {} cache, {} forward; late {}",
+        flow.lost_direct,
+        share(flow.lost_direct, all),
+        flow.unrepaired,
+        share(flow.unrepaired, all),
+        flow.in_stream,
+        flow.cooperative,
+        flow.cached,
+        flow.forwarded,
+        flow.late
+    )
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a share for people needs no more than three digits")]
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { "0 %".to_owned() } else { format!("{:.2} %", part as f64 * 100.0 / whole as f64) }
+}
+
+fn relay_text(status: &RelayStatus) -> String {
+    let mut page = String::new();
+    let _ = writeln!(
+        page,
+        "relay {} (number {}), byway {}, up {}, controller {}, map {}",
+        status.name,
+        status.number,
+        status.version,
+        seconds(status.uptime_seconds),
+        kebab(status.controller),
+        status.map_revision
+    );
+    let _ = writeln!(
+        page,
+        "  listens on {}; {} sessions; {} bytes wait to be asked for",
+        joined(&status.listen),
+        status.sessions,
+        status.held_bytes
+    );
+    for counter in status.counters.iter().filter(|counter| counter.count > 0) {
+        let _ = writeln!(page, "  {}: {}", counter.reason.replace('_', " "), counter.count);
+    }
+    drops(&mut page, &status.drops);
+    page
+}
+
+fn drops(page: &mut String, drops: &[byway_api::Counted]) {
+    let some: Vec<String> = drops
+        .iter()
+        .filter(|counted| counted.count > 0)
+        .map(|counted| format!("{} {}", counted.reason.replace('_', " "), counted.count))
+        .collect();
+    if !some.is_empty() {
+        let _ = writeln!(page, "  dropped or left out: {}", some.join(", "));
+    }
+}
+
+fn joined(addresses: &[std::net::SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+const fn kebab(state: byway_api::ControllerState) -> &'static str {
+    match state {
+        byway_api::ControllerState::None => "none",
+        byway_api::ControllerState::Connected => "connected",
+        byway_api::ControllerState::Unknown => "not asked yet",
+        byway_api::ControllerState::Away => "away",
+    }
+}
+
+fn round_trip(millis: Option<f64>) -> String {
+    millis.map(|millis| format!(", round trip {millis:.1} ms")).unwrap_or_default()
+}
+
+/// A time for people.
+fn seconds(seconds: f64) -> String {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a run lasts less than 2^64 s"
+    )]
+    let whole = seconds.max(0.0) as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3_600 => format!("{} min", whole / 60),
+        3_600..86_400 => format!("{} h {} min", whole / 3_600, whole / 60 % 60),
+        _ => format!("{} d {} h", whole / 86_400, whole / 3_600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_and_a_relay_are_told_apart() {
+        let agent = AgentStatus { name: "alice".to_owned(), ..AgentStatus::default() };
+        let page = text(&serde_json::to_value(&agent).expect("JSON"));
+        assert!(page.starts_with("agent alice"), "{page}");
+        let relay = RelayStatus { name: "fra".to_owned(), ..RelayStatus::default() };
+        let page = text(&serde_json::to_value(&relay).expect("JSON"));
+        assert!(page.starts_with("relay fra"), "{page}");
+    }
+
+    #[test]
+    fn loss_before_and_after_repair_is_said() {
+        let flow = FlowReceived {
+            direct: 990,
+            lost_direct: 10,
+            cooperative: 9,
+            unrepaired: 1,
+            ..FlowReceived::default()
+        };
+        let line = flow_text(&flow);
+        assert!(line.contains("lost 10 (1.00 %) before repair, 1 (0.10 %) after"), "{line}");
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(
+            [5.0, 61.0, 3_700.0, 90_000.0].map(seconds),
+            ["5 s", "1 min", "1 h 1 min", "1 d 1 h"].map(str::to_owned)
+        );
+    }
+}

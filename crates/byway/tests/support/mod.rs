@@ -1,0 +1,425 @@
+//! Real processes of the program, on addresses of this machine that no other test has.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(clippy::print_stderr, reason = "what nodes logged is shown when a test fails")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of the program use files, sockets and clocks"
+)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+/// What nothing here takes when all is well: a guard, not a measure.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tests of one process so far.
+static TESTS: AtomicU16 = AtomicU16::new(0);
+
+/// A folder and a loopback network for one test.
+pub struct Bench {
+    folder: tempfile::TempDir,
+    network: [u8; 2],
+}
+
+impl Bench {
+    /// An empty one. Test files run one after another, and the tests of one file each have their own network.
+    pub fn new() -> Self {
+        let number = TESTS.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id().to_be_bytes();
+        let network = [64 + process[3] % 128, process[2].wrapping_add(number.to_be_bytes()[1])];
+        Self { folder: tempfile::tempdir().expect("a folder"), network }
+    }
+
+    /// A host's address.
+    pub fn host(&self, host: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, self.network[0], self.network[1], host)
+    }
+
+    /// A host's port.
+    pub fn at(&self, host: u8, port: u16) -> SocketAddr {
+        SocketAddr::from((self.host(host), port))
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("the folder takes files");
+        path
+    }
+
+    /// Makes a key; the public half.
+    pub fn key(&self, name: &str) -> String {
+        let output = byway(&["keygen", &self.path(&format!("{name}.key")).display().to_string(), "--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let made: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        made["public_key"].as_str().expect("a key").to_owned()
+    }
+
+    /// Starts a node, and waits until it says that it is ready.
+    pub fn start(&self, name: &str, arguments: &[&str]) -> Node {
+        let node = self.spawn(name, arguments);
+        node.wait_until_ready();
+        node
+    }
+
+    /// Starts a node.
+    pub fn spawn(&self, name: &str, arguments: &[&str]) -> Node {
+        let socket = self.path(&format!("{name}.notify"));
+        let _ = fs::remove_file(&socket);
+        let notify = UnixDatagram::bind(&socket).expect("a socket for the node's news");
+        notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let log = self.path(&format!("{name}.log"));
+        let stderr = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
+        let child = Command::new(env!("CARGO_BIN_EXE_byway"))
+            .args(arguments)
+            .env("NOTIFY_SOCKET", &socket)
+            .env("STATE_DIRECTORY", self.path(name))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .expect("the program starts");
+        Node { child, notify, log, name: name.to_owned() }
+    }
+}
+
+/// A running node, killed when dropped.
+pub struct Node {
+    child: Child,
+    notify: UnixDatagram,
+    log: PathBuf,
+    name: String,
+}
+
+impl Node {
+    /// Waits for the node's word that it is ready.
+    pub fn wait_until_ready(&self) {
+        let mut news = [0; 256];
+        let length = self
+            .notify
+            .recv(&mut news)
+            .unwrap_or_else(|error| panic!("{} is not ready ({error}); it says:\n{}", self.name, self.log()));
+        assert!(news[..length].starts_with(b"READY=1"), "{}", text(&news[..length]));
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the node runs");
+        self.child.wait().expect("the node ends");
+    }
+
+    /// SIGTERM; the exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the node runs");
+        self.child.wait().expect("the node ends").code()
+    }
+
+    /// The exit code of a node that ends by itself.
+    pub fn code(&mut self) -> Option<i32> {
+        self.child.wait().expect("the node ends").code()
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // One that has ended already needs no end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("== {} ==\n{}", self.name, self.log());
+        }
+    }
+}
+
+/// Runs the program to its end.
+pub fn byway(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_byway")).args(arguments).output().expect("the program runs")
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A node's answer to a question about itself.
+pub fn ask(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the node answers");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+        unchunked(body)
+    } else {
+        body.to_owned()
+    }
+}
+
+fn unchunked(body: &str) -> String {
+    let mut rest = body;
+    let mut whole = String::new();
+    while let Some((length, after)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length.trim(), 16).expect("a length");
+        whole.push_str(&after[..length]);
+        rest = after[length..].trim_start_matches("\r\n");
+        if length == 0 {
+            break;
+        }
+    }
+    whole
+}
+
+/// A node's status.
+pub fn status(address: SocketAddr) -> serde_json::Value {
+    serde_json::from_str(&ask(address, "/v1/status")).expect("JSON")
+}
+
+/// An application's socket.
+pub struct App(UdpSocket);
+
+impl App {
+    /// One at this address.
+    pub fn at(address: SocketAddr) -> Self {
+        let socket = UdpSocket::bind(address).expect("the address is free");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Self(socket)
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().expect("it is bound")
+    }
+
+    /// Sends a datagram.
+    pub fn send(&self, datagram: &[u8], to: SocketAddr) {
+        self.0.send_to(datagram, to).expect("the datagram leaves");
+    }
+
+    /// The next datagram, and where it came from.
+    pub fn receive(&self) -> (Vec<u8>, SocketAddr) {
+        let mut buffer = vec![0; 65_536];
+        let (length, from) = self.0.recv_from(&mut buffer).expect("a datagram comes");
+        buffer.truncate(length);
+        (buffer, from)
+    }
+
+    /// The next datagram, if one comes in this time.
+    pub fn receive_within(&self, time: Duration) -> Option<(Vec<u8>, SocketAddr)> {
+        self.0.set_read_timeout(Some(time)).expect("a timeout");
+        let mut buffer = vec![0; 65_536];
+        let received = self.0.recv_from(&mut buffer).ok();
+        self.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let (length, from) = received?;
+        buffer.truncate(length);
+        Some((buffer, from))
+    }
+
+    /// Sends until an answer comes, as an application does that does not give up; how long it took.
+    pub fn call(&self, to: SocketAddr) -> Duration {
+        let begun = Instant::now();
+        for number in 0_u32.. {
+            self.send(&number.to_be_bytes(), to);
+            if self.receive_within(Duration::from_millis(20)).is_some() {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nobody answers at {to}");
+        }
+        begun.elapsed()
+    }
+}
+
+/// Sends everything back to where it came from, until the end of the process.
+pub fn echo(address: SocketAddr) {
+    let app = App::at(address);
+    app.0.set_read_timeout(None).expect("no timeout");
+    std::thread::spawn(move || {
+        loop {
+            let (datagram, from) = app.receive();
+            app.send(&datagram, from);
+        }
+    });
+}
+
+/// Two agents, alice and bob, each near a relay of its own, in static mode; bob exposes `echo`.
+pub struct TwoSites {
+    pub bench: Bench,
+    network: String,
+}
+
+/// Hosts of [`TwoSites`]: relays 1 and 2, alice 11, bob 12, the echo 20.
+impl TwoSites {
+    pub fn new() -> Self {
+        let bench = Bench::new();
+        let mut network = String::new();
+        for (number, relay) in [(1_u8, "east"), (2, "west")] {
+            let (key, address) = (bench.key(relay), bench.at(number, 4_600));
+            let _ = write!(
+                network,
+                "[[network.relays]]\nname = \"{relay}\"\nnumber = {number}\nkey = \"{key}\"\naddresses = [\"{address}\"]\n"
+            );
+        }
+        for (number, agent, relay) in [(1_u8, "alice", "east"), (2, "bob", "west")] {
+            let (key, address) = (bench.key(agent), bench.at(10 + number, 4_600));
+            let _ = write!(
+                network,
+                "[[network.agents]]\nname = \"{agent}\"\nnumber = {number}\nkey = \"{key}\"\naddresses = [\"{address}\"]\nrelays = [\"{relay}\"]\n"
+            );
+        }
+        network += "[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n";
+        Self { bench, network }
+    }
+
+    fn file(&self, role: &str, name: &str, host: u8, rest: &str) -> PathBuf {
+        let (key, listen, observe) =
+            (self.bench.path(&format!("{name}.key")), self.bench.at(host, 4_600), self.observe(host));
+        let text = format!(
+            "[{role}]\nname = \"{name}\"\nkey_file = \"{}\"\nlisten = [\"{listen}\"]\n[observe]\nlisten = \"{observe}\"\n{rest}\n{}",
+            key.display(),
+            self.network
+        );
+        self.bench.write(&format!("{name}.toml"), &text)
+    }
+
+    pub fn observe(&self, host: u8) -> SocketAddr {
+        self.bench.at(host, 4_680)
+    }
+
+    pub fn forward(&self) -> SocketAddr {
+        self.bench.at(11, 5_000)
+    }
+
+    pub fn echo(&self) -> SocketAddr {
+        self.bench.at(20, 7)
+    }
+
+    pub fn relay(&self, number: u8) -> Node {
+        let relay = self.spawn_relay(number);
+        relay.wait_until_ready();
+        relay
+    }
+
+    pub fn spawn_relay(&self, number: u8) -> Node {
+        let name = ["east", "west"][usize::from(number) - 1];
+        let file = self.file("relay", name, number, "");
+        self.bench.spawn(name, &["relay", "--config", path(&file)])
+    }
+
+    pub fn alice(&self, service: &str) -> Node {
+        let forward = self.forward();
+        let rest = format!(
+            "[[forward]]\nlisten = \"{forward}\"\npeer = \"bob\"\nto = \"echo\"\nservice = \"{service}\"\n"
+        );
+        let file = self.file("agent", "alice", 11, &rest);
+        self.bench.start("alice", &["agent", "--config", path(&file)])
+    }
+
+    pub fn bob(&self) -> Node {
+        let rest = format!("[[expose]]\nname = \"echo\"\ntarget = \"{}\"\n", self.echo());
+        let file = self.file("agent", "bob", 12, &rest);
+        self.bench.start("bob", &["agent", "--config", path(&file)])
+    }
+}
+
+/// The same with a controller: a network of one.
+pub struct Managed {
+    pub bench: Bench,
+}
+
+/// Hosts of [`Managed`]: the controller 9, relays 1 and 2, alice 11, bob 12, the echo 20.
+impl Managed {
+    /// A network whose controller has just been started, with tokens for two relays and two agents.
+    pub fn new() -> (Self, Node) {
+        let managed = Self { bench: Bench::new() };
+        let controller = managed.controller();
+        for role in ["relay", "agent"] {
+            let state = managed.bench.path("controller");
+            let made = byway(&["token", "create", "--role", role, "--uses", "2", "--state", path(&state)]);
+            assert!(made.status.success(), "{}", text(&made.stderr));
+            managed.bench.write(&format!("{role}.token"), &text(&made.stdout));
+        }
+        (managed, controller)
+    }
+
+    fn file(&self, name: &str, host: u8, text: &str) -> PathBuf {
+        let observe = self.observe(host);
+        self.bench.write(&format!("{name}.toml"), &format!("{text}\n[observe]\nlisten = \"{observe}\"\n"))
+    }
+
+    pub fn observe(&self, host: u8) -> SocketAddr {
+        self.bench.at(host, 4_680)
+    }
+
+    pub fn forward(&self) -> SocketAddr {
+        self.bench.at(11, 5_000)
+    }
+
+    pub fn echo(&self) -> SocketAddr {
+        self.bench.at(20, 7)
+    }
+
+    pub fn controller(&self) -> Node {
+        let listen = self.bench.at(9, 4_443);
+        let text = format!("[controller]\nlisten = [\"{listen}\"]\n");
+        let file = self.file("controller", 9, &text);
+        self.bench.start("controller", &["controller", "--config", path(&file)])
+    }
+
+    fn node(&self, role: &str, name: &str, host: u8, rest: &str) -> Node {
+        let (token, listen) = (self.bench.path(&format!("{role}.token")), self.bench.at(host, 4_600));
+        let text = format!(
+            "[{role}]\nname = \"{name}\"\ntoken_file = \"{}\"\nlisten = [\"{listen}\"]\n{rest}",
+            token.display()
+        );
+        let file = self.file(name, host, &text);
+        self.bench.start(name, &[role, "--config", path(&file)])
+    }
+
+    pub fn relay(&self, number: u8) -> Node {
+        self.node("relay", ["east", "west"][usize::from(number) - 1], number, "")
+    }
+
+    pub fn alice(&self, service: &str) -> Node {
+        let forward = self.forward();
+        let rest = format!(
+            "relay = \"east\"\n[[forward]]\nlisten = \"{forward}\"\npeer = \"bob\"\nto = \"echo\"\nservice = \"{service}\"\n"
+        );
+        self.node("agent", "alice", 11, &rest)
+    }
+
+    pub fn bob(&self) -> Node {
+        let rest = format!("relay = \"west\"\n[[expose]]\nname = \"echo\"\ntarget = \"{}\"\n", self.echo());
+        self.node("agent", "bob", 12, &rest)
+    }
+}
+
+/// A path as an argument.
+pub fn path(path: &Path) -> &str {
+    path.to_str().expect("paths of tests are UTF-8")
+}
