@@ -8,7 +8,7 @@ pub const SOURCE_PACKETS_MAX: usize = 32;
 
 /// Most repair packets one batch has.
 ///
-/// More than 8 losses in 32 packets are a dark path, which batches across flows repair, not more rows.
+/// More than 8 losses in 32 packets are a dark path, which relays carry whole, not more rows.
 pub const REPAIR_PACKETS_MAX: usize = 8;
 
 /// Most unknown packets that are solved for together: a burst of ten packets in three flows at once.

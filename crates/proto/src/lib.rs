@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod agent;
+mod counters;
 mod index_table;
 pub mod limits;
 mod outbox;
@@ -17,3 +18,4 @@ mod session;
 pub use outbox::{Transmit, Urgency};
 pub use policy::CodingRates;
 pub use reason::Reason;
+pub use session::SessionCounters;

@@ -192,6 +192,10 @@ pub const CARRIED_ASKS_MAX: u8 = 2;
 /// took is past its time, or not the fault of the way between relays.
 pub const CARRIED_GAP_MAX: u64 = 256;
 
+/// Most carried copies that a gap stands for in a coded flow, of which only outages are carried: a burst on the way between
+/// relays. A longer gap lies between two outages.
+pub const CODED_GAP_MAX: u64 = 32;
+
 /// Most gaps in carried copies that are watched: 1 % of 100,000 packets/s over a round trip of a second.
 pub const CARRIED_GAPS_MAX: usize = 1_024;
 
@@ -432,11 +436,24 @@ pub const CLOSED_AFTER: Duration = Duration::from_secs(10);
 /// And one that never was: both sides have tried their addresses by then.
 pub const NEVER_OPEN_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a datagram waits for a way to a peer that answers through a relay only: until relays deliver, and a bit. The first
+/// packet of a handshake is worth that; its delay is not counted, as it says nothing about a path.
+pub const WAITS_FOR_WAY: Duration = Duration::from_millis(1_250);
+
+/// Bytes of all datagrams that wait so, with what is kept beside each: 6 video calls of 500 kB/s send as much meanwhile.
+pub const WAITING_BYTES_MAX: usize = 4 << 20;
+
 /// How often an ingress relay is told that a path is dark.
 pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long an ingress relay believes it: three times untold, and the path is taken to deliver again.
 pub const OUTAGE_BELIEVED_FOR: Duration = Duration::from_secs(1);
+
+/// How long the packets of a dark path are carried: relays deliver soon after [`CLOSED_AFTER`], where they may.
+pub const OUTAGE_CARRIED_FOR: Duration = Duration::from_secs(15);
+
+/// And how long after its beginning the next outage is: what receivers claim costs a quarter of a flow's bytes at most.
+pub const OUTAGE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Random bytes in a grease packet, as docs/wire.md has it.
 pub const GREASE_BYTES_MIN: usize = 8;
@@ -451,10 +468,6 @@ pub const WIDENED_BATCHES_MAX: usize = 12;
 
 /// In-stream blocks that are solved together with them: three for each of four flows.
 pub const WIDENED_BLOCKS_MAX: usize = 12;
-
-/// For how long after an open-ended NACK the receiver is asked about each packet that becomes repairable meanwhile: a round trip
-/// to it, and the jitter of both ways.
-pub const OPEN_END_DOUBTED_FOR: Duration = Duration::from_millis(30);
 
 /// How long an open-ended NACK has to be in force before it counts as an outage: longer than most bursts, in which
 /// in-stream blocks still help.

@@ -61,9 +61,12 @@ impl Agent {
             return;
         }
         self.release_all();
+        self.senders.iter().for_each(|(_, flow)| self.closed.add_sent(flow));
+        self.receivers.iter().for_each(|(_, flow)| self.closed.add_received(flow));
         (self.senders, self.receivers) = (FlowTable::new(), FlowTable::new());
         self.sent_by_key.clear();
         self.received_by_key.clear();
+        self.drop_all_that_waited();
         self.closings = Closings::default();
         self.offers = Offers::default();
         self.relays.iter_mut().for_each(super::relay_link::RelayLink::clear);
@@ -146,6 +149,8 @@ impl Agent {
             return;
         };
         self.sent_by_key.remove(&flow.key);
+        self.drop_what_waited(id);
+        self.closed.add_sent(&flow);
         self.closings.stood(flow.key, FlowRole::Sender, flow.next, now);
         for path in &flow.settings.paths {
             if let Some(relay) = self.relay_places.get(&path.ingress).copied() {
@@ -162,6 +167,7 @@ impl Agent {
             return;
         };
         self.received_by_key.remove(&flow.key);
+        self.closed.add_received(&flow);
         self.incoming.remove((flow.peer, flow.key.flow()));
         self.note_all_ways_in(flow.peer);
         if let Some(highest) = flow.highest() {

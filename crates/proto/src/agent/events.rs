@@ -40,7 +40,7 @@ pub enum Event {
         /// Why.
         refusal: Refusal,
     },
-    /// A flow uses another of its paths through the overlay.
+    /// A flow that relays took part in uses another of its paths through the overlay.
     PathChanged {
         /// The flow.
         flow: FlowKey,

@@ -41,6 +41,11 @@ impl<T> FlowTable<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.flows).filter_map(|(number, flow)| Some((number, flow.as_ref()?)))
     }
+
+    /// The flows, with their numbers, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        (0..).zip(&mut self.flows).filter_map(|(number, flow)| Some((number, flow.as_mut()?)))
+    }
 }
 
 impl<T> Index<usize> for FlowTable<T> {

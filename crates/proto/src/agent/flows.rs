@@ -295,6 +295,7 @@ impl Agent {
             Some(Role::Peer(peer)) => {
                 if fresh {
                     self.restart_flows_from(session, now);
+                    self.restart_reports_of(session);
                     self.events.push_back(Event::PeerEstablished(peer));
                     self.name_candidates(session, now);
                 }
@@ -345,6 +346,15 @@ impl Agent {
             self.release(ReceiveFlowId(id), Time::MAX);
             self.receivers[id as usize].restart();
             self.withdraw(Flow::Received(ReceiveFlowId(id)), now);
+        }
+    }
+
+    /// A peer began anew: what it reports of the flows to it is counted from 0.
+    fn restart_reports_of(&mut self, session: SessionId) {
+        for (_, flow) in self.senders.iter_mut().filter(|(_, flow)| flow.peer == session) {
+            if let Some(reports) = &mut flow.reports {
+                reports.restart();
+            }
         }
     }
 }

@@ -55,7 +55,7 @@ impl Agent {
 
     fn peer_says(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
         match message {
-            Message::Report(report) => self.reported(session, report, now),
+            Message::Report(report) => self.report_came(session, report, now),
             Message::Unregister(unregister) => self.ended_by_peer(session, unregister, now),
             Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
             Message::Candidates(candidates) => self.candidates(session, candidates, now),
@@ -138,7 +138,7 @@ impl Agent {
     }
 
     /// A receiver says what became of a flow.
-    fn reported(&mut self, session: SessionId, report: &Report, now: Time) {
+    fn report_came(&mut self, session: SessionId, report: &Report, now: Time) {
         let Some(id) = self.sent_by_key.get(&report.flow_key).copied() else {
             self.counters.flows_unknown += 1;
             return;

@@ -37,8 +37,10 @@ mod sending;
 mod settings;
 mod statistics;
 mod terms;
+mod totals;
 mod two_ways;
 mod visits;
+mod waiting;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -60,6 +62,7 @@ pub use settings::{
 };
 pub use statistics::{AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes};
 pub use terms::{Offer, Terms, may_offer};
+pub use totals::{PeerTotals, Reported};
 
 use closing::Life;
 use closings::Closings;
@@ -69,8 +72,11 @@ use offers::Offers;
 use receive_flow::ReceiveFlow;
 use relay_link::RelayLink;
 use send_flow::SendFlow;
+use totals::Totals;
 use visits::Visits;
+use waiting::Waiting;
 
+use crate::counters::counters;
 use crate::index_table::IndexTable;
 use crate::limits::{AGENT_LOG_BYTES, CODED_BYTES_MAX, KEPT_FOR};
 use crate::outbox::{Outbox, Transmit};
@@ -138,6 +144,7 @@ pub enum AgentOutput<'a> {
     },
 }
 
+counters! {
 /// What an agent dropped beside what its sessions count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -158,7 +165,7 @@ pub struct AgentCounters {
     pub copies_gone: u64,
     /// Datagrams not sent: too long.
     pub datagrams_too_long: u64,
-    /// Datagrams not sent: no session with the receiver.
+    /// Datagrams not sent: no session with the receiver, or no way to it was found in time.
     pub datagrams_unsendable: u64,
     /// Packets and messages about flows that this agent does not know.
     pub flows_unknown: u64,
@@ -168,6 +175,7 @@ pub struct AgentCounters {
     pub out_of_role: u64,
     /// Plaintexts that do not parse: the sender is broken.
     pub malformed: u64,
+}
 }
 
 /// A flow at this agent, in one direction.
@@ -207,6 +215,8 @@ pub struct Agent {
     receivers: FlowTable<ReceiveFlow>,
     sent_by_key: BTreeMap<FlowKey, SendFlowId>,
     received_by_key: BTreeMap<FlowKey, ReceiveFlowId>,
+    /// What closed flows counted.
+    closed: Totals,
     /// The relays through which a peer's flows come, by its session.
     ways_in: BTreeMap<SessionId, Vec<(RelayId, Shard)>>,
     /// The flows that a peer sends here, by its session.
@@ -215,6 +225,7 @@ pub struct Agent {
     closings: Closings,
     offers: Offers,
     visits: Visits,
+    waiting: Waiting,
     direct_paths: DirectPaths,
     number: AgentId,
     life: Life,
@@ -260,12 +271,14 @@ impl Agent {
             receivers: FlowTable::new(),
             sent_by_key: BTreeMap::new(),
             received_by_key: BTreeMap::new(),
+            closed: Totals::default(),
             ways_in: BTreeMap::new(),
             incoming: IndexTable::default(),
             timers: Timers::new(),
             closings: Closings::default(),
             offers: Offers::default(),
             visits: Visits::new(number),
+            waiting: Waiting::default(),
             direct_paths: DirectPaths::default(),
             number,
             life: Life::Open,
@@ -302,6 +315,9 @@ impl Agent {
     /// What every input ends with.
     fn finish(&mut self, now: Time) {
         self.handle_changes(now);
+        if self.waiting.count() > 0 {
+            self.send_what_waited(now);
+        }
         self.sessions.flush_all(now);
         self.deadline = self.find_deadline(now);
     }
@@ -378,10 +394,17 @@ impl Agent {
     }
 
     /// What a flow's receiver reported last: the true loss of the direct path, which repairs hide, what came back and
-    /// how, and how late packets are. `None` before the first report, and once the flow was closed.
+    /// how, and how late packets are. `None` before the first report, also of a receiver that restarted, and once the flow
+    /// was closed.
     #[must_use]
     pub fn report(&self, flow: SendFlowId) -> Option<&byway_wire::messages::Report> {
-        self.senders.get(flow.0)?.report.as_deref()
+        self.senders.get(flow.0)?.reports.as_ref()?.newest()
+    }
+
+    /// What a flow's receiver reported altogether; `None` before the first report, and once the flow was closed.
+    #[must_use]
+    pub fn reported(&self, flow: SendFlowId) -> Option<Reported> {
+        Some(self.senders.get(flow.0)?.reports.as_ref()?.so_far())
     }
 }
 

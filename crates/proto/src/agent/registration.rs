@@ -48,7 +48,9 @@ impl Path {
 #[derive(Clone, Debug)]
 pub(super) struct Registrations {
     paths: Vec<Path>,
-    in_use: usize,
+    in_use: u32,
+    /// Whether a relay has taken part in the flow: the first path that works is no change.
+    was_accepted: bool,
     /// Before, a path that works is not left for a better one.
     settled_at: Time,
     /// When another path may be better.
@@ -57,7 +59,13 @@ pub(super) struct Registrations {
 
 impl Registrations {
     pub(super) fn new(paths: usize) -> Self {
-        Self { paths: alloc::vec![Path::NEW; paths], in_use: 0, settled_at: Time::START, choose_again: None }
+        Self {
+            paths: alloc::vec![Path::NEW; paths],
+            in_use: 0,
+            was_accepted: false,
+            settled_at: Time::START,
+            choose_again: None,
+        }
     }
 
     /// How many paths there are.
@@ -77,12 +85,16 @@ impl Registrations {
 
     /// Which of the flow's paths is in use.
     pub(super) const fn in_use(&self) -> usize {
-        self.in_use
+        self.in_use as usize
+    }
+
+    fn set_in_use(&mut self, path: usize) {
+        self.in_use = u32::try_from(path).expect("a flow has few paths");
     }
 
     /// What the relay of the path in use calls the flow.
     pub(super) fn alias(&self) -> Option<Alias> {
-        self.alias_of(self.in_use)
+        self.alias_of(self.in_use())
     }
 
     /// What the relay of a path calls the flow.
@@ -177,7 +189,8 @@ impl Registrations {
     pub(super) fn rearrange(&mut self, kept: &[Option<usize>]) -> Vec<bool> {
         let told = (0..self.paths.len()).map(|path| self.is_told(path)).collect();
         let paths = kept.iter().map(|known| known.map_or(Path::NEW, |known| self.paths[known])).collect();
-        self.in_use = kept.iter().position(|known| *known == Some(self.in_use)).unwrap_or(0);
+        let in_use = Some(self.in_use());
+        self.set_in_use(kept.iter().position(|known| *known == in_use).unwrap_or(0));
         self.paths = paths;
         told
     }
@@ -185,6 +198,7 @@ impl Registrations {
     /// Notes what the relay of a path calls the flow.
     fn accepted(&mut self, path: usize, alias: Alias) {
         self.paths[path].registration = Registration::Accepted { alias, tries: 0, next: Time::MAX };
+        self.was_accepted = true;
     }
 
     /// Whether the relay of a path may still answer.
@@ -200,10 +214,10 @@ impl Registrations {
             path.works_since = works(place).then(|| path.works_since.unwrap_or(now));
         }
         self.choose_again = None;
-        let chosen = if self.paths.get(self.in_use).is_some_and(|path| path.works_since.is_some()) {
+        let chosen = if self.paths.get(self.in_use()).is_some_and(|path| path.works_since.is_some()) {
             let settled = self.settled_at;
             let steady = |path: &Path| path.works_since.map(|since| (since + PATH_STEADY_FOR).max(settled));
-            let better = &self.paths[..self.in_use];
+            let better = &self.paths[..self.in_use()];
             self.choose_again = better.iter().filter_map(steady).filter(|at| *at > now).min();
             better.iter().position(|path| steady(path).is_some_and(|at| at <= now))
         } else {
@@ -212,7 +226,7 @@ impl Registrations {
         let Some(chosen) = chosen else {
             return false;
         };
-        self.in_use = chosen;
+        self.set_in_use(chosen);
         self.settled_at = now + PATH_CHANGE_INTERVAL;
         true
     }
@@ -346,8 +360,10 @@ impl Agent {
         registrations.choose_again = registrations.choose_again.into_iter().chain(opens).min();
         if is_changed {
             let (key, _) = self.identity_of(flow);
-            let path = self.registrations_of(flow).in_use();
-            self.events.push_back(Event::PathChanged { flow: key, path });
+            let registrations = self.registrations_of(flow);
+            if registrations.was_accepted {
+                self.events.push_back(Event::PathChanged { flow: key, path: registrations.in_use() });
+            }
             if let Some((peer, detour)) = self.detour_of(flow)
                 && let Some(session) = self.sessions.get_mut(peer)
             {

@@ -1,7 +1,5 @@
 //! What the receiver tells the sender: the true loss, which repairs hide.
 
-use alloc::boxed::Box;
-
 use byway_units::{Duration, Time};
 use byway_wire::messages::{DelayPercentiles, RepairCounters, Report};
 use byway_wire::{Message, Microseconds};
@@ -109,13 +107,8 @@ impl ReceiveFlow {
 impl SendFlow {
     /// Takes in what the receiver says; new losses wake a flow that waits for them.
     pub(super) fn take_report(&mut self, report: &Report, now: Time) {
-        let before = self.report.as_ref().map_or(0, |report| report.bursts);
-        if report.bursts.wrapping_sub(before).cast_signed() > 0 {
+        if self.reports_mut().take(report) {
             self.copies_until = now + STANDBY_FOR;
-        }
-        match &mut self.report {
-            Some(known) => **known = *report,
-            None => self.report = Some(Box::new(*report)),
         }
     }
 }

@@ -7,6 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
 
 use super::registration::Registrations;
 use super::settings::{Duplication, FlowSettings};
+use super::totals::Reports;
 use crate::limits::RESEND_REACH;
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::Handle;
@@ -38,8 +39,8 @@ pub(super) struct SendFlow {
     pub(super) copies_until: Time,
     /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
     stands_in: bool,
-    /// What the receiver reported last.
-    pub(super) report: Option<Box<byway_wire::messages::Report>>,
+    /// What the receiver reported; `None` before its first report.
+    pub(super) reports: Option<Box<Reports>>,
 }
 
 impl SendFlow {
@@ -56,7 +57,7 @@ impl SendFlow {
             uncopied: Uncopied::NONE,
             copies_until: Time::START,
             stands_in: false,
-            report: None,
+            reports: None,
         }
     }
 

@@ -42,10 +42,14 @@ impl Agent {
             self.counters.datagrams_too_long += 1;
             return;
         }
-        let Some(flow) = self.senders.get(id.0) else {
+        if self.senders.get(id.0).is_none() {
             self.counters.flows_unknown += 1;
             return;
-        };
+        }
+        if self.waits(id, datagram, ecn, marked, now) {
+            return;
+        }
+        let flow = &self.senders[id.0 as usize];
         let copied = flow.is_copied(datagram, marked);
         if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);

@@ -40,6 +40,11 @@ impl RepairTimes {
         self.sum
     }
 
+    fn add_all(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
+        self.sum += other.sum;
+    }
+
     fn add(&mut self, time: Duration) {
         let bucket = REPAIR_TIME_BOUNDS_MS.iter().position(|bound| time <= Duration::from_millis(*bound));
         self.counts[bucket.unwrap_or(REPAIR_TIME_BOUNDS_MS.len())] += 1;
@@ -134,6 +139,19 @@ impl ReceiveStatistics {
         cached_times: RepairTimes::NONE,
     };
 
+    /// Adds what another flow counted.
+    pub(super) fn add_all(&mut self, other: &Self) {
+        let mut others = *other;
+        for (sum, count) in self.sums_mut().zip(others.sums_mut()) {
+            *sum += *count;
+        }
+        self.longest_burst = self.longest_burst.max(other.longest_burst);
+        self.lateness_max = self.lateness_max.max(other.lateness_max);
+        self.in_stream_times.add_all(&other.in_stream_times);
+        self.cooperative_times.add_all(&other.cooperative_times);
+        self.cached_times.add_all(&other.cached_times);
+    }
+
     /// Notes how long a repair took.
     pub(super) fn add_repair(&mut self, delivery: Delivery, time: Duration) {
         let times = match delivery {
@@ -145,6 +163,35 @@ impl ReceiveStatistics {
         times.add(time);
     }
 }
+
+impl Default for ReceiveStatistics {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// Lists the counters of which those of several flows are added up.
+macro_rules! summable {
+    ($($counter:ident),+; besides $($other:ident),+) => {
+        impl ReceiveStatistics {
+            fn sums_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+                let Self { $($counter,)+ $($other: _),+ } = self;
+                [$($counter),+].into_iter()
+            }
+
+            /// All that count packets, bytes or messages, with their names.
+            pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($counter), self.$counter)),+].into_iter()
+            }
+        }
+    };
+}
+
+summable!(
+    direct, lost, in_stream, cooperative, cached, forwarded, late, held, gaps_passed, marked_dropped, duplicates,
+    forged, false_repairs, nacks, open_nacks, acks, given, given_bytes, beyond_consent, bursts;
+    besides longest_burst, lateness_max, in_stream_times, cooperative_times, cached_times
+);
 
 /// What an agent has not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,6 +207,13 @@ pub struct AgentBacklog {
 /// Statistics that take no memory before something is counted: of many flows, nothing ever comes.
 #[derive(Debug, Default)]
 pub(super) struct Counted(Option<Box<ReceiveStatistics>>);
+
+impl Counted {
+    /// The statistics, once something was counted.
+    pub(super) fn get(&self) -> Option<&ReceiveStatistics> {
+        self.0.as_deref()
+    }
+}
 
 impl Deref for Counted {
     type Target = ReceiveStatistics;
@@ -191,5 +245,21 @@ mod tests {
         assert_eq!((times.counts(), times.count()), (&counts, 7));
         assert_eq!(times.sum(), Duration::from_micros(micros.iter().sum()));
         assert!(REPAIR_TIME_BOUNDS_MS.is_sorted());
+    }
+
+    #[test]
+    fn counters_are_added_up_and_of_extremes_the_greater_one_counts() {
+        let mut one = ReceiveStatistics { longest_burst: 7, ..ReceiveStatistics::NONE };
+        for (number, counter) in (1..).zip(one.sums_mut()) {
+            *counter = number;
+        }
+        one.add_repair(Delivery::Cached, Duration::from_millis(8));
+        let mut other = ReceiveStatistics { longest_burst: 9, ..one };
+        other.lateness_max = Duration::from_millis(3);
+        one.add_all(&other);
+        assert!(one.sums_mut().map(|sum| *sum).eq((1..=20).map(|number| 2 * number)));
+        assert_eq!((one.longest_burst, one.lateness_max), (9, Duration::from_millis(3)));
+        assert_eq!((one.cached_times.count(), one.cached_times.sum()), (2, Duration::from_millis(16)));
+        assert_eq!((one.in_stream_times.count(), one.cooperative_times.count()), (0, 0));
     }
 }

@@ -40,6 +40,7 @@ use links::{FlowRef, Links};
 use outlet::Outlet;
 use ports::Ports;
 
+use crate::counters::counters;
 use crate::limits::CODED_START;
 use crate::outbox::Transmit;
 use crate::random::Generator;
@@ -62,6 +63,7 @@ pub enum RelayInput<'a> {
     Deadline,
 }
 
+counters! {
 /// What a relay dropped beside what its halves and sessions count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -88,6 +90,7 @@ pub struct RelayCounters {
     pub relayed: u64,
     /// Packets not passed on: no grant connects the agents, the other one is nowhere, or they were too many.
     pub relayed_refused: u64,
+}
 }
 
 /// One shard of a relay.

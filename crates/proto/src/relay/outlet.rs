@@ -112,8 +112,12 @@ impl Outlet<'_> {
         let room = DATAGRAM_BYTES_MAX.saturating_sub(longest + CROSS_STREAM_OVERHEAD);
         let needed = batch.covered.len() * (Entry::BYTES + 4);
         let digests = digests.filter(|_| needed <= room);
-        let cover = Cover::new(entries, digests.as_deref()).expect("a batch has 1 to 32 packets");
-        for repair in batch.repairs() {
+        let cover = |digests| Cover::new(entries, digests).expect("a batch has 1 to 32 packets");
+        for (nth, repair) in batch.repairs().enumerate() {
+            // Once is enough among flows of one tenant: should that packet be lost, a liar wastes repairs of that tenant, and is
+            // found by other batches.
+            let is_vouched = nth == 0 || !batch.is_of_one_tenant();
+            let cover = cover(digests.as_deref().filter(|_| is_vouched));
             let head = CrossStreamHead {
                 batch: batch.batch,
                 place: place_of(&repair, batch.repair_count()),

@@ -34,6 +34,7 @@ pub(crate) use timeouts::Change;
 
 use address_limits::AddressLimits;
 
+use crate::counters::counters;
 use crate::index_table::IndexTable;
 use crate::limits::{
     CANDIDATES_MAX, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, PROVED_HANDSHAKE_BURST,
@@ -71,6 +72,7 @@ impl Local {
     }
 }
 
+counters! {
 /// Counters of what sessions dropped, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -97,6 +99,7 @@ pub struct SessionCounters {
     pub moves: u64,
     /// Packets that could not be sent for want of a session or an address.
     pub unsendable: u64,
+}
 }
 
 /// All sessions of a node.

@@ -75,6 +75,23 @@ fn agents_at_different_relays_tell_each_other_where_they_are_and_open_the_direct
 }
 
 #[test]
+fn what_is_sent_before_a_way_is_found_waits_for_it() {
+    for service in [Service::Caching, Service::Coding] {
+        let mut unsendable_before = u64::MAX;
+        for begin in (0..20).map(|nth| ms(nth * 50)) {
+            let (world, run) = far_strangers(service).each_flow(|flow| flow.begin = begin).run();
+            let sent = run.agents.iter().map(|agent| world.host(*agent).agent().counters());
+            let unsendable: u64 = sent.map(|counters| counters.datagrams_unsendable).sum();
+            let fate = run.fate(&world);
+            assert_eq!(fate.missing, unsendable, "only what came before there was a session: {fate:?}");
+            assert!(unsendable <= unsendable_before, "later flows find a session");
+            unsendable_before = unsendable;
+        }
+        assert_eq!(unsendable_before, 0, "the last began when there was one");
+    }
+}
+
+#[test]
 fn agents_that_only_relays_connect_shake_hands_through_the_standby_when_a_relay_is_dead() {
     for dead in [0, 1] {
         let plan = closed(far_strangers(Service::Forwarding).with_standby_relays(), secs(60))

@@ -9,6 +9,7 @@ mod paths;
 mod receiving;
 mod registering;
 mod sending;
+mod totals;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};

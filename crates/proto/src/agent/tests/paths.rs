@@ -93,6 +93,16 @@ fn a_newer_grant_is_shown_until_the_relay_answers_and_copies_go_on_meanwhile() {
 }
 
 #[test]
+fn the_first_path_that_works_is_no_change() {
+    let settings = FlowSettings { paths: alloc::vec![elsewhere(), path()], ..settings(Service::Coding) };
+    let mut hall = Hall::unregistered(&settings);
+    hall.run(ms(500));
+    assert_eq!(states(&hall)[1], PathState::Accepted);
+    let changes = hall.events.iter().filter(|(_, event)| matches!(event, Event::PathChanged { .. }));
+    assert_eq!(changes.count(), 0, "{:?}", hall.events);
+}
+
+#[test]
 fn a_path_through_a_relay_that_is_added_later_is_asked_for_then() {
     let mut hall = Hall::new(&settings(Service::Internet));
     let flow = hall.flow;

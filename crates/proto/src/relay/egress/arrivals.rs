@@ -29,7 +29,7 @@ pub(crate) struct CrossStream<'a> {
 
 impl Egress {
     /// Keeps a cross-stream repair packet and repairs what waited for it. What it covers is looked up by `resolve` where
-    /// it is the first of its batch.
+    /// it is the first of its batch, or the first that may have digests.
     pub(crate) fn cross_stream(
         &mut self,
         repair: &CrossStream<'_>,
@@ -38,7 +38,13 @@ impl Egress {
         actions: &mut Vec<Action>,
     ) {
         match self.batches_of(repair.ingress).get(repair.batch) {
-            Some(known) if known.covers(repair.covers) => self.add_to_batch(repair, known, now, actions),
+            Some(known) if known.covers(repair.covers) => {
+                if !self.batches_of(repair.ingress).is_vouched(known.entries) {
+                    let entries = resolve(self);
+                    self.batches_of(repair.ingress).vouch(known.entries, &entries);
+                }
+                self.add_to_batch(repair, known, now, actions);
+            }
             Some(_) => self.counters.repairs_surplus += 1,
             None => {
                 let entries = resolve(self);
@@ -166,7 +172,7 @@ impl Egress {
             return;
         };
         if let Some(open) = active.open.as_mut().filter(|open| open.covers(sequence)) {
-            active.missing.ask(sequence, now + open.patience, open.is_certain(now));
+            active.missing.ask(sequence, now + open.patience, open.certain);
             if open.is_to_be_told(now) {
                 actions.push(Action::Outage { flow: slot, is_dark: true });
             }

@@ -124,6 +124,24 @@ impl Batches {
         start.into_iter().flat_map(move |start| self.entries.range(start..start + usize::from(run.count)))
     }
 
+    /// Whether digests vouch for what the batch covers.
+    pub(crate) fn is_vouched(&self, run: EntryRun) -> bool {
+        self.entries(run).next().is_some_and(|entry| entry.digest.is_some())
+    }
+
+    /// Takes in the digests of what the batch covers: the repair packet that has them was overtaken.
+    pub(crate) fn vouch(&mut self, run: EntryRun, entries: &[Entry]) {
+        let start = run.start.checked_sub(self.dropped).and_then(|start| usize::try_from(start).ok());
+        let Some(start) = start else {
+            return;
+        };
+        for (known, entry) in self.entries.range_mut(start..start + usize::from(run.count)).zip(entries) {
+            if (known.alias, known.sequence) == (entry.alias, entry.sequence) {
+                known.digest = known.digest.or(entry.digest);
+            }
+        }
+    }
+
     fn keep_entries(&mut self, entries: &[Entry]) -> EntryRun {
         let start = self.dropped + self.entries.len() as u64;
         let count = u8::try_from(entries.len()).expect("a batch covers at most 32 packets");

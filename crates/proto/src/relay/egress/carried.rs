@@ -7,14 +7,15 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use byway_units::{Duration, Time};
-use byway_wire::{Alias, Ecn, RangeSet, SequenceNumber};
+use byway_wire::{Alias, Ecn, RangeSet, SequenceNumber, Service};
 
 use super::action::{Action, Given};
 use super::flow::{Active, FlowSlot};
 use super::missing::Stage;
 use super::{Egress, find};
 use crate::limits::{
-    CARRIED_ASKS_MAX, CARRIED_GAP_MAX, CARRIED_GAPS_MAX, COPY_REORDERING, FIRST_NUMBERS, NACK_REACH,
+    CARRIED_ASKS_MAX, CARRIED_GAP_MAX, CARRIED_GAPS_MAX, CODED_GAP_MAX, COPY_REORDERING, FIRST_NUMBERS,
+    NACK_REACH,
 };
 use crate::parts::packet_log::Handle;
 use crate::policy::forwards;
@@ -162,11 +163,15 @@ impl Egress {
 
     /// Notes what did not come before a carried copy.
     fn note_gap(&mut self, slot: FlowSlot, feed: Feed, sequence_low: u32, now: Time) {
-        let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
+        let Some(flow) = find(&mut self.flows, slot) else {
+            return;
+        };
+        let is_coded = flow.service == Service::Coding;
+        let Some(active) = flow.active_mut() else {
             return;
         };
         let sequence = active.full(sequence_low);
-        if let Some((first, end)) = active.gap_before(sequence, feed) {
+        if let Some((first, end)) = active.gap_before(sequence, feed, is_coded) {
             let ask_at = now + COPY_REORDERING;
             self.gaps.add(Gap { ask_at, flow: slot, feed, first, end, asked: 0 });
         }
@@ -211,21 +216,24 @@ impl Egress {
 
 impl Active {
     /// The numbers between a carried copy and the highest that came from there before: the first of them, and the copy
-    /// itself.
+    /// itself. Of a coded flow, only what an outage takes is carried.
     fn gap_before(
         &mut self,
         sequence: SequenceNumber,
         feed: Feed,
+        is_coded: bool,
     ) -> Option<(SequenceNumber, SequenceNumber)> {
         // Another relay, or the same after the flow began anew there, has its own account of what it carried.
         let before = self.carried.filter(|(known, highest)| {
-            *known == feed && highest.since(sequence).is_none_or(|behind| behind <= NACK_REACH)
+            *known == feed
+                && highest.since(sequence).is_none_or(|behind| behind <= NACK_REACH)
+                && (!is_coded || sequence.since(*highest).is_none_or(|ahead| ahead <= CODED_GAP_MAX))
         });
         let first = match before {
             Some((_, highest)) if sequence <= highest => return None,
             Some((_, highest)) => highest.next(),
             // The first packets of a flow that begins here; any other joined it on its way.
-            None if sequence.number() < FIRST_NUMBERS => SequenceNumber::FIRST,
+            None if sequence.number() < FIRST_NUMBERS && !is_coded => SequenceNumber::FIRST,
             None => sequence,
         };
         self.carried = Some((feed, sequence));

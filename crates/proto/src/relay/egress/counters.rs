@@ -1,5 +1,8 @@
 //! What happened in the egress half, and every reason why something did not.
 
+use crate::counters::counters;
+
+counters! {
 /// Counters since the start. Bytes are those of sealed packets and of what is coded from them, without headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,6 +75,7 @@ pub struct EgressCounters {
     pub given_up: u64,
     /// Receivers asked whether they still miss a packet.
     pub confirms: u64,
+}
 }
 
 /// What the egress half has not finished.

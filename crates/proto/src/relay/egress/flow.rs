@@ -93,8 +93,6 @@ pub(crate) struct OpenEnd {
     pub(crate) told: Option<Time>,
     /// That the receiver really misses packets: one was repairable when it asked, or it said so again.
     pub(crate) certain: bool,
-    /// Until when the receiver is asked about each packet that it could not know of.
-    pub(crate) doubted_until: Time,
 }
 
 impl OpenEnd {
@@ -107,12 +105,6 @@ impl OpenEnd {
             self.told = Some(now);
         }
         tells
-    }
-
-    /// Whether packets that the receiver could not know of when it asked are missing too: most silences are bursts that end
-    /// while the NACK is under way, and a question costs a twentieth of a repair.
-    pub(crate) fn is_certain(&self, now: Time) -> bool {
-        self.certain && (self.to.is_some() || now >= self.doubted_until)
     }
 
     /// Whether the packet is missing, as far as the receiver has said.

@@ -12,9 +12,7 @@ use super::flow::{BatchRef, FlowSlot, OpenEnd};
 use super::missing::Stage;
 use super::rounds::RoundSlot;
 use super::{Egress, find};
-use crate::limits::{
-    BARRED_MAX, BATCH_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, OPEN_END_DOUBTED_FOR, RANGES_MAX,
-};
+use crate::limits::{BARRED_MAX, BATCH_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
 use crate::parts::packet_log::Handle;
 
 /// A NACK, its alias resolved and its numbers completed.
@@ -120,14 +118,9 @@ impl Egress {
         let evident = highest >= from;
         let continued = active.open.filter(|open| open.to.is_none());
         let (since, told) = continued.map_or((now, None), |open| (open.since, open.told));
-        let certain = request.certain || evident || active.open.is_some_and(|open| open.certain);
-        let doubted_until = match continued {
-            _ if request.certain => now,
-            Some(open) => open.doubted_until,
-            None => now + OPEN_END_DOUBTED_FOR,
-        };
+        let certain = request.certain || evident || continued.is_some_and(|open| open.certain);
         let patience = request.patience;
-        active.open = Some(OpenEnd { from, to: None, patience, since, told, certain, doubted_until });
+        active.open = Some(OpenEnd { from, to: None, patience, since, told, certain });
         if !evident {
             return;
         }

@@ -1,5 +1,8 @@
 //! What happened in the ingress half, and every reason why something did not.
 
+use crate::counters::counters;
+
+counters! {
 /// Counters since the start. Bytes are those of sealed packets and of what is coded from them, without headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,7 +55,7 @@ pub struct IngressCounters {
     pub in_stream: u64,
     /// Their bytes.
     pub in_stream_bytes: u64,
-    /// In-stream repair packets not made, as a path of the flow's group is dark.
+    /// In-stream repair packets not made, as packets of a dark path of the flow's group are carried.
     pub in_stream_saved: u64,
     /// In-stream repair packets passed on that the flows' senders made.
     pub own_repairs: u64,
@@ -62,4 +65,5 @@ pub struct IngressCounters {
     pub own_repairs_refused: u64,
     /// Source packets left out of an in-stream block because they came too late for it.
     pub in_stream_left_out: u64,
+}
 }

@@ -8,12 +8,12 @@ use byway_units::{BatchId, Bytes, Rate, Time};
 use byway_wire::messages::Entry;
 use byway_wire::{Alias, SequenceNumber};
 
-use super::{EgressPort, FlowSlot};
+use super::EgressPort;
 use crate::limits::{
-    BATCH_REPAIRS_MAX, BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, DATAGRAM_BYTES_MAX,
-    OUTAGE_BELIEVED_FOR, OVERHEAD_PERCENT, OVERHEAD_RESERVE, RESERVE_TIME,
+    BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, DATAGRAM_BYTES_MAX, OVERHEAD_PERCENT,
+    OVERHEAD_RESERVE, RESERVE_TIME,
 };
-use crate::parts::placement::{Closed, FullestFirst, Packet, Placement, Settings, Spending};
+use crate::parts::placement::{Closed, CodingClass, FullestFirst, Packet, Placement, Settings, Spending};
 
 /// A packet in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,26 +21,15 @@ pub(crate) struct Covered {
     pub(crate) alias: Alias,
     pub(crate) sequence: SequenceNumber,
     pub(crate) digest: Option<[u8; 4]>,
+    /// Whose packet it is: who would suffer from a false answer.
+    pub(crate) tenant: CodingClass,
 }
 
 /// A batch that is being filled.
 #[derive(Debug)]
 struct OpenBatch {
     encoder: Encoder<AlignedBuffer>,
-    /// With one repair packet more; made when a path goes dark for the first time.
-    larger: Option<Encoder<AlignedBuffer>>,
-    /// Whether the batch being filled uses it.
-    is_larger: bool,
     covered: ArrayVec<Covered, SOURCE_PACKETS_MAX>,
-}
-
-impl OpenBatch {
-    fn encoder(&mut self) -> &mut Encoder<AlignedBuffer> {
-        match &mut self.larger {
-            Some(larger) if self.is_larger => larger,
-            _ => &mut self.encoder,
-        }
-    }
 }
 
 /// A batch that was closed, with as many repair packets as it deserves.
@@ -57,6 +46,11 @@ impl ClosedBatch<'_> {
     /// The repair packets to be sent.
     pub(crate) fn repairs(&self) -> impl Iterator<Item = Repair<'_>> {
         self.encoder.repairs(self.batch).take(self.repairs)
+    }
+
+    /// Whether it covers packets of one tenant only.
+    pub(crate) fn is_of_one_tenant(&self) -> bool {
+        self.covered.windows(2).all(|two| two[0].tenant == two[1].tenant)
     }
 
     /// How many there are.
@@ -111,10 +105,6 @@ pub(crate) struct Group {
     /// How many flows are registered with it, and what they send at most.
     flows: u32,
     income: u128,
-    /// The flows whose direct path is dark, and until when that is believed.
-    dark: Vec<(FlowSlot, Time)>,
-    /// Batches that began while a path was dark, modulo 256.
-    dark_batches: u8,
 }
 
 impl Group {
@@ -127,16 +117,7 @@ impl Group {
             spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
         };
         let placement = Placement::new(settings, FullestFirst);
-        Self {
-            key,
-            placement,
-            open: Vec::new(),
-            engine,
-            flows: 0,
-            income: 0,
-            dark: Vec::new(),
-            dark_batches: 0,
-        }
+        Self { key, placement, open: Vec::new(), engine, flows: 0, income: 0 }
     }
 
     /// Puts a packet into a batch; closed batches, before and after, go to `close`.
@@ -154,9 +135,8 @@ impl Group {
         if let Some(closed) = decision.closed_before {
             self.close(closed, numbers, &mut close);
         }
-        let is_dark = self.is_dark(now);
-        let batch = self.batch(decision.queue, is_dark);
-        batch.encoder().add(coded).expect("the length of copies is checked, and a full batch is closed");
+        let batch = self.batch(decision.queue);
+        batch.encoder.add(coded).expect("the length of copies is checked, and a full batch is closed");
         batch.covered.push(covered);
         if let Some(closed) = decision.closed_after {
             self.close(closed, numbers, &mut close);
@@ -208,48 +188,22 @@ impl Group {
         self.placement.set_reserve(Bytes::new(reserve.max(OVERHEAD_RESERVE)));
     }
 
-    /// Notes that the direct path of a flow is dark, or not any more.
-    pub(crate) fn set_dark(&mut self, flow: FlowSlot, is_dark: bool, now: Time) {
-        self.dark.retain(|(known, until)| *known != flow && *until > now);
-        if is_dark {
-            self.dark.push((flow, now + OUTAGE_BELIEVED_FOR));
-        }
-    }
-
-    /// Whether the direct path of one of the flows is dark.
-    pub(crate) fn is_dark(&self, now: Time) -> bool {
-        self.dark.iter().any(|(_, until)| *until > now)
-    }
-
-    /// The batch that a packet goes into. A dark path takes one packet out of each: of those that begin meanwhile, three of
-    /// four get one repair packet more. Three flows that lose together are then repaired three times of four, at a tenth more
-    /// bytes.
-    fn batch(&mut self, queue: usize, is_dark: bool) -> &mut OpenBatch {
-        let (engine, repairs) = (self.engine, self.key.shape.1);
+    /// The batch that a packet goes into.
+    fn batch(&mut self, queue: usize) -> &mut OpenBatch {
         while self.open.len() <= queue {
-            let encoder = encoder(engine, repairs);
-            self.open.push(OpenBatch { encoder, larger: None, is_larger: false, covered: ArrayVec::new() });
+            let encoder = encoder(self.engine, self.key.shape.1);
+            self.open.push(OpenBatch { encoder, covered: ArrayVec::new() });
         }
-        let batch = &mut self.open[queue];
-        if batch.covered.is_empty() {
-            self.dark_batches = self.dark_batches.wrapping_add(u8::from(is_dark));
-            let is_due = is_dark && !self.dark_batches.is_multiple_of(4);
-            batch.is_larger = is_due && usize::from(repairs) < BATCH_REPAIRS_MAX;
-            if batch.is_larger {
-                batch.larger.get_or_insert_with(|| encoder(engine, repairs + 1));
-            }
-        }
-        batch
+        &mut self.open[queue]
     }
 
     fn close(&mut self, closed: Closed, numbers: &mut BatchNumbers, mut close: impl FnMut(&ClosedBatch<'_>)) {
         let egress = self.key.egress;
         let number = numbers.take(egress);
         let batch = &mut self.open[closed.queue];
-        let is_larger = batch.is_larger && closed.repairs > 0 && closed.size > 1;
-        let repairs = usize::from(closed.repairs) + usize::from(is_larger);
+        let repairs = usize::from(closed.repairs);
         let covered = core::mem::take(&mut batch.covered);
-        let encoder = batch.encoder();
+        let encoder = &mut batch.encoder;
         close(&ClosedBatch { egress, batch: number, covered: &covered, encoder, repairs });
         encoder.restart();
     }

@@ -4,12 +4,14 @@
 //! [`Sink`].
 //!
 //! A copy goes through two coders (J-QoS 3.1): the *in-stream* block of its flow, and a *cross-stream* batch with
-//! packets of other flows towards the same egress relay. Or it is carried on whole, to be cached or forwarded.
+//! packets of other flows towards the same egress relay. Or it is carried on whole, to be cached or forwarded: also beside both
+//! coders, while the direct path of its flow is dark.
 
 mod carried;
 mod ceilings;
 mod copies;
 mod counters;
+mod dark;
 mod flow;
 mod group;
 
@@ -28,6 +30,7 @@ pub(crate) use flow::{FlowSlot, Onward, Registration};
 pub(crate) use group::{ClosedBatch, Covered, GroupKey};
 
 use ceilings::Ceilings;
+use dark::DarkPaths;
 use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
@@ -95,6 +98,7 @@ pub(crate) struct Ingress {
     groups: Vec<Group>,
     ceilings: Ceilings,
     batch_numbers: BatchNumbers,
+    dark: DarkPaths,
     /// When something of a flow is due.
     timers: Timers,
     /// What was carried on lately.
@@ -111,6 +115,7 @@ impl Ingress {
             groups: Vec::new(),
             ceilings: Ceilings::default(),
             batch_numbers: BatchNumbers::default(),
+            dark: DarkPaths::default(),
             timers: Timers::new(),
             log: PacketLog::new(Bytes::from(CARRIED_LOG_BYTES), CARRIED_RETENTION),
             counters: IngressCounters::default(),
@@ -169,6 +174,7 @@ impl Ingress {
                 self.groups.retain(|group| !group.is_empty());
             }
             self.ceilings.leave(flow.ceiling, now);
+            self.dark.forget(flow.registration.group, slot);
             self.free.push(slot);
         }
     }
@@ -214,9 +220,9 @@ impl Ingress {
 
     /// Notes that the direct path of a flow is dark, or not any more.
     pub(crate) fn set_dark(&mut self, slot: FlowSlot, is_dark: bool, now: Time) {
-        let key = self.flow(slot).and_then(|flow| flow.registration.group);
-        if let Some(group) = key.and_then(|key| self.groups.iter_mut().find(|group| group.key == key)) {
-            group.set_dark(slot, is_dark, now);
+        let flow = self.flow(slot).filter(|flow| flow.onward.len() == 1);
+        if let Some(group) = flow.map(|flow| flow.registration.group) {
+            self.dark.set(group, slot, is_dark, now);
         }
     }
 
@@ -258,6 +264,12 @@ impl Ingress {
         match flow.registration.service {
             Service::Internet => {}
             Service::Coding => {
+                // A packet that is lost for certain takes one repair packet of its batch from the others: whole, it costs no
+                // more than one for the batch, and leaves them all.
+                let is_known = flow.onward.iter().any(|onward| onward.known);
+                if is_known && self.dark.carries(flow.registration.group, slot, now) {
+                    self.carry(slot, sequence, (coded, ecn), sink, now);
+                }
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
@@ -370,12 +382,14 @@ impl Ingress {
 
     /// Sends the repair packets of a flow's block, and begins the next.
     fn close_block(&mut self, slot: FlowSlot, sink: &mut impl Sink, now: Time) {
-        let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
+        let Some(flow) = self.flow(slot) else {
             return;
         };
         let onward = flow.onward.clone();
-        let key = flow.registration.group;
-        let is_dark = self.groups.iter().any(|group| Some(group.key) == key && group.is_dark(now));
+        let is_dark = self.dark.carries_one_of(flow.registration.group, slot, now);
+        let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
+            return;
+        };
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
         };
@@ -412,7 +426,7 @@ impl Ingress {
         let (placed, tenant) = (flow.registration.placed, flow.registration.tenant);
         let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");
         let digest = sink.digest(onward.port, onward.alias, sequence, coded);
-        let covered = Covered { alias: onward.alias, sequence, digest };
+        let covered = Covered { alias: onward.alias, sequence, digest, tenant };
         // A false answer to what no digest vouches for is not told from a true one: that stays within a tenant.
         let is_vouched = digest.is_some() && coded.len() <= key.digested_bytes_max();
         let class = if is_vouched { placed.class } else { tenant };

@@ -45,6 +45,19 @@ fn a_gap_in_carried_copies_is_asked_for_after_the_tolerance_and_once_more() {
 }
 
 #[test]
+fn of_a_coded_flow_only_what_is_missing_within_an_outage_is_asked_for() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Coding);
+    talk.carries(flow, [50, 51, 54, 200, 201, 203]);
+    talk.wait_for_reordering();
+    assert_eq!(talk.asked_for(), [(FEED, alloc::vec![52, 53]), (FEED, alloc::vec![202])]);
+    let begins = talk.flow(Service::Coding);
+    talk.carries(begins, [3]);
+    talk.wait_for_reordering();
+    assert_eq!(talk.asked_for(), []);
+}
+
+#[test]
 fn what_comes_late_is_not_asked_for() {
     let mut talk = Talk::new();
     let flow = talk.flow(Service::Forwarding);

@@ -311,3 +311,16 @@ fn what_is_decoded_too_late_for_one_is_given_to_the_other() {
     talk.answer(b, 2);
     assert_eq!(talk.said(), [cooperative(a, 9)]);
 }
+
+#[test]
+fn digests_that_were_overtaken_vouch_for_answers_all_the_same() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    let coded = code(&[(flow, 0), (a, 0)], 2);
+    talk.repair(0, &coded, 1);
+    assert!(talk.egress.expected(a, SequenceNumber::new(0)).is_none());
+    let digest = [1, 2, 3, 4];
+    talk.vouched_repair(0, &coded, 0, Some(digest));
+    let (_, entry) = talk.egress.expected(a, SequenceNumber::new(0)).expect("there is one");
+    assert_eq!(entry.digest, Some(digest));
+}

@@ -101,11 +101,15 @@ impl Talk {
 
     /// One repair packet of a batch arrives.
     fn repair(&mut self, number: u32, coded: &Coded, index: usize) {
+        self.vouched_repair(number, coded, index, None);
+    }
+
+    fn vouched_repair(&mut self, number: u32, coded: &Coded, index: usize, digest: Option<[u8; 4]>) {
         let entries = coded.packets.iter().zip(1..).map(|((flow, sequence), alias)| Entry {
             flow: self.egress.flow(*flow).is_some().then_some(*flow),
             alias: Alias::new(alias).expect("not zero"),
             sequence: SequenceNumber::new(*sequence),
-            digest: None,
+            digest,
         });
         let entries: Entries = entries.collect();
         let (length_symbol, payload) = &coded.repairs[index];

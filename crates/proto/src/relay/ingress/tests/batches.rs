@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::limits::{
-    BATCH_WAIT, CODING_QUEUES, GROUPS_MAX, OUTAGE_BELIEVED_FOR, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
-    RESERVE_TIME,
+    BATCH_WAIT, CODING_QUEUES, GROUPS_MAX, OVERHEAD_PERCENT, OVERHEAD_RESERVE, RESERVE_TIME,
 };
 
 #[test]
@@ -155,52 +154,6 @@ fn repair_bytes_stay_within_the_budget_whoever_sends() {
         let uncovered = counters.uncovered_alone + counters.uncovered_budget;
         assert_eq!(counters.covered + uncovered, counters.copies, "every packet is accounted for");
     }
-}
-
-#[test]
-fn while_a_path_is_dark_batches_get_a_repair_packet_more() {
-    let mut talk = Talk::new();
-    let flows = [0; 2].map(|_| talk.flow(batched(2, 2)));
-    let sizes = |talk: &mut Talk, sequence| {
-        for flow in &flows {
-            talk.copy(*flow, sequence);
-        }
-        talk.batches().iter().map(|batch| batch.repairs.len()).collect::<Vec<_>>()
-    };
-    assert_eq!(sizes(&mut talk, 0), [2]);
-    talk.ingress.set_dark(flows[1], true, talk.now);
-    assert_eq!(sizes(&mut talk, 1), [3]);
-    talk.ingress.set_dark(flows[1], false, talk.now);
-    assert_eq!(sizes(&mut talk, 2), [2]);
-    talk.ingress.set_dark(flows[1], true, talk.now);
-    talk.wait(OUTAGE_BELIEVED_FOR.as_millis() - 1);
-    assert_eq!(sizes(&mut talk, 3), [3]);
-    talk.wait(1);
-    assert_eq!(sizes(&mut talk, 4), [2], "untold, it is over");
-}
-
-#[test]
-fn a_batch_that_began_before_the_outage_stays_as_it_is() {
-    let mut talk = Talk::new();
-    let flows = [0; 2].map(|_| talk.flow(batched(2, 1)));
-    talk.copy(flows[0], 0);
-    talk.ingress.set_dark(flows[1], true, talk.now);
-    talk.copy(flows[1], 0);
-    assert_eq!(talk.batches()[0].repairs.len(), 1);
-}
-
-#[test]
-fn the_third_repair_packet_restores_a_third_packet() {
-    let mut talk = Talk::new();
-    let flows = [0; 3].map(|_| talk.flow(batched(3, 2)));
-    talk.ingress.set_dark(flows[0], true, talk.now);
-    for flow in &flows {
-        talk.copy(*flow, 0);
-    }
-    let batches = talk.batches();
-    let packets: Vec<_> = (1..4).map(|alias| packet(alias, 0)).collect();
-    assert_eq!(batches[0].repairs.len(), 3);
-    assert_eq!(restore(&packets, 1, &batches[0].repairs[2]), packets[1]);
 }
 
 #[test]

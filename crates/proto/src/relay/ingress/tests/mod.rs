@@ -4,6 +4,7 @@ mod batches;
 mod blocks;
 mod carried;
 mod copies;
+mod dark;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,0 +1,68 @@
+//! Flows whose direct path is dark: their packets are carried on whole, for a while.
+
+use alloc::collections::BTreeMap;
+
+use byway_units::Time;
+
+use super::{FlowSlot, GroupKey};
+use crate::limits::{OUTAGE_BELIEVED_FOR, OUTAGE_CARRIED_FOR, OUTAGE_PERIOD};
+
+/// What is known of a flow's outages.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    /// When the first one began that counts against what is carried.
+    began: Time,
+    /// Until when the path is taken to be dark.
+    until: Time,
+}
+
+impl Outage {
+    /// Whether packets are carried: the path is dark, and has not been for too long.
+    fn is_carried(&self, now: Time) -> bool {
+        now < self.until && now < self.began + OUTAGE_CARRIED_FOR
+    }
+}
+
+/// The flows whose direct path was dark, by coding group.
+///
+/// A receiver may claim what it likes: its flow is carried for a quarter of the time at most, whose group pays for that.
+#[derive(Debug, Default)]
+pub(super) struct DarkPaths(BTreeMap<(Option<GroupKey>, FlowSlot), Outage>);
+
+impl DarkPaths {
+    /// Notes that a path is dark, or not any more.
+    pub(super) fn set(&mut self, group: Option<GroupKey>, flow: FlowSlot, is_dark: bool, now: Time) {
+        let until = if is_dark { now + OUTAGE_BELIEVED_FOR } else { now };
+        match self.0.get_mut(&(group, flow)) {
+            Some(outage) => {
+                outage.until = until;
+                if is_dark && outage.began + OUTAGE_PERIOD <= now {
+                    outage.began = now;
+                }
+            }
+            None if is_dark => {
+                self.0.insert((group, flow), Outage { began: now, until });
+            }
+            None => {}
+        }
+    }
+
+    /// Forgets a flow.
+    pub(super) fn forget(&mut self, group: Option<GroupKey>, flow: FlowSlot) {
+        self.0.remove(&(group, flow));
+    }
+
+    /// Whether a flow's packets are carried.
+    pub(super) fn carries(&self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
+        self.0.get(&(group, flow)).is_some_and(|outage| outage.is_carried(now))
+    }
+
+    /// Whether packets of this flow, or of another one of its group, are carried.
+    pub(super) fn carries_one_of(&self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
+        if group.is_none() {
+            return self.carries(group, flow, now);
+        }
+        let of_group = (group, FlowSlot(0))..=(group, FlowSlot(u32::MAX));
+        self.0.range(of_group).any(|(_, outage)| outage.is_carried(now))
+    }
+}
