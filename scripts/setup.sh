@@ -190,6 +190,17 @@ ensure_neon() {
   rust_is_from_rustup && ensure_emulator && add_target aarch64-unknown-linux-gnu "tests the NEON engine"
 }
 
+# Only root makes network namespaces: nobody else is asked for these.
+ensure_namespaces() {
+  local absent=()
+  has ip || absent+=(iproute2)
+  has nft || has iptables || absent+=(nftables)
+  has python3 || absent+=(python3-minimal)
+  [[ $EUID -eq 0 && ${#absent[@]} -gt 0 ]] && has apt-get || return
+  say "installing ${absent[*]}: test agents behind NATs"
+  apt_install "${absent[@]}"
+}
+
 ensure_deny() {
   local version
   version=$(cargo-deny --version 2>/dev/null) || true
@@ -233,6 +244,7 @@ setup_test() {
   setup_build
   add_target wasm32-unknown-unknown "shows that the pure crates need no operating system" || true
   ensure_neon || true
+  ensure_namespaces || true
 }
 
 setup_bench() {

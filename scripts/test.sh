@@ -7,6 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
+steps_passed=0
 steps_failed=0
 steps_skipped=0
 
@@ -72,11 +73,27 @@ test_here() {
   run_tests "tests" cargo test --locked --no-fail-fast
 }
 
+# The program that the tests have just built, as in docs/guide.md: an agent at home behind a NAT, and another.
+test_nats() {
+  heading "Two agents behind NATs, in network namespaces"
+  local mode reason
+  for mode in static managed; do
+    if ! reason=$(scripts/try_nats.sh --check); then
+      skip "NATs, $mode: $reason"
+    elif scripts/try_nats.sh "${CARGO_TARGET_DIR:-target}/debug/byway" "$mode"; then
+      steps_passed=$((steps_passed + 1))
+    else
+      fail "NATs, $mode"
+    fi
+  done
+}
+
 build_for_wasm
 document
 test_neon
 test_here
+test_nats
 
 failed=$(($(count failed) + steps_failed))
-printf '\n%d passed, %d failed, %d skipped\n' "$(count passed)" "$failed" $(($(count ignored) + steps_skipped))
+printf '\n%d passed, %d failed, %d skipped\n' $(($(count passed) + steps_passed)) "$failed" $(($(count ignored) + steps_skipped))
 [[ $failed -eq 0 ]]

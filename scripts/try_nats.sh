@@ -1,29 +1,85 @@
 #!/usr/bin/env bash
 # Goes through docs/guide.md on one machine: every role in a network namespace of its own, both endpoints behind NATs that
-# let nobody in. Needs root, ip and iptables. Usage: scripts/try_nats.sh BYWAY static|managed
+# let nobody in. Needs root, ip, nft or iptables, and python3. KEEP=1 leaves the folder with files and logs.
+#   scripts/try_nats.sh BYWAY static|managed
+#   scripts/try_nats.sh --check     says what is missing here, and fails if something is
 set -euo pipefail
 
-byway=$(realpath "$1")
-mode=$2
-folder=$(mktemp -d)
 hosts=(core controller east west alice-nat alice bob-nat bob)
 prefix=byway-$$-
 
-clean_up() {
-  local host
-  for host in "${hosts[@]}"; do
-    ip netns pids "$prefix$host" 2>/dev/null | xargs -r kill -KILL
-    ip netns del "$prefix$host" 2>/dev/null || true
-  done
-  [[ ${KEEP:-} ]] || rm -rf "$folder"
+has() { command -v "$1" >/dev/null 2>&1; }
+
+remove_host() { # remove_host NAMESPACE
+  ip netns pids "$1" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
+  ip netns del "$1" 2>/dev/null || true
 }
-trap clean_up EXIT
+
+# What runs that were killed could not remove themselves.
+remove_abandoned() {
+  local host
+  ip netns list | sed -nE 's/^(byway-([0-9]+)-[a-z-]+).*/\2 \1/p' | while read -r process host; do
+    [[ -d /proc/$process ]] || remove_host "$host"
+  done
+}
+
+nat() { # nat HOST: masquerades, and as home routers do, lets nobody in who was not asked
+  if has nft; then
+    within "$1" nft -f - <<END
+table ip byway {
+  chain out { type nat hook postrouting priority 100; oifname "wan" masquerade; }
+  chain in { type filter hook input priority 0; iifname "wan" ct state new,invalid drop; }
+  chain through { type filter hook forward priority 0; iifname "wan" ct state new,invalid drop; }
+}
+END
+  else
+    within "$1" iptables -t nat -A POSTROUTING -o wan -j MASQUERADE
+    within "$1" iptables -A INPUT -i wan -m conntrack --ctstate NEW,INVALID -j DROP
+    within "$1" iptables -A FORWARD -i wan -m conntrack --ctstate NEW,INVALID -j DROP
+  fi
+}
+
+missing() {
+  [[ $EUID -eq 0 ]] || { echo "network namespaces need root"; return; }
+  has ip || { echo "there is no ip: apt-get install iproute2"; return; }
+  has nft || has iptables || { echo "there is neither nft nor iptables: apt-get install nftables"; return; }
+  has python3 || { echo "there is no python3: apt-get install python3"; return; }
+  ip netns add "${prefix}probe" 2>/dev/null || { echo "this machine makes no network namespaces"; return; }
+  nat probe >/dev/null 2>&1 || echo "this kernel has no NAT for network namespaces"
+  remove_host "${prefix}probe"
+}
 
 within() { # within HOST COMMAND...
   local host=$1
   shift
   ip netns exec "$prefix$host" "$@"
 }
+
+if [[ ${1:-} == --check ]]; then
+  reason=$(missing)
+  [[ -z $reason ]] || { echo "$reason"; exit 1; }
+  exit 0
+fi
+[[ $# -eq 2 && ( $2 == static || $2 == managed ) ]] || {
+  echo "usage: scripts/try_nats.sh BYWAY static|managed, or --check" >&2
+  exit 2
+}
+byway=$(realpath "$1")
+mode=$2
+folder=$(mktemp -d)
+
+clean_up() {
+  local code=$? host
+  [[ $code -eq 0 ]] || tail -n 20 "$folder"/*.log >&2 || true
+  [[ ! ${KEEP:-} ]] || echo "files and logs are in $folder"
+  for host in "${hosts[@]}"; do remove_host "$prefix$host"; done
+  [[ ${KEEP:-} ]] || rm -rf "$folder"
+}
+trap clean_up EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+remove_abandoned
 
 # --- a small Internet: one bridge, five hosts on it, two of them NATs with a home network behind ----------------
 
@@ -41,11 +97,8 @@ home() { # home NAT HOST NETWORK
   within "$2" ip address add "$3.2/24" dev eth0
   within "$2" ip link set eth0 up
   within "$2" ip route add default via "$3.1"
-  within "$1" sysctl -qw net.ipv4.ip_forward=1
-  within "$1" iptables -t nat -A POSTROUTING -o wan -j MASQUERADE
-  # As home routers do: nobody comes in who was not asked.
-  within "$1" iptables -A INPUT -i wan -m conntrack --ctstate NEW,INVALID -j DROP
-  within "$1" iptables -A FORWARD -i wan -m conntrack --ctstate NEW,INVALID -j DROP
+  within "$1" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+  nat "$1"
 }
 
 for host in "${hosts[@]}"; do
@@ -117,7 +170,12 @@ END
 managed_files() {
   printf '[controller]\naddresses = ["203.0.113.10:4443"]\n' >controller.toml
   node controller controller controller.toml
-  until STATE_DIRECTORY=$folder/controller within controller "$byway" token create --role relay --uses 2 >relay.token 2>token.log; do sleep 0.1; done
+  local tries=0
+  until STATE_DIRECTORY=$folder/controller within controller "$byway" token create --role relay --uses 2 >relay.token 2>token.log; do
+    tries=$((tries + 1))
+    [[ $tries -lt 100 ]] || { cat token.log ./*.log >&2; exit 1; }
+    sleep 0.1
+  done
   STATE_DIRECTORY=$folder/controller within controller "$byway" token create --role agent --uses 2 >agent.token
   printf '[relay]\nname = "east"\ntoken_file = "relay.token"\naddresses = ["203.0.113.11:4600"]\n' >east.toml
   printf '[relay]\nname = "west"\ntoken_file = "relay.token"\naddresses = ["203.0.113.12:4600"]\n' >west.toml
@@ -139,7 +197,7 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(("127.0.0.1", 7000))
 while True:
     data, source = s.recvfrom(2000)
-    s.sendto(data, source)' &
+    s.sendto(data, source)' 2>echo.log &
 
 within alice python3 -c '
 import socket, time
@@ -156,15 +214,18 @@ while answers < 100:
     except OSError:
         pass
     if time.time() - begun > 20:
-        raise SystemExit("error: no answers")
-time.sleep(2)'
+        raise SystemExit("error: no answers")'
 
+is_direct() {
+  within alice "$byway" status --json >alice.json
+  grep -q '"is_relayed":false' alice.json && grep -q '"address":"203.0.113.22:' alice.json
+}
+
+tries=0
+until is_direct; do
+  tries=$((tries + 1))
+  [[ $tries -lt 100 ]] || { echo "error: no direct path within 20 s" >&2; exit 1; }
+  sleep 0.2
+done
 within alice "$byway" status
-within alice "$byway" status --json >alice.json
-if grep -q '"is_relayed":false' alice.json && grep -q '"address":"203.0.113.22:' alice.json; then
-  echo "ok: the two ends found each other through their NATs ($mode)"
-else
-  echo "error: no direct path" >&2
-  tail -n 20 ./*.log >&2
-  exit 1
-fi
+echo "ok: the two ends found each other through their NATs ($mode)"

@@ -1,19 +1,27 @@
 //! Child processes that never outlive the demo.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 
 use super::limits::QUOTED_LOG_BYTES;
+use crate::exit::{Cause, Failure};
 
 /// The hidden subcommand by which children are started: see [`become_program`].
-pub(crate) const CHILD_COMMAND: &str = "demo-child";
+const CHILD_COMMAND: &str = "demo-child";
+
+/// A command that runs a program which the kernel kills when the demo ends, however that ends.
+pub(crate) fn tied_command(program: impl AsRef<OsStr>) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([CHILD_COMMAND, "--parent", &std::process::id().to_string()]).arg(program);
+    Ok(command)
+}
 
 /// A running child. Dropped, it is killed with everything that it has started.
 #[derive(Debug)]
@@ -55,8 +63,8 @@ impl Child {
         let log = folder.join(format!("{name}.log"));
         let start = || -> io::Result<std::process::Child> {
             let file = File::create(&log)?;
-            let mut command = Command::new(std::env::current_exe()?);
-            command.arg(CHILD_COMMAND).args(arguments).process_group(0);
+            let mut command = tied_command(std::env::current_exe()?)?;
+            command.args(arguments).process_group(0);
             if has_pipes {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
             } else {
@@ -74,7 +82,7 @@ impl Child {
     pub(crate) fn expect_running(&mut self) -> anyhow::Result<()> {
         match self.process.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => bail!("{} has ended ({status}). {}", self.name, self.log_end()),
+            Ok(Some(status)) => Err(self.ended(status).into()),
             Err(error) => Err(error).with_context(|| format!("looking after {}", self.name)),
         }
     }
@@ -82,8 +90,14 @@ impl Child {
     /// Waits for a child that is about to end.
     pub(crate) fn wait(&mut self) -> anyhow::Result<()> {
         let status = self.process.wait().with_context(|| format!("waiting for {}", self.name))?;
-        ensure!(status.success(), "{} failed ({status}). {}", self.name, self.log_end());
-        Ok(())
+        if status.success() { Ok(()) } else { Err(self.ended(status).into()) }
+    }
+
+    /// What a child cannot do, the demo cannot: if it says that the machine does not let it, so does the demo.
+    fn ended(&self, status: ExitStatus) -> Failure {
+        let is_machine = status.code() == Some(i32::from(Cause::Machine.code()));
+        let cause = if is_machine { Cause::Machine } else { Cause::Byway };
+        Failure::new(cause, format!("{} has ended ({status}). {}", self.name, self.log_end()))
     }
 
     /// Waits for a child that is about to end; what it said.
@@ -121,16 +135,20 @@ impl Drop for Child {
     }
 }
 
-/// What the hidden subcommand does: becomes `byway` with these arguments, and asks the kernel to be killed when its parent
-/// ends, even if that is killed itself.
+/// What the hidden subcommand does: becomes this program, and asks the kernel to be killed when `parent` ends, even if that
+/// is killed itself.
 ///
 /// # Errors
 /// If the kernel does not do it; otherwise it never returns.
-pub(crate) fn become_program(arguments: &[OsString]) -> anyhow::Result<std::convert::Infallible> {
-    let parent = getppid();
+pub(crate) fn become_program(
+    parent: u32,
+    arguments: &[OsString],
+) -> anyhow::Result<std::convert::Infallible> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("tying a child to the demo")?;
     // The parent may have ended just before that.
-    ensure!(getppid() == parent && parent.is_some_and(|pid| !pid.is_init()), "the demo has ended");
-    let error = Command::new(std::env::current_exe()?).args(arguments).exec();
-    Err(error).context("becoming a child of the demo")
+    let parent = i32::try_from(parent).ok().and_then(Pid::from_raw);
+    ensure!(parent.is_some() && getppid() == parent, "the demo has ended");
+    let (program, arguments) = arguments.split_first().context("no program to become")?;
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("becoming {}", program.display()))
 }

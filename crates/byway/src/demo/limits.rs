@@ -24,6 +24,3 @@ pub(crate) const SEEDS_MAX: u32 = 1_000;
 
 /// Bytes of a child's log that an error message quotes: a screen.
 pub(crate) const QUOTED_LOG_BYTES: usize = 2_000;
-
-/// Longest answer of an agent's status interface, in bytes.
-pub(crate) const STATUS_BYTES_MAX: usize = 4 << 20;

@@ -34,6 +34,7 @@ mod progress;
 mod report;
 mod results;
 mod run;
+mod scratch;
 mod seeds;
 mod status;
 mod tour;
@@ -43,14 +44,16 @@ mod wan;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::PathBuf;
-
-use anyhow::{Context as _, bail};
+use std::path::{Path, PathBuf};
 
 pub(crate) use interrupt::Interrupted;
-use media::Footage;
+use media::{Footage, Tools};
 use plan::Plan;
+use scratch::Scratch;
+
+use crate::exit::{Cause, Failure};
 
 /// The hidden subcommand that is the emulator.
 pub(crate) const WAN_COMMAND: &str = "demo-wan";
@@ -84,10 +87,13 @@ pub(crate) struct DemoFlags {
     output: PathBuf,
 }
 
-/// What the hidden subcommand [`child::CHILD_COMMAND`] is told.
+/// What the hidden subcommand is told that every child begins as.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ChildFlags {
-    /// What it becomes: `byway` with these arguments.
+    /// The process with which it ends.
+    #[arg(long)]
+    parent: u32,
+    /// What it becomes: a program with its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }
@@ -98,10 +104,42 @@ pub(crate) struct ChildFlags {
 /// If something is missing or fails, or the user interrupts ([`Interrupted`]); the error says what to do about it.
 pub(crate) fn run(flags: &DemoFlags) -> anyhow::Result<()> {
     interrupt::listen()?;
+    let prerequisites = Prerequisites::new(flags)?;
     match flags.seeds {
-        Some(count) => seeds::run(flags, count),
-        None => tour::run(flags),
+        Some(count) => seeds::run(flags, &prerequisites, count),
+        None => tour::run(flags, &prerequisites),
     }
+}
+
+/// What the demo cannot do without.
+#[derive(Debug)]
+struct Prerequisites {
+    footage: Footage,
+    tools: Tools,
+    scratch: Scratch,
+    net: Reservation,
+}
+
+impl Prerequisites {
+    /// # Errors
+    /// If one is missing: first what was typed is looked at, then the machine.
+    fn new(flags: &DemoFlags) -> anyhow::Result<Self> {
+        let footage = flags.footage()?;
+        if flags.seeds.is_none() {
+            expect_writable(&flags.output)?;
+        }
+        let tools = Tools::find()?;
+        Ok(Self { footage, tools, scratch: Scratch::new()?, net: Reservation::new()? })
+    }
+}
+
+/// # Errors
+/// If results could not be written here once they are there, minutes later.
+fn expect_writable(output: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(output).and_then(|()| tempfile::tempfile_in(output)).map(drop).map_err(|error| {
+        let message = format!("--output {}: {error}: name a folder that you may write to", output.display());
+        Failure::new(Cause::Settings, message)
+    })
 }
 
 /// The emulator: what the demo starts as a process of its own.
@@ -112,22 +150,38 @@ pub(crate) fn run_wan() -> anyhow::Result<()> {
     wan::main()
 }
 
-/// Becomes another `byway` that ends when the demo ends.
+/// Becomes another program that ends when the demo ends.
 ///
 /// # Errors
 /// If the operating system does not let it.
 pub(crate) fn run_child(flags: &ChildFlags) -> anyhow::Result<Infallible> {
-    child::become_program(&flags.arguments)
+    child::become_program(flags.parent, &flags.arguments)
+}
+
+fn expect_file(video: &Path) -> Result<(), Failure> {
+    let problem = match fs::File::open(video).and_then(|file| file.metadata()) {
+        Ok(metadata) if metadata.is_dir() => "this is a folder".into(),
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    let message = format!("--video {}: {problem}: name a file with a video", video.display());
+    Err(Failure::new(Cause::Settings, message))
 }
 
 impl DemoFlags {
     /// The user's video, or Big Buck Bunny where `make demo` puts it, or none of these.
-    fn footage(&self) -> Footage {
+    ///
+    /// # Errors
+    /// If the user's video cannot be read.
+    fn footage(&self) -> Result<Footage, Failure> {
         let fetched = self.output.join("bigbuckbunny.mp4");
         match &self.video {
-            Some(own) => Footage::Own(own.clone()),
-            None if fetched.is_file() => Footage::BigBuckBunny(fetched),
-            None => Footage::Generator,
+            Some(own) => {
+                expect_file(own)?;
+                Ok(Footage::Own(own.clone()))
+            }
+            None if fetched.is_file() => Ok(Footage::BigBuckBunny(fetched)),
+            None => Ok(Footage::Generator),
         }
     }
 
@@ -146,18 +200,21 @@ struct Reservation {
 }
 
 impl Reservation {
-    fn new() -> anyhow::Result<Self> {
+    fn new() -> Result<Self, Failure> {
         for net in 64..=254 {
             match UdpSocket::bind((Ipv4Addr::new(127, net, 8, 1), 4600)) {
                 Ok(socket) => return Ok(Self { net, _socket: socket }),
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
                 Err(error) => {
                     let advice = "the demo needs all of 127.0.0.0/8, as on Linux";
-                    return Err(error)
-                        .with_context(|| format!("address 127.{net}.8.1 of the loopback: {advice}"));
+                    let message = format!("address 127.{net}.8.1 of the loopback: {error}: {advice}");
+                    return Err(Failure::machine(message));
                 }
             }
         }
-        bail!("all parts of the loopback's addresses are taken by other demos: end one of them")
+        Err(Failure::machine(
+            "UDP port 4600 is taken on all addresses of the loopback, by a program that listens on 0.0.0.0:4600 or by other \
+             demos: end it (ss -lunp shows which) and start the demo again",
+        ))
     }
 }

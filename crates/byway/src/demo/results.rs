@@ -85,6 +85,9 @@ pub(crate) struct RunResult {
     pub(crate) psnr_db: Psnr,
     /// Which way those that were repaired in time came.
     pub(crate) repaired_by: RepairedBy,
+    /// Of a run whose relays were killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) after_kill: Option<AfterKill>,
 }
 
 /// Percentiles in milliseconds, late repairs included; `None` if nothing was repaired.
@@ -109,6 +112,30 @@ pub(crate) struct RepairedBy {
     pub(crate) cooperative: u64,
     pub(crate) cache: u64,
     pub(crate) forward: u64,
+}
+
+/// What was sent after the relays had been killed, sums over all pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AfterKill {
+    /// When they were killed, in milliseconds since the start.
+    pub(crate) killed_ms: f64,
+    /// Datagrams that applications sent from then on.
+    pub(crate) sent: u64,
+    /// Of these, the ones that the direct path lost: what would be missing on the Internet alone.
+    pub(crate) lost_direct: u64,
+    /// Of these, the ones that were delivered after the deadline.
+    pub(crate) late: u64,
+    /// Of these, the ones that were never delivered.
+    pub(crate) unrepaired: u64,
+    /// Pairs that missed more datagrams, late ones included, than their direct path lost. It has to be none.
+    pub(crate) pairs_worse: u64,
+}
+
+impl AfterKill {
+    /// Whether no application was worse off than on the Internet alone.
+    pub(crate) const fn is_no_worse(&self) -> bool {
+        self.pairs_worse == 0
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
 use super::clock::Instant;
 use super::interrupt;
@@ -13,6 +13,7 @@ use super::media::{Places, Video};
 use super::overlay::Overlay;
 use super::plan::{MEASURED_PAIR, Node, Plan, ROUND_TRIP_MS, Weather};
 use super::results::RunKind;
+use super::scratch::Scratch;
 use super::status;
 use super::traffic::{Arrival, Receivers, Senders};
 use super::wan::{Description, LatenessSummary, PacketRecord, Wan, WanLog, losses_at};
@@ -37,6 +38,8 @@ const TAIL: Duration = Duration::from_millis(800);
 pub(crate) struct Course<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) video: &'a Video,
+    /// Where the run has its files.
+    pub(crate) scratch: &'a Scratch,
     pub(crate) kind: Option<RunKind>,
     /// How many of the video's datagrams are sent.
     pub(crate) datagrams: usize,
@@ -51,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) lateness: LatenessSummary,
     /// What the measured pair's sender says about its flow.
     pub(crate) notes: Vec<String>,
+    /// When the relays were killed, in milliseconds since the start; `None` if they were not.
+    pub(crate) killed_ms: Option<f64>,
 }
 
 impl Course<'_> {
@@ -75,8 +80,7 @@ impl Course<'_> {
 
     /// Runs it, once. `said` is told how far it is.
     pub(crate) fn run(&self, said: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
-        let folder =
-            tempfile::Builder::new().prefix("byway-demo-").tempdir().context("a temporary folder")?;
+        let folder = self.scratch.folder()?;
         let description = self.plan.description(self.weather());
         said("starting processes");
         let mut wan = Wan::start(&description, folder.path())?;
@@ -130,12 +134,12 @@ impl Course<'_> {
             let start = Instant::now().plus_millis(RUN_UP_MS);
             wan.begin(start)?;
             let sending = scope.spawn(move || senders.send(datagrams, start, &stop_sending.0));
-            self.watch(start, wan, overlay, said)?;
+            let killed = self.watch(start, wan, overlay, said)?;
             let sent = sending.join().expect("the sender does not panic");
             interrupt::sleep(TAIL)?;
             stop_receiving.raise();
             let arrived = receiving.join().expect("the receiver does not panic");
-            Ok(Flight { start, sent, arrived })
+            Ok(Flight { start, killed, sent, arrived })
         })
     }
 
@@ -158,25 +162,27 @@ impl Course<'_> {
     }
 
     /// Until all is sent: shows how far it is, kills the relays half way if that is the run, and looks after the processes.
+    /// When it has killed them.
     fn watch(
         &self,
         start: Instant,
         wan: &mut Wan,
         mut overlay: Option<&mut Overlay>,
         said: &dyn Fn(&str),
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Instant>> {
         let length_ms = self.datagrams as u64 * Video::INTERVAL_NANOS / 1_000_000;
-        let mut is_before_half = true;
+        let mut killed = None;
         loop {
             let elapsed_ms = Instant::now().nanos_since(start) / 1_000_000;
             if elapsed_ms >= length_ms {
-                return Ok(());
+                return Ok(killed);
             }
-            if is_before_half && elapsed_ms >= length_ms / 2 {
-                is_before_half = false;
-                if let (Some(RunKind::RelaysKilled), Some(overlay)) = (self.kind, overlay.as_deref_mut()) {
-                    overlay.kill_relays();
-                }
+            if killed.is_none()
+                && elapsed_ms >= length_ms / 2
+                && let (Some(RunKind::RelaysKilled), Some(overlay)) = (self.kind, overlay.as_deref_mut())
+            {
+                killed = Some(Instant::now());
+                overlay.kill_relays();
             }
             wan.expect_running()?;
             if let Some(overlay) = overlay.as_deref_mut() {
@@ -218,7 +224,14 @@ impl Course<'_> {
         }
         let pairs = (0..self.pairs()).map(|pair| self.pair(description, &log.packets, flight, pair));
         let fates = pairs.collect::<anyhow::Result<_>>()?;
-        Ok(Outcome { fates, traffic: Traffic::of(&log.links), lateness: log.lateness.clone(), notes })
+        let killed_ms = flight.killed.map(|at| millis(at.nanos_since(flight.start)));
+        Ok(Outcome {
+            fates,
+            traffic: Traffic::of(&log.links),
+            lateness: log.lateness.clone(),
+            notes,
+            killed_ms,
+        })
     }
 
     fn pair(
@@ -258,6 +271,7 @@ impl Course<'_> {
 #[derive(Debug)]
 struct Flight {
     start: Instant,
+    killed: Option<Instant>,
     sent: Vec<Vec<Instant>>,
     arrived: Vec<Vec<Arrival>>,
 }

@@ -1,26 +1,22 @@
 //! `byway demo --seeds N`: how much of what is lost coding brings back, with other losses each time.
 
-use anyhow::Context as _;
-
 use super::measure::{percentile, within};
-use super::media::Tools;
 use super::plan::{Plan, ROUND_TRIP_MS};
 use super::report::seeds_table;
 use super::results::RunKind;
 use super::run::Course;
 use super::tour::{flown, prepared};
-use super::{DemoFlags, Reservation};
+use super::{DemoFlags, Prerequisites};
 
-pub(crate) fn run(flags: &DemoFlags, count: u32) -> anyhow::Result<()> {
-    let net = Reservation::new()?;
-    let scratch =
-        tempfile::Builder::new().prefix("byway-demo-media-").tempdir().context("a temporary folder")?;
-    let video = prepared(&Tools::find()?, &flags.footage(), scratch.path())?;
+pub(crate) fn run(flags: &DemoFlags, prerequisites: &Prerequisites, count: u32) -> anyhow::Result<()> {
+    let Prerequisites { footage, tools, scratch, net } = prerequisites;
+    let media = scratch.folder()?;
+    let video = prepared(tools, footage, media.path())?;
     let mut seeds = Vec::new();
     for seed in (flags.seed..).take(count as usize) {
-        let plan = Plan { seed, ..flags.plan(&net) };
+        let plan = Plan { seed, ..flags.plan(net) };
         let (kind, datagrams) = (Some(RunKind::Coding), video.datagrams.len());
-        let course = Course { plan: &plan, video: &video, kind, datagrams };
+        let course = Course { plan: &plan, video: &video, scratch, kind, datagrams };
         let fates = flown(&course, &format!("seed {seed}"))?.fates;
         let repairs: Vec<_> = fates.iter().flatten().filter_map(super::measure::Fate::repair_ms).collect();
         seeds.push((seed, within(&fates, ROUND_TRIP_MS as f64), percentile(&repairs, 0.95)));

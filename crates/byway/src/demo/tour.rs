@@ -12,7 +12,8 @@ use super::progress::Step;
 use super::report::{AddedDelay, RunStory, Story, bins, page, table};
 use super::results::{DemoResult, RunKind, RunResult};
 use super::run::{Course, Outcome};
-use super::{DemoFlags, PAIRS, Reservation, VIDEO_SECONDS};
+use super::scratch::Scratch;
+use super::{DemoFlags, PAIRS, Prerequisites, VIDEO_SECONDS};
 
 /// How much of the video is sent without Byway, to compare delays: enough for a 99th percentile of all pairs.
 const PLAIN_SECONDS: u64 = 8;
@@ -20,18 +21,15 @@ const PLAIN_SECONDS: u64 = 8;
 /// How far into the outage the pictures are taken.
 const PICTURE_AT: f64 = 0.6;
 
-pub(crate) fn run(flags: &DemoFlags) -> anyhow::Result<()> {
-    let net = Reservation::new()?;
-    let plan = flags.plan(&net);
-    let tools = Tools::find()?;
-    let footage = flags.footage();
-    greet(&footage);
-    let scratch =
-        tempfile::Builder::new().prefix("byway-demo-media-").tempdir().context("a temporary folder")?;
-    let video = prepared(&tools, &footage, scratch.path())?;
-    let tour = Tour { plan: &plan, tools: &tools, video: &video, scratch: scratch.path() };
+pub(crate) fn run(flags: &DemoFlags, prerequisites: &Prerequisites) -> anyhow::Result<()> {
+    let Prerequisites { footage, tools, scratch, net } = prerequisites;
+    let plan = flags.plan(net);
+    greet(footage);
+    let media = scratch.folder()?;
+    let video = prepared(tools, footage, media.path())?;
+    let tour = Tour { plan: &plan, tools, video: &video, scratch };
     let outcomes = tour.fly()?;
-    let story = tour.judge(outcomes, footage.description())?;
+    let story = tour.judge(outcomes, footage)?;
     publish(&story, &flags.output)
 }
 
@@ -41,7 +39,7 @@ fn greet(footage: &Footage) {
     );
     if *footage == Footage::Generator {
         println!(
-            "No real footage could be fetched: this shows ffmpeg's TEST PICTURE. --video FILE sends one of yours."
+            "There is no real footage (make demo fetches it if it can): this shows ffmpeg's TEST PICTURE. --video FILE sends one of yours."
         );
     }
     println!();
@@ -79,7 +77,7 @@ struct Tour<'a> {
     plan: &'a Plan,
     tools: &'a Tools,
     video: &'a Video,
-    scratch: &'a Path,
+    scratch: &'a Scratch,
 }
 
 /// What all runs have brought.
@@ -101,10 +99,10 @@ impl Tour<'_> {
     }
 
     fn course(&self, kind: Option<RunKind>, datagrams: usize) -> Course<'_> {
-        Course { plan: self.plan, video: self.video, kind, datagrams }
+        Course { plan: self.plan, video: self.video, scratch: self.scratch, kind, datagrams }
     }
 
-    fn judge(&self, outcomes: Outcomes, footage: String) -> anyhow::Result<Story> {
+    fn judge(&self, outcomes: Outcomes, footage: &Footage) -> anyhow::Result<Story> {
         let step = Step::begin("Looking at the video");
         let lossless = outcomes.runs.iter().find(|(kind, _)| *kind == RunKind::Lossless);
         let added_delay =
@@ -128,7 +126,8 @@ impl Tour<'_> {
                 floor_ms: (self.plan.floor_ms() * 10.0).round() / 10.0,
                 runs: results,
             },
-            footage,
+            footage: footage.description(),
+            has_real_footage: *footage != Footage::Generator,
             pairs: self.plan.pairs,
             seconds: seconds(self.video.nanos() / 1_000_000),
             outage: (from, until),
@@ -146,14 +145,14 @@ impl Tour<'_> {
         picture_at: f64,
     ) -> anyhow::Result<(RunResult, RunStory)> {
         super::interrupt::check()?;
-        let Outcome { fates, traffic, lateness, notes } = outcome;
+        let Outcome { fates, traffic, lateness, notes, killed_ms } = outcome;
         let deadline_ms = seconds(super::plan::DEADLINE_MS) * 1e3;
         let in_time: Vec<_> = fates[MEASURED_PAIR].iter().map(|fate| fate.is_in_time(deadline_ms)).collect();
-        let folder = self.scratch.join(kind.name());
+        let folder = self.scratch.path().join(kind.name());
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let score = self.video.score(self.tools, &in_time, &folder)?;
         let picture = score.picture(self.tools, &folder, picture_at)?;
-        let result = summarise(kind, &fates, &traffic, Some(&score));
+        let result = summarise(kind, &fates, &traffic, Some(&score), killed_ms);
         let run = RunStory {
             traffic,
             score,
@@ -183,7 +182,8 @@ fn added_delay(plain: &[Vec<Fate>], byway: &[Vec<Fate>]) -> Option<AddedDelay> {
 }
 
 fn publish(story: &Story, output: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(output).with_context(|| format!("creating {}", output.display()))?;
+    // It was there when the demo began, minutes ago.
+    fs::create_dir_all(output).with_context(|| format!("making {}", output.display()))?;
     let write = |name: &str, text: String| {
         let path = output.join(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))

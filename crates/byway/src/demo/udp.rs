@@ -4,12 +4,12 @@ use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::Context as _;
 use byway_wire::Ecn;
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 
 use super::clock::{Instant, UnixClock};
 use super::limits::{DATAGRAM_BYTES_MAX, SOCKET_BUFFER_BYTES};
+use crate::exit::Failure;
 
 /// A datagram as it was received.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,13 @@ impl Port {
             let _ = state.set_recv_buffer_size((&socket).into(), SOCKET_BUFFER_BYTES);
             Ok::<_, io::Error>(Self { socket, state })
         };
-        open().with_context(|| format!("UDP socket at {address} of this machine's loopback"))
+        open().map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Failure::machine(format!(
+                "UDP port {address} is taken: end the program that has it (ss -lunp shows which) and start the demo again"
+            ))
+            .into(),
+            _ => anyhow::Error::new(error).context(format!("UDP socket at {address} of this machine's loopback")),
+        })
     }
 
     /// Sends a datagram. One that the kernel does not take is lost, as on any network.

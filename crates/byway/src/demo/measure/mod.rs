@@ -4,6 +4,7 @@
 //! itself counts. [`matching`] finds out which sealed packet carries which datagram, [`mod@fates`] what became of each,
 //! [`summary`] adds up.
 
+mod after_kill;
 mod fates;
 mod matching;
 mod percentile;

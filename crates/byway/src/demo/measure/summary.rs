@@ -1,5 +1,6 @@
 //! Sums over the pairs of a run.
 
+use super::after_kill::after_kill;
 use super::fates::{Fate, Way};
 use super::percentile::percentile;
 use crate::demo::media::{DATAGRAM_BYTES, Score};
@@ -49,12 +50,13 @@ impl Traffic {
     }
 }
 
-/// The row of `result.json` of a run.
+/// The row of `result.json` of a run; `killed_ms` is when its relays were killed, if they were.
 pub(crate) fn summarise(
     service: RunKind,
     pairs: &[Vec<Fate>],
     traffic: &Traffic,
     score: Option<&Score>,
+    killed_ms: Option<f64>,
 ) -> RunResult {
     let all = || pairs.iter().flatten();
     let count = |of: &dyn Fn(&Fate) -> bool| all().filter(|fate| of(fate)).count() as u64;
@@ -83,6 +85,7 @@ pub(crate) fn summarise(
             cache: by(Way::Cache),
             forward: by(Way::Forward),
         },
+        after_kill: killed_ms.map(|killed_ms| after_kill(pairs, killed_ms, deadline_ms())),
     }
 }
 

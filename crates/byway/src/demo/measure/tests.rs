@@ -95,7 +95,7 @@ fn every_datagram_has_its_fate() {
 #[test]
 fn sums_add_up() {
     let score = Score { psnr_db: vec![30.0, 40.0], ..Score::default() };
-    let run = summarise(RunKind::Coding, &[mixed()], &Traffic::default(), Some(&score));
+    let run = summarise(RunKind::Coding, &[mixed()], &Traffic::default(), Some(&score), Some(0.0));
     assert_eq!((run.sent, run.lost_direct, run.repaired_in_time, run.late, run.unrepaired), (6, 5, 3, 1, 1));
     assert_eq!(run.lost_direct, run.repaired_in_time + run.late + run.unrepaired);
     assert_eq!(run.repaired_by, RepairedBy { in_stream: 1, cooperative: 1, cache: 1, forward: 0 });

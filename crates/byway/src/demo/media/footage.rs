@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 
 use super::FRAMES_PER_SECOND;
 use super::stream::{DATAGRAM_BYTES, Places, datagrams};
 use super::tools::{Tools, file_argument};
+use crate::demo::interrupt;
+use crate::exit::{Cause, Failure};
 
 /// The rate of the stream in bits per second, null packets included.
 const MUX_BITS_PER_SECOND: u64 = 1_500_000;
@@ -38,7 +40,7 @@ impl Footage {
                     .into()
             }
             Self::Own(path) => format!("{}, 1280x720, looped", path.display()),
-            Self::Generator => "ffmpeg's test picture, NOT real footage (none could be fetched)".into(),
+            Self::Generator => "ffmpeg's test picture, NOT real footage (there was none)".into(),
         }
     }
 
@@ -84,8 +86,8 @@ pub(crate) fn prepare(
     seconds: u64,
     folder: &Path,
 ) -> anyhow::Result<Video> {
-    if let Footage::BigBuckBunny(path) | Footage::Own(path) = footage {
-        ensure!(path.is_file(), "there is no video {}", path.display());
+    if let Footage::Own(path) = footage {
+        probe(tools, path)?;
     }
     let (reference, stream) = (folder.join("reference.mkv"), folder.join("stream.ts"));
     let length = seconds.to_string();
@@ -104,6 +106,18 @@ pub(crate) fn prepare(
     Places::new(&datagrams)?;
     let frames = u32::try_from(seconds)? * FRAMES_PER_SECOND;
     Ok(Video { datagrams, frames, reference })
+}
+
+/// # Errors
+/// If the user's file is no video; the error quotes what ffmpeg says of it.
+fn probe(tools: &Tools, path: &Path) -> anyhow::Result<()> {
+    let mut arguments = vec!["-i".into(), file_argument(path)];
+    arguments.extend(["-map", "0:v:0", "-frames:v", "1", "-f", "null", "/dev/null"].map(Into::into));
+    let Err(error) = tools.run(arguments) else { return Ok(()) };
+    interrupt::check()?;
+    let advice = "give a file with a video that ffmpeg can read";
+    let message = format!("--video {}: this is no video: {advice}. {error:#}", path.display());
+    Err(Failure::new(Cause::Settings, message).into())
 }
 
 fn encode(tools: &Tools, reference: &Path, stream: &Path) -> anyhow::Result<()> {

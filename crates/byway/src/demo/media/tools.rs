@@ -1,12 +1,16 @@
 //! ffmpeg: found, or asked for.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::Context as _;
 
+use crate::demo::child::tied_command;
+use crate::demo::interrupt;
 use crate::demo::limits::QUOTED_LOG_BYTES;
+use crate::exit::Failure;
 
 const REMEDY: &str = "install it (Debian, Ubuntu: apt-get install ffmpeg) or run make demo, which does";
 
@@ -21,38 +25,51 @@ impl Tools {
     ///
     /// # Errors
     /// If it is not there, or cannot encode H.264; the error says what to do about it.
-    pub(crate) fn find() -> anyhow::Result<Self> {
+    pub(crate) fn find() -> Result<Self, Failure> {
         let tools = Self { program: "ffmpeg" };
-        let listed = tools.command(["-encoders"]).output();
-        let listed = listed.with_context(|| format!("the demo needs ffmpeg, which is not here: {REMEDY}"))?;
-        ensure!(listed.status.success(), "ffmpeg is here, but does not work: {}", quoted(&listed.stderr));
-        let encoders = String::from_utf8_lossy(&listed.stdout);
-        ensure!(
-            encoders.contains(" libx264 "),
-            "this ffmpeg cannot encode H.264 (libx264 is missing): use your distribution's full package"
-        );
+        let mut command = Command::new(tools.program);
+        let listed = quiet(&mut command).arg("-encoders").output();
+        let listed = listed.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Failure::machine(format!("the demo needs ffmpeg, which is not here: {REMEDY}"))
+            }
+            _ => Failure::machine(format!("ffmpeg cannot be started ({error}): {REMEDY}")),
+        })?;
+        if !listed.status.success() {
+            let said = quoted(&listed.stderr);
+            return Err(Failure::machine(format!("ffmpeg is here, but does not work ({said}): {REMEDY}")));
+        }
+        if !String::from_utf8_lossy(&listed.stdout).contains(" libx264 ") {
+            return Err(Failure::machine(
+                "this ffmpeg cannot encode H.264 (libx264 is missing): use your distribution's full package",
+            ));
+        }
         Ok(tools)
     }
 
     /// Runs ffmpeg to its end; what it wrote to its standard output.
+    ///
+    /// # Errors
+    /// If it fails, or the user wants no more.
     pub(crate) fn run<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> anyhow::Result<Vec<u8>> {
-        let mut command = self.command(arguments);
-        let output = command.output().with_context(|| format!("the demo needs ffmpeg: {REMEDY}"))?;
+        let mut command = tied_command(self.program)?;
+        let output = quiet(&mut command).args(arguments).output().context("starting ffmpeg")?;
+        // Ctrl-C ends ffmpeg, too.
+        interrupt::check()?;
         if !output.status.success() {
-            bail!("ffmpeg failed ({}): {}", output.status, quoted(&output.stderr));
+            let said = quoted(&output.stderr);
+            return Err(Failure::machine(format!("ffmpeg failed ({}): {said}", output.status)).into());
         }
         Ok(output.stdout)
     }
+}
 
-    fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = Command::new(self.program);
-        command.args(["-hide_banner", "-nostdin", "-loglevel", "error", "-y"]).args(arguments);
-        command.stdin(Stdio::null());
-        command
-    }
+/// Has ffmpeg say what goes wrong, ask nothing and write over what is there.
+fn quiet(command: &mut Command) -> &mut Command {
+    command.args(["-hide_banner", "-nostdin", "-loglevel", "error", "-y"]).stdin(Stdio::null())
 }
 
 /// The end of what a program wrote.

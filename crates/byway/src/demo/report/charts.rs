@@ -1,8 +1,8 @@
 //! The drawings of the page.
 
-use super::story::{BIN_SECONDS, RunStory, Story};
+use super::story::{BIN_SECONDS, Bin, RunStory, Story};
 use super::svg::{Drawing, Scale};
-use super::words::{megabytes, title};
+use super::words::{count, megabytes, title};
 use crate::demo::media::FRAMES_PER_SECOND;
 use crate::demo::plan::DEADLINE_MS;
 use crate::demo::results::{RunKind, RunResult};
@@ -19,8 +19,8 @@ const PSNR_DB: (f64, f64) = (10.0, 45.0);
 pub(super) fn psnr(story: &Story) -> String {
     const PANEL: f64 = 104.0;
     const PLOT: f64 = 74.0;
-    let count = story.runs.len();
-    let mut drawing = Drawing::new(WIDTH, count as f64 * PANEL + 26.0);
+    let panels = story.runs.len();
+    let mut drawing = Drawing::new(WIDTH, panels as f64 * PANEL + 26.0);
     let time = time_scale(story);
     for ((result, run), panel) in story.runs().zip(0_u32..) {
         let top = f64::from(panel) * PANEL + 22.0;
@@ -32,7 +32,8 @@ pub(super) fn psnr(story: &Story) -> String {
         }
         for db in [20.0, 30.0, 40.0] {
             drawing.line("grid", (MARGIN, level.at(db)), (WIDTH, level.at(db)));
-            drawing.text("tick", "end", (MARGIN - 6.0, level.at(db) + 4.0), &format!("{db:.0}"));
+            let unit = if db < 40.0 { "" } else { " dB" };
+            drawing.text("tick", "end", (MARGIN - 6.0, level.at(db) + 4.0), &format!("{db:.0}{unit}"));
         }
         let points = run
             .score
@@ -43,7 +44,7 @@ pub(super) fn psnr(story: &Story) -> String {
         drawing.polyline("curve", points);
         drawing.text("note", "end", (WIDTH, top - 6.0), &psnr_note(result, run));
     }
-    time_ticks(&mut drawing, time, count as f64 * PANEL + 18.0);
+    time_ticks(&mut drawing, time, panels as f64 * PANEL + 18.0);
     drawing.finish("PSNR of each frame in each run")
 }
 
@@ -65,12 +66,12 @@ pub(super) fn losses(story: &Story) -> String {
     let runs: Vec<_> = story.runs().filter(|(result, _)| result.service != RunKind::Lossless).collect();
     let mut drawing = Drawing::new(WIDTH, runs.len() as f64 * PANEL + 26.0);
     let time = time_scale(story);
+    let packets = |bin: &Bin| bin.repaired + bin.late + bin.missing;
+    let most = runs.iter().flat_map(|(_, run)| &run.bins).map(packets).max().unwrap_or(0).max(10);
+    let level = Scale { values: (0.0, f64::from(most)), pixels: (0.0, PLOT) };
     for (&(result, run), panel) in runs.iter().zip(0_u32..) {
         let top = f64::from(panel) * PANEL + 22.0;
         frame_panel(&mut drawing, story, result.service, time, &Panel { top, height: PLOT, words_at: 0.2 });
-        let most =
-            run.bins.iter().map(|bin| bin.repaired + bin.late + bin.missing).max().unwrap_or(0).max(10);
-        let level = Scale { values: (0.0, f64::from(most)), pixels: (0.0, PLOT) };
         drawing.text("tick", "end", (MARGIN - 6.0, top + 8.0), &most.to_string());
         for (bin, place) in run.bins.iter().zip(0_u32..) {
             let from = time.at(f64::from(place) * BIN_SECONDS);
@@ -88,7 +89,10 @@ pub(super) fn losses(story: &Story) -> String {
         drawing.line("axis", (MARGIN, top + PLOT), (WIDTH, top + PLOT));
         let note = format!(
             "{} lost, {} in time, {} late, {} never",
-            result.lost_direct, result.repaired_in_time, result.late, result.unrepaired
+            count(result.lost_direct),
+            count(result.repaired_in_time),
+            count(result.late),
+            count(result.unrepaired)
         );
         drawing.text("note", "end", (WIDTH, top - 6.0), &note);
     }
@@ -113,7 +117,8 @@ pub(super) fn repair_times(story: &Story) -> String {
         );
     }
     for tick in (0..=DEADLINE_MS).step_by(25) {
-        drawing.text("tick", "middle", (time.at(tick as f64), BOTTOM + 18.0), &format!("{tick}"));
+        let anchor = if tick < DEADLINE_MS { "middle" } else { "end" };
+        drawing.text("tick", anchor, (time.at(tick as f64), BOTTOM + 18.0), &format!("{tick}"));
     }
     drawing.text(
         "note",

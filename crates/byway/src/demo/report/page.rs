@@ -28,9 +28,13 @@ pub(crate) fn page(story: &Story) -> String {
         numbers(story),
         section(
             "What was lost, and what became of it",
-            "<p>Packets lost on the direct paths of all pairs, in each half second: \
-             <i class=\"key repaired\"></i> repaired before the deadline, <i class=\"key late\"></i> repaired too late, \
-             <i class=\"key missing\"></i> never seen again. With forwarding, nothing is sent on direct paths: what they would have lost.</p>",
+            &format!(
+                "<p>Packets lost on the direct paths of all pairs, in each half second: {}, {}, {}. With forwarding, nothing is sent on \
+                 direct paths: what they would have lost.</p>",
+                key("repaired", "repaired before the deadline"),
+                key("late", "repaired too late"),
+                key("missing", "never seen again"),
+            ),
             &charts::losses(story),
         ),
         section(
@@ -40,6 +44,7 @@ pub(crate) fn page(story: &Story) -> String {
             &charts::repair_times(story),
         ),
         costs(story),
+        relays_killed(story),
         lone(story),
         method(story),
     ];
@@ -49,6 +54,11 @@ pub(crate) fn page(story: &Story) -> String {
          <title>Byway: a video call survives an outage</title><style>{STYLE}</style></head><body><main>{}</main></body></html>\n",
         sections.concat()
     )
+}
+
+/// A colour of a drawing and what it means.
+fn key(class: &str, words: &str) -> String {
+    format!("<span class=\"keyed\"><i class=\"key {class}\"></i> {words}</span>")
 }
 
 fn section(heading: &str, introduction: &str, body: &str) -> String {
@@ -76,12 +86,27 @@ fn head(story: &Story) -> String {
         let added = (delay.byway_p99 - delay.plain_p99).max(0.0);
         tile(&mut tiles, &format!("{added:.2} ms"), "added to the delay (p99) where nothing is lost");
     }
+    let video = if story.has_real_footage { "real video" } else { "H.264 video" };
+    let notices = notices(story);
     format!(
         "<header><p class=\"brand\">Byway</p><h1>A video call survives an outage</h1><p class=\"lead\">{} calls at once, from one \
          side of an ocean to the other. Every path loses 1 % of its packets in bursts; one path is dark for {dark:.0} seconds. \
-         Real processes, real UDP, real video, in real time.</p><div class=\"tiles\">{tiles}</div></header>",
+         Real processes, real UDP, {video}, in real time.</p>{notices}<div class=\"tiles\">{tiles}</div></header>",
         story.pairs
     )
+}
+
+/// What has to be known before the numbers are believed.
+fn notices(story: &Story) -> String {
+    let test_picture = "This is a test picture that ffmpeg draws, not real footage: there was none. <code>make demo</code> fetches a \
+                        video if it can, and <code>--video FILE</code> sends one of yours.";
+    let busy = "This machine was too busy to keep time well: expect better numbers on an idle one.";
+    let is_busy = story.runs.iter().any(|run| run.lateness.is_worth_a_warning());
+    let notices = [(test_picture, !story.has_real_footage), (busy, is_busy)];
+    notices.iter().filter(|(_, is_due)| *is_due).fold(String::new(), |mut text, (words, _)| {
+        let _ = write!(text, "<p class=\"notice\">{words}</p>");
+        text
+    })
 }
 
 fn tile(tiles: &mut String, value: &str, words: &str) {
@@ -205,9 +230,13 @@ fn costs(story: &Story) -> String {
     let heads = PRICE_LISTS.map(|list| format!("<th>{}</th>", list.provider)).concat();
     let sources =
         PRICE_LISTS.map(|list| format!("{}: {} ({})", list.provider, list.regions, list.source)).join("; ");
-    let keys = "<p>Bytes of IP packets, headers and everything else included: <i class=\"key segment-direct\"></i> direct paths, \
-                <i class=\"key segment-uplink\"></i> agents to relays, <i class=\"key segment-between\"></i> relay to relay, \
-                <i class=\"key segment-down\"></i> relays to agents. Clouds charge for the last two.</p>";
+    let keys = format!(
+        "<p>Bytes of IP packets, headers and everything else included: {}, {}, {}, {}. Clouds charge for the last two.</p>",
+        key("segment-direct", "direct paths"),
+        key("segment-uplink", "agents to relays"),
+        key("segment-between", "relay to relay"),
+        key("segment-down", "relays to agents"),
+    );
     let table = format!(
         "<h3>The bill</h3><p>What relays send, and an hour of {} calls at list prices for it.</p><div class=\"wide\"><table><thead>\
          <tr><th>run</th><th>relays send</th><th>of forwarding</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\
@@ -220,6 +249,28 @@ fn costs(story: &Story) -> String {
 
 fn is_billed(result: &RunResult) -> bool {
     matches!(result.service, RunKind::Internet | RunKind::Coding | RunKind::Caching | RunKind::Forwarding)
+}
+
+fn relays_killed(story: &Story) -> String {
+    let Some(after) = story.after_kill() else { return String::new() };
+    let (class, verdict) = if after.is_no_worse() {
+        ("good", "No application lost more than on the Internet alone.".into())
+    } else {
+        let pairs = (after.pairs_worse, story.pairs);
+        ("bad", format!("{} of {} pairs lost more than on the Internet alone.", pairs.0, pairs.1))
+    };
+    format!(
+        "<section><h2>When the relays die</h2><p>Byway must never be worse than not having it. Both relays were killed {:.1} seconds \
+         into the call. Of {} packets sent from then on, the direct paths lost {}, and the applications missed {}: {} came late and {} \
+         never, lost in the emulated network or anywhere else on the way. Each pair is compared with its own direct path in the same \
+         run.</p><p class=\"{class}\">{verdict}</p></section>",
+        after.killed_ms / 1e3,
+        count(after.sent),
+        count(after.lost_direct),
+        count(after.late + after.unrepaired),
+        count(after.late),
+        count(after.unrepaired),
+    )
 }
 
 fn lone(story: &Story) -> String {
@@ -235,8 +286,9 @@ fn lone(story: &Story) -> String {
     };
     format!(
         "<section><h2>One pair alone</h2><p>Coding needs others: packets of calls that are not lost at the same time. A pair with \
-         nobody beside it has only the few repair packets that its own traffic pays for. They mend single losses, and cannot bridge an \
-         outage: of {} lost packets, {} came back in time. A lone pair should use caching.</p>{said}</section>",
+         nobody beside it has only the few repair packets that its own traffic pays for. They mend single losses, not bursts, and not the \
+         first quarter of a second of an outage, after which relays carry what the dark path loses: of {} lost packets, {} came back in \
+         time. A lone pair should use caching.</p>{said}</section>",
         count(result.lost_direct),
         count(result.repaired_in_time),
     )
@@ -251,13 +303,8 @@ fn method(story: &Story) -> String {
             delay.byway_p50, delay.plain_p50, delay.byway_p99, delay.plain_p99
         )
     });
-    let busy = if story.runs.iter().any(|run| run.lateness.is_worth_a_warning()) {
-        "<li class=\"bad\">This machine was too busy to keep time well: expect better numbers on an idle one.</li>"
-    } else {
-        ""
-    };
     format!(
-        "<section><h2>How it was measured</h2><ul>{busy}<li>{}.</li><li>A controller, two relays and {} agents as processes of this \
+        "<section><h2>How it was measured</h2><ul><li>{}.</li><li>A controller, two relays and {} agents as processes of this \
          machine; an emulator between them carries every packet. Round trip {:.0} ms, to the near relays 10 to 20 ms, jitter 0 to 5 ms.\
          </li><li>Direct paths lose 1 % in bursts of 3 packets in the mean, as a function of seed ({}) and time: every run meets the same \
          losses. All other segments lose 0.1 %.</li><li>Losses are counted in the emulator, deliveries by the applications. What \

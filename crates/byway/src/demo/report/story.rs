@@ -3,7 +3,7 @@
 use crate::demo::measure::{Fate, Traffic};
 use crate::demo::media::Score;
 use crate::demo::plan::DEADLINE_MS;
-use crate::demo::results::{DemoResult, RunKind, RunResult};
+use crate::demo::results::{AfterKill, DemoResult, RunKind, RunResult};
 use crate::demo::wan::LatenessSummary;
 
 /// The whole demo.
@@ -12,6 +12,8 @@ pub(crate) struct Story {
     pub(crate) result: DemoResult,
     /// What is shown, and who made it.
     pub(crate) footage: String,
+    /// Whether that is a video, and no test picture.
+    pub(crate) has_real_footage: bool,
     pub(crate) pairs: usize,
     /// How long the video is.
     pub(crate) seconds: f64,
@@ -73,6 +75,11 @@ impl Story {
 
     pub(super) fn run(&self, kind: RunKind) -> Option<(&RunResult, &RunStory)> {
         self.runs().find(|(result, _)| result.service == kind)
+    }
+
+    /// What the death of the relays has cost.
+    pub(super) fn after_kill(&self) -> Option<&AfterKill> {
+        self.run(RunKind::RelaysKilled)?.0.after_kill.as_ref()
     }
 
     /// The mean PSNR of a run during the outage.

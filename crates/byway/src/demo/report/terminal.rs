@@ -60,6 +60,22 @@ fn closing(story: &Story) -> String {
             delay.byway_p99, delay.plain_p99
         );
     }
+    if let Some(after) = story.after_kill() {
+        let missed = after.late + after.unrepaired;
+        let verdict = if after.is_no_worse() {
+            "no more than on the Internet alone".into()
+        } else {
+            format!("MORE than on the Internet alone, {} of {} pairs", after.pairs_worse, story.pairs)
+        };
+        let _ = writeln!(
+            text,
+            "Relays killed after {:.1} s: of {} packets sent from then on, the direct paths lost {} and the applications {}: {verdict}.",
+            after.killed_ms / 1e3,
+            count(after.sent),
+            count(after.lost_direct),
+            count(missed),
+        );
+    }
     if let Some((_, lone)) = story.run(RunKind::Lone) {
         for note in &lone.notes {
             let _ = writeln!(text, "One pair alone, byway status: {note}");

@@ -3,8 +3,17 @@ use super::story::{AddedDelay, Bin, RunStory, Story, bins};
 use super::terminal::table;
 use crate::demo::measure::{Fate, Traffic};
 use crate::demo::media::{Freeze, Score};
-use crate::demo::results::{DemoResult, Psnr, RepairTimes, RepairedBy, RunKind, RunResult};
+use crate::demo::results::{AfterKill, DemoResult, Psnr, RepairTimes, RepairedBy, RunKind, RunResult};
 use crate::demo::wan::LatenessSummary;
+
+const AFTER_KILL: AfterKill = AfterKill {
+    killed_ms: 10_012.3,
+    sent: 11_380,
+    lost_direct: 112,
+    late: 0,
+    unrepaired: 109,
+    pairs_worse: 0,
+};
 
 fn result(service: RunKind) -> RunResult {
     let (lost_direct, repaired_in_time) = match service {
@@ -26,6 +35,7 @@ fn result(service: RunKind) -> RunResult {
         repair_ms: RepairTimes { p50: Some(41.0), p95: Some(60.0), p99: Some(80.0) },
         psnr_db: Psnr { mean: Some(38.9), p5: Some(36.8) },
         repaired_by: RepairedBy::default(),
+        after_kill: (service == RunKind::RelaysKilled).then_some(AFTER_KILL),
     }
 }
 
@@ -58,6 +68,7 @@ fn story() -> Story {
     Story {
         result: DemoResult { seed: 1, rtt_ms: 100.0, floor_ms: 42.0, runs },
         footage: "made up".into(),
+        has_real_footage: true,
         pairs: 8,
         seconds: 20.0,
         outage: (4.0, 9.0),
@@ -91,6 +102,13 @@ fn the_page_tells_every_run_and_escapes_what_programs_say() {
 }
 
 #[test]
+fn a_test_picture_is_never_taken_for_a_video() {
+    let warning = "<p class=\"notice\">This is a test picture";
+    assert!(!page(&story()).contains(warning));
+    assert!(page(&Story { has_real_footage: false, ..story() }).contains(warning));
+}
+
+#[test]
 fn a_story_without_repairs_or_pictures_can_be_told() {
     let mut story = story();
     for run in &mut story.runs {
@@ -110,9 +128,22 @@ fn a_story_without_repairs_or_pictures_can_be_told() {
 #[test]
 fn the_table_has_a_row_for_each_run_and_what_a_lone_pair_is_told() {
     let table = table(&story());
-    assert_eq!(table.lines().count(), 2 + 7 + 3);
+    assert_eq!(table.lines().count(), 2 + 7 + 4);
     assert!(table.contains("Coding: relays send 25.0 % of what forwarding"), "{table}");
     assert!(table.contains("adds 0.25 ms") && table.contains("byway status: nobody <here>"), "{table}");
+}
+
+#[test]
+fn relays_that_die_are_judged_for_better_and_for_worse() {
+    let mut story = story();
+    let good = "the direct paths lost 112 and the applications 109: no more than on the Internet alone";
+    assert!(table(&story).contains(good), "{}", table(&story));
+    assert!(page(&story).contains("No application lost more than on the Internet alone"));
+    story.result.runs[5].after_kill = Some(AfterKill { late: 7, pairs_worse: 1, ..AFTER_KILL });
+    let bad =
+        "the direct paths lost 112 and the applications 116: MORE than on the Internet alone, 1 of 8 pairs";
+    assert!(table(&story).contains(bad), "{}", table(&story));
+    assert!(page(&story).contains("1 of 8 pairs lost more than on the Internet alone"));
 }
 
 #[test]
@@ -138,6 +169,10 @@ fn the_result_has_the_keys_that_are_promised() {
         "uplink_bytes",
     ];
     assert_eq!(keys(&written["runs"][0]), expected);
+    assert_eq!(
+        keys(&written["runs"][5]["after_kill"]),
+        ["killed_ms", "late", "lost_direct", "pairs_worse", "sent", "unrepaired"]
+    );
     assert_eq!(keys(&written["runs"][0]["repair_ms"]), ["p50", "p95", "p99"]);
     assert_eq!(keys(&written["runs"][0]["psnr_db"]), ["mean", "p5"]);
     assert_eq!(keys(&written["runs"][0]["repaired_by"]), ["cache", "cooperative", "forward", "in_stream"]);

@@ -60,6 +60,9 @@ impl Wan {
     fn expect(&mut self, word: &str) -> anyhow::Result<()> {
         let mut line = String::new();
         self.from.read_line(&mut line).context("the emulator's answer")?;
+        if line.is_empty() {
+            self.child.wait()?;
+        }
         if line.trim_end() != word {
             bail!("the emulator does not say {word:?}. {}", self.child.log_end());
         }

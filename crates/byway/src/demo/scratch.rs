@@ -1,0 +1,101 @@
+//! Temporary files that do not stay behind, even if the demo is killed.
+//!
+//! A demo's folder has a mark, which is locked as long as its process lives: however that ends, the kernel takes the lock away. Who starts
+//! next removes the folders that nobody holds.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+
+/// With what the names of the folders of all demos begin.
+const PREFIX: &str = "byway-demo-";
+
+/// What marks such a folder: others may have a name that begins like this.
+const MARK: &str = ".byway-demo-scratch";
+
+/// A folder for the files of one demo, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    folder: TempDir,
+    /// Unlocked only after the folder is gone.
+    _lock: File,
+}
+
+impl Scratch {
+    /// A new folder where temporary files belong; those of demos that were killed are removed.
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        Self::within(&std::env::temp_dir())
+    }
+
+    fn within(parent: &Path) -> anyhow::Result<Self> {
+        remove_abandoned(parent);
+        let advice = || format!("a temporary folder in {} (TMPDIR names another place)", parent.display());
+        loop {
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).with_context(advice)?;
+            let mark = File::create(folder.path().join(MARK));
+            let lock = mark.and_then(|file| file.lock().map(|()| file));
+            // Another demo that starts at this moment may have taken it for abandoned.
+            if folder.path().is_dir() {
+                return Ok(Self { folder, _lock: lock.with_context(advice)? });
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A folder for one part of the demo, removed when dropped.
+    pub(crate) fn folder(&self) -> anyhow::Result<TempDir> {
+        tempfile::tempdir_in(self.path()).with_context(|| format!("a folder in {}", self.path().display()))
+    }
+}
+
+/// Removes the folders of demos that have ended. What cannot be read or removed is somebody else's, and stays.
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_ours {
+            continue;
+        }
+        // The lock is held until the folder is gone: see `Scratch::within`.
+        if let Ok(mark) = File::open(entry.path().join(MARK))
+            && mark.try_lock().is_ok()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_the_living_stay_and_those_of_the_dead_go() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let living = Scratch::within(parent.path()).expect("a folder");
+        let dead = parent.path().join("byway-demo-dead");
+        let stranger = parent.path().join("byway-demo-results");
+        for folder in [&dead, &stranger] {
+            fs::create_dir_all(folder.join("inner")).expect("a folder");
+        }
+        File::create(dead.join(MARK)).expect("a file");
+        let newest = Scratch::within(parent.path()).expect("a folder");
+        assert!(living.path().is_dir() && newest.path().is_dir() && stranger.is_dir());
+        assert!(!dead.exists());
+        drop((living, newest));
+        assert_eq!(fs::read_dir(parent.path()).expect("it is there").count(), 1, "the stranger's");
+    }
+
+    #[test]
+    fn where_no_folder_can_be_the_error_names_the_place_and_the_remedy() {
+        let error = Scratch::within(Path::new("/nowhere/at/all")).expect_err("no such folder");
+        let said = format!("{error:#}");
+        assert!(said.contains("/nowhere/at/all") && said.contains("TMPDIR"), "{said}");
+    }
+}

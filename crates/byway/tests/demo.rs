@@ -1,0 +1,213 @@
+//! `byway demo` without ffmpeg: a script stands in for it, so that the tests need neither it nor a video.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of the program use files, processes and clocks"
+)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{Bench, PATIENCE, text};
+
+/// Bytes of a packet of a transport stream.
+const PACKET_BYTES: usize = 188;
+
+/// Packets of the stand-in's stream: half a second at 1.5 Mbit/s.
+const PACKETS: usize = 500;
+
+/// A controller, an emulator, two relays and two agents for each of eight pairs.
+const PROCESSES: usize = 20;
+
+/// A folder with nothing in it but what the demo may find in `PATH`, and one for its temporary files.
+struct Stage {
+    bench: Bench,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let stage = Self { bench: Bench::new() };
+        for folder in [stage.programs(), stage.temporary()] {
+            fs::create_dir(folder).expect("a folder");
+        }
+        stage
+    }
+
+    fn programs(&self) -> PathBuf {
+        self.bench.path("programs")
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.bench.path("temporary")
+    }
+
+    /// Has ffmpeg list its encoders as it should, and otherwise do this.
+    fn put_ffmpeg(&self, otherwise: &str) {
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *-encoders*) echo ' V..... libx264 '; exit ;; esac\nfor last; do :; done\n{otherwise}\n"
+        );
+        let file = self.programs().join("ffmpeg");
+        fs::write(&file, script).expect("the folder takes files");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).expect("the file is ours");
+    }
+
+    /// Has ffmpeg make a short stream of null packets, whatever it is asked for.
+    fn put_ffmpeg_that_encodes(&self) {
+        let mut packet = [0xff; PACKET_BYTES];
+        packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10]);
+        let stream = self.bench.path("stream.ts");
+        fs::write(&stream, packet.repeat(PACKETS)).expect("the folder takes files");
+        self.put_ffmpeg(&format!("exec /bin/cp '{}' \"${{last#file:}}\"", stream.display()));
+    }
+
+    fn demo(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        command.arg("demo").args(arguments).arg("--output").arg(self.bench.path("output"));
+        command.env("PATH", self.programs()).env("TMPDIR", self.temporary()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.demo(arguments).output().expect("the program starts")
+    }
+
+    fn assert_refuses(&self, arguments: &[&str], code: i32, says: &[&str]) {
+        let output = self.run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.starts_with("error: "), "{said}");
+        for phrase in says {
+            assert!(said.contains(phrase), "{phrase:?} is not in: {said}");
+        }
+    }
+
+    /// How many things the demo has left behind.
+    fn left_behind(&self) -> usize {
+        fs::read_dir(self.temporary()).expect("it is there").count()
+    }
+}
+
+/// The processes that this one has started and that run.
+fn children(parent: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").expect("this is Linux").flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|&process| parent_of(process) == Some(parent)).collect()
+}
+
+/// The parent of a process; `None` if it has ended.
+fn parent_of(process: u32) -> Option<u32> {
+    let line = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name before it may hold anything.
+    let mut words = line.rsplit_once(')')?.1.split_whitespace();
+    let has_ended = words.next()? == "Z";
+    words.next()?.parse().ok().filter(|_| !has_ended)
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A demo that is killed with its test.
+struct Demo(Child);
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // One that has ended already needs no end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn without_ffmpeg_it_says_how_to_get_it() {
+    let stage = Stage::new();
+    stage.assert_refuses(&[], 3, &["needs ffmpeg", "not here", "apt-get install ffmpeg", "make demo"]);
+    stage.put_ffmpeg("");
+    fs::write(stage.programs().join("ffmpeg"), "#!/bin/sh\nexit 0\n").expect("the folder takes files");
+    stage.assert_refuses(&["--seeds", "1"], 3, &["libx264", "full package"]);
+}
+
+#[test]
+fn a_video_that_is_none_is_named() {
+    let stage = Stage::new();
+    let missing = stage.bench.path("missing.mp4").display().to_string();
+    stage.assert_refuses(&["--video", &missing], 2, &["--video", &missing, "No such file", "name a file"]);
+    let folder = stage.programs().display().to_string();
+    stage.assert_refuses(&["--video", &folder], 2, &["--video", &folder, "a folder", "name a file"]);
+    stage.put_ffmpeg("echo 'Invalid data found' >&2; exit 1");
+    let words = stage.bench.write("words.txt", "no video").display().to_string();
+    stage.assert_refuses(&["--video", &words], 2, &["--video", &words, "no video", "Invalid data found"]);
+    stage.assert_refuses(&["--seeds", "1"], 3, &["ffmpeg failed", "Invalid data found"]);
+    assert_eq!(stage.left_behind(), 0);
+}
+
+#[test]
+fn where_results_cannot_go_is_said_at_once() {
+    let stage = Stage::new();
+    stage.bench.write("output", "a file");
+    stage.assert_refuses(&[], 2, &["--output", "name a folder"]);
+}
+
+#[test]
+fn coding_is_measured_with_real_processes() {
+    let stage = Stage::new();
+    stage.put_ffmpeg_that_encodes();
+    let output = stage.run(&["--seeds", "1"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    assert!(said.contains("seed 1 ") && said.contains(" packets sent, "), "{said}");
+    assert_eq!(stage.left_behind(), 0);
+}
+
+#[test]
+fn nothing_stays_of_a_demo_that_is_killed() {
+    let stage = Stage::new();
+    stage.put_ffmpeg_that_encodes();
+    let mut command = stage.demo(&["--seeds", "1000"]);
+    let mut demo =
+        Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts"));
+    let mut started = Vec::new();
+    wait_until("all processes run", || {
+        started = children(demo.0.id());
+        started.len() == PROCESSES
+    });
+    demo.0.kill().expect("it runs");
+    demo.0.wait().expect("it ends");
+    wait_until("no process outlives the demo", || {
+        started.iter().all(|&process| parent_of(process).is_none())
+    });
+    assert_eq!(stage.left_behind(), 1, "nobody could remove the folder");
+    stage.put_ffmpeg("exit 1");
+    stage.assert_refuses(&["--seeds", "1"], 3, &["ffmpeg failed"]);
+    assert_eq!(stage.left_behind(), 0);
+}
+
+#[test]
+fn ffmpeg_ends_with_the_demo() {
+    let stage = Stage::new();
+    stage.put_ffmpeg("exec /bin/sleep 1000");
+    let mut command = stage.demo(&["--seeds", "1"]);
+    let mut demo =
+        Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts"));
+    let is_sleep = |process: &u32| {
+        fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim_end() == "sleep")
+    };
+    let mut encoder = None;
+    wait_until("ffmpeg runs", || {
+        encoder = children(demo.0.id()).into_iter().find(is_sleep);
+        encoder.is_some()
+    });
+    demo.0.kill().expect("it runs");
+    demo.0.wait().expect("it ends");
+    wait_until("ffmpeg ends", || encoder.and_then(parent_of).is_none());
+}
