@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use crate::join::Role;
 use crate::membership::RoundTrip;
+use crate::name::{NameError, checked_name};
 
 /// A new token is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -117,17 +118,22 @@ pub struct AgentName {
 
 /// A text is no agent's full name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{text}\" names no agent: write its tenant, a slash, and its name")]
-pub struct AgentNameError {
-    text: String,
+pub enum AgentNameError {
+    /// The tenant is missing.
+    #[error("\"{0}\" names no tenant: write TENANT/NAME, as in `default/alice`")]
+    NoTenant(String),
+    /// A part of it is no name.
+    #[error(transparent)]
+    NoName(#[from] NameError),
 }
 
 impl FromStr for AgentName {
     type Err = AgentNameError;
 
     fn from_str(text: &str) -> Result<Self, AgentNameError> {
-        let (tenant, name) = text.split_once('/').ok_or_else(|| AgentNameError { text: text.to_owned() })?;
-        Ok(Self { tenant: tenant.to_owned(), name: name.to_owned() })
+        let (tenant, name) =
+            text.split_once('/').ok_or_else(|| AgentNameError::NoTenant(text.chars().take(128).collect()))?;
+        Ok(Self { tenant: checked_name(tenant)?.to_owned(), name: checked_name(name)?.to_owned() })
     }
 }
 
@@ -164,6 +170,10 @@ pub struct ControllerStatus {
     pub agents: usize,
     /// How many relays are.
     pub relays: usize,
+    /// How many agents were heard of within the last minute.
+    pub agents_alive: usize,
+    /// How many relays were.
+    pub relays_alive: usize,
     /// How many pairs of agents may exchange packets.
     pub pairs: usize,
     /// How many members wait for a new map now.
@@ -171,6 +181,28 @@ pub struct ControllerStatus {
     /// Why the last change could not be written to the disk; absent if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_problem: Option<String>,
+    /// How many times changes were written to the disk since the start.
+    pub commits: u64,
+    /// How many times they could not be.
+    pub commits_failed: u64,
+    /// The size of the database; absent if it cannot be learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_bytes: Option<u64>,
+    /// Requests answered since the start.
+    pub requests: Vec<RequestCount>,
+}
+
+/// How often one kind of request came to one outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestCount {
+    /// The method; `other` if the interface has none like it.
+    pub method: String,
+    /// The path, with `{number}` for numbers; `other` if the interface has none like it.
+    pub path: String,
+    /// `ok`, or an [`ErrorCode`](crate::ErrorCode).
+    pub outcome: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// The controller answers.
@@ -190,6 +222,8 @@ mod tests {
         assert_eq!((name.tenant.as_str(), name.name.as_str()), ("lab", "alice"));
         assert_eq!(serde_json::to_string(&name).expect("a text"), "\"lab/alice\"");
         let error = serde_json::from_str::<AgentName>("\"alice\"").expect_err("no tenant");
-        assert!(error.to_string().contains("write its tenant"), "{error}");
+        assert!(error.to_string().contains("write TENANT/NAME"), "{error}");
+        let error = serde_json::from_str::<AgentName>("\"lab/al ice\"").expect_err("no name");
+        assert!(error.to_string().contains("\"al ice\" is no name"), "{error}");
     }
 }

@@ -1,5 +1,7 @@
 //! What the controller says when it does not do what it was asked for.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,7 +15,7 @@ pub struct ErrorAnswer {
 }
 
 /// The kinds of refusals and failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The request says something that cannot be.
@@ -44,7 +46,7 @@ pub enum ErrorCode {
     OtherTenant,
     /// One of the controller's limits is reached.
     LimitReached,
-    /// Too many requests in too short a time.
+    /// Too many requests in too short a time; the header `Retry-After` has the seconds to wait.
     TooManyRequests,
     /// The body is longer than any request needs to be.
     TooLarge,
@@ -53,4 +55,24 @@ pub enum ErrorCode {
     /// A code that this version does not know.
     #[serde(other)]
     Unknown,
+}
+
+/// As in JSON.
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_shown_as_in_json() {
+        for code in [ErrorCode::TokenUsedUp, ErrorCode::NotAMember, ErrorCode::Unknown] {
+            let json = serde_json::to_value(code).expect("a text");
+            assert_eq!(json, code.to_string());
+        }
+    }
 }

@@ -12,17 +12,19 @@ mod error;
 mod join;
 mod map;
 mod membership;
+mod name;
 mod status;
 
 pub use administration::{
-    AgentName, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, TokenAnswer, TokenEntry,
-    TokenList, TokenRequest,
+    AgentName, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, RequestCount, TokenAnswer,
+    TokenEntry, TokenList, TokenRequest,
 };
 pub use error::{ErrorAnswer, ErrorCode};
 pub use join::{JoinAnswer, JoinRequest, NetworkAnswer, Role};
 pub use map::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
 pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpdate, SignedMap};
+pub use name::{NAME_BYTES_MAX, NameError, checked_name};
 pub use status::{
-    AgentStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram, MappingStatus, PathStatus,
-    PeerReach, RelayReach, RelayStatus, SegmentBytes,
+    AgentStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus,
+    PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes,
 };

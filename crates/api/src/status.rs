@@ -8,6 +8,35 @@ use utoipa::ToSchema;
 /// An agent's answer to `GET /v1/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AgentStatus {
+    /// Who it is.
+    #[serde(flatten)]
+    pub node: NodeStatus,
+    /// Where relays see it: what a NAT made of its address.
+    #[schema(value_type = Vec<String>)]
+    pub reflexive_addresses: Vec<SocketAddr>,
+    /// The longest datagram it takes from an application; longer ones are dropped and counted.
+    pub payload_bytes_max: u32,
+    /// Its relays.
+    pub relays: Vec<RelayReach>,
+    /// The agents it may talk to.
+    pub peers: Vec<PeerReach>,
+    /// Its forwards.
+    pub forwards: Vec<ForwardStatus>,
+    /// Its mappings: one for each endpoint of an application.
+    pub mappings: Vec<MappingStatus>,
+    /// What became of the packets that were exchanged with each peer, those of closed mappings included.
+    pub totals: Vec<PeerTotals>,
+    /// IP bytes by segment.
+    pub bytes: SegmentBytes,
+    /// What it, its sessions and its sockets did.
+    pub counters: Vec<Counted>,
+    /// Datagrams dropped by reason.
+    pub drops: Vec<Counted>,
+}
+
+/// What an agent and a relay both say of themselves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeStatus {
     /// Its name.
     pub name: String,
     /// Its number in the network.
@@ -19,27 +48,12 @@ pub struct AgentStatus {
     /// Where it meets others.
     #[schema(value_type = Vec<String>)]
     pub listen: Vec<SocketAddr>,
-    /// Where relays see it: what a NAT made of its address.
-    #[schema(value_type = Vec<String>)]
-    pub reflexive_addresses: Vec<SocketAddr>,
-    /// The longest datagram it takes from an application; longer ones are dropped and counted.
-    pub payload_bytes_max: u32,
     /// Whether there is a controller, and whether it answers.
     pub controller: ControllerState,
+    /// Why the controller is of no help, and what to do about it, while it is `away`.
+    pub controller_problem: Option<String>,
     /// The revision of its map.
     pub map_revision: u64,
-    /// Its relays.
-    pub relays: Vec<RelayReach>,
-    /// The agents it may talk to.
-    pub peers: Vec<PeerReach>,
-    /// Its forwards.
-    pub forwards: Vec<ForwardStatus>,
-    /// Its mappings: one for each endpoint of an application.
-    pub mappings: Vec<MappingStatus>,
-    /// IP bytes by segment.
-    pub bytes: SegmentBytes,
-    /// Datagrams dropped by reason.
-    pub drops: Vec<Counted>,
 }
 
 /// Whether a node's controller answers.
@@ -53,7 +67,7 @@ pub enum ControllerState {
     Connected,
     /// It was not asked yet.
     Unknown,
-    /// It does not; the node goes on with what it knows.
+    /// It does not, or refuses; the node goes on with what it knows.
     Away,
 }
 
@@ -126,6 +140,17 @@ pub struct MappingStatus {
     pub paths: Vec<PathStatus>,
     /// What a person should know, if anything.
     pub note: Option<String>,
+}
+
+/// What became of the packets that were exchanged with a peer since the agent began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PeerTotals {
+    /// The other agent.
+    pub peer: String,
+    /// What was received from it.
+    pub received: FlowReceived,
+    /// What it said of what was sent to it, once it has said so.
+    pub sent: Option<FlowReceived>,
 }
 
 /// One way of a flow through relays.
@@ -210,26 +235,14 @@ pub struct Counted {
 /// A relay's answer to `GET /v1/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RelayStatus {
-    /// Its name.
-    pub name: String,
-    /// Its number in the network.
-    pub number: u32,
-    /// The version of the program.
-    pub version: String,
-    /// For how long it has run.
-    pub uptime_seconds: f64,
-    /// Where it listens.
-    #[schema(value_type = Vec<String>)]
-    pub listen: Vec<SocketAddr>,
-    /// Whether there is a controller, and whether it answers.
-    pub controller: ControllerState,
-    /// The revision of its map.
-    pub map_revision: u64,
+    /// Who it is.
+    #[serde(flatten)]
+    pub node: NodeStatus,
     /// Sessions with agents and relays, of all shards.
     pub sessions: u64,
     /// Bytes of repair packets and copies that wait to be asked for.
     pub held_bytes: u64,
-    /// What its halves and sockets did, of all shards together.
+    /// What its halves, sessions and sockets did, of all shards together.
     pub counters: Vec<Counted>,
     /// Packets dropped by reason.
     pub drops: Vec<Counted>,

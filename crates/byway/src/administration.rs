@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use byway_api::{AgentName, NodeEntry, Role, TokenAnswer};
+use byway_api::{AgentName, Role, TokenAnswer};
 use clap::{Args, Subcommand};
 
-use crate::controller::{Administration, token_table};
+use crate::controller::{Administration, node_table, token_table};
 use crate::exit::{Cause, Failure};
 use crate::settings::{TypedDuration, controller_state};
 use crate::token::Token;
@@ -105,7 +105,7 @@ pub(crate) fn tokens(command: TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Show { token } => {
             let token: Token = token.parse().map_err(|error| Failure::new(Cause::Settings, error))?;
-            println!("{}", token.describe());
+            print!("{}", token.describe());
             Ok(())
         }
         TokenCommand::Create { state, role, tenant, uses, expires } => {
@@ -143,7 +143,7 @@ pub(crate) fn nodes(command: NodeCommand) -> Result<(), Failure> {
     match command {
         NodeCommand::List { state } => {
             let list = administer(&state, async |mut controller| controller.nodes().await)?;
-            say(&state, &list, |list| list.nodes.iter().map(node_line).collect::<Vec<_>>().join("\n"));
+            say(&state, &list, |list| node_table(list).trim_end().to_owned());
             Ok(())
         }
         NodeCommand::Remove { state, number } => {
@@ -164,12 +164,7 @@ pub(crate) fn nodes(command: NodeCommand) -> Result<(), Failure> {
 }
 
 fn agent_name(text: &str) -> Result<AgentName, Failure> {
-    text.parse().map_err(|error| Failure::new(Cause::Settings, format!("{text:?}: {error}")))
-}
-
-fn node_line(node: &NodeEntry) -> String {
-    let tenant = node.tenant.as_ref().map(|tenant| format!("{tenant}/")).unwrap_or_default();
-    format!("{}  {}  {tenant}{}", node.number, node.role, node.name)
+    text.parse().map_err(|error| Failure::new(Cause::Settings, error))
 }
 
 /// For how long a token may be used; `None`: for ever.

@@ -1,6 +1,7 @@
 //! How the program ends, for scripts: each kind of failure has its own exit code.
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 use crate::controller::ControllerError;
@@ -13,7 +14,7 @@ use crate::settings::Problem;
 pub(crate) enum Cause {
     /// What was typed, on the command line or in a file.
     Settings,
-    /// The machine: a port in use, a missing right, a full disk.
+    /// The machine: a port in use, a missing right, a full disk, a clock that is off.
     Machine,
     /// The network: nobody answers.
     Network,
@@ -26,7 +27,8 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    const fn code(self) -> u8 {
+    /// The code that a script sees.
+    pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Byway => 1,
             Self::Settings => 2,
@@ -69,6 +71,9 @@ impl fmt::Display for Failure {
     }
 }
 
+/// It may pass through errors of other kinds, and keeps its cause: see `From<anyhow::Error>`.
+impl std::error::Error for Failure {}
+
 impl From<MembershipError> for Failure {
     fn from(error: MembershipError) -> Self {
         Self::new(error.cause(), error)
@@ -84,8 +89,17 @@ impl From<KeyFileError> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        let cause = if error.is::<Interrupted>() { Cause::Interrupted } else { Cause::Byway };
-        Self::new(cause, format!("{error:#}"))
+        let cause = match error.downcast_ref::<Self>() {
+            Some(failure) => failure.cause,
+            None if error.is::<Interrupted>() => Cause::Interrupted,
+            None if error.root_cause().is::<io::Error>() => Cause::Machine,
+            None => Cause::Byway,
+        };
+        match cause {
+            // In the middle of what does not matter.
+            Cause::Interrupted => Self::new(cause, Interrupted),
+            _ => Self::new(cause, format!("{error:#}")),
+        }
     }
 }
 
@@ -98,5 +112,24 @@ impl From<ControllerError> for Failure {
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         Self::new(Cause::Settings, problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn what_was_said_around_a_failure_leaves_its_cause() {
+        let settings = Err::<(), _>(Failure::new(Cause::Settings, "no video")).context("run").context("demo");
+        let full = Err::<(), _>(io::Error::from(io::ErrorKind::StorageFull)).context("report.html");
+        let interrupted = Err::<(), _>(Interrupted).context("run");
+        let causes = [settings, full, interrupted, Err(anyhow!("a packet too many"))]
+            .map(|failed| Failure::from(failed.expect_err("all have failed")));
+        let expected = [Cause::Settings, Cause::Machine, Cause::Interrupted, Cause::Byway];
+        assert_eq!(causes.each_ref().map(|failure| failure.cause), expected);
+        assert_eq!(causes[0].to_string(), "demo: run: no video");
     }
 }

@@ -11,8 +11,10 @@ mod agent;
 mod controller;
 mod demo;
 mod exit;
+mod listening;
 mod logs;
 mod membership;
+mod node;
 mod observe;
 mod platform;
 mod relay;
@@ -21,6 +23,7 @@ mod signals;
 mod standing;
 mod status;
 mod token;
+mod ways;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -3,64 +3,114 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use byway_api::{ControllerState, Role};
-use tokio::sync::watch;
+use byway_api::{NetworkMap, Role};
+use byway_units::RelayId;
 
 use crate::exit::{Cause, Failure};
-use crate::membership::{Contact, Membership, MembershipSettings, NodeKey, WallClock};
-use crate::token::Token;
+use crate::membership::{Membership, MembershipSettings, NodeKey, WallClock};
+use crate::settings::{Belonging, StaticNetwork};
 
-/// A node of a network with a controller.
+/// A node that wants to be of a network.
 pub(crate) struct Applicant {
     pub(crate) role: Role,
     pub(crate) name: String,
     pub(crate) state: PathBuf,
-    pub(crate) token: Option<Token>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) shards: u8,
     /// The relay near it, by name.
     pub(crate) relay: Option<String>,
 }
 
-/// Joins the network, or goes on as the member that the node is.
-///
-/// # Errors
-/// If it is none, and does not become one.
-pub(crate) async fn member(applicant: Applicant, key: &NodeKey) -> Result<Membership, Failure> {
-    let Applicant { role, name, state, token, addresses, shards, relay } = applicant;
-    let settings =
-        MembershipSettings { state, token, role, name, addresses, shards: u16::from(shards), relay };
-    Ok(Membership::start(settings, key, &WallClock::system()).await?)
+/// What makes a node part of its network.
+pub(crate) enum Bond {
+    /// A file that all nodes have.
+    File(StaticNetwork),
+    /// A controller.
+    Member(Box<Membership>),
 }
 
-/// The network that a node is in, and whose it is, for people.
-pub(crate) fn network_of(member: &Membership) -> String {
-    member.tenant().map_or_else(
-        || member.network().to_owned(),
-        |tenant| format!("{} (tenant {tenant})", member.network()),
-    )
+/// Who a node is, whoever says so.
+pub(crate) struct Standing {
+    pub(crate) number: u32,
+    pub(crate) map: NetworkMap,
+    pub(crate) bond: Bond,
 }
 
-/// Leaves a network for good.
-///
-/// # Errors
-/// If there is no controller, or it does not answer or refuses.
-pub(crate) async fn leave(member: Option<Membership>) -> Result<(), Failure> {
-    let Some(member) = member else {
-        let message = "this node has no controller: take it out of [network] in the files of the others";
+impl Standing {
+    /// Finds the node in its file, joins its network, or goes on as the member that it is.
+    ///
+    /// # Errors
+    /// If it is of no network, and does not get into one.
+    pub(crate) async fn of(
+        applicant: Applicant,
+        belonging: &Belonging,
+        key: &NodeKey,
+    ) -> Result<Self, Failure> {
+        let token = match belonging {
+            Belonging::Static(network) => return in_file(applicant.role, &applicant.name, network, key),
+            Belonging::Managed(token) => token.clone(),
+        };
+        let Applicant { role, name, state, addresses, shards, relay } = applicant;
+        let settings =
+            MembershipSettings { state, token, role, name, addresses, shards: u16::from(shards), relay };
+        let member = Membership::start(settings, key, &WallClock::system()).await?;
+        let map = member.maps().borrow().as_ref().clone();
+        Ok(Self { number: member.number(), map, bond: Bond::Member(Box::new(member)) })
+    }
+
+    /// Its membership, if its network has a controller.
+    pub(crate) fn member(&self) -> Option<&Membership> {
+        match &self.bond {
+            Bond::Member(member) => Some(member),
+            Bond::File(_) => None,
+        }
+    }
+
+    /// The network, and whose it is, for people; nothing for one without a controller, which has no name.
+    pub(crate) fn network(&self) -> String {
+        let Some(member) = self.member() else {
+            return String::new();
+        };
+        let network = member.network();
+        member.tenant().map_or_else(|| network.to_owned(), |tenant| format!("{network} (tenant {tenant})"))
+    }
+
+    /// Leaves the network for good.
+    ///
+    /// # Errors
+    /// If there is no controller, or it does not answer or refuses.
+    pub(crate) async fn leave(self) -> Result<(), Failure> {
+        let Bond::Member(member) = self.bond else {
+            let message = "this node has no controller: take it out of [network] in the files of the others";
+            return Err(Failure::new(Cause::Settings, message));
+        };
+        let network = member.network().to_owned();
+        member.leave().await?;
+        println!("left {network}");
+        Ok(())
+    }
+}
+
+fn in_file(role: Role, name: &str, network: &StaticNetwork, key: &NodeKey) -> Result<Standing, Failure> {
+    let found = match role {
+        Role::Agent => network
+            .agent(name)
+            .map(|(number, key)| (number.number(), key.to_string(), network.map_for_agent(number))),
+        Role::Relay => network.relay(name).map(|relay| {
+            let number = RelayId::new(relay.number);
+            (relay.number, relay.key.clone(), network.map_for_relay(number))
+        }),
+    };
+    let Some((number, named, map)) = found else {
+        let message = format!("[network] has no {role} {name:?}: name this {role} as it is called there");
         return Err(Failure::new(Cause::Settings, message));
     };
-    let network = member.network().to_owned();
-    member.leave().await?;
-    println!("left {network}");
-    Ok(())
+    check_key(key, &named, name)?;
+    Ok(Standing { number, map, bond: Bond::File(network.clone()) })
 }
 
 /// That the key is the one that a static network names.
-///
-/// # Errors
-/// If it is another.
-pub(crate) fn check_key(key: &NodeKey, named: &str, name: &str) -> Result<(), Failure> {
+fn check_key(key: &NodeKey, named: &str, name: &str) -> Result<(), Failure> {
     let own = key.public_key().to_string();
     if own == named {
         return Ok(());
@@ -70,13 +120,4 @@ pub(crate) fn check_key(key: &NodeKey, named: &str, name: &str) -> Result<(), Fa
          all nodes, or set key_file to the other one's"
     );
     Err(Failure::new(Cause::Settings, message))
-}
-
-/// What status says of the controller.
-pub(crate) fn controller_state(contact: Option<&watch::Receiver<Contact>>) -> ControllerState {
-    contact.map_or(ControllerState::None, |contact| match *contact.borrow() {
-        Contact::Unknown => ControllerState::Unknown,
-        Contact::Answers => ControllerState::Connected,
-        Contact::Fails(_) => ControllerState::Away,
-    })
 }

@@ -9,8 +9,10 @@
 mod support;
 
 use std::net::{TcpListener, UdpSocket};
+use std::process::Command;
+use std::time::Instant;
 
-use support::{Bench, Managed, TwoSites, byway, path, text};
+use support::{Bench, Managed, PATIENCE, TwoSites, byway, on_a_full_disk, path, status, text};
 
 /// That the program ends with this code, and says all of these.
 fn assert_refuses(arguments: &[&str], code: i32, says: &[&str]) {
@@ -48,6 +50,15 @@ fn a_malformed_file_is_named_with_line_key_and_remedy() {
         ("[controller]\ngrant_lifetime = \"1 h\"\n", &[":2: controller.grant_lifetime: ", "24 h"]),
         ("[agent]\nname = \"x\"\n[network]\n", &[":2: agent.name: ", "[network] has no agent \"x\""]),
         ("title = 1\n", &[":1: ", "title", "expected one of"]),
+        ("[agent]\nname = \"alice's laptop\"\n", &[":2: agent.name: ", "1 to 63 letters"]),
+        ("[agent]\nrelay = \"é\"\n", &[":2: agent.relay: ", "1 to 63 letters"]),
+        ("[controller]\nnetwork = \"a b\"\n", &[":2: controller.network: ", "1 to 63 letters"]),
+        (&forward.replace("bob", "lab/bob"), &[":3: forward[0].peer: ", "1 to 63 letters"]),
+        (&forward.replace("video", &"v".repeat(64)), &[":4: forward[0].to: ", "1 to 63 letters"]),
+        (
+            "[[expose]]\nname = \"a\"\ntarget = \"127.0.0.1:1\"\npeers = [\"b\", \"\"]\n",
+            &[":4: expose[0].peers[1]: ", "1 to 63 letters"],
+        ),
     ] {
         let file = bench.write("byway.toml", text);
         assert_refuses(&["config", "check", path(&file)], 2, &[&[path(&file)], says].concat());
@@ -71,9 +82,14 @@ fn a_network_whose_parts_do_not_fit_is_refused_where_they_do_not() {
     };
     let (east, alice) = (relay("east", 1, 'a'), agent("alice", 1, "east"));
     for (text, says) in [
+        (relay("", 1, 'a'), ["network.relays[0].name", "1 to 63 letters"]),
         (format!("{east}{}", relay("east", 2, 'b')), ["network.relays[1].name", "east"]),
         (format!("{east}{}", relay("west", 1, 'b')), ["network.relays[1].number", "each needs its own"]),
         (format!("{east}{}", relay("west", 2, 'a')), ["network.relays[1].key", "each needs its own"]),
+        (
+            format!("{east}{}", agent("alice", 1, "east\", \"east")),
+            ["network.agents[0].relays[1]", "name each relay once"],
+        ),
         (agent("alice", 1, "east"), ["network.agents[0].relays[0]", "there is no relay \"east\""]),
         (
             format!("{east}{alice}[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n"),
@@ -144,33 +160,172 @@ fn a_node_without_a_token_is_told_how_to_get_one() {
     assert_refuses(&arguments, 2, &["byway token create --role agent"]);
 }
 
+/// What an agent of this network is started with; it has not joined yet.
+fn alice(network: &Managed, token: &str) -> Vec<String> {
+    let observe = network.observe(11);
+    let text = format!(
+        "[agent]\nname = \"alice\"\ntoken = \"{}\"\n[observe]\nlisten = \"{observe}\"\n",
+        token.trim()
+    );
+    let (config, state) = (network.bench.write("alice.toml", &text), network.bench.path("alice"));
+    ["agent", "--config", path(&config), "--state", path(&state)].map(str::to_owned).to_vec()
+}
+
+fn words(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
 #[test]
 fn who_shows_no_good_token_is_refused_and_who_finds_nobody_says_so() {
     let (network, mut controller) = Managed::new();
-    let token = std::fs::read_to_string(network.bench.path("agent.token")).expect("it was made");
-    let number = 2_u32.to_string();
     let state = network.bench.path("controller");
-    let revoked = byway(&["token", "revoke", &number, "--state", path(&state)]);
-    assert!(revoked.status.success(), "{}", text(&revoked.stderr));
-    let observe = network.observe(11);
-    let node = network.bench.path("alice");
-    let config = network.bench.write(
-        "alice.toml",
-        &format!(
-            "[agent]\nname = \"alice\"\ntoken = \"{}\"\n[observe]\nlisten = \"{observe}\"\n",
-            token.trim()
-        ),
+    let administer = |words: &[&str]| {
+        let done = byway(&[words, &["--state", path(&state)]].concat());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    let for_relays = administer(&["token", "create", "--role", "relay"]);
+    assert_refuses(
+        &words(&alice(&network, &for_relays)),
+        5,
+        &["of role relay", "byway token create --role agent"],
     );
-    let arguments = ["agent", "--config", path(&config), "--state", path(&node)];
-    assert_refuses(&arguments, 5, &["token", "byway token create"]);
+    let ended = administer(&["token", "create", "--role", "agent", "--expires", "0 s"]);
+    assert_refuses(
+        &words(&alice(&network, &ended)),
+        5,
+        &["the token ended at", "byway token create --role agent"],
+    );
+    let revoked = administer(&["token", "create", "--role", "agent"]);
+    let list: serde_json::Value =
+        serde_json::from_str(&administer(&["token", "list", "--json"])).expect("JSON");
+    let tokens = list["tokens"].as_array().expect("a list");
+    let number = tokens.last().expect("there are some")["number"].to_string();
+    administer(&["token", "revoke", &number]);
+    let arguments = alice(&network, &revoked);
+    assert_refuses(&words(&arguments), 5, &["does not know this token", "byway token create --role agent"]);
+    let again = ["token", "revoke", &number, "--state", path(&state)];
+    assert_refuses(&again, 5, &["there is no token", "byway token list"]);
+    assert_refuses(
+        &["node", "remove", "77", "--state", path(&state)],
+        5,
+        &["there is no node 77", "byway node list"],
+    );
     controller.kill();
     let at = network.bench.at(9, 4_443).to_string();
-    assert_refuses(&arguments, 4, &[&at, "cannot be reached"]);
+    assert_refuses(&words(&arguments), 4, &[&at, "cannot be reached", "byway status"]);
+}
+
+#[test]
+fn a_controller_with_another_key_is_not_believed() {
+    let (network, mut controller) = Managed::new();
+    let token = std::fs::read_to_string(network.bench.path("agent.token")).expect("it was made");
+    controller.kill();
+    std::fs::remove_dir_all(network.bench.path("controller")).expect("it is ours");
+    let _other = network.controller();
+    let says = ["is not the one that the token names", "byway token create"];
+    assert_refuses(&words(&alice(&network, &token)), 5, &says);
+}
+
+#[test]
+fn a_controllers_port_in_use_is_named() {
+    let bench = Bench::new();
+    let (listen, observe) = (bench.at(1, 4_443), bench.at(1, 4_682));
+    let _taken = TcpListener::bind(listen).expect("the port is free");
+    let config = format!("[controller]\nlisten = [\"{listen}\"]\n[observe]\nlisten = \"{observe}\"\n");
+    let (config, state) = (bench.write("controller.toml", &config), bench.path("controller"));
+    let arguments = ["controller", "--config", path(&config), "--state", path(&state)];
+    assert_refuses(&arguments, 3, &[&listen.to_string(), "a port that is free", "`listen`"]);
+}
+
+/// A library that shows a process a clock that is an hour late: what stands in front of the C library's own function.
+const LATE_CLOCK: &str = r"
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    int failed = syscall(SYS_clock_gettime, clock, time);
+    if (!failed && clock == CLOCK_REALTIME) time->tv_sec -= 3600;
+    return failed;
+}
+";
+
+#[test]
+fn a_clock_that_is_far_off_is_the_machines_fault_and_is_told_by_how_much() {
+    let (network, _controller) = Managed::new();
+    let (source, library) = (network.bench.write("late.c", LATE_CLOCK), network.bench.path("late.so"));
+    // Whoever builds this has a C compiler: it links.
+    let made = Command::new("cc").args(["-shared", "-fPIC", "-o", path(&library), path(&source)]).output();
+    let made = made.expect("there is a C compiler");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let token = std::fs::read_to_string(network.bench.path("agent.token")).expect("it was made");
+    let mut late = Command::new(env!("CARGO_BIN_EXE_byway"));
+    let output = late.args(alice(&network, &token)).env("LD_PRELOAD", &library).output().expect("it runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for phrase in ["1 h 0 min behind the controller's", "timedatectl set-ntp true", "chronyc"] {
+        assert!(said.contains(phrase), "{phrase:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_the_machines_fault_and_leaves_nothing_half_done() {
+    let (network, _controller) = Managed::new();
+    let token = std::fs::read_to_string(network.bench.path("agent.token")).expect("it was made");
+    let arguments = alice(&network, &token);
+    let refused_for = |file: &str| {
+        let output = on_a_full_disk(0, &words(&arguments)).output().expect("it runs");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains(file) && said.contains("the disk is full: free some space"), "{said}");
+        assert!(!network.bench.path(file).exists(), "{file}");
+    };
+    refused_for("alice/key");
+    network.bench.key("alice/key");
+    std::fs::rename(network.bench.path("alice/key.key"), network.bench.path("alice/key"))
+        .expect("it is ours");
+    refused_for("alice/membership.json");
+    // With room again, it is let in as the node that it is.
+    let _agent = network.bench.start("alice", &words(&arguments));
+    let state = network.bench.path("controller");
+    let nodes = text(&byway(&["node", "list", "--state", path(&state)]).stdout);
+    assert_eq!(nodes.lines().filter(|line| line.contains("alice")).count(), 1, "{nodes}");
+}
+
+#[test]
+fn a_controller_whose_disk_is_full_does_not_start_for_the_first_time() {
+    let bench = Bench::new();
+    let (listen, observe) = (bench.at(1, 4_443), bench.at(1, 4_682));
+    let config = format!("[controller]\nlisten = [\"{listen}\"]\n[observe]\nlisten = \"{observe}\"\n");
+    let (config, state) = (bench.write("controller.toml", &config), bench.path("controller"));
+    let arguments = ["controller", "--config", path(&config), "--state", path(&state)];
+    let output = on_a_full_disk(1, &arguments).output().expect("it runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("controller.redb") && said.contains("the disk is full: free some space"), "{said}");
+}
+
+#[test]
+fn a_node_that_was_removed_says_so_and_how_to_come_back() {
+    let (network, _controller) = Managed::new();
+    let bob = network.bob();
+    let observe = network.observe(12);
+    let number = status(observe)["number"].to_string();
+    let state = network.bench.path("controller");
+    let removed = byway(&["node", "remove", &number, "--state", path(&state)]);
+    assert!(removed.status.success(), "{}", text(&removed.stderr));
+    let begun = Instant::now();
+    while !status(observe)["controller_problem"].as_str().is_some_and(|why| why.contains("new token")) {
+        assert!(begun.elapsed() < PATIENCE, "{}\n{}", status(observe), bob.log());
+    }
+    let shown = byway(&["status", "--at", &observe.to_string()]);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("controller away") && shown.contains("join with a new token"), "{shown}");
 }
 
 #[test]
 fn an_unknown_variable_is_a_typing_error() {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_byway"))
+    let output = Command::new(env!("CARGO_BIN_EXE_byway"))
         .args(["config", "reference"])
         .env("BYWAY_TOKENS", "x")
         .output()
@@ -192,5 +347,7 @@ fn keygen_overwrites_nothing() {
     let bench = Bench::new();
     bench.key("node");
     let key = bench.path("node.key");
-    assert_refuses(&["keygen", path(&key)], 3, &["node.key"]);
+    let before = std::fs::read(&key).expect("there is one");
+    assert_refuses(&["keygen", path(&key)], 2, &["node.key exists", "name another file, or remove this one"]);
+    assert_eq!(std::fs::read(&key).expect("it is still there"), before);
 }

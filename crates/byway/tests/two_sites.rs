@@ -119,6 +119,37 @@ fn whoever_is_killed_and_comes_back_is_served_again_without_a_restart_of_the_oth
 }
 
 #[test]
+fn counters_go_on_when_mappings_are_closed() {
+    let sites = TwoSites::new();
+    let _relays = [sites.relay(1), sites.relay(2)];
+    let (_bob, mut alice) = (sites.bob(), sites.alice("caching"));
+    echo(sites.echo());
+    let app = App::at(sites.bench.at(30, 0));
+    for _ in 0..5 {
+        app.call(sites.forward());
+    }
+    let received = |status: &serde_json::Value| status["totals"][0]["received"]["direct"].as_u64();
+    let before = status(sites.observe(12));
+    assert!(received(&before).is_some_and(|direct| direct > 0), "{before}");
+    assert_eq!(alice.stop(), Some(0));
+    let begun = std::time::Instant::now();
+    let after = loop {
+        let after = status(sites.observe(12));
+        if after["mappings"].as_array().is_some_and(Vec::is_empty) {
+            break after;
+        }
+        assert!(begun.elapsed() < support::PATIENCE, "{after}");
+    };
+    assert!(received(&after) >= received(&before), "{after}");
+    let metric = format!(
+        "byway_packets_received_total{{peer=\"alice\",fate=\"direct\"}} {}",
+        received(&after).unwrap_or(0)
+    );
+    let page = support::ask(sites.observe(12), "/metrics");
+    assert!(page.contains(&metric), "{page}");
+}
+
+#[test]
 fn a_stop_is_graceful() {
     let sites = TwoSites::new();
     let mut nodes = [sites.relay(1), sites.bob()];

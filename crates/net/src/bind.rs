@@ -200,6 +200,10 @@ fn explained(error: io::Error, address: SocketAddr) -> BindError {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ADDRINUSE) => BindError::InUse { address },
         Some(Errno::ACCESS | Errno::PERM) => BindError::Forbidden { address },
+        // All interfaces together have this address, unless the family is switched off.
+        Some(Errno::ADDRNOTAVAIL) if address.ip().is_unspecified() => {
+            BindError::FamilyUnsupported { address }
+        }
         Some(Errno::ADDRNOTAVAIL) => BindError::NotAvailable { address },
         Some(Errno::AFNOSUPPORT) => BindError::FamilyUnsupported { address },
         _ => BindError::Other { address, error },

@@ -33,3 +33,42 @@ pub struct IoCounters {
     /// Datagrams that the kernel dropped on arrival because the role was too slow for its receive buffers.
     pub dropped_by_kernel: u64,
 }
+
+impl IoCounters {
+    /// All of them, with their names.
+    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let Self {
+            received,
+            received_bytes,
+            receive_batches,
+            receive_errors,
+            sent,
+            sent_bytes,
+            send_calls,
+            gso_calls,
+            dropped_originals,
+            dropped_scavengers,
+            dropped_unsendable,
+            dropped_refused,
+            dropped_closed,
+            dropped_by_kernel,
+        } = *self;
+        [
+            ("received", received),
+            ("received_bytes", received_bytes),
+            ("receive_batches", receive_batches),
+            ("receive_errors", receive_errors),
+            ("sent", sent),
+            ("sent_bytes", sent_bytes),
+            ("send_calls", send_calls),
+            ("gso_calls", gso_calls),
+            ("dropped_originals", dropped_originals),
+            ("dropped_scavengers", dropped_scavengers),
+            ("dropped_unsendable", dropped_unsendable),
+            ("dropped_refused", dropped_refused),
+            ("dropped_closed", dropped_closed),
+            ("dropped_by_kernel", dropped_by_kernel),
+        ]
+        .into_iter()
+    }
+}

@@ -17,6 +17,8 @@ use super::role::Seen;
 pub(super) struct Known {
     number: AgentId,
     map: NetworkMap,
+    /// The names of all agents that were on the map at some time: what was counted of one stays under its name.
+    names: BTreeMap<AgentId, String>,
     /// The families of addresses that it can send to.
     families: Families,
 }
@@ -43,8 +45,9 @@ impl Families {
 }
 
 impl Known {
-    pub(super) const fn new(number: AgentId, map: NetworkMap, families: Families) -> Self {
-        Self { number, map, families }
+    pub(super) fn new(number: AgentId, map: NetworkMap, families: Families) -> Self {
+        let names = names(&map).collect();
+        Self { number, map, names, families }
     }
 
     /// The agent's own number.
@@ -59,6 +62,7 @@ impl Known {
     /// Takes a newer map.
     pub(super) fn take(&mut self, map: &NetworkMap) {
         self.map = map.clone();
+        self.names.extend(names(map));
     }
 
     /// The number of a peer.
@@ -67,10 +71,15 @@ impl Known {
         Some(AgentId::new(agent.number))
     }
 
-    /// The name of a peer, for people.
+    /// The name that a peer goes by now; `None` if it is not on the map any more.
+    pub(super) fn name_on_map(&self, peer: AgentId) -> Option<&str> {
+        let agent = self.map.agents.iter().find(|agent| agent.number == peer.number())?;
+        Some(agent.name.as_str())
+    }
+
+    /// The name of a peer, for people; of one that has left the map, the one that it had.
     pub(super) fn name_of(&self, peer: AgentId) -> String {
-        let agent = self.map.agents.iter().find(|agent| agent.number == peer.number());
-        agent.map_or_else(|| peer.to_string(), |agent| agent.name.clone())
+        self.names.get(&peer).cloned().unwrap_or_else(|| peer.to_string())
     }
 
     /// The ways through relays from one agent to another.
@@ -124,8 +133,13 @@ impl Known {
         places
     }
 
-    pub(super) fn relay(&self, number: RelayId) -> Option<&RelayEntry> {
+    fn relay(&self, number: RelayId) -> Option<&RelayEntry> {
         self.map.relays.iter().find(|relay| relay.number == number.number())
+    }
+
+    /// The name of a relay, for people.
+    pub(super) fn relay_name(&self, number: RelayId) -> String {
+        self.relay(number).map_or_else(|| number.to_string(), |entry| entry.name.clone())
     }
 
     fn relay_peer(&self, number: RelayId, shard: Shard) -> Option<RelayPeer> {
@@ -153,6 +167,10 @@ impl Known {
         let round_trips: BTreeMap<u32, u64> = self.near_relays().into_iter().filter_map(round_trip).collect();
         Seen { addresses: agent.reflexive_addresses().to_vec(), round_trips_us: round_trips }
     }
+}
+
+fn names(map: &NetworkMap) -> impl Iterator<Item = (AgentId, String)> {
+    map.agents.iter().map(|agent| (AgentId::new(agent.number), agent.name.clone()))
 }
 
 const fn place(relay: RelayShard) -> (RelayId, Shard) {

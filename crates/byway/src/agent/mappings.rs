@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use byway_net::SocketId;
-use byway_proto::agent::{ReceiveFlowId, SendFlowId};
+use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::Ecn;
 
-use super::limits::{HELD_BYTES_MAX, HELD_DATAGRAMS_MAX, HELD_FOR, MAPPING_IDLE, MAPPINGS_MAX};
+use super::limits::{HELD_BYTES_MAX, HELD_DATAGRAMS_MAX, HELD_FOR, MAPPING_IDLE, MAPPINGS_MAX, REFUSED_FOR};
 
 /// A mapping's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,8 +54,34 @@ pub(super) struct Mapping {
     pub(super) endpoint: SocketAddr,
     pub(super) side: Side,
     pub(super) consent: Consent,
+    /// Why the peer refused last, since it consented.
+    pub(super) refusal: Option<OfferRefusal>,
     /// When a datagram of the mapping came or went last.
     pub(super) used: Time,
+}
+
+/// What becomes of a datagram that an application, or a target, sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    /// It goes into this flow.
+    Sent(SendFlowId),
+    /// It waits for the peer's answer.
+    Held,
+    /// It waits, and the peer is to be asked again.
+    Asks,
+    /// The peer does not take it.
+    Refused,
+}
+
+/// What a peer's answer to an offer leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// What waits is sent.
+    Consented,
+    /// The number is of no use: the mapping ends, and the next datagram begins another.
+    Ends,
+    /// Nothing is sent for a while; why, if that is news.
+    Refused(Option<OfferRefusal>),
 }
 
 /// A datagram that waits.
@@ -147,14 +173,66 @@ impl Mappings {
         slots.filter_map(|(place, mapping)| Some((MappingId(place), mapping.as_ref()?)))
     }
 
+    /// Those that the peer's applications began.
+    pub(super) fn begun_by(&self, peer: AgentId) -> Vec<MappingId> {
+        let is_its = |mapping: &Mapping| mapping.peer == peer && matches!(mapping.side, Side::Exposed { .. });
+        self.iter().filter(|(_, mapping)| is_its(mapping)).map(|(id, _)| id).collect()
+    }
+
+    /// Whether an application's endpoint sends to anybody.
+    pub(super) fn has_source(&self, endpoint: SocketAddr) -> bool {
+        let is_its =
+            |mapping: &Mapping| mapping.endpoint == endpoint && matches!(mapping.side, Side::Forward(_));
+        self.iter().any(|(_, mapping)| is_its(mapping))
+    }
+
     /// Those without a datagram for too long.
     pub(super) fn idle(&self, now: Time) -> Vec<MappingId> {
         let is_idle = |mapping: &Mapping| now.saturating_since(mapping.used) >= MAPPING_IDLE;
         self.iter().filter(|(_, mapping)| is_idle(mapping)).map(|(id, _)| id).collect()
     }
 
+    /// A datagram is to be sent: the mapping is in use, and the datagram waits if it has to.
+    pub(super) fn outgoing(&mut self, id: MappingId, bytes: &[u8], ecn: Ecn, now: Time) -> Option<Outgoing> {
+        let mapping = self.get_mut(id)?;
+        mapping.used = now;
+        let outgoing = match mapping.consent {
+            Consent::Given => return Some(Outgoing::Sent(mapping.sent)),
+            Consent::Refused(until) if until > now => return Some(Outgoing::Refused),
+            Consent::Refused(_) => {
+                mapping.consent = Consent::Asked(Held::default());
+                Outgoing::Asks
+            }
+            Consent::Asked(_) => Outgoing::Held,
+        };
+        self.hold(id, bytes, ecn, now);
+        Some(outgoing)
+    }
+
+    /// The peer answers to what it was offered. A mapping that a peer's application began needs no answer.
+    pub(super) fn answered(
+        &mut self,
+        id: MappingId,
+        outcome: Result<(), OfferRefusal>,
+        now: Time,
+    ) -> Option<Answered> {
+        let mapping = self.get_mut(id).filter(|mapping| matches!(mapping.side, Side::Forward(_)))?;
+        match outcome {
+            Ok(()) => {
+                mapping.refusal = None;
+                Some(Answered::Consented)
+            }
+            Err(OfferRefusal::NumberTaken) => Some(Answered::Ends),
+            Err(refusal) => {
+                let is_news = mapping.refusal.replace(refusal) != Some(refusal);
+                self.refused(id, now + REFUSED_FOR);
+                Some(Answered::Refused(is_news.then_some(refusal)))
+            }
+        }
+    }
+
     /// Has a datagram wait for the peer's consent; the oldest make room.
-    pub(super) fn hold(&mut self, id: MappingId, bytes: &[u8], ecn: Ecn, now: Time) {
+    fn hold(&mut self, id: MappingId, bytes: &[u8], ecn: Ecn, now: Time) {
         let Some(Mapping { consent: Consent::Asked(held), .. }) =
             self.slots.get_mut(id.0).and_then(Option::as_mut)
         else {
@@ -188,7 +266,7 @@ impl Mappings {
     }
 
     /// The peer refuses: what waits is dropped.
-    pub(super) fn refused(&mut self, id: MappingId, until: Time) {
+    fn refused(&mut self, id: MappingId, until: Time) {
         self.drop_held(id, Time::MAX);
         if let Some(mapping) = self.get_mut(id) {
             mapping.consent = Consent::Refused(until);
@@ -206,5 +284,172 @@ impl Mappings {
             self.held_bytes -= held.0.pop_front().map_or(0, |datagram| datagram.bytes.len());
             self.held_dropped += 1;
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use byway_aws_lc::AwsLc;
+    use byway_code::Engine;
+    use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, flow_between};
+    use byway_wire::seal::{PreSharedKey, StaticSecret, Suite};
+
+    use super::*;
+
+    const PEER: AgentId = AgentId::new(2);
+    const REFUSED: Result<(), OfferRefusal> = Err(OfferRefusal::NotAllowed);
+
+    pub(in super::super) fn endpoint(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
+    }
+
+    /// Flows that are open somewhere.
+    fn flows() -> (SendFlowId, ReceiveFlowId) {
+        let (own, now) = (AgentId::new(1), Time::START);
+        let secret = |byte| StaticSecret::from_bytes([byte; 32]);
+        let suite = Suite::ChaCha20Poly1305;
+        let identity = AgentIdentity { number: own, secret: secret(1), suite, started_unix_nanos: 1 };
+        let mut agent = Agent::new(identity, Engine::fastest(), &AwsLc, [0; 32], now);
+        let (key, pre_shared) = (secret(2).public_key(), PreSharedKey::default());
+        agent.add_peer(Peer { number: PEER, key, pre_shared, addresses: vec![] }, now);
+        let (settings, flow) = (FlowSettings::default(), FlowId::new(2));
+        let sent = agent.open_flow(flow_between(own, PEER, flow), settings.clone(), now);
+        let received = agent.accept_flow(flow_between(PEER, own, flow), settings, now);
+        sent.zip(received).expect("the peer was added")
+    }
+
+    fn mapping(peer: AgentId, flow: u16, endpoint: SocketAddr, side: Side, consent: Consent) -> Mapping {
+        let (sent, received) = flows();
+        let (flow, socket) = (FlowId::new(flow), SocketId::OVERLAY);
+        let used = Time::START;
+        Mapping { peer, flow, sent, received, socket, endpoint, side, consent, refusal: None, used }
+    }
+
+    /// A mapping that a peer's application began.
+    pub(in super::super) fn incoming(peer: AgentId, flow: u16, endpoint: SocketAddr) -> Mapping {
+        mapping(peer, flow, endpoint, Side::Exposed { place: 0, source: 9 }, Consent::Given)
+    }
+
+    /// So many of them, with peers by number.
+    pub(in super::super) fn filled(count: usize, peer: impl Fn(u32) -> AgentId) -> Mappings {
+        let mut mappings = Mappings::default();
+        for number in (0..=u16::MAX).take(count) {
+            mappings.add(incoming(peer(u32::from(number)), number, endpoint(number)));
+        }
+        mappings
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::START + Duration::from_millis(ms)
+    }
+
+    /// An application's mapping, whose peer was asked.
+    fn asked() -> (Mappings, MappingId) {
+        let mut mappings = Mappings::default();
+        let consent = Consent::Asked(Held::default());
+        let id = mappings.add(mapping(PEER, 2, endpoint(5_000), Side::Forward(0), consent));
+        (mappings, id)
+    }
+
+    fn send(mappings: &mut Mappings, id: MappingId, bytes: &[u8], ms: u64) -> Option<Outgoing> {
+        mappings.outgoing(id, bytes, Ecn::NotCapable, at(ms))
+    }
+
+    #[test]
+    fn datagrams_wait_for_consent_and_then_go_in_order() {
+        let (mut mappings, id) = asked();
+        for number in 0..3 {
+            assert_eq!(send(&mut mappings, id, &[number], 0), Some(Outgoing::Held));
+        }
+        assert_eq!(mappings.answered(id, Ok(()), at(1)), Some(Answered::Consented));
+        let held = mappings.consented(id, Duration::ZERO, at(1));
+        assert!(held.iter().map(|held| held.bytes[0]).eq(0..3));
+        assert!(matches!(send(&mut mappings, id, &[3], 2), Some(Outgoing::Sent(_))));
+        assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 0));
+    }
+
+    #[test]
+    fn what_waited_too_long_is_dropped_and_the_latency_budget_lengthens_that() {
+        for (budget_ms, sent) in [(0, 1), (1_500, 2)] {
+            let (mut mappings, id) = asked();
+            send(&mut mappings, id, &[0], 0);
+            send(&mut mappings, id, &[1], 1_000);
+            let held = mappings.consented(id, Duration::from_millis(budget_ms), at(1_500));
+            assert_eq!((held.len(), mappings.held_dropped), (sent, 2 - sent as u64), "{budget_ms}");
+        }
+    }
+
+    #[test]
+    fn of_too_many_that_wait_the_oldest_are_dropped_and_bytes_have_a_limit() {
+        let (mut mappings, id) = asked();
+        let datagram = vec![0; 1_000];
+        for _ in 0..HELD_DATAGRAMS_MAX + 3 {
+            send(&mut mappings, id, &datagram, 0);
+        }
+        assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_DATAGRAMS_MAX * 1_000, 3));
+        mappings.held_bytes = HELD_BYTES_MAX - 999;
+        let other = mapping(PEER, 4, endpoint(5_001), Side::Forward(0), Consent::Asked(Held::default()));
+        let other = mappings.add(other);
+        send(&mut mappings, other, &datagram, 0);
+        assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_BYTES_MAX - 999, 4));
+    }
+
+    #[test]
+    fn a_peer_that_refuses_is_asked_again_after_a_while_and_only_for_a_datagram() {
+        let (mut mappings, id) = asked();
+        send(&mut mappings, id, &[0], 0);
+        let refused = Some(Answered::Refused(Some(OfferRefusal::NotAllowed)));
+        assert_eq!(mappings.answered(id, REFUSED, at(0)), refused);
+        assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 1));
+        assert_eq!(send(&mut mappings, id, &[1], 4_999), Some(Outgoing::Refused));
+        assert_eq!(send(&mut mappings, id, &[2], 5_000), Some(Outgoing::Asks));
+        assert_eq!(send(&mut mappings, id, &[3], 5_001), Some(Outgoing::Held));
+        assert_eq!(mappings.consented(id, Duration::ZERO, at(5_002)).len(), 2);
+    }
+
+    #[test]
+    fn the_same_refusal_is_news_only_once() {
+        let (mut mappings, id) = asked();
+        let mut answered = |outcome| mappings.answered(id, outcome, at(0));
+        let (no_room, news) = (OfferRefusal::NoRoom, |refusal| Some(Answered::Refused(Some(refusal))));
+        assert_eq!(answered(REFUSED), news(OfferRefusal::NotAllowed));
+        assert_eq!(answered(REFUSED), Some(Answered::Refused(None)));
+        assert_eq!(answered(Err(no_room)), news(no_room));
+        assert_eq!(answered(Ok(())), Some(Answered::Consented));
+        assert_eq!(answered(Err(no_room)), news(no_room), "it consented since");
+        assert_eq!(answered(Err(OfferRefusal::NumberTaken)), Some(Answered::Ends));
+    }
+
+    #[test]
+    fn only_what_was_offered_is_answered() {
+        let mut mappings = Mappings::default();
+        let id = mappings.add(incoming(PEER, 3, endpoint(7)));
+        assert_eq!(mappings.answered(id, REFUSED, at(0)), None);
+        assert!(matches!(send(&mut mappings, id, &[1], 0), Some(Outgoing::Sent(_))));
+    }
+
+    #[test]
+    fn a_mapping_is_found_by_what_it_stands_for_until_it_is_removed_and_its_place_is_used_again() {
+        let (mut mappings, id) = asked();
+        send(&mut mappings, id, &[0], 0);
+        assert_eq!(mappings.of_endpoint(SocketId::OVERLAY, endpoint(5_000)), Some(id));
+        assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), Some(id));
+        assert!(mappings.has_source(endpoint(5_000)) && mappings.begun_by(PEER).is_empty());
+        assert!(mappings.remove(id).is_some() && mappings.remove(id).is_none());
+        assert_eq!((mappings.count(), mappings.held_bytes, mappings.held_dropped), (0, 0, 1));
+        assert_eq!(mappings.of_endpoint(SocketId::OVERLAY, endpoint(5_000)), None);
+        assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), None);
+        assert_eq!(send(&mut mappings, id, &[0], 0), None);
+        let again = mappings.add(incoming(PEER, 3, endpoint(7)));
+        assert_eq!((again, mappings.begun_by(PEER)), (id, vec![id]));
+        assert!(!mappings.has_source(endpoint(7)), "a target is no source");
+    }
+
+    #[test]
+    fn a_mapping_without_datagrams_is_idle_after_five_minutes() {
+        let (mut mappings, id) = asked();
+        send(&mut mappings, id, &[0], 10_000);
+        assert_eq!(mappings.idle(at(309_999)), []);
+        assert_eq!(mappings.idle(at(310_000)), [id]);
     }
 }

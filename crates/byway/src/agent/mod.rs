@@ -1,9 +1,13 @@
 //! `byway agent`: a proxy between applications and the overlay.
 
+mod admission;
 mod contacts;
 mod known;
 mod limits;
 mod mappings;
+mod notices;
+mod numbers;
+mod outsides;
 mod role;
 mod segments;
 mod status;
@@ -13,35 +17,29 @@ mod terms;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byway_api::{AgentStatus, ControllerState, NetworkMap, Role, RoundTrip, SelfUpdate};
+use byway_api::{AgentStatus, Role, RoundTrip, SelfUpdate};
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
-use byway_net::{Clock, Controls, OverlaySockets, spawn};
+use byway_net::{Clock, Controls, Handle, OverlaySockets, spawn};
 use byway_proto::agent::{Agent, AgentIdentity};
 use byway_units::AgentId;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use known::{Families, Known};
 use role::{AgentControl, AgentRole};
 
 use crate::exit::{Cause, Failure};
-use crate::membership::{Membership, NodeKey};
+use crate::membership::{Contact, Membership, NodeKey};
+use crate::node::{self, About};
 use crate::observe::{self, Report, metrics};
-use crate::settings::{AgentSettings, Belonging, StaticNetwork};
+use crate::settings::AgentSettings;
 use crate::signals::Stop;
-use crate::standing::{self, Applicant};
-use crate::{logs, platform, signals};
+use crate::standing::{Applicant, Bond, Standing};
+use crate::{listening, logs, platform, signals};
 
 /// How often the controller is told what changed about this agent, and asked for peers that are not there yet: it takes 30
 /// requests a minute.
 const TELL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(3);
-
-/// Who the agent is, from its file or from its controller.
-struct Standing {
-    number: AgentId,
-    map: NetworkMap,
-    member: Option<Membership>,
-}
 
 /// Runs an agent until it is asked to stop.
 ///
@@ -49,60 +47,39 @@ struct Standing {
 /// If it cannot start, or its thread fails.
 pub(crate) fn run(settings: AgentSettings) -> Result<(), Failure> {
     logs::start(settings.log);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::machine(format!("no event loop: {error}")))?;
-    runtime.block_on(serve(settings))
+    node::block_on(serve(settings))
 }
 
 async fn serve(settings: AgentSettings) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
-    let sockets = OverlaySockets::bind(&settings.listen).map_err(Failure::machine)?;
+    let sockets = listening::bind(&settings.listen, settings.listens_by_default, OverlaySockets::bind)?;
     let listen = sockets.addresses();
     let observed = observe::bind(settings.observe).await?;
     let standing = tokio::select! {
-        standing = standing(&settings, &key, &listen) => standing?,
+        standing = Standing::of(applicant(&settings, &listen), &settings.belonging, &key) => standing?,
         () = stop.asked() => return Ok(()),
     };
     if settings.leaves {
-        return standing::leave(standing.member).await;
+        return standing.leave().await;
     }
-    let network = standing.member.as_ref().map(standing::network_of).unwrap_or_default();
     let clock = Clock::start();
-    let identity = AgentIdentity {
-        number: standing.number,
-        secret: key.secret(),
-        suite: platform::suite(),
-        started_unix_nanos: clock.started_unix_nanos(),
-    };
-    let agent = Agent::new(identity, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
-    let known = Known::new(standing.number, standing.map, Families::of(&listen));
-    let random = u64::from_be_bytes(platform::random_bytes());
-    let (started, starting) = oneshot::channel();
-    let role =
-        AgentRole::new(agent, known, settings.forwards.clone(), settings.exposed.clone(), random, started);
-    let handle = spawn(&settings.name, sockets, role, clock)
-        .map_err(|error| Failure::machine(format!("the agent's thread cannot be started: {error}")))?;
-    let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));
-    begun.map_err(Failure::machine)?;
-    let maps = standing.member.as_ref().map(Membership::maps);
-    let contact = standing.member.as_ref().map(Membership::contact);
-    let (controls, name) = (handle.controls(), settings.name.clone());
+    let handle = start(&settings, &key, sockets, &standing, clock).await?;
+    let about = About::new(&settings.name, &standing, &listen, clock);
+    let controls = handle.controls();
     let ask: observe::Ask = Arc::new(move || {
-        let (controls, name) = (controls.clone(), name.clone());
-        let controller = standing::controller_state(contact.as_ref());
-        Box::pin(async move { report(&controls, name, controller).await })
+        let (controls, about) = (controls.clone(), about.clone());
+        Box::pin(async move { report(&controls, &about).await })
     });
     tokio::spawn(observe::serve(observed, ask));
-    if let Some(maps) = maps {
-        tokio::spawn(pass_on(maps, handle.controls()));
-    }
-    if let Some(member) = standing.member {
+    let (number, network) = (standing.number, standing.network());
+    if let Bond::Member(member) = standing.bond {
+        tokio::spawn(node::pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
         let peers: Vec<String> = settings.forwards.iter().map(|forward| forward.peer.clone()).collect();
-        let told = Told { own: settings.addresses.clone(), listen, peers };
-        tokio::spawn(tell(member, told, handle.controls()));
+        let told = Told { own: settings.addresses.clone(), listen: listen.clone(), peers };
+        tokio::spawn(tell(*member, told, handle.controls()));
     }
-    tracing::info!(name = settings.name, number = standing.number.number(), network, "the agent works");
+    tracing::info!(name = settings.name, number, network, ?listen, "the agent works");
     signals::tell_ready();
     stop.asked().await;
     signals::tell_stopping();
@@ -111,36 +88,43 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
     handle.join().map_err(|error| Failure::new(Cause::Byway, error))
 }
 
-async fn standing(
-    settings: &AgentSettings,
-    key: &NodeKey,
-    listen: &[SocketAddr],
-) -> Result<Standing, Failure> {
-    match &settings.belonging {
-        Belonging::Static(network) => static_standing(&settings.name, network, key),
-        Belonging::Managed(token) => {
-            let applicant = Applicant {
-                role: Role::Agent,
-                name: settings.name.clone(),
-                state: settings.state.clone(),
-                token: token.clone(),
-                addresses: candidates(&settings.addresses, listen, &[]),
-                shards: 1,
-                relay: settings.relay.clone(),
-            };
-            let member = standing::member(applicant, key).await?;
-            let map = member.maps().borrow().as_ref().clone();
-            Ok(Standing { number: AgentId::new(member.number()), map, member: Some(member) })
-        }
+fn applicant(settings: &AgentSettings, listen: &[SocketAddr]) -> Applicant {
+    Applicant {
+        role: Role::Agent,
+        name: settings.name.clone(),
+        state: settings.state.clone(),
+        addresses: candidates(&settings.addresses, listen, &[]),
+        shards: 1,
+        relay: settings.relay.clone(),
     }
 }
 
-fn static_standing(name: &str, network: &StaticNetwork, key: &NodeKey) -> Result<Standing, Failure> {
-    let Some((number, named)) = network.agent(name) else {
-        return Err(Failure::new(Cause::Settings, format!("[network] has no agent {name:?}")));
+/// Starts the agent's thread, and waits until it has the ports of all forwards.
+async fn start(
+    settings: &AgentSettings,
+    key: &NodeKey,
+    sockets: OverlaySockets,
+    standing: &Standing,
+    clock: Clock,
+) -> Result<Handle<AgentControl>, Failure> {
+    let number = AgentId::new(standing.number);
+    let identity = AgentIdentity {
+        number,
+        secret: key.secret(),
+        suite: platform::suite(),
+        started_unix_nanos: clock.started_unix_nanos(),
     };
-    standing::check_key(key, &named.to_string(), name)?;
-    Ok(Standing { number, map: network.map_for_agent(number), member: None })
+    let agent = Agent::new(identity, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
+    let known = Known::new(number, standing.map.clone(), Families::of(&sockets.addresses()));
+    let random = u64::from_be_bytes(platform::random_bytes());
+    let (forwards, exposed) = (settings.forwards.clone(), settings.exposed.clone());
+    let (started, starting) = oneshot::channel();
+    let role = AgentRole::new(agent, known, forwards, exposed, random, started);
+    let handle = spawn(&settings.name, sockets, role, clock)
+        .map_err(|error| Failure::machine(format!("the agent's thread cannot be started: {error}")))?;
+    let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));
+    begun.map_err(Failure::machine)?;
+    Ok(handle)
 }
 
 /// Where peers may try to reach this agent: what its owner says or, if that is nothing, where it listens; and where relays
@@ -168,7 +152,10 @@ async fn tell(member: Membership, told: Told, controls: Controls<AgentControl>) 
     let mut interval = tokio::time::interval(TELL_INTERVAL);
     loop {
         interval.tick().await;
-        pair(&member, &told.peers).await;
+        // Who does not answer, or knows this agent no more, pairs it with nobody.
+        if !matches!(*member.contact().borrow(), Contact::Fails(_)) {
+            pair(&member, &told.peers).await;
+        }
         let (answer, seen) = oneshot::channel();
         if controls.control(AgentControl::Seen(answer)).is_err() {
             return;
@@ -195,24 +182,10 @@ async fn pair(member: &Membership, peers: &[String]) {
     }
 }
 
-/// Passes maps on to the agent.
-async fn pass_on(mut maps: watch::Receiver<Arc<NetworkMap>>, controls: Controls<AgentControl>) {
-    while maps.changed().await.is_ok() {
-        let map = maps.borrow_and_update().clone();
-        if controls.control(AgentControl::Map(map)).is_err() {
-            tracing::error!("the agent's thread does not take the new map");
-        }
-    }
-}
-
-async fn report(
-    controls: &Controls<AgentControl>,
-    name: String,
-    controller: ControllerState,
-) -> Option<Report> {
+async fn report(controls: &Controls<AgentControl>, about: &About) -> Option<Report> {
     let (answer, status) = oneshot::channel();
     controls.control(AgentControl::Status(answer)).ok()?;
-    let status = AgentStatus { name, controller, ..status.await.ok()? };
+    let status = AgentStatus { node: about.status(), ..status.await.ok()? };
     let is_ready = status.forwards.iter().all(|forward| forward.problem.is_none());
     let json = serde_json::to_value(&status).ok()?;
     Some(Report { status: json, metrics: metrics::of_agent(status), is_ready })

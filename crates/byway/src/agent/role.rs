@@ -1,7 +1,7 @@
 //! The agent in its thread: overlay packets on one side, applications' datagrams on the other.
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byway_api::{AgentStatus, NetworkMap};
@@ -12,12 +12,15 @@ use byway_units::{AgentId, FlowId, Time};
 use byway_wire::Ecn;
 use tokio::sync::oneshot;
 
+use super::admission::{Admission, Declined, Refused, Wish, admit, begin};
 use super::contacts::Contacts;
 use super::known::Known;
-use super::limits::{CONTACT_FLOW, PEER_MAPPINGS_MAX, REFUSED_FOR, SWEEP_INTERVAL};
-use super::mappings::{Consent, Held, Mapping, MappingId, Mappings, Side};
+use super::limits::{CONTACT_FLOW, SWEEP_INTERVAL};
+use super::mappings::{Answered, Consent, Held, Mapping, MappingId, Mappings, Outgoing, Side};
+use super::notices::{Notice, receiver};
+use super::numbers::{FlowNumbers, Sources};
+use super::outsides::{Caller, Outsides};
 use super::segments::Segments;
-use super::subject::Subject;
 use super::terms::{back, forth, offer_of};
 use crate::settings::{Exposed, Forward};
 
@@ -49,12 +52,6 @@ pub(super) struct Listener {
     pub(super) local: Option<SocketAddr>,
 }
 
-/// The port from which a peer's application speaks to targets here.
-struct Outside {
-    socket: SocketId,
-    mappings: usize,
-}
-
 /// The agent, its proxy, and what it knows of the network.
 pub(super) struct AgentRole {
     pub(super) agent: Box<Agent>,
@@ -64,15 +61,12 @@ pub(super) struct AgentRole {
     pub(super) exposed: Vec<Exposed>,
     pub(super) mappings: Mappings,
     pub(super) segments: Segments,
-    /// Flow numbers for peers, the next to be tried.
-    next_flows: BTreeMap<AgentId, u16>,
-    /// Where numbers begin: another place in each run, as peers may still know those of the last one.
-    first_flow: u16,
+    flow_numbers: FlowNumbers,
     /// Numbers of applications' endpoints, told to peers.
-    sources: BTreeMap<SocketAddr, u32>,
-    next_source: u32,
-    outsides: BTreeMap<(AgentId, u32), Outside>,
-    offered: Vec<(AgentId, FlowId, Offer)>,
+    sources: Sources,
+    outsides: Outsides,
+    refused: Refused,
+    offered: VecDeque<(AgentId, FlowId, Offer)>,
     next_sweep: Time,
     /// Who waits to hear whether the forwards' ports could be had.
     started: Option<oneshot::Sender<Result<(), String>>>,
@@ -94,18 +88,17 @@ impl AgentRole {
         let source: [u8; 4] = [source[0], source[1], source[2], source[3]];
         Self {
             agent: Box::new(agent),
+            flow_numbers: FlowNumbers::new(known.number(), u16::from_be_bytes([first, second])),
             known,
             contacts: Contacts::default(),
             listeners,
             exposed,
             mappings: Mappings::default(),
             segments: Segments::default(),
-            next_flows: BTreeMap::new(),
-            first_flow: u16::from_be_bytes([first, second]),
-            sources: BTreeMap::new(),
-            next_source: u32::from_be_bytes(source),
-            outsides: BTreeMap::new(),
-            offered: Vec::new(),
+            sources: Sources::new(u32::from_be_bytes(source)),
+            outsides: Outsides::default(),
+            refused: Refused::default(),
+            offered: VecDeque::new(),
             next_sweep: Time::START + SWEEP_INTERVAL,
             started: Some(started),
             has_left: false,
@@ -116,7 +109,7 @@ impl AgentRole {
     fn drain(&mut self, io: &mut Io) {
         loop {
             self.drain_outputs(io);
-            let Some((peer, flow, offer)) = self.offered.pop() else {
+            let Some((peer, flow, offer)) = self.offered.pop_front() else {
                 return;
             };
             self.offered_by(peer, flow, &offer, io);
@@ -140,7 +133,7 @@ impl AgentRole {
                         io.send(socket, &Transmit { to, ecn, urgency: Urgency::Original, bytes: datagram });
                     }
                 }
-                AgentOutput::Offered { peer, flow, offer } => self.offered.push((peer, flow, *offer)),
+                AgentOutput::Offered { peer, flow, offer } => self.offered.push_back((peer, flow, *offer)),
                 AgentOutput::Event(event) => events.push(event),
             }
         }
@@ -150,44 +143,34 @@ impl AgentRole {
     }
 
     fn event(&mut self, event: Event, io: &mut Io) {
+        if let Some(notice) = Notice::of(&event, &self.known) {
+            notice.log();
+        }
         match event {
             Event::OfferAnswered { peer, flow, outcome } => self.answered(peer, flow, outcome, io),
             Event::FlowClosed(key) => {
-                let number = self.known.number();
-                let peer = if key.sender() == number { peer_of(&key) } else { Some(key.sender()) };
-                match peer {
-                    Some(peer) if key.flow() == CONTACT_FLOW => {
-                        self.contacts.closed(peer, &mut self.agent, io.now());
-                    }
-                    Some(peer) => {
-                        if let Some(id) = self.mappings.of_flow(peer, key.flow()) {
-                            self.close_mapping(id, io);
-                        }
-                    }
-                    None => {}
+                let is_sent = key.sender() == self.known.number();
+                let peer = if is_sent { receiver(&key) } else { Some(key.sender()) };
+                if let Some(peer) = peer {
+                    self.flow_closed(peer, key.flow(), io);
                 }
             }
             Event::PeerLeft(peer) => {
-                tracing::info!(peer = self.known.name_of(peer), "the peer has left");
-                self.close_incoming(peer, io);
-            }
-            Event::PeerEstablished(peer) => {
-                tracing::info!(peer = self.known.name_of(peer), "there is a session with the peer");
-            }
-            Event::PeerLost(peer) => {
-                tracing::warn!(
-                    peer = self.known.name_of(peer),
-                    "the peer does not answer: it is tried again as long as there is something to send"
-                );
-            }
-            Event::FlowRefused { flow, refusal } => {
-                tracing::warn!(flow = flow.flow().number(), ?refusal, "a relay does not serve a flow");
-            }
-            Event::PathChanged { flow, path } => {
-                tracing::info!(flow = flow.flow().number(), path, "a flow uses another path through relays");
+                // What is sent to it waits for its return.
+                for id in self.mappings.begun_by(peer) {
+                    self.close_mapping(id, io);
+                }
             }
             Event::Left => self.has_left = true,
             other => tracing::debug!(?other, "the agent says"),
+        }
+    }
+
+    fn flow_closed(&mut self, peer: AgentId, flow: FlowId, io: &mut Io) {
+        if flow == CONTACT_FLOW {
+            self.contacts.closed(peer, &mut self.agent, io.now());
+        } else if let Some(id) = self.mappings.of_flow(peer, flow) {
+            self.close_mapping(id, io);
         }
     }
 
@@ -210,39 +193,33 @@ impl AgentRole {
     }
 
     fn forward(&mut self, id: MappingId, bytes: &[u8], ecn: Ecn, io: &mut Io) {
-        let now = io.now();
-        let Some(mapping) = self.mappings.get_mut(id) else {
-            return;
-        };
-        mapping.used = now;
-        match &mapping.consent {
-            Consent::Given => {
-                let flow = mapping.sent;
+        match self.mappings.outgoing(id, bytes, ecn, io.now()) {
+            Some(Outgoing::Sent(flow)) => {
                 self.segments.taken(bytes);
-                self.agent.handle(AgentInput::Send { flow, datagram: bytes, ecn, marked: false }, now);
+                self.agent.handle(AgentInput::Send { flow, datagram: bytes, ecn, marked: false }, io.now());
             }
-            Consent::Asked(_) => self.mappings.hold(id, bytes, ecn, now),
-            Consent::Refused(until) if *until > now => self.segments.refused += 1,
-            Consent::Refused(_) => {
-                self.offer(id, io);
-                self.mappings.hold(id, bytes, ecn, now);
-            }
+            Some(Outgoing::Asks) => self.offer(id, io),
+            Some(Outgoing::Refused) => self.segments.refused += 1,
+            Some(Outgoing::Held) | None => {}
         }
     }
 
     /// An application's endpoint sends for the first time.
     fn begin(&mut self, place: usize, socket: SocketId, from: SocketAddr, io: &mut Io) -> Option<MappingId> {
         let forward = self.listeners[place].forward.clone();
-        let Some(peer) = self.known.peer(&forward.peer) else {
-            self.segments.unknown_peer += 1;
-            tracing::debug!(peer = forward.peer, "the peer of a forward is not in the network's map");
-            return None;
+        let peer = self.known.peer(&forward.peer);
+        let (peer, flow) = match begin(peer, &self.mappings, &mut self.flow_numbers) {
+            Ok(begun) => begun,
+            Err(Declined::UnknownPeer) => {
+                self.segments.unknown_peer += 1;
+                tracing::debug!(peer = forward.peer, "the peer of a forward is not in the network's map");
+                return None;
+            }
+            Err(Declined::NoRoom) => {
+                self.segments.no_room += 1;
+                return None;
+            }
         };
-        if !self.mappings.has_room() {
-            self.segments.no_room += 1;
-            return None;
-        }
-        let flow = self.draw_flow(peer)?;
         let number = self.known.number();
         let now = io.now();
         let sending = forth(&forward).settings(self.known.paths(number, peer));
@@ -261,6 +238,7 @@ impl AgentRole {
             endpoint: from,
             side: Side::Forward(place),
             consent: Consent::Asked(Held::default()),
+            refusal: None,
             used: now,
         };
         let id = self.mappings.add(mapping);
@@ -270,74 +248,59 @@ impl AgentRole {
 
     /// Asks the peer whether it takes part.
     fn offer(&mut self, id: MappingId, io: &mut Io) {
-        let Some(mapping) = self.mappings.get_mut(id) else {
+        let Some(Mapping { peer, flow, endpoint, side: Side::Forward(place), .. }) = self.mappings.get(id)
+        else {
             return;
         };
-        let Side::Forward(place) = mapping.side else {
-            return;
-        };
-        mapping.consent = Consent::Asked(Held::default());
-        let (peer, flow, endpoint) = (mapping.peer, mapping.flow, mapping.endpoint);
-        let source = self.number_source(endpoint);
-        let offer = offer_of(&self.listeners[place].forward, source);
-        self.agent.offer(peer, flow, offer, io.now());
-    }
-
-    fn number_source(&mut self, endpoint: SocketAddr) -> u32 {
-        let next = &mut self.next_source;
-        *self.sources.entry(endpoint).or_insert_with(|| {
-            *next = next.wrapping_add(1);
-            *next
-        })
-    }
-
-    /// A flow number that no mapping with this peer has: even ones are of the agent with the smaller number.
-    fn draw_flow(&mut self, peer: AgentId) -> Option<FlowId> {
-        let parity = u16::from(self.known.number() > peer);
-        let first = self.first_flow;
-        let next = self.next_flows.entry(peer).or_insert(first);
-        for _ in 0..=u16::MAX / 2 {
-            *next = next.wrapping_add(2);
-            let flow = FlowId::new((*next & !1) | parity);
-            if flow != CONTACT_FLOW && self.mappings.of_flow(peer, flow).is_none() {
-                return Some(flow);
-            }
-        }
-        None
+        let source = self.sources.number(*endpoint);
+        let offer = offer_of(&self.listeners[*place].forward, source);
+        self.agent.offer(*peer, *flow, offer, io.now());
     }
 
     fn answered(&mut self, peer: AgentId, flow: FlowId, outcome: Result<(), OfferRefusal>, io: &mut Io) {
         let Some(id) = self.mappings.of_flow(peer, flow) else {
             return;
         };
-        match outcome {
-            Ok(()) => {
-                let Some(Side::Forward(place)) = self.mappings.get(id).map(|mapping| mapping.side) else {
-                    return;
-                };
-                let budget = self.listeners[place].forward.latency_budget;
-                for datagram in self.mappings.consented(id, budget, io.now()) {
-                    self.forward(id, &datagram.bytes, datagram.ecn, io);
-                    self.drain_outputs(io);
-                }
-            }
-            Err(OfferRefusal::NumberTaken) => self.close_mapping(id, io),
-            Err(refusal) => {
-                let name = self.known.name_of(peer);
+        match self.mappings.answered(id, outcome, io.now()) {
+            Some(Answered::Consented) => self.send_held(id, io),
+            Some(Answered::Ends) => self.close_mapping(id, io),
+            Some(Answered::Refused(Some(refusal))) => {
+                let to = self.mappings.get(id).map(|mapping| self.subject_of(mapping).to_owned());
                 tracing::warn!(
-                    peer = name,
+                    peer = self.known.name_of(peer),
+                    to,
                     ?refusal,
                     "the peer does not take what a forward sends: compare its [[expose]] with the forward's \"to\""
                 );
-                self.mappings.refused(id, io.now() + REFUSED_FOR);
             }
+            Some(Answered::Refused(None)) | None => {}
+        }
+    }
+
+    /// Sends what has waited for the peer's consent.
+    fn send_held(&mut self, id: MappingId, io: &mut Io) {
+        let Some(Side::Forward(place)) = self.mappings.get(id).map(|mapping| mapping.side) else {
+            return;
+        };
+        let budget = self.listeners[place].forward.latency_budget;
+        for datagram in self.mappings.consented(id, budget, io.now()) {
+            self.forward(id, &datagram.bytes, datagram.ecn, io);
+            self.drain_outputs(io);
+        }
+    }
+
+    /// The name of what is exposed, here or there, that a mapping sends to.
+    pub(super) fn subject_of(&self, mapping: &Mapping) -> &str {
+        match mapping.side {
+            Side::Forward(place) => &self.listeners[place].forward.to,
+            Side::Exposed { place, .. } => &self.exposed[place].name,
         }
     }
 
     /// A peer's application wants to send to something here.
     fn offered_by(&mut self, peer: AgentId, flow: FlowId, offer: &Offer, io: &mut Io) {
         let answer = self.accept(peer, flow, offer, io);
-        if let Err(refusal) = answer {
+        if let Some(refusal) = self.refused.news(peer, answer) {
             tracing::info!(peer = self.known.name_of(peer), ?refusal, "refused what a peer offers");
         }
         self.agent.answer_offer(peer, flow, answer, io.now());
@@ -350,28 +313,18 @@ impl AgentRole {
         offer: &Offer,
         io: &mut Io,
     ) -> Result<(), OfferRefusal> {
-        let subject = Subject::parse(&offer.subject).ok_or(OfferRefusal::UnknownSubject)?;
-        let exposed = self.exposed.iter().position(|exposed| exposed.name == subject.name);
-        let place = exposed.ok_or(OfferRefusal::UnknownSubject)?;
-        let peer_name = self.known.name_of(peer);
-        let may = |peers: &Vec<String>| peers.contains(&peer_name);
-        if !self.exposed[place].peers.as_ref().is_none_or(may) {
-            return Err(OfferRefusal::NotAllowed);
-        }
-        if let Some(old) = self.mappings.of_flow(peer, flow) {
+        let wish = Wish { peer, peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
+        let Admission { place, source, target, replaces } = admit(&wish, &self.exposed, &self.mappings)?;
+        if let Some(old) = replaces {
             self.close_mapping(old, io);
         }
-        let of_peer = self.mappings.iter().filter(|(_, mapping)| mapping.peer == peer).count();
-        if !self.mappings.has_room() || of_peer >= PEER_MAPPINGS_MAX {
-            return Err(OfferRefusal::NoRoom);
-        }
-        let target = self.exposed[place].target;
-        let socket = self.outside(peer, subject.source, target, io).ok_or(OfferRefusal::NoRoom)?;
-        if let Some(other) = self.mappings.of_endpoint(socket, target) {
+        let caller = Caller::new(peer, source, target);
+        let known = self.outsides.socket(caller);
+        if let Some(other) = known.and_then(|socket| self.mappings.of_endpoint(socket, target)) {
             // The application's endpoint was known under another number: its agent restarted.
             self.close_mapping(other, io);
         }
-        let socket = self.outside(peer, subject.source, target, io).ok_or(OfferRefusal::NoRoom)?;
+        let socket = self.outside(caller, io).ok_or(OfferRefusal::NoRoom)?;
         let number = self.known.number();
         let now = io.now();
         let forth = offer.forth.settings(self.known.paths(peer, number));
@@ -385,12 +338,12 @@ impl AgentRole {
             if let Some(received) = received {
                 self.agent.close_received_flow(received, now);
             }
-            self.close_outside_if_unused(peer, subject.source, io);
+            if let Some(unused) = self.outsides.take_unused(caller) {
+                io.close(unused);
+            }
             return Err(OfferRefusal::NotYet);
         };
-        if let Some(outside) = self.outsides.get_mut(&(peer, subject.source)) {
-            outside.mappings += 1;
-        }
+        self.outsides.used(caller);
         self.mappings.add(Mapping {
             peer,
             flow,
@@ -398,41 +351,31 @@ impl AgentRole {
             received,
             socket,
             endpoint: target,
-            side: Side::Exposed { place, source: subject.source },
+            side: Side::Exposed { place, source },
             consent: Consent::Given,
+            refusal: None,
             used: now,
         });
         Ok(())
     }
 
     /// The socket from which a peer's application speaks to targets here.
-    fn outside(&mut self, peer: AgentId, source: u32, target: SocketAddr, io: &mut Io) -> Option<SocketId> {
-        if let Some(outside) = self.outsides.get(&(peer, source)) {
-            return Some(outside.socket);
+    fn outside(&mut self, caller: Caller, io: &mut Io) -> Option<SocketId> {
+        if let Some(socket) = self.outsides.socket(caller) {
+            return Some(socket);
         }
-        let bind = match (target.ip().is_loopback(), target.is_ipv4()) {
-            (true, true) => (Ipv4Addr::LOCALHOST, 0).into(),
-            (true, false) => (Ipv6Addr::LOCALHOST, 0).into(),
-            (false, true) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            (false, false) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        match io.open(bind) {
+        match io.open(caller.bind()) {
             Ok(socket) => {
-                self.outsides.insert((peer, source), Outside { socket, mappings: 0 });
+                self.outsides.opened(caller, socket);
                 Some(socket)
             }
             Err(error) => {
-                tracing::error!(%error, "no socket towards what is exposed");
+                tracing::error!(
+                    %error,
+                    "no socket towards what is exposed: give the process more file descriptors (LimitNOFILE), or free some ports"
+                );
                 None
             }
-        }
-    }
-
-    fn close_outside_if_unused(&mut self, peer: AgentId, source: u32, io: &mut Io) {
-        if self.outsides.get(&(peer, source)).is_some_and(|outside| outside.mappings == 0)
-            && let Some(outside) = self.outsides.remove(&(peer, source))
-        {
-            io.close(outside.socket);
         }
     }
 
@@ -447,26 +390,15 @@ impl AgentRole {
         self.agent.close_received_flow(mapping.received, now);
         match mapping.side {
             Side::Exposed { source, .. } => {
-                if let Some(outside) = self.outsides.get_mut(&(mapping.peer, source)) {
-                    outside.mappings -= 1;
-                }
-                self.close_outside_if_unused(mapping.peer, source, io);
-            }
-            Side::Forward(_) => {
-                if !self.mappings.iter().any(|(_, other)| other.endpoint == mapping.endpoint) {
-                    self.sources.remove(&mapping.endpoint);
+                let caller = Caller::new(mapping.peer, source, mapping.endpoint);
+                if let Some(unused) = self.outsides.left(caller) {
+                    io.close(unused);
                 }
             }
-        }
-    }
-
-    /// A peer left: what its applications send to is closed. What is sent to it waits for its return.
-    fn close_incoming(&mut self, peer: AgentId, io: &mut Io) {
-        let of_peer = self.mappings.iter().filter(|(_, mapping)| mapping.peer == peer);
-        let incoming = of_peer.filter(|(_, mapping)| matches!(mapping.side, Side::Exposed { .. }));
-        let incoming: Vec<MappingId> = incoming.map(|(id, _)| id).collect();
-        for id in incoming {
-            self.close_mapping(id, io);
+            Side::Forward(_) if !self.mappings.has_source(mapping.endpoint) => {
+                self.sources.forget(mapping.endpoint);
+            }
+            Side::Forward(_) => {}
         }
     }
 
@@ -504,14 +436,6 @@ impl AgentRole {
             listener.local = io.local_address(socket);
         }
         Ok(())
-    }
-}
-
-/// The receiver of a flow, if it is an agent.
-fn peer_of(key: &byway_wire::FlowKey) -> Option<AgentId> {
-    match key.receiver() {
-        byway_wire::Receiver::Agent(agent) => Some(agent),
-        byway_wire::Receiver::Group(_) => None,
     }
 }
 

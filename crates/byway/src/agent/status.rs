@@ -1,43 +1,40 @@
 //! What an agent says of itself.
 
 use byway_api::{
-    AgentStatus, ControllerState, FlowReceived, ForwardStatus, Histogram, MappingStatus, PathStatus,
-    PeerReach, RelayReach,
+    AgentStatus, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus, PeerReach,
+    PeerTotals, RelayReach,
 };
 use byway_net::Io;
-use byway_proto::agent::{PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, SendFlowId};
+use byway_proto::agent::{PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
-use byway_wire::messages::Report;
 use byway_wire::{Service, Shard};
 
 use super::mappings::{Consent, Mapping, Side};
 use super::role::AgentRole;
-use crate::observe::counted::{self, Sums};
+use super::segments::Segments;
+use crate::observe::counted::Counts;
 
 /// The longest datagram that an application may send.
 const PAYLOAD_BYTES_MAX: u32 = 1_472;
 const _: () = assert!(PAYLOAD_BYTES_MAX as usize == DATAGRAM_BYTES_MAX);
 
 impl AgentRole {
-    /// Everything that a person, or Prometheus, may want to know.
+    /// Everything that a person, or Prometheus, may want to know, but for what the rest of the process knows of the node.
     pub(super) fn status(&self, io: &Io) -> AgentStatus {
+        let counts = self.counts(io);
         AgentStatus {
-            name: String::new(),
-            number: self.known.number().number(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_seconds: io.now().saturating_since(byway_units::Time::START).as_secs_f64(),
-            listen: io.overlay_addresses().collect(),
+            node: NodeStatus::default(),
             reflexive_addresses: self.agent.reflexive_addresses().to_vec(),
             payload_bytes_max: PAYLOAD_BYTES_MAX,
-            controller: ControllerState::None,
-            map_revision: self.known.map().revision,
             relays: self.relays(io),
             peers: self.peers(io),
             forwards: self.listeners.iter().map(|listener| self.forward_status(listener)).collect(),
             mappings: self.mappings.iter().map(|(_, mapping)| self.mapping_status(mapping)).collect(),
+            totals: self.totals(),
             bytes: self.segments.bytes.clone(),
-            drops: self.drops(io).counted(),
+            counters: counts.work.counted(),
+            drops: counts.drops.counted(),
         }
     }
 
@@ -45,7 +42,7 @@ impl AgentRole {
         let reach = |(relay, shard): (RelayId, Shard)| {
             let status = self.agent.relay_status(relay, shard, io.now())?;
             Some(RelayReach {
-                name: self.relay_name(relay),
+                name: self.known.relay_name(relay),
                 shard: shard.number(),
                 is_alive: status.established && status.is_alive,
                 round_trip_ms: status.round_trip.map(millis),
@@ -68,6 +65,15 @@ impl AgentRole {
         self.known.map().agents.iter().filter_map(reach).collect()
     }
 
+    fn totals(&self) -> Vec<PeerTotals> {
+        let of_peer = |(peer, totals): (AgentId, byway_proto::agent::PeerTotals)| PeerTotals {
+            peer: self.known.name_of(peer),
+            received: received(&totals.received),
+            sent: totals.reported.as_ref().map(reported),
+        };
+        self.agent.totals().into_iter().map(of_peer).collect()
+    }
+
     fn forward_status(&self, listener: &super::role::Listener) -> ForwardStatus {
         let is_known = self.known.peer(&listener.forward.peer).is_some();
         let problem = || format!("there is no agent {:?} in the network's map", listener.forward.peer);
@@ -80,10 +86,6 @@ impl AgentRole {
     }
 
     fn mapping_status(&self, mapping: &Mapping) -> MappingStatus {
-        let (is_from_here, to) = match mapping.side {
-            Side::Forward(place) => (true, self.listeners[place].forward.to.clone()),
-            Side::Exposed { place, .. } => (false, self.exposed[place].name.clone()),
-        };
         let consent = match mapping.consent {
             Consent::Asked(_) => "asked",
             Consent::Given => "given",
@@ -94,12 +96,12 @@ impl AgentRole {
         MappingStatus {
             peer: self.known.name_of(mapping.peer),
             flow: mapping.flow.number(),
-            is_from_here,
-            to,
+            is_from_here: matches!(mapping.side, Side::Forward(_)),
+            to: self.subject_of(mapping).to_owned(),
             endpoint: mapping.endpoint,
             consent: consent.to_owned(),
             received,
-            sent: self.agent.report(mapping.sent).map(reported),
+            sent: self.agent.reported(mapping.sent).as_ref().map(reported),
             service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             note: self.note(mapping),
@@ -113,8 +115,8 @@ impl AgentRole {
         let paths = self.known.paths(self.known.number(), peer);
         let status =
             |(place, (path, state)): (usize, (byway_proto::agent::RelayPath, &PathState))| PathStatus {
-                ingress: self.relay_name(path.ingress.0),
-                egress: self.relay_name(path.egress.0),
+                ingress: self.known.relay_name(path.ingress.0),
+                egress: self.known.relay_name(path.egress.0),
                 is_in_use: flow.path_in_use == Some(place),
                 state: state_name(*state),
             };
@@ -157,15 +159,21 @@ impl AgentRole {
         }
     }
 
-    fn relay_name(&self, relay: RelayId) -> String {
-        self.known.relay(relay).map_or_else(|| relay.to_string(), |entry| entry.name.clone())
-    }
-
-    fn drops(&self, io: &Io) -> Sums {
-        let mut sums = Sums::default();
-        counted::agent_drops(&mut sums, self.agent.counters());
-        counted::agent_sessions(&mut sums, &self.agent);
-        counted::socket_drops(&mut sums, io.counters());
+    fn counts(&self, io: &Io) -> Counts {
+        let mut counts = Counts::of_agent(self.agent.counters());
+        counts.add_node(self.agent.session_counters(), io.counters());
+        for totals in self.agent.totals().values() {
+            counts.add_received(totals.received.by_name());
+        }
+        let Segments { taken, taken_bytes, delivered, delivered_bytes, .. } = self.segments;
+        for (name, count) in [
+            ("proxy_taken", taken),
+            ("proxy_taken_bytes", taken_bytes),
+            ("proxy_delivered", delivered),
+            ("proxy_delivered_bytes", delivered_bytes),
+        ] {
+            counts.work.add(name, count);
+        }
         for (name, count) in [
             ("proxy_unsolicited", self.segments.unsolicited),
             ("proxy_refused_by_peer", self.segments.refused),
@@ -173,9 +181,9 @@ impl AgentRole {
             ("proxy_no_room", self.segments.no_room),
             ("proxy_waited_too_long", self.mappings.held_dropped),
         ] {
-            sums.add(name, count);
+            counts.drops.add(name, count);
         }
-        sums
+        counts
     }
 }
 
@@ -184,6 +192,7 @@ fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1_000.0
 }
 
+/// Counters of what is lost count a packet when it is repaired or given up, so that none of these ever falls.
 fn received(statistics: &ReceiveStatistics) -> FlowReceived {
     let repaired = statistics.in_stream + statistics.cooperative + statistics.cached;
     FlowReceived {
@@ -194,24 +203,23 @@ fn received(statistics: &ReceiveStatistics) -> FlowReceived {
         cached: statistics.cached,
         forwarded: statistics.forwarded,
         late: statistics.late,
-        unrepaired: statistics.lost.saturating_sub(repaired + statistics.forwarded),
+        unrepaired: statistics.lost.saturating_sub(repaired),
         duplicates: statistics.duplicates,
         repair_times: Some(histogram(statistics)),
     }
 }
 
-fn reported(report: &Report) -> FlowReceived {
-    let repaired = report.repaired;
-    let all = repaired.in_stream.wrapping_add(repaired.cooperative).wrapping_add(repaired.cached);
+fn reported(reported: &Reported) -> FlowReceived {
+    let repaired = reported.in_stream + reported.cooperative + reported.cached;
     FlowReceived {
-        direct: u64::from(report.direct),
-        lost_direct: u64::from(report.lost),
-        in_stream: u64::from(repaired.in_stream),
-        cooperative: u64::from(repaired.cooperative),
-        cached: u64::from(repaired.cached),
-        forwarded: u64::from(repaired.forwarded),
-        late: u64::from(report.late),
-        unrepaired: u64::from(report.lost.saturating_sub(all)),
+        direct: reported.direct,
+        lost_direct: reported.lost,
+        in_stream: reported.in_stream,
+        cooperative: reported.cooperative,
+        cached: reported.cached,
+        forwarded: reported.forwarded,
+        late: reported.late,
+        unrepaired: reported.lost.saturating_sub(repaired),
         duplicates: 0,
         repair_times: None,
     }
@@ -244,5 +252,20 @@ fn state_name(state: PathState) -> String {
         PathState::Unreachable => "unreachable".to_owned(),
         PathState::Refused(refusal) => format!("refused: {refusal:?}"),
         _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_relays_deliver_unasked_repairs_no_loss() {
+        let mut statistics = ReceiveStatistics::default();
+        (statistics.lost, statistics.cached, statistics.forwarded) = (10, 7, 500);
+        assert_eq!(received(&statistics).unrepaired, 3);
+        let mut said = Reported::default();
+        (said.lost, said.in_stream, said.forwarded) = (10, 6, 500);
+        assert_eq!(reported(&said).unrepaired, 4);
     }
 }

@@ -1,10 +1,11 @@
-//! `byway token`: what an administrator does on the controller's machine.
+//! `byway token` and `byway node`: what an administrator does on the controller's machine.
 
 use std::path::Path;
 use std::time::Duration;
 
 use byway_api::{
-    AgentName, NodeList, PairRequest, PairingAnswer, Role, TokenAnswer, TokenEntry, TokenList, TokenRequest,
+    AgentName, NodeEntry, NodeList, PairRequest, PairingAnswer, Role, TokenAnswer, TokenEntry, TokenList,
+    TokenRequest,
 };
 
 use super::server::ADMIN_TOKEN;
@@ -88,25 +89,46 @@ impl Administration {
 
 /// Tokens as a table for people.
 pub(crate) fn token_table(list: &TokenList) -> String {
-    let header = ["number", "role", "tenant", "uses left", "expires"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(header).chain(list.tokens.iter().map(row)).collect();
-    let widths: Vec<_> =
-        (0..5).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default()).collect();
-    let line = |row: &[String; 5]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+    let row = |entry: &TokenEntry| {
+        [
+            entry.number.to_string(),
+            entry.role.to_string(),
+            entry.tenant.clone().unwrap_or_else(|| "-".to_owned()),
+            entry.uses_left.map_or_else(|| "any".to_owned(), |uses| uses.to_string()),
+            entry.expires_unix_seconds.map_or_else(|| "never".to_owned(), |at| Date(at).to_string()),
+        ]
+    };
+    table(["number", "role", "tenant", "uses left", "expires"], list.tokens.iter().map(row))
+}
+
+/// Members as a table for people.
+pub(crate) fn node_table(list: &NodeList) -> String {
+    let row = |entry: &NodeEntry| {
+        let tenant = entry.tenant.as_ref().map(|tenant| format!("{tenant}/")).unwrap_or_default();
+        let unheard = || "not since the controller started".to_owned();
+        [
+            entry.number.to_string(),
+            entry.role.to_string(),
+            format!("{tenant}{}", entry.name),
+            entry.last_seen_unix_seconds.map_or_else(unheard, |at| Date(at).to_string()),
+        ]
+    };
+    table(["number", "role", "name", "last heard of"], list.nodes.iter().map(row))
+}
+
+/// Rows under a heading, in columns.
+fn table<const COLUMNS: usize>(
+    heading: [&str; COLUMNS],
+    rows: impl Iterator<Item = [String; COLUMNS]>,
+) -> String {
+    let rows: Vec<_> = std::iter::once(heading.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
-}
-
-fn row(entry: &TokenEntry) -> [String; 5] {
-    [
-        entry.number.to_string(),
-        entry.role.to_string(),
-        entry.tenant.clone().unwrap_or_else(|| "-".to_owned()),
-        entry.uses_left.map_or_else(|| "any".to_owned(), |uses| uses.to_string()),
-        entry.expires_unix_seconds.map_or_else(|| "never".to_owned(), |at| Date(at).to_string()),
-    ]
 }
 
 #[cfg(test)]
@@ -126,6 +148,27 @@ mod tests {
         let expected = "number  role   tenant      uses left  expires\n\
                         1       relay  -           any        never\n\
                         12      agent  laboratory  3          1970-01-01T00:00:00Z\n";
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn members_are_shown_with_their_tenants_and_when_they_were_heard_of() {
+        let entry = |number, tenant: Option<&str>| NodeEntry {
+            number,
+            role: if tenant.is_some() { Role::Agent } else { Role::Relay },
+            tenant: tenant.map(str::to_owned),
+            name: "fra".to_owned(),
+            key: String::new(),
+            addresses: vec![],
+            shards: 1,
+            near_relay: None,
+            round_trips: vec![],
+            last_seen_unix_seconds: tenant.map(|_| 0),
+        };
+        let table = node_table(&NodeList { nodes: vec![entry(1, None), entry(2, Some("lab"))] });
+        let expected = "number  role   name     last heard of\n\
+                        1       relay  fra      not since the controller started\n\
+                        2       agent  lab/fra  1970-01-01T00:00:00Z\n";
         assert_eq!(table, expected);
     }
 }

@@ -23,23 +23,17 @@ pub(crate) const PAIRS_PER_AGENT_MAX: usize = 256;
 /// Most addresses of a node: as many as peers try.
 pub(crate) const ADDRESSES_MAX: usize = byway_wire::limits::CANDIDATES_MAX;
 
-/// Longest name: that of a label of the domain name system, so that host names fit.
-pub(crate) const NAME_BYTES_MAX: usize = 63;
-
 /// Most pairings of one coding group: their packets meet in one shard of a relay, and so on one core.
 pub(crate) const PAIRINGS_PER_GROUP_MAX: usize = 256;
-
-/// Paths that stand by beside the first: one for each of its relays.
-pub(crate) const STANDBY_PATHS_MAX: usize = 2;
 
 /// How far the clocks of a node and the controller may differ: grants last a day, stamps of handshakes bear minutes.
 pub(crate) const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// The shortest life of grants: relays work for a day without the controller.
-pub(crate) const GRANT_LIFETIME_MIN: Duration = Duration::from_secs(24 * 3_600);
-
 /// How long a poll for a new map waits: shorter than the 30 s after which some NATs forget a connection.
 pub(crate) const POLL_WAIT: Duration = Duration::from_secs(25);
+
+/// A member is alive that was heard of within this time: two polls, and the round trips between them.
+pub(crate) const ALIVE_SECONDS: u64 = 60;
 
 /// Most polls of one node at the same time: one, and one that its machine has not noticed to be dead.
 pub(crate) const POLLS_PER_NODE_MAX: usize = 2;

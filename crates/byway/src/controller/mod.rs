@@ -3,6 +3,7 @@
 //! [`network`] decides, [`store`] writes, `http` asks and answers. Start with [`Controller`].
 
 mod commands;
+mod counts;
 mod gate;
 mod http;
 mod identity;
@@ -15,7 +16,7 @@ mod throttle;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(crate) use commands::{Administration, token_table};
+pub(crate) use commands::{Administration, node_table, token_table};
 pub(crate) use http::openapi::document as openapi_document;
 pub(crate) use server::{Controller, ControllerError, ControllerSettings};
 

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::gate::Gate;
 use super::http::{Served, router};
 use super::identity::Identity;
-use super::limits::{GRANT_LIFETIME_MIN, PATIENCE};
+use super::limits::PATIENCE;
 use super::network::GrantSettings;
 use super::state::State;
 use super::store::{Store, StoreError};
@@ -47,7 +47,7 @@ pub(crate) struct ControllerSettings {
     pub(crate) state: PathBuf,
     /// The network's name, which counts on the first start.
     pub(crate) network: String,
-    /// How long grants last: a day at least.
+    /// How long grants last: [`ControllerSettings::GRANT_LIFETIME_MIN`] at least.
     pub(crate) grant_lifetime: Duration,
     /// What all flows of a pairing may send together.
     pub(crate) rate: Rate,
@@ -58,6 +58,9 @@ impl ControllerSettings {
     /// of it.
     pub(crate) const GRANT_LIFETIME: Duration = Duration::from_secs(48 * 3_600);
 
+    /// The shortest life of grants: relays work for a day without the controller.
+    pub(crate) const GRANT_LIFETIME_MIN: Duration = Duration::from_secs(24 * 3_600);
+
     /// What a pairing may send by default.
     pub(crate) const RATE: Rate = Rate::from_megabits_per_second(100);
 }
@@ -65,18 +68,14 @@ impl ControllerSettings {
 /// Why there is no controller.
 #[derive(Debug, Error)]
 pub(crate) enum ControllerError {
-    /// Grants would not outlast a day without the controller.
-    #[error(
-        "grants that last {} s end before somebody has brought a controller back: set `grant_lifetime` of [controller] to \
-         24 h or more",
-        .0.as_secs()
-    )]
-    ShortGrants(Duration),
     /// What tokens would name.
     #[error("`addresses` of [controller]: {0}")]
     Addresses(#[from] TokenError),
     /// An address to listen on.
-    #[error("listening on {address} fails: {cause}; use an address of this machine and a port that is free")]
+    #[error(
+        "listening on {address} fails: {cause}; set `listen` of [controller] to an address of this machine and a port that is free \
+         (ss -tlpn shows who has it)"
+    )]
     Listen {
         /// Which.
         address: SocketAddr,
@@ -104,7 +103,7 @@ impl ControllerError {
     /// Whom it is up to.
     pub(crate) const fn cause(&self) -> Cause {
         match self {
-            Self::ShortGrants(_) | Self::Addresses(_) | Self::NowhereToListen => Cause::Settings,
+            Self::Addresses(_) | Self::NowhereToListen => Cause::Settings,
             Self::Listen { .. } | Self::Store(_) | Self::File(_) | Self::Identity(_) => Cause::Machine,
             Self::Serving(_) => Cause::Byway,
         }
@@ -200,9 +199,6 @@ struct Opened {
 }
 
 fn checked(settings: ControllerSettings) -> Result<ControllerSettings, ControllerError> {
-    if settings.grant_lifetime < GRANT_LIFETIME_MIN {
-        return Err(ControllerError::ShortGrants(settings.grant_lifetime));
-    }
     if settings.listen.is_empty() {
         return Err(ControllerError::NowhereToListen);
     }

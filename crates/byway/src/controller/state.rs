@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use byway_api::{ControllerStatus, NodeEntry, NodeList, Role, RoundTrip, SignedMap};
@@ -9,12 +10,13 @@ use data_encoding::{BASE64, HEXLOWER};
 use thiserror::Error;
 use tokio::sync::watch;
 
+use super::counts::RequestCounts;
 use super::identity::Identity;
-use super::limits::POLLS_PER_NODE_MAX;
+use super::limits::{ALIVE_SECONDS, POLLS_PER_NODE_MAX};
 use super::lock;
 use super::network::{Change, Contents, Decision, GrantSettings, Issuer, Network, Node, Plan, Refusal};
 use super::store::{Store, StoreError, Stored};
-use crate::membership::WallClock;
+use crate::membership::{WallClock, files};
 
 /// Why a change was not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -37,7 +39,18 @@ pub(crate) struct State {
     view: Mutex<View>,
     changes: watch::Sender<u64>,
     polls: Arc<Mutex<BTreeMap<u32, usize>>>,
-    storage_problem: Mutex<Option<String>>,
+    database: PathBuf,
+    commits: Mutex<Commits>,
+    requests: RequestCounts,
+}
+
+/// How writing went since the start.
+#[derive(Clone, Debug, Default)]
+struct Commits {
+    done: u64,
+    failed: u64,
+    /// Why the last one failed, if it did.
+    problem: Option<String>,
 }
 
 /// The network, and what follows from it.
@@ -98,11 +111,13 @@ impl State {
         Self {
             identity,
             clock,
+            database: store.place().to_owned(),
             store: Mutex::new(store),
             view: Mutex::new(view),
             changes: watch::Sender::new(0),
             polls: Arc::default(),
-            storage_problem: Mutex::default(),
+            commits: Mutex::default(),
+            requests: RequestCounts::default(),
         }
     }
 
@@ -143,11 +158,14 @@ impl State {
     fn write(&self, store: &mut Store, changes: &[Change]) -> Result<(), StoreError> {
         let revision = self.view().revision;
         let written = store.commit(changes, revision);
-        let problem = written.as_ref().err().map(ToString::to_string);
-        if let Some(problem) = &problem {
+        let mut commits = lock(&self.commits);
+        commits.problem = written.as_ref().err().map(ToString::to_string);
+        if let Some(problem) = &commits.problem {
             tracing::error!("{problem}; the controller goes on with what it has");
+            commits.failed += 1;
+        } else {
+            commits.done += 1;
         }
-        *lock(&self.storage_problem) = problem;
         written
     }
 
@@ -193,21 +211,35 @@ impl State {
     /// How the controller is.
     pub(crate) fn status(&self) -> ControllerStatus {
         let polls = lock(&self.polls).values().sum();
-        self.read(|network| ControllerStatus {
+        let commits = lock(&self.commits).clone();
+        let unix_seconds = self.clock.unix_seconds();
+        let view = self.view();
+        ControllerStatus {
             network: self.identity.network().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            unix_seconds: self.clock.unix_seconds(),
-            agents: network.count(Role::Agent),
-            relays: network.count(Role::Relay),
-            pairs: network.pair_count(),
+            unix_seconds,
+            agents: view.network.count(Role::Agent),
+            relays: view.network.count(Role::Relay),
+            agents_alive: view.alive(Role::Agent, unix_seconds),
+            relays_alive: view.alive(Role::Relay, unix_seconds),
+            pairs: view.network.pair_count(),
             polls,
-            storage_problem: self.storage_problem(),
-        })
+            storage_problem: commits.problem,
+            commits: commits.done,
+            commits_failed: commits.failed,
+            database_bytes: files::length(&self.database),
+            requests: self.requests.counted(),
+        }
+    }
+
+    /// What is counted of requests.
+    pub(crate) const fn requests(&self) -> &RequestCounts {
+        &self.requests
     }
 
     /// Why the last change could not be written.
     pub(crate) fn storage_problem(&self) -> Option<String> {
-        lock(&self.storage_problem).clone()
+        lock(&self.commits).problem.clone()
     }
 
     /// All members.
@@ -228,6 +260,16 @@ impl View {
                 self.seen_unix_seconds.remove(number);
             }
         }
+    }
+
+    /// How many members of a role were heard of lately.
+    fn alive(&self, role: Role, now_unix_seconds: u64) -> usize {
+        let is_alive = |node: &&Node| {
+            let seen = self.seen_unix_seconds.get(&node.number);
+            node.role == role
+                && seen.is_some_and(|seen| seen.saturating_add(ALIVE_SECONDS) >= now_unix_seconds)
+        };
+        self.network.nodes().filter(is_alive).count()
     }
 
     /// The map of a node. Its revision is a new one only if something in it is.

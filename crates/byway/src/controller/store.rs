@@ -87,6 +87,11 @@ impl Store {
         StoreError { doing, place: self.place.clone(), cause: cause.to_string(), remedy: remedy(cause) }
     }
 
+    /// Where the file is.
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
     /// Reads everything.
     ///
     /// # Errors

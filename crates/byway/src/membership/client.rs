@@ -8,7 +8,7 @@ use byway_api::{ErrorAnswer, ErrorCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -54,6 +54,7 @@ struct Question {
 struct Answer {
     address: String,
     status: StatusCode,
+    retry_after: Option<Duration>,
     body: Bytes,
 }
 
@@ -193,10 +194,10 @@ impl Client {
             read(response).await
         };
         let answered = timeout(question.patience, answering).await;
-        let (status, body) = answered.map_err(|_| too_long(question.patience))??;
+        let (status, retry_after, body) = answered.map_err(|_| too_long(question.patience))??;
         let address = connection.address.clone();
         self.connection = Some(connection);
-        Ok(Answer { address, status, body })
+        Ok(Answer { address, status, retry_after, body })
     }
 
     fn request(&self, host: &str, question: &Question) -> Request<Full<Bytes>> {
@@ -218,10 +219,15 @@ impl Client {
     }
 }
 
-async fn read(response: Response<Incoming>) -> Result<(StatusCode, Bytes), String> {
-    let status = response.status();
+async fn read(response: Response<Incoming>) -> Result<(StatusCode, Option<Duration>, Bytes), String> {
+    let (status, retry_after) = (response.status(), retry_after(response.headers()));
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    body.map(|body| (status, body.to_bytes())).map_err(|error| error.to_string())
+    body.map(|body| (status, retry_after, body.to_bytes())).map_err(|error| error.to_string())
+}
+
+/// `Retry-After` (RFC 9110, section 10.2.3) in seconds, which is the only form that controllers use.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 fn useless(error: &io::Error) -> Useless {
@@ -252,5 +258,5 @@ fn succeeded(answer: Answer) -> Result<Answer, MembershipError> {
         error: ErrorCode::Unknown,
         message: format!("{} answers with status {}", answer.address, answer.status),
     });
-    Err(MembershipError::refused(refusal.error, refusal.message))
+    Err(MembershipError::refused(refusal.error, refusal.message, answer.retry_after))
 }

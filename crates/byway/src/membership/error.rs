@@ -1,6 +1,7 @@
 //! What may go wrong between a node and its controller.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use byway_api::{ErrorCode, Role};
 use thiserror::Error;
@@ -14,7 +15,8 @@ use crate::token::TokenError;
 pub(crate) enum MembershipError {
     /// Nobody answers.
     #[error(
-        "the controller cannot be reached: {attempts}; check that it runs, and that TCP gets through to it from here"
+        "the controller cannot be reached: {attempts}; check that it runs (`byway status` on its machine), and that TCP gets \
+         through to it from here"
     )]
     Unreachable {
         /// Each address with what came of it.
@@ -23,7 +25,7 @@ pub(crate) enum MembershipError {
     /// Somebody else answers.
     #[error(
         "the certificate at {address} is not the one that the token names: somebody else answers there, or the controller was \
-         set up anew; get a new token from the controller's administrator"
+         set up anew; make a new token with `byway token create` on the controller's machine"
     )]
     OtherCertificate {
         /// Where.
@@ -39,8 +41,16 @@ pub(crate) enum MembershipError {
     #[error("the controller does not take this node's key: {0}")]
     Key(String),
     /// The clocks differ.
-    #[error("the controller refuses: {0}")]
+    #[error("{0}")]
     ClockOff(String),
+    /// Others ask, too.
+    #[error("the controller refuses: {message}")]
+    TooManyRequests {
+        /// For people.
+        message: String,
+        /// When to ask again, if the controller said so.
+        retry_after: Option<Duration>,
+    },
     /// The node is no member any more.
     #[error("the controller does not know this node any more: {0}")]
     Removed(String),
@@ -67,17 +77,19 @@ pub(crate) enum MembershipError {
     },
     /// What came is not from who signs for the network.
     #[error(
-        "the map is not signed by the network's controller: {0}; join anew with a new token if the controller was set up anew"
+        "the map is not signed by the network's controller: {0}; if the controller was set up anew, join with a new token, from \
+         `byway token create` on its machine"
     )]
     BadMap(String),
     /// There is neither a membership nor a token.
     #[error(
-        "this {0} has joined no network yet: make a token with `byway token create --role {0}` on the controller's machine, and set `token`"
+        "this {0} has joined no network yet: make a token with `byway token create --role {0}` on the controller's machine, and set \
+         `token` (--token)"
     )]
     NoToken(Role),
     /// The administrator's token is missing.
     #[error(
-        "there is no {}: run this on the controller's machine, as its user, with the `--state` that the controller has",
+        "there is no {}: run this on the controller's machine, as the user that it runs as, with the `--state` that it has",
         .0.display()
     )]
     NoAdminToken(PathBuf),
@@ -91,7 +103,7 @@ pub(crate) enum MembershipError {
 
 impl MembershipError {
     /// What the controller said when it refused.
-    pub(super) fn refused(code: ErrorCode, message: String) -> Self {
+    pub(super) fn refused(code: ErrorCode, message: String, retry_after: Option<Duration>) -> Self {
         match code {
             ErrorCode::TokenUnknown | ErrorCode::TokenExpired | ErrorCode::TokenUsedUp => {
                 Self::Token(message)
@@ -99,6 +111,7 @@ impl MembershipError {
             ErrorCode::WrongRole => Self::WrongRole(message),
             ErrorCode::KeyRegistered | ErrorCode::ProofWrong => Self::Key(message),
             ErrorCode::ClockOff => Self::ClockOff(message),
+            ErrorCode::TooManyRequests => Self::TooManyRequests { message, retry_after },
             ErrorCode::NotAMember => Self::Removed(message),
             ErrorCode::Storage => Self::ControllersDisk(message),
             code => Self::Refused { code, message },
@@ -113,18 +126,25 @@ impl MembershipError {
             | Self::Token(_)
             | Self::WrongRole(_)
             | Self::Key(_)
-            | Self::ClockOff(_)
+            | Self::TooManyRequests { .. }
             | Self::Removed(_)
             | Self::Refused { .. }
             | Self::BadMap(_) => Cause::Refused,
             Self::NoToken(_) | Self::NoAdminToken(_) | Self::BadToken(_) => Cause::Settings,
-            Self::File(_) => Cause::Machine,
+            Self::ClockOff(_) | Self::File(_) => Cause::Machine,
         }
     }
 
     /// Whether it may be otherwise without anybody doing anything about it here.
     pub(super) const fn may_pass(&self) -> bool {
-        matches!(self.cause(), Cause::Network)
-            || matches!(self, Self::Refused { code: ErrorCode::TooManyRequests, .. })
+        matches!(self.cause(), Cause::Network) || matches!(self, Self::TooManyRequests { .. })
+    }
+
+    /// When the controller wants to be asked again, if it said so.
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::TooManyRequests { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 }

@@ -26,6 +26,11 @@ impl FileError {
     pub(crate) fn new(doing: &'static str, path: &Path, cause: io::Error) -> Self {
         Self { doing, path: path.to_owned(), cause }
     }
+
+    /// Whether there is something already where nothing was to be.
+    pub(super) fn is_taken(&self) -> bool {
+        self.cause.kind() == ErrorKind::AlreadyExists
+    }
 }
 
 /// What to do about an error.
@@ -36,6 +41,9 @@ pub(crate) const fn remedy(kind: ErrorKind) -> &'static str {
         }
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only: mount it for writing",
         ErrorKind::PermissionDenied => "give the user that Byway runs as the right to it",
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::IsADirectory => {
+            "something else has the name: move that away, or name another folder in `state`"
+        }
         ErrorKind::NotFound => "check `state`, the folder that it should be in",
         ErrorKind::InvalidData => "remove the file, or restore it from a backup",
         _ => "look at the disk and the folder",
@@ -77,6 +85,11 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     }
 }
 
+/// The length of a file in bytes, if it can be learned.
+pub(crate) fn length(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|metadata| metadata.len())
+}
+
 /// Whether others than its owner may read a file or write to it.
 ///
 /// # Errors
@@ -86,12 +99,19 @@ pub(crate) fn is_open_to_others(path: &Path) -> Result<bool, FileError> {
     Ok(metadata.permissions().mode() & 0o077 != 0)
 }
 
+/// Where a text is written before it takes its place: no other file's name.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
 /// Puts a text into a file for its owner only. Whatever happens meanwhile, the file has the old text or the new one.
 ///
 /// # Errors
 /// If the disk does not take it: the old one stays.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
-    let temporary = path.with_extension("new");
+    let temporary = temporary(path);
     let written = write_new(&temporary, text)
         .and_then(|()| fs::rename(&temporary, path))
         .and_then(|()| sync_folder_of(path));
@@ -103,12 +123,14 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
 /// # Errors
 /// If it does, or the disk does not take it.
 pub(crate) fn create(path: &Path, text: &str) -> Result<(), FileError> {
-    let temporary = path.with_extension("new");
-    let written = write_new(&temporary, text)
-        // A link, unlike a rename, takes nobody's place.
-        .and_then(|()| fs::hard_link(&temporary, path))
-        .and_then(|()| fs::remove_file(&temporary))
-        .and_then(|()| sync_folder_of(path));
+    if path.symlink_metadata().is_ok() {
+        return Err(FileError::new("writing", path, ErrorKind::AlreadyExists.into()));
+    }
+    let temporary = temporary(path);
+    // A link, unlike a rename, takes nobody's place, should the file have come meanwhile.
+    let linked = write_new(&temporary, text).and_then(|()| fs::hard_link(&temporary, path));
+    let removed = fs::remove_file(&temporary);
+    let written = linked.and(removed).and_then(|()| sync_folder_of(path));
     written.map_err(|cause| FileError::new("writing", path, cause))
 }
 
@@ -151,11 +173,11 @@ mod tests {
         assert_eq!(read(&path).expect("no file is no error"), None);
         replace(&path, "old").expect("a new file");
         // What a process leaves that is killed while it writes.
-        fs::write(path.with_extension("new"), "half").expect("another file");
+        fs::write(temporary(&path), "half").expect("another file");
         replace(&path, "new").expect("a file again");
         assert_eq!(read(&path).expect("a text").as_deref(), Some("new"));
         assert!(!is_open_to_others(&path).expect("a file"));
-        assert!(!path.with_extension("new").exists());
+        assert!(!temporary(&path).exists());
         remove(&path).expect("removed");
         remove(&path).expect("nothing to remove is no error");
     }
@@ -163,11 +185,14 @@ mod tests {
     #[test]
     fn a_new_file_takes_nobodys_place() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("key");
-        create(&path, "first").expect("a new file");
-        let error = create(&path, "second").expect_err("there is one");
-        assert!(error.to_string().starts_with("writing "), "{error}");
-        assert_eq!(read(&path).expect("a text").as_deref(), Some("first"));
+        for name in ["key", "key.new"] {
+            let path = folder.path().join(name);
+            create(&path, "first").expect("a new file");
+            let error = create(&path, "second").expect_err("there is one");
+            assert!(error.to_string().starts_with("writing "), "{error}");
+            assert_eq!(read(&path).expect("a text").as_deref(), Some("first"));
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 2, "nothing else stays");
     }
 
     #[test]
@@ -179,5 +204,9 @@ mod tests {
             error.contains("nowhere/file") && error.ends_with("the folder that it should be in"),
             "{error}"
         );
+        let file = folder.path().join("file");
+        replace(&file, "text").expect("a new file");
+        let error = make_folder(&file).expect_err("a file is there").to_string();
+        assert!(error.contains("something else has the name"), "{error}");
     }
 }

@@ -20,6 +20,12 @@ pub(crate) enum KeyFileError {
     /// There is no file where one was named.
     #[error("there is no key in {}: make one with `byway keygen {}`", .0.display(), .0.display())]
     Missing(PathBuf),
+    /// There is one where a new one was to be.
+    #[error(
+        "{} exists, and may be the key of a node: name another file, or remove this one first if no node uses its key any more",
+        .0.display()
+    )]
+    Exists(PathBuf),
     /// Others can read it.
     #[error(
         "others than its owner may read or change the key in {}: run `chmod 600 {}`, and make a new key if it may have been read",
@@ -101,7 +107,9 @@ impl NodeKey {
     /// # Errors
     /// If there is one already, or it cannot be written.
     pub(crate) fn save(&self, path: &Path) -> Result<(), KeyFileError> {
-        Ok(files::create(path, &self.to_text())?)
+        files::create(path, &self.to_text()).map_err(|error| {
+            if error.is_taken() { KeyFileError::Exists(path.to_owned()) } else { error.into() }
+        })
     }
 
     /// The key as it stands in a file.
@@ -149,6 +157,11 @@ mod tests {
     fn keys_are_refused_with_a_remedy() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key");
+        let key = NodeKey::generate();
+        key.save(&path).expect("a new file");
+        let taken = key.save(&path).expect_err("there is one").to_string();
+        assert!(taken.contains("name another file, or remove this one"), "{taken}");
+        files::remove(&path).expect("it is ours");
         let error = |path: &Path| NodeKey::load(path).expect_err("no good key").to_string();
         assert!(error(&path).contains("byway keygen"), "{}", error(&path));
         files::create(&path, "abc\n").expect("a file");

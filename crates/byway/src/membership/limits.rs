@@ -17,8 +17,12 @@ pub(super) const POLL_PATIENCE: Duration = Duration::from_secs(40);
 /// Attempts follow one another after this time at first, and twice as long each time.
 pub(super) const RETRY_MIN: Duration = Duration::from_secs(1);
 
-/// And at most: a controller that is back is known to all within a minute, and not to all at once.
+/// And at most, or twice that where the controller asks for a pause: one that is back is known to all within a minute, and not
+/// to all at once.
 pub(super) const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// How much longer at most, where the controller refuses: five minutes, as somebody has to do something first.
+pub(super) const REFUSED_RETRY_FACTOR: u32 = 5;
 
 /// How long news of this node are collected before they are sent: addresses of several families and relays are found
 /// within a second of each other.

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use super::tasks::{self, Contact, Pace};
+use super::backoff::{Pace, in_turn};
+use super::tasks::{self, Contact};
 use super::verified::{Files, Record, verified};
 use super::{Client, MembershipError, NodeKey, WallClock, proof};
 use crate::token::Token;
@@ -59,7 +60,8 @@ impl std::fmt::Debug for Record {
 impl Membership {
     /// Takes up the membership that the node has, or joins: the first time, with another token, name or number of shards.
     ///
-    /// A node that is a member starts whether or not the controller answers.
+    /// A node that is a member starts whether or not the controller answers. One that joins waits while the controller has too
+    /// many requests.
     ///
     /// # Errors
     /// If the node is no member and does not become one.
@@ -79,11 +81,11 @@ impl Membership {
         pace: Pace,
     ) -> Result<Self, MembershipError> {
         let files = Files::new(&settings.state);
-        let record = member(&settings, &files, key, clock).await?;
+        let record = member(&settings, &files, key, clock, pace).await?;
         let verifying_key = verifying_key(&record)?;
         let map = match files.map(&verifying_key)? {
             Some(map) => map,
-            None => first_map(&record, &verifying_key, &files).await?,
+            None => in_turn(pace, || first_map(&record, &verifying_key, &files)).await?,
         };
         let (maps_sender, maps) = watch::channel(Arc::new(map));
         let (contact_sender, contact) = watch::channel(Contact::Unknown);
@@ -165,6 +167,7 @@ async fn member(
     files: &Files,
     key: &NodeKey,
     clock: &WallClock,
+    pace: Pace,
 ) -> Result<Record, MembershipError> {
     let own = |record: &Record| record.key == key.public_key().to_string() && record.role == settings.role;
     let known = files.membership()?.filter(own);
@@ -180,7 +183,11 @@ async fn member(
     if let Some(known) = known.as_ref().filter(is_current) {
         return Ok(known.clone());
     }
-    match (join(settings, token, key, clock).await, known) {
+    let joined = match &known {
+        Some(_) => join(settings, token, key, clock).await,
+        None => in_turn(pace, || join(settings, token, key, clock)).await,
+    };
+    match (joined, known) {
         (Ok(record), _) => {
             files.keep_membership(&record)?;
             Ok(record)
@@ -234,7 +241,7 @@ fn prove(request: &JoinRequest, key: &NodeKey, network: &NetworkAnswer) -> Resul
     let proof = join_key.and_then(|join_key| proof::proof(key.bytes(), join_key.bytes(), &request.proved()));
     proof.ok_or_else(|| MembershipError::Refused {
         code: ErrorCode::Unknown,
-        message: "its key to join with is none; set the controller up anew".to_owned(),
+        message: "its key to join with is none: set the controller up anew, with an empty `state`".to_owned(),
     })
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod files;
 pub(crate) mod proof;
 pub(crate) mod random;
 
+mod backoff;
 mod client;
 mod error;
 mod keys;
@@ -24,4 +25,4 @@ pub(crate) use error::MembershipError;
 pub(crate) use keys::{KeyFileError, NodeKey};
 pub(crate) use member::{Membership, MembershipSettings};
 pub(crate) use tasks::Contact;
-pub(crate) use wall_clock::{Date, WallClock};
+pub(crate) use wall_clock::{Date, Span, WallClock};

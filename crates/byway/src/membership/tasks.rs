@@ -1,16 +1,16 @@
 //! What goes on while a node is a member: it waits for maps, and reports.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use byway_api::{NetworkMap, SelfUpdate, SignedMap};
 use byway_wire::seal::VerifyingKey;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::limits::{COLLECTED_FOR, POLL_PATIENCE, RETRY_MAX, RETRY_MIN};
+use super::backoff::{Backoff, Pace};
+use super::limits::{POLL_PATIENCE, REFUSED_RETRY_FACTOR};
 use super::verified::{Files, verified};
-use super::{Client, MembershipError, random};
+use super::{Client, MembershipError};
 
 /// Whether the controller answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,50 +21,6 @@ pub(crate) enum Contact {
     Answers,
     /// It does not, or refuses: why. The node goes on with the last map.
     Fails(String),
-}
-
-/// How fast things are tried again and sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    pub(super) retry_min: Duration,
-    pub(super) retry_max: Duration,
-    pub(super) collected_for: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { retry_min: RETRY_MIN, retry_max: RETRY_MAX, collected_for: COLLECTED_FOR }
-    }
-}
-
-/// Waits longer with each failure, and never as long as others do.
-#[derive(Clone, Copy, Debug)]
-struct Backoff {
-    pace: Pace,
-    failures: u32,
-}
-
-impl Backoff {
-    const fn new(pace: Pace) -> Self {
-        Self { pace, failures: 0 }
-    }
-
-    /// The time until the next attempt: half to all of what doubles with each failure.
-    fn next(&mut self, random: u32) -> Duration {
-        let doubled =
-            self.pace.retry_min.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
-        let most = doubled.min(self.pace.retry_max);
-        self.failures = self.failures.saturating_add(1);
-        most / 2 + (most / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
-    }
-
-    async fn wait(&mut self) {
-        sleep(self.next(u32::from_ne_bytes(random::bytes()))).await;
-    }
-
-    const fn succeeded(&mut self) {
-        self.failures = 0;
-    }
 }
 
 /// Waits for maps, keeps them, and hands them on.
@@ -87,7 +43,7 @@ impl Poller {
                 }
                 Err(error) => {
                     self.fails(&error);
-                    backoff.wait().await;
+                    backoff.wait(&error).await;
                 }
             }
         }
@@ -140,10 +96,16 @@ pub(super) fn merge(older: &mut SelfUpdate, newer: SelfUpdate) {
     older.relay = newer.relay.or(older.relay.take());
 }
 
+/// What only a person can change is tried again, and warned of, ever more seldom.
+fn after_refusals(pace: Pace) -> Pace {
+    Pace { retry_max: pace.retry_max * REFUSED_RETRY_FACTOR, ..pace }
+}
+
 /// Sends what is new of the node, a while after it is: what follows closely goes with it.
 pub(super) async fn report(mut client: Client, news: watch::Sender<SelfUpdate>, pace: Pace) {
     let mut arrivals = news.subscribe();
     let mut backoff = Backoff::new(pace);
+    let mut refusals = Backoff::new(after_refusals(pace));
     loop {
         let untold = SelfUpdate::default();
         if arrivals.wait_for(|news| *news != untold).await.is_err() {
@@ -152,15 +114,21 @@ pub(super) async fn report(mut client: Client, news: watch::Sender<SelfUpdate>, 
         sleep(pace.collected_for).await;
         let update = news.send_replace(SelfUpdate::default());
         match client.put("/v1/self", &update).await {
-            Ok(()) => backoff.succeeded(),
+            Ok(()) => {
+                backoff.succeeded();
+                refusals.succeeded();
+            }
             Err(error) if error.may_pass() => {
                 news.send_modify(|newer| {
                     let newest = std::mem::replace(newer, update);
                     merge(newer, newest);
                 });
-                backoff.wait().await;
+                backoff.wait(&error).await;
             }
-            Err(error) => tracing::warn!("what is new of this node is not taken: {error}"),
+            Err(error) => {
+                tracing::warn!("what is new of this node is not taken: {error}");
+                refusals.wait(&error).await;
+            }
         }
     }
 }
@@ -172,14 +140,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_follow_at_growing_distances_that_differ() {
-        let mut backoff = Backoff::new(Pace::default());
-        let soonest: Vec<_> = (0..8).map(|_| backoff.next(0).as_millis()).collect();
-        assert_eq!(soonest, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
-        backoff.succeeded();
-        assert_eq!(backoff.next(u32::MAX), Duration::from_secs(1));
-        backoff.failures = u32::MAX;
-        assert_eq!(backoff.next(u32::MAX), Duration::from_secs(60));
+    fn a_node_that_is_refused_asks_ever_more_seldom_up_to_every_five_minutes() {
+        let mut refusals = Backoff::new(after_refusals(Pace::default()));
+        let latest: Vec<_> = (0..11).map(|_| refusals.next(None, u32::MAX).as_secs()).collect();
+        assert_eq!(latest, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
     }
 
     #[test]

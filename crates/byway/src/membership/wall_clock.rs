@@ -56,6 +56,23 @@ impl fmt::Display for Date {
     }
 }
 
+/// A time in seconds, shown in its two largest units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) u64);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, hours) = (self.0 / SECONDS_PER_DAY, self.0 / 3_600 % 24);
+        let (minutes, seconds) = (self.0 / 60 % 60, self.0 % 60);
+        match (days, hours, minutes) {
+            (0, 0, 0) => write!(f, "{seconds} s"),
+            (0, 0, _) => write!(f, "{minutes} min {seconds} s"),
+            (0, _, _) => write!(f, "{hours} h {minutes} min"),
+            _ => write!(f, "{days} d {hours} h"),
+        }
+    }
+}
+
 /// Year, month and day of a day since 1970, by counting from 1 March of the year 0: leap days then end years.
 fn civil(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970: u64 = 719_468;
@@ -74,6 +91,15 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_shown_in_two_units() {
+        let known =
+            [(9, "9 s"), (301, "5 min 1 s"), (3_600, "1 h 0 min"), (20 * 365 * 86_400 + 7_200, "7300 d 2 h")];
+        for (seconds, span) in known {
+            assert_eq!(Span(seconds).to_string(), span);
+        }
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

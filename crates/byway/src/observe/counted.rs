@@ -1,92 +1,247 @@
-//! Counters of the protocol as names and numbers.
+//! Counters of the protocol and of sockets as names and numbers: what was done, and what was dropped or left out.
 
 use std::collections::BTreeMap;
 
 use byway_api::Counted;
 use byway_net::IoCounters;
+use byway_proto::SessionCounters;
 use byway_proto::agent::AgentCounters;
 use byway_proto::relay::{EgressCounters, IngressCounters, RelayCounters};
 
-/// Sums of counters by name.
+/// Packets and messages of one place that were dropped or left out; its other counters are of work.
+type Drops = &'static [&'static str];
+
+const RELAY_DROPS: Drops = &[
+    "messages_unknown",
+    "aliases_unknown",
+    "out_of_role",
+    "registrations_refused",
+    "grants_ended",
+    "strangers_refused",
+    "sessions_refused",
+    "sessions_shed",
+    "expelled",
+    "relayed_refused",
+];
+
+const INGRESS_DROPS: Drops = &[
+    "copies_repeated",
+    "copies_beyond_rate",
+    "copies_too_long",
+    "copies_too_old",
+    "resends_gone",
+    "resends_refused",
+    "uncovered_alone",
+    "uncovered_budget",
+    "uncovered_unknown",
+    "own_repairs_refused",
+    "in_stream_left_out",
+];
+
+const EGRESS_DROPS: Drops = &[
+    "carried_repeated",
+    "rounds_expired",
+    "rounds_inconsistent",
+    "rounds_refused",
+    "requests_beyond_consent",
+    "answers_unasked",
+    "answers_false",
+    "repairs_surplus",
+    "repairs_unknown",
+    "too_long",
+    "refused_repeated",
+    "refused_budget",
+    "refused_range",
+    "refused_room",
+    "given_up",
+];
+
+const SESSION_DROPS: Drops = &[
+    "malformed",
+    "unknown_kinds",
+    "unknown_index",
+    "forged",
+    "replayed",
+    "too_old",
+    "initiations_refused",
+    "cookies",
+    "unsendable",
+];
+
+const AGENT_DROPS: Drops = &[
+    "copies_held",
+    "copies_gone",
+    "own_repairs_held",
+    "datagrams_too_long",
+    "datagrams_unsendable",
+    "flows_unknown",
+    "messages_unknown",
+    "out_of_role",
+    "malformed",
+];
+
+/// Of what an agent receives; what else its statistics count is shown by peer.
+const FLOW_DROPS: Drops = &["marked_dropped", "forged", "false_repairs", "beyond_consent"];
+
+/// What an agent received, shown by peer.
+const FLOW_FATES: &[&str] =
+    &["direct", "lost", "in_stream", "cooperative", "cached", "forwarded", "late", "duplicates"];
+
+const SOCKET_DROPS: Drops = &[
+    "dropped_originals",
+    "dropped_scavengers",
+    "dropped_unsendable",
+    "dropped_refused",
+    "dropped_closed",
+    "dropped_by_kernel",
+];
+
+/// Counts by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sums(BTreeMap<&'static str, u64>);
+pub(crate) struct Sums(BTreeMap<String, u64>);
 
 impl Sums {
     /// Adds to one.
-    pub(crate) fn add(&mut self, name: &'static str, count: u64) {
-        *self.0.entry(name).or_default() += count;
+    pub(crate) fn add(&mut self, name: impl Into<String>, count: u64) {
+        *self.0.entry(name.into()).or_default() += count;
     }
 
     /// Adds all of another.
     pub(crate) fn add_all(&mut self, other: &Self) {
         for (name, count) in &other.0 {
-            self.add(name, *count);
+            self.add(name.as_str(), *count);
         }
     }
 
     /// All of them by name.
     pub(crate) fn counted(&self) -> Vec<Counted> {
-        let one = |(name, count): (&&str, &u64)| Counted { reason: (*name).to_owned(), count: *count };
+        let one = |(name, count): (&String, &u64)| Counted { reason: name.clone(), count: *count };
         self.0.iter().map(one).collect()
     }
 }
 
-macro_rules! add {
-    ($sums:ident, $counters:ident, $prefix:literal: $($field:ident),+ $(,)?) => {
-        $($sums.add(concat!($prefix, stringify!($field)), $counters.$field);)+
-    };
+/// What was done, and what was not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) work: Sums,
+    pub(crate) drops: Sums,
 }
 
-/// What a relay's halves did.
-pub(crate) fn relay_work(sums: &mut Sums, ingress: &IngressCounters, egress: &EgressCounters) {
-    add!(sums, ingress, "ingress_": copies, copies_resent, copies_asked, carried, covered, cross_stream, in_stream,
-        in_stream_saved, own_repairs);
-    add!(sums, egress, "egress_": asked, open_ended, in_stream, cached, cooperative, forwarded, rounds, rounds_decoded,
-        rounds_widened, solved_together, requests, answers, repairs_kept, confirms);
+impl Counts {
+    /// Those of a relay's shard.
+    pub(crate) fn of_relay(
+        relay: &RelayCounters,
+        ingress: &IngressCounters,
+        egress: &EgressCounters,
+    ) -> Self {
+        let mut counts = Self::default();
+        counts.add("", relay.by_name(), RELAY_DROPS);
+        counts.add("ingress_", ingress.by_name(), INGRESS_DROPS);
+        counts.add("egress_", egress.by_name(), EGRESS_DROPS);
+        counts
+    }
+
+    /// Those of an agent.
+    pub(crate) fn of_agent(agent: &AgentCounters) -> Self {
+        let mut counts = Self::default();
+        counts.add("", agent.by_name(), AGENT_DROPS);
+        counts
+    }
+
+    /// Adds what an agent received.
+    pub(crate) fn add_received(&mut self, received: impl Iterator<Item = (&'static str, u64)>) {
+        self.add("flow_", received.filter(|(name, _)| !FLOW_FATES.contains(name)), FLOW_DROPS);
+    }
+
+    /// Adds those of a node's sessions and sockets.
+    pub(crate) fn add_node(&mut self, sessions: &SessionCounters, sockets: &IoCounters) {
+        self.add("session_", sessions.by_name(), SESSION_DROPS);
+        self.add("socket_", sockets.by_name(), SOCKET_DROPS);
+    }
+
+    /// Adds those of another shard.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        self.work.add_all(&other.work);
+        self.drops.add_all(&other.drops);
+    }
+
+    fn add(&mut self, prefix: &str, counters: impl Iterator<Item = (&'static str, u64)>, drops: Drops) {
+        for (name, count) in counters {
+            let sums = if drops.contains(&name) { &mut self.drops } else { &mut self.work };
+            sums.add(format!("{prefix}{name}"), count);
+        }
+    }
 }
 
-/// What a relay dropped or left out, and why.
-pub(crate) fn relay_drops(
-    sums: &mut Sums,
-    relay: &RelayCounters,
-    ingress: &IngressCounters,
-    egress: &EgressCounters,
-) {
-    add!(sums, relay, "": messages_unknown, aliases_unknown, out_of_role, registrations_refused, grants_ended,
-        strangers_refused, sessions_refused, sessions_shed, expelled, relayed_refused);
-    add!(sums, ingress, "ingress_": copies_repeated, copies_beyond_rate, copies_too_long, copies_too_old,
-        uncovered_alone, uncovered_budget, uncovered_unknown, own_repairs_refused, in_stream_left_out);
-    add!(sums, egress, "egress_": rounds_expired, rounds_inconsistent, rounds_refused, requests_beyond_consent,
-        answers_unasked, answers_false, repairs_surplus, repairs_unknown, too_long, refused_repeated, refused_budget,
-        refused_range, refused_room, given_up);
-}
+#[cfg(test)]
+mod tests {
+    use byway_proto::agent::ReceiveStatistics;
 
-macro_rules! session_drops {
-    ($sums:ident, $counters:expr) => {{
-        let counters = $counters;
-        add!($sums, counters, "session_": malformed, unknown_kinds, unknown_index, forged, replayed, too_old,
-            initiations_refused, cookies, unsendable);
-    }};
-}
+    use super::*;
 
-/// What a relay's sessions dropped.
-pub(crate) fn relay_sessions(sums: &mut Sums, relay: &byway_proto::relay::Relay) {
-    session_drops!(sums, relay.session_counters());
-}
+    const METRICS: &str = include_str!("../../../../docs/metrics.md");
 
-/// What an agent's sessions dropped.
-pub(crate) fn agent_sessions(sums: &mut Sums, agent: &byway_proto::agent::Agent) {
-    session_drops!(sums, agent.session_counters());
-}
+    /// All counters that there are, by role.
+    fn all() -> [(&'static str, Counts); 2] {
+        let mut relay = Counts::of_relay(
+            &RelayCounters::default(),
+            &IngressCounters::default(),
+            &EgressCounters::default(),
+        );
+        let mut agent = Counts::of_agent(&AgentCounters::default());
+        agent.add_received(ReceiveStatistics::default().by_name());
+        for counts in [&mut relay, &mut agent] {
+            counts.add_node(&SessionCounters::default(), &IoCounters::default());
+        }
+        [("relay", relay), ("agent", agent)]
+    }
 
-/// What an agent dropped, and why.
-pub(crate) fn agent_drops(sums: &mut Sums, agent: &AgentCounters) {
-    add!(sums, agent, "": copies_held, copies_gone, own_repairs_held, datagrams_too_long, datagrams_unsendable,
-        flows_unknown, messages_unknown, out_of_role, malformed);
-}
+    #[test]
+    fn every_counter_is_documented() {
+        for (role, counts) in all() {
+            let work = counts.work.0.keys().map(|name| format!("`byway_{role}_{name}_total`"));
+            let drops = counts.drops.0.keys().map(|name| format!("\n| `{name}` |"));
+            let missing: Vec<String> = work.chain(drops).filter(|text| !METRICS.contains(text)).collect();
+            assert!(missing.is_empty(), "docs/metrics.md does not say what these are: {missing:?}");
+        }
+    }
 
-/// What sockets dropped.
-pub(crate) fn socket_drops(sums: &mut Sums, io: &IoCounters) {
-    add!(sums, io, "socket_": dropped_originals, dropped_scavengers, dropped_unsendable, dropped_refused,
-        dropped_closed, dropped_by_kernel);
+    #[test]
+    fn every_documented_counter_is_there() {
+        for (role, counts) in all() {
+            let named = METRICS
+                .split('`')
+                .filter_map(|word| word.strip_prefix(&format!("byway_{role}_"))?.strip_suffix("_total"));
+            for name in named {
+                assert!(
+                    name.starts_with("proxy_") || counts.work.0.contains_key(name),
+                    "there is no counter {name} of {role}s"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_called_a_drop_is_a_counter() {
+        let named: usize = [RELAY_DROPS, INGRESS_DROPS, EGRESS_DROPS].iter().map(|drops| drops.len()).sum();
+        let of_node = SESSION_DROPS.len() + SOCKET_DROPS.len();
+        let [(_, relay), (_, agent)] = all();
+        assert_eq!(relay.drops.0.len(), named + of_node);
+        assert_eq!(agent.drops.0.len(), AGENT_DROPS.len() + FLOW_DROPS.len() + of_node);
+        let fates = ReceiveStatistics::default().by_name().filter(|(name, _)| FLOW_FATES.contains(name));
+        assert_eq!(fates.count(), FLOW_FATES.len());
+    }
+
+    #[test]
+    fn counters_of_shards_are_added_up() {
+        let count = |copies_bytes, refused_room| {
+            let (mut ingress, mut egress) = (IngressCounters::default(), EgressCounters::default());
+            (ingress.copies_bytes, egress.refused_room) = (copies_bytes, refused_room);
+            Counts::of_relay(&RelayCounters::default(), &ingress, &egress)
+        };
+        let mut all = count(5, 2);
+        all.add_all(&count(7, 3));
+        assert_eq!(all.work.0["ingress_copies_bytes"], 12);
+        assert_eq!(all.drops.0["egress_refused_room"], 5);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use byway_api::{AgentStatus, ControllerStatus, Counted, FlowReceived, RelayStatus};
+use byway_api::{AgentStatus, ControllerStatus, Counted, FlowReceived, RelayStatus, RequestCount};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -88,12 +88,12 @@ impl Collector for AgentMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = &self.0;
         let received: Vec<_> =
-            status.mappings.iter().map(|mapping| (mapping.peer.as_str(), &mapping.received)).collect();
+            status.totals.iter().map(|totals| (totals.peer.as_str(), &totals.received)).collect();
         flows(&mut encoder, "received", "what this agent received", &received)?;
         let sent: Vec<_> = status
-            .mappings
+            .totals
             .iter()
-            .filter_map(|mapping| Some((mapping.peer.as_str(), mapping.sent.as_ref()?)))
+            .filter_map(|totals| Some((totals.peer.as_str(), totals.sent.as_ref()?)))
             .collect();
         flows(&mut encoder, "sent", "what this agent sent, as the other end reports it", &sent)?;
         repair_times(&mut encoder, &received)?;
@@ -113,6 +113,7 @@ impl Collector for AgentMetrics {
             .map(|(segment, direction, count)| (vec![("segment", segment), ("direction", direction)], count))
             .collect();
         counters(&mut encoder, "byway_segment_bytes", "IP bytes by segment", &rows)?;
+        work(&mut encoder, "agent", &status.counters)?;
         reasons(&mut encoder, "byway_dropped_packets", "Packets dropped by reason", &status.drops)?;
         let peers: Vec<_> = status
             .peers
@@ -129,7 +130,7 @@ impl Collector for AgentMetrics {
     }
 }
 
-/// Packets of flows by what became of them, summed over the flows with one peer.
+/// Packets by what became of them, summed over the peers of one name: one that was removed may have come back as another.
 fn flows(
     encoder: &mut DescriptorEncoder<'_>,
     direction: &str,
@@ -214,10 +215,7 @@ fn repair_times(encoder: &mut DescriptorEncoder<'_>, flows: &[(&str, &FlowReceiv
 impl Collector for RelayMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = &self.0;
-        for counter in &status.counters {
-            let name = format!("byway_relay_{}", counter.reason);
-            counters(&mut encoder, &name, "See docs/metrics.md", &[(vec![], counter.count)])?;
-        }
+        work(&mut encoder, "relay", &status.counters)?;
         reasons(&mut encoder, "byway_dropped_packets", "Packets dropped by reason", &status.drops)?;
         #[allow(clippy::cast_precision_loss, reason = "counts of sessions and bytes are far below 2^53")]
         let (sessions, held) = (status.sessions as f64, status.held_bytes as f64);
@@ -234,22 +232,52 @@ impl Collector for RelayMetrics {
 impl Collector for ControllerMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = &self.0;
-        let members = [("agent", status.agents), ("relay", status.relays)];
-        #[allow(clippy::cast_precision_loss, reason = "counts of members are far below 2^53")]
-        let rows = members.map(|(role, count)| (vec![("role", role)], count as f64));
-        gauges(&mut encoder, "byway_controller_members", "Members of the network", &rows)?;
-        #[allow(clippy::cast_precision_loss, reason = "counts of members are far below 2^53")]
-        let (pairs, polls) = (status.pairs as f64, status.polls as f64);
-        gauges(&mut encoder, "byway_controller_pairs", "Pairs of agents", &[(vec![], pairs)])?;
-        gauges(&mut encoder, "byway_controller_polls", "Members that wait for news", &[(vec![], polls)])?;
-        let failing = f64::from(u8::from(status.storage_problem.is_some()));
-        gauges(
-            &mut encoder,
-            "byway_controller_storage_failing",
-            "Whether changes cannot be written",
-            &[(vec![], failing)],
-        )
+        #[allow(clippy::cast_precision_loss, reason = "counts of members and bytes are far below 2^53")]
+        let gauge = |count: u64| count as f64;
+        let count = |count: usize| gauge(u64::try_from(count).unwrap_or(u64::MAX));
+        let by_role = |agents, relays| {
+            [("agent", agents), ("relay", relays)]
+                .map(|(role, members)| (vec![("role", role)], count(members)))
+        };
+        let members = by_role(status.agents, status.relays);
+        gauges(&mut encoder, "byway_controller_members", "Members of the network", &members)?;
+        let alive = by_role(status.agents_alive, status.relays_alive);
+        let help = "Members that were heard of within the last minute";
+        gauges(&mut encoder, "byway_controller_members_alive", help, &alive)?;
+        let pairs = [(vec![], count(status.pairs))];
+        gauges(&mut encoder, "byway_controller_pairs", "Pairs of agents", &pairs)?;
+        let polls = [(vec![], count(status.polls))];
+        gauges(&mut encoder, "byway_controller_polls", "Members that wait for news", &polls)?;
+        let requests: Vec<Row<'_>> = status.requests.iter().map(requests_row).collect();
+        let help = "Requests by what came of them";
+        counters(&mut encoder, "byway_controller_requests", help, &requests)?;
+        let commits = [("ok", status.commits), ("failed", status.commits_failed)];
+        let commits = commits.map(|(outcome, count)| (vec![("outcome", outcome)], count));
+        counters(&mut encoder, "byway_controller_commits", "Changes written to the database", &commits)?;
+        let bytes: Vec<_> = status.database_bytes.into_iter().map(|bytes| (vec![], gauge(bytes))).collect();
+        gauges(&mut encoder, "byway_controller_database_bytes", "Size of the database", &bytes)?;
+        let failing = [(vec![], f64::from(u8::from(status.storage_problem.is_some())))];
+        let help = "Whether changes cannot be written";
+        gauges(&mut encoder, "byway_controller_storage_failing", help, &failing)
     }
+}
+
+/// Each counter of a role is a family of its own.
+fn work(encoder: &mut DescriptorEncoder<'_>, role: &str, counted: &[Counted]) -> fmt::Result {
+    for counter in counted {
+        let name = format!("byway_{role}_{}", counter.reason);
+        counters(encoder, &name, "See docs/metrics.md", &[(vec![], counter.count)])?;
+    }
+    Ok(())
+}
+
+fn requests_row(counted: &RequestCount) -> Row<'_> {
+    let labels = vec![
+        ("method", counted.method.as_str()),
+        ("path", counted.path.as_str()),
+        ("outcome", counted.outcome.as_str()),
+    ];
+    (labels, counted.count)
 }
 
 fn reasons(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, counted: &[Counted]) -> fmt::Result {
@@ -261,33 +289,26 @@ fn reasons(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, counted:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use byway_api::{Histogram, MappingStatus};
+    use byway_api::{Histogram, PeerTotals};
 
-    fn mapping(peer: &str, lost: u64) -> MappingStatus {
+    fn totals(peer: &str, lost: u64) -> PeerTotals {
         let times = Histogram { bounds_ms: vec![10.0, 20.0], counts: vec![1, 2, 0], sum_ms: 40.0 };
-        MappingStatus {
+        PeerTotals {
             peer: peer.to_owned(),
-            flow: 2,
-            is_from_here: false,
-            to: "video".to_owned(),
-            endpoint: ([127, 0, 0, 1], 6_000).into(),
-            consent: "given".to_owned(),
             received: FlowReceived {
                 lost_direct: lost,
                 repair_times: Some(times),
                 ..FlowReceived::default()
             },
-            sent: None,
-            service: "coding".to_owned(),
-            paths: vec![],
-            note: None,
+            sent: Some(FlowReceived { late: lost, ..FlowReceived::default() }),
         }
     }
 
     #[test]
-    fn flows_of_one_peer_are_summed_and_histograms_are_cumulative() {
-        let mappings = vec![mapping("alice", 3), mapping("alice", 4), mapping("bob", 1)];
-        let page = of_agent(AgentStatus { mappings, ..AgentStatus::default() });
+    fn totals_of_one_name_are_summed_and_histograms_are_cumulative() {
+        let totals = vec![totals("alice", 3), totals("alice", 4), totals("bob", 1)];
+        let page = of_agent(AgentStatus { totals, ..AgentStatus::default() });
+        assert!(page.contains("byway_packets_sent_total{peer=\"alice\",fate=\"late\"} 7"), "{page}");
         assert!(
             page.contains("byway_packets_received_total{peer=\"alice\",fate=\"lost_direct\"} 7"),
             "{page}"

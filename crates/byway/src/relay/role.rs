@@ -9,9 +9,10 @@ use byway_net::{Arrival, Io, Role, SocketId};
 use byway_proto::relay::{OtherRelay, Relay, RelayInput};
 use byway_units::{RelayId, Time};
 use byway_wire::Shard;
+use byway_wire::seal::PublicKey;
 use tokio::sync::oneshot;
 
-use crate::observe::counted::{self, Sums};
+use crate::observe::counted::Counts;
 
 /// What the rest of the process asks of a shard.
 pub(super) enum RelayControl {
@@ -28,9 +29,16 @@ pub(super) enum RelayControl {
 pub(super) struct ShardStatus {
     pub(super) sessions: u64,
     pub(super) held_bytes: u64,
-    pub(super) uptime_seconds: f64,
-    pub(super) work: Sums,
-    pub(super) drops: Sums,
+    pub(super) counts: Counts,
+}
+
+impl ShardStatus {
+    /// Adds another shard.
+    pub(super) fn add(&mut self, shard: &Self) {
+        self.sessions += shard.sessions;
+        self.held_bytes += shard.held_bytes;
+        self.counts.add_all(&shard.counts);
+    }
 }
 
 /// The relays that another one's shards stand for, as far as the sockets reach them.
@@ -40,14 +48,27 @@ pub(super) fn other_relays(map: &NetworkMap, own: RelayId, listen: &[SocketAddr]
 }
 
 fn shards(relay: &RelayEntry, listen: &[SocketAddr]) -> Vec<OtherRelay> {
-    let reach = |address: &&SocketAddr| listen.iter().any(|own| own.is_ipv4() == address.is_ipv4());
-    let (Some(address), Ok(key)) = (relay.addresses.iter().find(reach), relay.key.parse()) else {
-        tracing::warn!(relay = relay.name, "a relay of the map has no address that this one can send to");
-        return Vec::new();
+    let (address, key) = match reach(relay, listen) {
+        Ok(reach) => reach,
+        Err(problem) => {
+            tracing::warn!(relay = relay.name, "no way leads on to a relay of the map: {problem}");
+            return Vec::new();
+        }
     };
     let number = RelayId::new(relay.number);
     let shards = u8::try_from(relay.shards).unwrap_or(u8::MAX);
-    (0..shards).map(|shard| OtherRelay { number, shard: Shard::new(shard), key, address: *address }).collect()
+    (0..shards).map(|shard| OtherRelay { number, shard: Shard::new(shard), key, address }).collect()
+}
+
+/// Where another relay is, and its key; or what is wrong, and what to do about it.
+fn reach(relay: &RelayEntry, listen: &[SocketAddr]) -> Result<(SocketAddr, PublicKey), String> {
+    let is_reached = |address: &&SocketAddr| listen.iter().any(|own| own.is_ipv4() == address.is_ipv4());
+    let address = relay.addresses.iter().find(is_reached).ok_or_else(|| {
+        let (there, here) = (&relay.addresses, listen);
+        format!("it is at {there:?}, and this one listens on {here:?}: have both speak IPv4, or both IPv6")
+    })?;
+    let key = relay.key.parse::<PublicKey>().map_err(|error| format!("its key is none ({error})"))?;
+    Ok((*address, key))
 }
 
 /// A shard of a relay.
@@ -87,28 +108,13 @@ impl RelayRole {
     }
 
     fn status(&self, io: &Io) -> ShardStatus {
-        let (mut work, mut drops) = (Sums::default(), Sums::default());
         let (ingress, egress) = (self.relay.ingress_counters(), self.relay.egress_counters());
-        counted::relay_work(&mut work, ingress, egress);
-        let sockets = io.counters();
-        for (name, count) in [
-            ("received_packets", sockets.received),
-            ("received_payload_bytes", sockets.received_bytes),
-            ("sent_packets", sockets.sent),
-            ("sent_payload_bytes", sockets.sent_bytes),
-            ("relayed_handshakes", self.relay.counters().relayed),
-        ] {
-            work.add(name, count);
-        }
-        counted::relay_drops(&mut drops, self.relay.counters(), ingress, egress);
-        counted::relay_sessions(&mut drops, &self.relay);
-        counted::socket_drops(&mut drops, sockets);
+        let mut counts = Counts::of_relay(self.relay.counters(), ingress, egress);
+        counts.add_node(self.relay.session_counters(), io.counters());
         ShardStatus {
             sessions: self.relay.sessions() as u64,
             held_bytes: self.relay.packets_held().count(),
-            uptime_seconds: io.now().saturating_since(Time::START).as_secs_f64(),
-            work,
-            drops,
+            counts,
         }
     }
 }
@@ -147,5 +153,39 @@ impl Role for RelayRole {
 
     fn is_finished(&self) -> bool {
         self.is_closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relay(addresses: &[&str], key: &str) -> RelayEntry {
+        let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
+        RelayEntry { number: 7, name: "west".to_owned(), key: key.to_owned(), addresses, shards: 2 }
+    }
+
+    #[test]
+    fn another_relay_is_met_in_a_family_that_this_one_speaks_at_all_its_shards() {
+        let (key, listen) = ("1".repeat(64), ["0.0.0.0:4600".parse().expect("an address")]);
+        let map = NetworkMap {
+            relays: vec![relay(&["[2001:db8::7]:4600", "192.0.2.7:4600"], &key)],
+            ..NetworkMap::default()
+        };
+        let others = other_relays(&map, RelayId::new(1), &listen);
+        let places: Vec<_> = others.iter().map(|other| (other.shard, other.address.to_string())).collect();
+        let place = |shard| (Shard::new(shard), "192.0.2.7:4600".to_owned());
+        assert_eq!(places, [place(0), place(1)]);
+        assert!(other_relays(&map, RelayId::new(7), &listen).is_empty(), "that is itself");
+    }
+
+    #[test]
+    fn why_another_relay_is_not_met_is_said() {
+        let listen = ["0.0.0.0:4600".parse().expect("an address")];
+        let problem = |relay: &RelayEntry| reach(relay, &listen).expect_err("it cannot be met");
+        let no_address = problem(&relay(&["[2001:db8::7]:4600"], &"1".repeat(64)));
+        assert!(no_address.contains("2001:db8::7") && no_address.contains("both IPv6"), "{no_address}");
+        let no_key = problem(&relay(&["192.0.2.7:4600"], "none"));
+        assert!(no_key.starts_with("its key is none"), "{no_key}");
     }
 }

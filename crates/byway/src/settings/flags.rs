@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::problem::{Problem, Source};
-use super::typed::TypedAgent;
 use super::typed::{
-    TypedController, TypedExpose, TypedFile, TypedFormat, TypedForward, TypedLevel, TypedRelay,
+    NodeTable, TypedAgent, TypedController, TypedExpose, TypedFile, TypedFormat, TypedForward, TypedLevel,
+    TypedRelay,
 };
 
 /// What every role takes.
@@ -160,6 +160,21 @@ fn some_list<T: Clone>(given: &[T]) -> Option<Vec<T>> {
     (!given.is_empty()).then(|| given.to_vec())
 }
 
+impl NodeFlags {
+    /// Lets these win over what the file says. A token that is given replaces a file with another one, and the other way round.
+    fn over(self, table: NodeTable<'_>) {
+        let NodeTable { name, state, token, token_file, key_file, listen, addresses } = table;
+        if self.token.is_some() || self.token_file.is_some() {
+            (*token, *token_file) = (self.token, self.token_file);
+        }
+        over(name, self.name);
+        over(state, self.state);
+        over(key_file, self.key_file);
+        over(listen, some_list(&self.listen));
+        list_over(addresses, &self.addresses);
+    }
+}
+
 impl AgentFlags {
     /// Whether the agent is to leave its network.
     pub(super) const fn leaves(&self) -> bool {
@@ -169,16 +184,7 @@ impl AgentFlags {
     pub(super) fn typed(&self) -> Result<Typed, Problem> {
         let mut typed = self.common.typed()?;
         let agent = typed.file.agent.get_or_insert_with(TypedAgent::default);
-        let NodeFlags { name, state, token, token_file, key_file, listen, leave: _, addresses } =
-            self.node.clone();
-        if token.is_some() || token_file.is_some() {
-            (agent.token, agent.token_file) = (token, token_file);
-        }
-        over(&mut agent.name, name);
-        over(&mut agent.state, state);
-        over(&mut agent.key_file, key_file);
-        over(&mut agent.listen, some_list(&listen));
-        list_over(&mut agent.addresses, &addresses);
+        self.node.clone().over(agent.node());
         over(&mut agent.relay, self.relay.clone());
         for text in &self.forward {
             typed.file.forward.push(forward(text)?);
@@ -199,16 +205,7 @@ impl RelayFlags {
     pub(super) fn typed(&self) -> Result<Typed, Problem> {
         let mut typed = self.common.typed()?;
         let relay = typed.file.relay.get_or_insert_with(TypedRelay::default);
-        let NodeFlags { name, state, token, token_file, key_file, listen, leave: _, addresses } =
-            self.node.clone();
-        if token.is_some() || token_file.is_some() {
-            (relay.token, relay.token_file) = (token, token_file);
-        }
-        over(&mut relay.name, name);
-        over(&mut relay.state, state);
-        over(&mut relay.key_file, key_file);
-        over(&mut relay.listen, some_list(&listen));
-        list_over(&mut relay.addresses, &addresses);
+        self.node.clone().over(relay.node());
         over(&mut relay.shards, self.shards);
         Ok(typed)
     }

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use byway_api::{Role, checked_name};
 use byway_proto::CodingRates;
 use byway_proto::agent::{Duplication, Traffic};
 use byway_units::{Duration, Rate};
@@ -12,7 +13,8 @@ use super::flags::{AgentFlags, ControllerFlags, RelayFlags, Typed};
 use super::network::StaticNetwork;
 use super::problem::{KeyPath, Problem, Source};
 use super::typed::{
-    TypedCopies, TypedExpose, TypedFormat, TypedForward, TypedLevel, TypedLog, TypedService, TypedTraffic,
+    NodeTable, TypedCopies, TypedExpose, TypedFormat, TypedForward, TypedLevel, TypedLog, TypedNetwork,
+    TypedService, TypedTraffic,
 };
 use crate::controller::ControllerSettings;
 use crate::token::Token;
@@ -29,12 +31,6 @@ pub(crate) const OBSERVE_PORTS: [u16; 3] = [4_680, 4_681, 4_682];
 
 /// Most shards of a relay on one machine.
 const SHARDS_MAX: u8 = 64;
-
-/// Relays work this long without a controller at least.
-const GRANT_LIFETIME_MIN: Duration = Duration::from_secs(24 * 3_600);
-
-/// The longest name of something exposed: with the rest of its subject, an offer holds 255 bytes.
-const NAME_BYTES_MAX: usize = 200;
 
 /// How a node knows the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +49,8 @@ pub(crate) struct AgentSettings {
     pub(crate) key_file: PathBuf,
     pub(crate) belonging: Belonging,
     pub(crate) listen: Vec<SocketAddr>,
+    /// Whether that is the default, and not what somebody asked for.
+    pub(crate) listens_by_default: bool,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) relay: Option<String>,
     pub(crate) forwards: Vec<Forward>,
@@ -95,6 +93,8 @@ pub(crate) struct RelaySettings {
     pub(crate) key_file: PathBuf,
     pub(crate) belonging: Belonging,
     pub(crate) listen: Vec<SocketAddr>,
+    /// Whether that is the default, and not what somebody asked for.
+    pub(crate) listens_by_default: bool,
     /// Where others reach it.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) shards: u8,
@@ -171,29 +171,66 @@ pub(crate) fn log_settings(typed: &TypedLog) -> LogSettings {
     }
 }
 
-fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
-    let Typed { file, source } = typed;
-    let root = KeyPath::of("agent");
-    let agent = file.agent.unwrap_or_default();
-    let belonging = belonging(&root, agent.token, agent.token_file, file.network.as_ref(), &source)?;
-    let name = named(&root, agent.name, &source)?;
+/// What agents and relays are both meant to do.
+struct Node {
+    name: String,
+    state: PathBuf,
+    key_file: PathBuf,
+    belonging: Belonging,
+    listen: Vec<SocketAddr>,
+    listens_by_default: bool,
+    addresses: Vec<SocketAddr>,
+}
+
+fn node(
+    role: Role,
+    table: NodeTable<'_>,
+    network: Option<&TypedNetwork>,
+    source: &Source,
+) -> Result<Node, Problem> {
+    let (table_name, port) = match role {
+        Role::Agent => ("agent", 0),
+        Role::Relay => ("relay", RELAY_PORT),
+    };
+    let root = KeyPath::of(table_name);
+    let NodeTable { name, state: folder, token, token_file, key_file, listen, addresses } = table;
+    let belonging = belonging(&root, token.take(), token_file.take(), network, source)?;
+    let name = named_as(&root.key("name"), name.take().or_else(host_name).unwrap_or_default(), source)?;
     if let Belonging::Static(network) = &belonging
-        && network.agent(&name).is_none()
+        && !network.has(role, &name)
     {
-        let message = format!("[network] has no agent {name:?}: name this agent as it is called there");
+        let message = format!("[network] has no {role} {name:?}: name this {role} as it is called there");
         return Err(source.problem(&root.key("name"), message));
     }
-    let state = state(agent.state, "agent", &root, &source)?;
-    let listen = agent.listen.unwrap_or_else(|| both_families(0));
-    families(&root, &listen, &source)?;
-    Ok(AgentSettings {
-        key_file: agent.key_file.unwrap_or_else(|| state.join("key")),
+    let state = state(folder.take(), table_name, &root, source)?;
+    let listens_by_default = listen.is_none();
+    let listen = listen.take().unwrap_or_else(|| both_families(port));
+    families(&root, &listen, source)?;
+    Ok(Node {
         name,
+        key_file: key_file.take().unwrap_or_else(|| state.join("key")),
         state,
         belonging,
         listen,
-        addresses: agent.addresses,
-        relay: agent.relay,
+        listens_by_default,
+        addresses: std::mem::take(addresses),
+    })
+}
+
+fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
+    let Typed { file, source } = typed;
+    let mut agent = file.agent.unwrap_or_default();
+    let node = node(Role::Agent, agent.node(), file.network.as_ref(), &source)?;
+    let relay_path = KeyPath::of("agent").key("relay");
+    Ok(AgentSettings {
+        name: node.name,
+        state: node.state,
+        key_file: node.key_file,
+        belonging: node.belonging,
+        listen: node.listen,
+        listens_by_default: node.listens_by_default,
+        addresses: node.addresses,
+        relay: agent.relay.map(|name| named_as(&relay_path, name, &source)).transpose()?,
         forwards: forwards(&file.forward, &source)?,
         exposed: exposed(&file.expose, &source)?,
         observe: observe(file.observe.listen, OBSERVE_PORTS[0], &source)?,
@@ -205,57 +242,58 @@ fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
 fn relay(typed: Typed) -> Result<RelaySettings, Problem> {
     let Typed { file, source } = typed;
     let root = KeyPath::of("relay");
-    let relay = file.relay.unwrap_or_default();
-    let belonging = belonging(&root, relay.token, relay.token_file, file.network.as_ref(), &source)?;
-    let name = named(&root, relay.name, &source)?;
-    let state = state(relay.state, "relay", &root, &source)?;
-    let listen = relay.listen.unwrap_or_else(|| both_families(RELAY_PORT));
-    families(&root, &listen, &source)?;
-    let mut shards = relay.shards.unwrap_or(1);
-    let mut addresses = relay.addresses;
-    match &belonging {
-        Belonging::Static(network) => {
-            let Some(entry) = network.relay(&name) else {
-                let message =
-                    format!("[network] has no relay {name:?}: name this relay as it is called there");
-                return Err(source.problem(&root.key("name"), message));
-            };
-            shards = relay.shards.unwrap_or_else(|| u8::try_from(entry.shards).unwrap_or(SHARDS_MAX));
-            if u16::from(shards) != entry.shards {
-                let message =
-                    format!("[network] says {} for {name:?}: both have to be the same", entry.shards);
-                return Err(source.problem(&root.key("shards"), message));
-            }
+    let mut relay = file.relay.unwrap_or_default();
+    let mut node = node(Role::Relay, relay.node(), file.network.as_ref(), &source)?;
+    let shards = relay_shards(&root, relay.shards, &node, &source)?;
+    if matches!(node.belonging, Belonging::Managed(_)) && node.addresses.is_empty() {
+        let named = |address: &SocketAddr| !address.ip().is_unspecified();
+        node.addresses = node.listen.iter().copied().filter(named).collect();
+        if node.addresses.is_empty() {
+            let message =
+                "say where agents reach this relay: addresses = [\"203.0.113.7:4600\"], or --address";
+            return Err(source.problem(&root.key("addresses"), message));
         }
-        Belonging::Managed(_) if addresses.is_empty() => {
-            addresses = listen.iter().copied().filter(|address| !address.ip().is_unspecified()).collect();
-        }
-        Belonging::Managed(_) => {}
-    }
-    if matches!(belonging, Belonging::Managed(_)) && addresses.is_empty() {
-        let message = "say where agents reach this relay: addresses = [\"203.0.113.7:4600\"], or --address";
-        return Err(source.problem(&root.key("addresses"), message));
-    }
-    if !(1..=SHARDS_MAX).contains(&shards) {
-        return Err(
-            source.problem(&root.key("shards"), format!("{shards} is out of range: 1 to {SHARDS_MAX}"))
-        );
-    }
-    if shards > 1 && listen.iter().any(|address| address.port() == 0) {
-        return Err(source.problem(&root.key("listen"), "shards share one port: name it instead of 0"));
     }
     Ok(RelaySettings {
-        key_file: relay.key_file.unwrap_or_else(|| state.join("key")),
-        name,
-        state,
-        belonging,
-        listen,
-        addresses,
+        name: node.name,
+        state: node.state,
+        key_file: node.key_file,
+        belonging: node.belonging,
+        listen: node.listen,
+        listens_by_default: node.listens_by_default,
+        addresses: node.addresses,
         shards,
         observe: observe(file.observe.listen, OBSERVE_PORTS[1], &source)?,
         log: log_settings(&file.log),
         leaves: false,
     })
+}
+
+/// How many shards a relay has: what it is told itself, or what a static network says, which have to be the same.
+fn relay_shards(root: &KeyPath, typed: Option<u8>, node: &Node, source: &Source) -> Result<u8, Problem> {
+    let in_network = match &node.belonging {
+        Belonging::Static(network) => {
+            network.relay(&node.name).and_then(|entry| u8::try_from(entry.shards).ok())
+        }
+        Belonging::Managed(_) => None,
+    };
+    let shards = checked_shards(root, typed.or(in_network).unwrap_or(1), source)?;
+    if let Some(there) = in_network.filter(|there| *there != shards) {
+        let message = format!("[network] says {there} for {:?}: both have to be the same", node.name);
+        return Err(source.problem(&root.key("shards"), message));
+    }
+    if shards > 1 && node.listen.iter().any(|address| address.port() == 0) {
+        return Err(source.problem(&root.key("listen"), "shards share one port: name it instead of 0"));
+    }
+    Ok(shards)
+}
+
+/// A number of shards within its range.
+pub(super) fn checked_shards(table: &KeyPath, shards: u8, source: &Source) -> Result<u8, Problem> {
+    if (1..=SHARDS_MAX).contains(&shards) {
+        return Ok(shards);
+    }
+    Err(source.problem(&table.key("shards"), format!("{shards} is out of range: 1 to {SHARDS_MAX}")))
 }
 
 fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettings), Problem> {
@@ -264,8 +302,10 @@ fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettin
     let controller = file.controller.unwrap_or_default();
     let state = state(controller.state, "controller", &root, &source)?;
     let listen = controller.listen.unwrap_or_else(|| both_families(CONTROLLER_PORT));
-    let grant_lifetime = controller.grant_lifetime.map_or_else(grant_lifetime_default, |lifetime| lifetime.0);
-    if grant_lifetime < GRANT_LIFETIME_MIN {
+    let grant_lifetime = controller.grant_lifetime.map_or(ControllerSettings::GRANT_LIFETIME, |lifetime| {
+        std::time::Duration::from_nanos(lifetime.0.as_nanos())
+    });
+    if grant_lifetime < ControllerSettings::GRANT_LIFETIME_MIN {
         let message = "is less than 24 h, the time that relays have to work without the controller";
         return Err(source.problem(&root.key("grant_lifetime"), message));
     }
@@ -281,20 +321,17 @@ fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettin
         addresses = listen.iter().filter_map(named).collect();
         addresses.dedup();
     }
+    let network = controller.network.unwrap_or_else(|| "byway".to_owned());
     let settings = ControllerSettings {
         listen,
         addresses,
         state,
-        network: controller.network.unwrap_or_else(|| "byway".to_owned()),
-        grant_lifetime: std::time::Duration::from_nanos(grant_lifetime.as_nanos()),
+        network: named_as(&root.key("network"), network, &source)?,
+        grant_lifetime,
         rate: controller.rate.map_or(ControllerSettings::RATE, |rate| rate.0),
     };
     let observe = observe(file.observe.listen, OBSERVE_PORTS[2], &source)?;
     Ok((settings, observe, log_settings(&file.log)))
-}
-
-fn grant_lifetime_default() -> Duration {
-    Duration::from_secs(ControllerSettings::GRANT_LIFETIME.as_secs())
 }
 
 /// The folder of a controller's state: the one that is named, or the usual one.
@@ -312,7 +349,7 @@ fn belonging(
     root: &KeyPath,
     token: Option<String>,
     token_file: Option<PathBuf>,
-    network: Option<&super::typed::TypedNetwork>,
+    network: Option<&TypedNetwork>,
     source: &Source,
 ) -> Result<Belonging, Problem> {
     let path = root.key(if token.is_some() { "token" } else { "token_file" });
@@ -342,17 +379,6 @@ fn read_token(file: &Path) -> Result<String, String> {
     let text =
         text.map_err(|error| format!("{} cannot be read ({error}): check path and rights", file.display()))?;
     Ok(text.trim().to_owned())
-}
-
-fn named(root: &KeyPath, name: Option<String>, source: &Source) -> Result<String, Problem> {
-    let name = name.or_else(host_name).unwrap_or_default();
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(|c| c.is_control() || c == '/') {
-        let message = format!(
-            "{name:?} is no name: write 1 to {NAME_BYTES_MAX} bytes without control characters and \"/\""
-        );
-        return Err(source.problem(&root.key("name"), message));
-    }
-    Ok(name)
 }
 
 fn host_name() -> Option<String> {
@@ -439,8 +465,8 @@ fn forward(here: &KeyPath, typed: &TypedForward, source: &Source) -> Result<Forw
     }
     Ok(Forward {
         listen: typed.listen,
-        peer: typed.peer.clone(),
-        to: checked_name(&here.key("to"), &typed.to, source)?,
+        peer: named_as(&here.key("peer"), typed.peer.clone(), source)?,
+        to: named_as(&here.key("to"), typed.to.clone(), source)?,
         service: service(typed.service),
         rates,
         rate,
@@ -474,21 +500,25 @@ fn exposed(typed: &[TypedExpose], source: &Source) -> Result<Vec<Exposed>, Probl
     let mut found: Vec<Exposed> = Vec::new();
     for (place, typed) in typed.iter().enumerate() {
         let here = root.place(place);
-        let name = checked_name(&here.key("name"), &typed.name, source)?;
+        let name = named_as(&here.key("name"), typed.name.clone(), source)?;
         if found.iter().any(|other| other.name == name) {
             return Err(source.problem(
                 &here.key("name"),
                 format!("{name:?} is exposed already: each needs its own name"),
             ));
         }
+        for (number, peer) in typed.peers.iter().flatten().enumerate() {
+            named_as(&here.key("peers").place(number), peer.clone(), source)?;
+        }
         found.push(Exposed { name, target: typed.target, peers: typed.peers.clone() });
     }
     Ok(found)
 }
 
-fn checked_name(path: &KeyPath, name: &str, source: &Source) -> Result<String, Problem> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        return Err(source.problem(path, format!("{name:?} is no name: write 1 to {NAME_BYTES_MAX} bytes")));
+/// A name that follows the rule of names.
+pub(super) fn named_as(path: &KeyPath, name: String, source: &Source) -> Result<String, Problem> {
+    match checked_name(&name) {
+        Ok(_) => Ok(name),
+        Err(error) => Err(source.problem(path, error)),
     }
-    Ok(name.to_owned())
 }

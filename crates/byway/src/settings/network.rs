@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
+use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use byway_units::{AgentId, FlowId, Rate, RelayId};
 use byway_wire::seal::PublicKey;
 use byway_wire::{
@@ -10,17 +10,11 @@ use byway_wire::{
     Shard, TenantId,
 };
 
+use super::meaning::{checked_shards, named_as};
 use super::problem::{KeyPath, Problem, Source};
 use super::typed::{TypedNetwork, TypedPair};
-
-/// Most ways of one pair of agents: the one in use, and those that stand by.
-const PATHS_MAX: usize = 4;
-
-/// Most shards of a relay.
-const SHARDS_MAX: u8 = 64;
-
-/// What all flows of a pair send at most, unless the file says otherwise.
-const PAIR_RATE: Rate = Rate::from_megabits_per_second(100);
+use crate::controller::ControllerSettings;
+use crate::ways::{shard_of, ways};
 
 /// A network that is written down in a file, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +69,14 @@ impl StaticNetwork {
         Some((AgentId::new(agent.entry.number), agent.key))
     }
 
+    /// Whether the file has a node of this role and name.
+    pub(crate) fn has(&self, role: Role, name: &str) -> bool {
+        match role {
+            Role::Agent => self.agent(name).is_some(),
+            Role::Relay => self.relay(name).is_some(),
+        }
+    }
+
     /// A relay of the file.
     pub(crate) fn relay(&self, name: &str) -> Option<&RelayEntry> {
         self.relays.iter().find(|relay| relay.name == name)
@@ -104,7 +106,8 @@ impl StaticNetwork {
 
     /// What the file lets agents do at relays.
     pub(crate) fn grants(&self) -> Vec<Grant> {
-        let grants_of = |way| self.ways(way).map(move |(ingress, egress)| grant(way, ingress, egress));
+        let grants_of =
+            |way| self.ways(way).into_iter().map(move |(ingress, egress)| grant(way, ingress, egress));
         self.directions().flat_map(grants_of).collect()
     }
 
@@ -118,28 +121,23 @@ impl StaticNetwork {
         })
     }
 
-    /// Ingress and egress relays: each way begins at another. An agent without a relay uses the other's.
-    fn ways<'a>(&'a self, way: Direction<'a>) -> impl Iterator<Item = (RelayShard, RelayShard)> + use<'a> {
-        let (near_sender, near_receiver) = (&way.sender.relays, &way.receiver.relays);
-        let near_sender = if near_sender.is_empty() { near_receiver } else { near_sender };
-        let group = way.pair.group;
-        near_sender.iter().enumerate().take(PATHS_MAX).map(move |(place, ingress)| {
-            let egress = near_receiver.get(place).or(near_receiver.last()).unwrap_or(ingress);
-            (self.shard_of(*ingress, group), self.shard_of(*egress, group))
-        })
-    }
-
-    /// The shard of a relay that serves a coding group.
-    fn shard_of(&self, relay: usize, group: u32) -> RelayShard {
-        let relay = &self.relays[relay];
-        let shard = u8::try_from(group % u32::from(relay.shards)).expect("there are at most 64 shards");
-        RelayShard { relay: relay.number, shard }
+    /// Ingress and egress relays of each way. An agent without a relay uses the other's.
+    fn ways(&self, way: Direction<'_>) -> Vec<(RelayShard, RelayShard)> {
+        let (sender, receiver) = (&way.sender.relays, &way.receiver.relays);
+        let from_sender = if sender.is_empty() { receiver } else { sender };
+        let from_receiver = if receiver.is_empty() { sender } else { receiver };
+        let place = |relay: usize| {
+            let relay = &self.relays[relay];
+            shard_of(relay.number, relay.shards, way.pair.group)
+        };
+        let ways = ways(from_sender, from_receiver).into_iter();
+        ways.map(|(ingress, egress)| (place(ingress), place(egress))).collect()
     }
 
     /// How many pairings of a group use these relays in this order.
     fn pairings_of(&self, group: u32, relays: (RelayShard, RelayShard)) -> usize {
         let of_group = self.directions().filter(|way| way.pair.group == group);
-        of_group.filter(|way| self.ways(*way).any(|ways| ways == relays)).count()
+        of_group.filter(|way| self.ways(*way).contains(&relays)).count()
     }
 
     fn pairing(&self, way: Direction<'_>) -> Pairing {
@@ -153,7 +151,7 @@ impl StaticNetwork {
         Pairing {
             sender: way.sender.entry.number,
             receiver: way.receiver.entry.number,
-            paths: self.ways(way).map(path).collect(),
+            paths: self.ways(way).into_iter().map(path).collect(),
         }
     }
 }
@@ -202,11 +200,7 @@ impl Checker<'_> {
             if relay.addresses.is_empty() {
                 return Err(self.source.problem(&here.key("addresses"), "name at least one address"));
             }
-            let shards = relay.shards.unwrap_or(1);
-            if !(1..=SHARDS_MAX).contains(&shards) {
-                let message = format!("{shards} is out of range: 1 to {SHARDS_MAX}");
-                return Err(self.source.problem(&here.key("shards"), message));
-            }
+            let shards = checked_shards(&here, relay.shards.unwrap_or(1), self.source)?;
             Ok(RelayEntry {
                 number: relay.number,
                 name: relay.name.clone(),
@@ -240,7 +234,7 @@ impl Checker<'_> {
                     addresses: agent.addresses.clone(),
                 },
                 key,
-                relays: near.collect::<Result<_, _>>()?,
+                relays: self.once(&here.key("relays"), near.collect::<Result<_, _>>()?)?,
             })
         });
         entries.collect()
@@ -286,8 +280,19 @@ impl Checker<'_> {
         Ok(StaticPair {
             agents,
             group: pair.group.unwrap_or(1),
-            rate: pair.rate.map_or(PAIR_RATE, |rate| rate.0),
+            rate: pair.rate.map_or(ControllerSettings::RATE, |rate| rate.0),
         })
+    }
+
+    /// The places of an agent's relays, if none stands there twice: each way begins at another.
+    fn once(&self, path: &KeyPath, places: Vec<usize>) -> Result<Vec<usize>, Problem> {
+        let again = (0..places.len()).find(|number| places[..*number].contains(&places[*number]));
+        match again {
+            Some(number) => {
+                Err(self.source.problem(&path.place(number), "is named before: name each relay once"))
+            }
+            None => Ok(places),
+        }
     }
 
     fn key(&self, here: &KeyPath, key: &str) -> Result<PublicKey, Problem> {
@@ -309,9 +314,7 @@ impl Checker<'_> {
         let mut known: [BTreeMap<String, usize>; 3] = Default::default();
         for (place, (name, number, key)) in entries.enumerate() {
             let here = root.place(place);
-            if name.is_empty() {
-                return Err(self.source.problem(&here.key("name"), "is empty: give it a name"));
-            }
+            named_as(&here.key("name"), name.clone(), self.source)?;
             if !(1..=i32::MAX.unsigned_abs()).contains(&number) {
                 return Err(self
                     .source

@@ -31,7 +31,7 @@ const PREFACE: &str = "# Configuration\n\n\
     `BYWAY_*` variable (`byway agent --help` names both), and that over the file. Keys that are not listed here are errors. \
     `byway config check FILE` says whether a file is right without starting anything.\n\n\
     Rates are written as `\"4 Mbit/s\"` (bit/s, kbit/s, Mbit/s, Gbit/s), times as `\"200 ms\"` (us, ms, s, min, h, d), addresses as \
-    `\"192.0.2.1:4600\"` or `\"[2001:db8::1]:4600\"`.\n\n\
+    `\"192.0.2.1:4600\"` or `\"[2001:db8::1]:4600\"`. Names have 1 to 63 letters (a to z, A to Z), digits, `-`, `_` and `.`, the first a letter or digit.\n\n\
     This page is written by `byway config reference`.\n";
 
 fn heading(name: &str, is_list: bool) -> String {

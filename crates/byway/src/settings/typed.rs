@@ -36,57 +36,90 @@ pub(crate) struct TypedFile {
     pub(crate) log: TypedLog,
 }
 
-/// An agent.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TypedAgent {
-    /// By which others refer to it. Default: the host's name.
-    pub(crate) name: Option<String>,
-    /// The folder of its key, its membership and the last map. Default: `$STATE_DIRECTORY`, else `/var/lib/byway/agent` for
-    /// root and `~/.local/state/byway/agent` for others.
-    pub(crate) state: Option<PathBuf>,
-    /// The controller's invitation, from `byway token create --role agent`. Needed until the agent has joined; not with
-    /// `[network]`.
-    pub(crate) token: Option<String>,
-    /// A file that holds the token instead.
-    pub(crate) token_file: Option<PathBuf>,
-    /// Its secret key, made by `byway keygen`. Default: `key` in the state folder, made at the first start.
-    pub(crate) key_file: Option<PathBuf>,
-    /// Where it meets peers and relays: one IPv4 address, one IPv6 address, or both; port 0 for any. Default:
-    /// `["0.0.0.0:0", "[::]:0"]`.
-    pub(crate) listen: Option<Vec<SocketAddr>>,
-    /// Addresses at which peers may reach it beside those that are found out: a port that a router forwards.
-    #[serde(default)]
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// The relay near it, by name. Default: with a controller, the one with the shortest round trip.
-    pub(crate) relay: Option<String>,
+/// Writes the table of a node: what agents and relays are both told, the meaning of what differs between them, and what only
+/// one of them is told. A table within the table would do the same, but its errors would name no line of the file.
+macro_rules! node_table {
+    (
+        $(#[$about:meta])*
+        $table:ident {
+            listen: $(#[$listen:meta])*
+            addresses: $(#[$addresses:meta])*
+            own: $(#[$own_about:meta])* $own:ident: $kind:ty
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $table {
+            /// By which others refer to it. Default: the host's name.
+            name: Option<String>,
+            /// The folder of its key, its membership and the last map. Default: `$STATE_DIRECTORY`, else `agent` or `relay` in
+            /// `/var/lib/byway` for root and in `~/.local/state/byway` for others.
+            state: Option<PathBuf>,
+            /// The controller's invitation, from `byway token create`. Needed until the node has joined; not with `[network]`.
+            token: Option<String>,
+            /// A file that holds the token instead.
+            token_file: Option<PathBuf>,
+            /// Its secret key, made by `byway keygen`. Default: `key` in the state folder, made at the first start.
+            key_file: Option<PathBuf>,
+            $(#[$listen])*
+            listen: Option<Vec<SocketAddr>>,
+            $(#[$addresses])*
+            #[serde(default)]
+            addresses: Vec<SocketAddr>,
+            $(#[$own_about])*
+            pub(crate) $own: Option<$kind>,
+        }
+
+        impl $table {
+            /// What agents and relays are both told.
+            pub(crate) const fn node(&mut self) -> NodeTable<'_> {
+                let Self { name, state, token, token_file, key_file, listen, addresses, $own: _ } = self;
+                NodeTable { name, state, token, token_file, key_file, listen, addresses }
+            }
+        }
+    };
 }
 
-/// A relay.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TypedRelay {
-    /// By which agents refer to it. Default: the host's name.
-    pub(crate) name: Option<String>,
-    /// The folder of its key, its membership and the last map. Default: `$STATE_DIRECTORY`, else `/var/lib/byway/relay` for
-    /// root and `~/.local/state/byway/relay` for others.
-    pub(crate) state: Option<PathBuf>,
-    /// The controller's invitation, from `byway token create --role relay`. Needed until the relay has joined; not with
-    /// `[network]`.
-    pub(crate) token: Option<String>,
-    /// A file that holds the token instead.
-    pub(crate) token_file: Option<PathBuf>,
-    /// Its secret key, made by `byway keygen`. Default: `key` in the state folder, made at the first start.
-    pub(crate) key_file: Option<PathBuf>,
-    /// Where it listens: one IPv4 address, one IPv6 address, or both, of the same port. Default:
-    /// `["0.0.0.0:4600", "[::]:4600"]`.
-    pub(crate) listen: Option<Vec<SocketAddr>>,
-    /// Where others reach it, if that is not where it listens. Needed when it listens on `0.0.0.0` or `[::]` and there is a
-    /// controller.
-    #[serde(default)]
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// Threads that share the work, each with its own flows: 1 to 64. Default: 1.
-    pub(crate) shards: Option<u8>,
+/// What agents and relays are both told, in the table of either.
+#[derive(Debug)]
+pub(crate) struct NodeTable<'a> {
+    pub(crate) name: &'a mut Option<String>,
+    pub(crate) state: &'a mut Option<PathBuf>,
+    pub(crate) token: &'a mut Option<String>,
+    pub(crate) token_file: &'a mut Option<PathBuf>,
+    pub(crate) key_file: &'a mut Option<PathBuf>,
+    pub(crate) listen: &'a mut Option<Vec<SocketAddr>>,
+    pub(crate) addresses: &'a mut Vec<SocketAddr>,
+}
+
+node_table! {
+    /// An agent.
+    TypedAgent {
+        listen:
+            /// Where it meets peers and relays: one IPv4 address, one IPv6 address, or both; port 0 for any. Default:
+            /// `["0.0.0.0:0", "[::]:0"]`.
+        addresses:
+            /// Addresses at which peers may reach it beside those that are found out: a port that a router forwards.
+        own:
+            /// The relay near it, by name. Default: with a controller, the one with the shortest round trip.
+            relay: String
+    }
+}
+
+node_table! {
+    /// A relay.
+    TypedRelay {
+        listen:
+            /// Where it listens: one IPv4 address, one IPv6 address, or both, of the same port. Default:
+            /// `["0.0.0.0:4600", "[::]:4600"]`.
+        addresses:
+            /// Where others reach it, if that is not where it listens. Needed when it listens on `0.0.0.0` or `[::]` and there
+            /// is a controller.
+        own:
+            /// Threads that share the work, each with its own flows: 1 to 64. Default: 1.
+            shards: u8
+    }
 }
 
 /// A controller.

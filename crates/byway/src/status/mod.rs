@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::exit::{Cause, Failure};
+use crate::node;
 use crate::settings::OBSERVE_PORTS;
 
 /// No status is longer: 2,048 mappings take 2 MB.
@@ -41,9 +42,7 @@ pub(crate) struct StatusFlags {
 /// # Errors
 /// If none answers.
 pub(crate) fn run(flags: &StatusFlags) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::machine(format!("no event loop: {error}")))?;
-    runtime.block_on(async {
+    node::block_on(async {
         loop {
             let page = page(flags).await?;
             if flags.watch && !flags.json {
@@ -66,39 +65,55 @@ async fn page(flags: &StatusFlags) -> Result<String, Failure> {
         |address| vec![address],
     );
     let mut page = String::new();
-    let mut last = None;
+    let mut silent = Vec::new();
     for address in addresses {
         match fetch(address).await {
             Ok(status) => page.push_str(&shown(&status, flags.json)),
-            Err(error) => last = Some((address, error)),
+            Err(error) => silent.push((address, error)),
         }
     }
-    match last {
-        Some((address, error)) if page.is_empty() => Err(Failure::new(
-            Cause::Network,
-            format!("no node answers at {address} ({error}): start one, or say --at with its observe.listen"),
-        )),
-        _ => Ok(page),
-    }
+    if page.is_empty() { Err(Failure::new(Cause::Network, nobody(&silent))) } else { Ok(page) }
+}
+
+/// What is said when nobody answers: everywhere that was tried, and what to do.
+fn nobody(silent: &[(SocketAddr, String)]) -> String {
+    let attempts: Vec<String> = silent.iter().map(|(address, error)| format!("{address}: {error}")).collect();
+    format!(
+        "no node answers at {}; start one (`systemctl status byway-agent byway-relay byway-controller` shows why it ended), or say \
+         --at with its observe.listen",
+        attempts.join(", nor at ")
+    )
 }
 
 fn shown(status: &serde_json::Value, json: bool) -> String {
     if json { format!("{status}\n") } else { render::text(status) }
 }
 
-async fn fetch(address: SocketAddr) -> Result<serde_json::Value, String> {
-    let answer = tokio::time::timeout(PATIENCE, get(address)).await;
-    let body = answer.map_err(|_| "no answer within 5 s".to_owned())??;
+/// The status of the node that answers here.
+///
+/// # Errors
+/// If it does not answer, or with something else.
+pub(crate) async fn fetch(address: SocketAddr) -> Result<serde_json::Value, String> {
+    let body = get(address, "/v1/status").await?;
     serde_json::from_slice(&body).map_err(|error| format!("the answer is no status: {error}"))
 }
 
-async fn get(address: SocketAddr) -> Result<Bytes, String> {
+/// What a node answers to a question about itself.
+///
+/// # Errors
+/// If it does not answer in time, or not with success.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<Bytes, String> {
+    let answer = tokio::time::timeout(PATIENCE, ask(address, path)).await;
+    answer.map_err(|_| "no answer within 5 s".to_owned())?
+}
+
+async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|error| text(&error))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
     tokio::spawn(connection);
-    let request = Request::get("/v1/status")
+    let request = Request::get(path)
         .header(header::HOST, address.to_string())
         .body(Empty::<Bytes>::new())
         .map_err(|error| text(&error))?;
@@ -108,4 +123,19 @@ async fn get(address: SocketAddr) -> Result<Bytes, String> {
     }
     let body = Limited::new(response.into_body(), STATUS_BYTES_MAX).collect().await;
     Ok(body.map_err(|error| text(&error))?.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_were_tried_are_named_with_the_remedy() {
+        let silent = OBSERVE_PORTS.map(|port| (([127, 0, 0, 1], port).into(), format!("refused {port}")));
+        let said = nobody(&silent);
+        for port in OBSERVE_PORTS {
+            assert!(said.contains(&format!("127.0.0.1:{port}: refused {port}")), "{said}");
+        }
+        assert!(said.contains("--at with its observe.listen"), "{said}");
+    }
 }

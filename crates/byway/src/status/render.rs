@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use byway_api::{AgentStatus, ControllerStatus, FlowReceived, MappingStatus, RelayStatus};
+use byway_api::{
+    AgentStatus, ControllerState, ControllerStatus, Counted, FlowReceived, MappingStatus, NodeStatus,
+    RelayStatus,
+};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -29,23 +32,30 @@ fn controller_text(status: &ControllerStatus) -> String {
     )
 }
 
-fn agent_text(status: &AgentStatus) -> String {
-    let mut page = String::new();
-    let _ = writeln!(
-        page,
-        "agent {} (number {}), byway {}, up {}, controller {}, map {}",
-        status.name,
-        status.number,
-        status.version,
-        seconds(status.uptime_seconds),
-        kebab(status.controller),
-        status.map_revision
+/// What agents and relays both say of themselves.
+fn node_text(role: &str, node: &NodeStatus) -> String {
+    let mut page = format!(
+        "{role} {} (number {}), byway {}, up {}, controller {}, map {}\n",
+        node.name,
+        node.number,
+        node.version,
+        seconds(node.uptime_seconds),
+        kebab(node.controller),
+        node.map_revision
     );
+    if let Some(problem) = &node.controller_problem {
+        let _ = writeln!(page, "  controller: {problem}");
+    }
+    page
+}
+
+fn agent_text(status: &AgentStatus) -> String {
+    let mut page = node_text("agent", &status.node);
     let _ = writeln!(
         page,
         "  datagrams up to {} bytes; listens on {}",
         status.payload_bytes_max,
-        joined(&status.listen)
+        joined(&status.node.listen)
     );
     for relay in &status.relays {
         let state = if relay.is_alive { "alive" } else { "does not answer" };
@@ -66,6 +76,12 @@ fn agent_text(status: &AgentStatus) -> String {
         };
         let _ = writeln!(page, "  peer {}: {state}{}", peer.name, round_trip(peer.round_trip_ms));
     }
+    for totals in &status.totals {
+        let _ = writeln!(page, "  all that came from {}: {}", totals.peer, flow_text(&totals.received));
+        if let Some(sent) = &totals.sent {
+            let _ = writeln!(page, "  all that went to {}, as it says: {}", totals.peer, flow_text(sent));
+        }
+    }
     for forward in &status.forwards {
         let listen = forward.listen.map_or_else(|| "closed".to_owned(), |listen| listen.to_string());
         let problem = forward.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
@@ -74,7 +90,8 @@ fn agent_text(status: &AgentStatus) -> String {
     for mapping in &status.mappings {
         mapping_text(&mut page, mapping);
     }
-    drops(&mut page, &status.drops);
+    counted(&mut page, "did", &status.counters);
+    counted(&mut page, "dropped or left out", &status.drops);
     page
 }
 
@@ -121,39 +138,28 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 fn relay_text(status: &RelayStatus) -> String {
-    let mut page = String::new();
-    let _ = writeln!(
-        page,
-        "relay {} (number {}), byway {}, up {}, controller {}, map {}",
-        status.name,
-        status.number,
-        status.version,
-        seconds(status.uptime_seconds),
-        kebab(status.controller),
-        status.map_revision
-    );
+    let mut page = node_text("relay", &status.node);
     let _ = writeln!(
         page,
         "  listens on {}; {} sessions; {} bytes wait to be asked for",
-        joined(&status.listen),
+        joined(&status.node.listen),
         status.sessions,
         status.held_bytes
     );
-    for counter in status.counters.iter().filter(|counter| counter.count > 0) {
-        let _ = writeln!(page, "  {}: {}", counter.reason.replace('_', " "), counter.count);
-    }
-    drops(&mut page, &status.drops);
+    counted(&mut page, "did", &status.counters);
+    counted(&mut page, "dropped or left out", &status.drops);
     page
 }
 
-fn drops(page: &mut String, drops: &[byway_api::Counted]) {
-    let some: Vec<String> = drops
+/// What happened at least once, in one line.
+fn counted(page: &mut String, what: &str, counts: &[Counted]) {
+    let some: Vec<String> = counts
         .iter()
         .filter(|counted| counted.count > 0)
         .map(|counted| format!("{} {}", counted.reason.replace('_', " "), counted.count))
         .collect();
     if !some.is_empty() {
-        let _ = writeln!(page, "  dropped or left out: {}", some.join(", "));
+        let _ = writeln!(page, "  {what}: {}", some.join(", "));
     }
 }
 
@@ -161,12 +167,12 @@ fn joined(addresses: &[std::net::SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-const fn kebab(state: byway_api::ControllerState) -> &'static str {
+const fn kebab(state: ControllerState) -> &'static str {
     match state {
-        byway_api::ControllerState::None => "none",
-        byway_api::ControllerState::Connected => "connected",
-        byway_api::ControllerState::Unknown => "not asked yet",
-        byway_api::ControllerState::Away => "away",
+        ControllerState::None => "none",
+        ControllerState::Connected => "connected",
+        ControllerState::Unknown => "not asked yet",
+        ControllerState::Away => "away",
     }
 }
 
@@ -192,16 +198,50 @@ fn seconds(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use byway_api::PeerTotals;
+
     use super::*;
 
     #[test]
     fn an_agent_and_a_relay_are_told_apart() {
-        let agent = AgentStatus { name: "alice".to_owned(), ..AgentStatus::default() };
+        let node = |name: &str| NodeStatus { name: name.to_owned(), ..NodeStatus::default() };
+        let agent = AgentStatus { node: node("alice"), ..AgentStatus::default() };
         let page = text(&serde_json::to_value(&agent).expect("JSON"));
         assert!(page.starts_with("agent alice"), "{page}");
-        let relay = RelayStatus { name: "fra".to_owned(), ..RelayStatus::default() };
+        let relay = RelayStatus { node: node("fra"), ..RelayStatus::default() };
         let page = text(&serde_json::to_value(&relay).expect("JSON"));
         assert!(page.starts_with("relay fra"), "{page}");
+    }
+
+    #[test]
+    fn why_the_controller_is_of_no_help_is_said_of_agents_and_relays() {
+        let node = NodeStatus {
+            controller: ControllerState::Away,
+            controller_problem: Some("the node was removed: join with a new token".to_owned()),
+            ..NodeStatus::default()
+        };
+        let agent = AgentStatus { node: node.clone(), ..AgentStatus::default() };
+        let relay = RelayStatus { node, ..RelayStatus::default() };
+        for status in [serde_json::to_value(&agent), serde_json::to_value(&relay)] {
+            let page = text(&status.expect("JSON"));
+            assert!(
+                page.contains("controller away") && page.contains(": the node was removed: join with"),
+                "{page}"
+            );
+        }
+    }
+
+    #[test]
+    fn totals_and_counters_that_are_not_0_are_shown() {
+        let received = FlowReceived { direct: 7, ..FlowReceived::default() };
+        let totals = PeerTotals { peer: "bob".to_owned(), received, sent: None };
+        let counters = [("copies", 3), ("originals", 0), ("session_moves", 1)];
+        let counters = counters.map(|(name, count)| Counted { reason: name.to_owned(), count });
+        let agent =
+            AgentStatus { totals: vec![totals], counters: counters.to_vec(), ..AgentStatus::default() };
+        let page = text(&serde_json::to_value(&agent).expect("JSON"));
+        assert!(page.contains("  all that came from bob: 7 packets;"), "{page}");
+        assert!(page.contains("  did: copies 3, session moves 1\n"), "{page}");
     }
 
     #[test]

@@ -78,14 +78,20 @@ impl Bench {
 
     /// Starts a node.
     pub fn spawn(&self, name: &str, arguments: &[&str]) -> Node {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        command.args(arguments);
+        self.spawn_command(name, command)
+    }
+
+    /// Starts a node by a command.
+    pub fn spawn_command(&self, name: &str, mut command: Command) -> Node {
         let socket = self.path(&format!("{name}.notify"));
         let _ = fs::remove_file(&socket);
         let notify = UnixDatagram::bind(&socket).expect("a socket for the node's news");
         notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let log = self.path(&format!("{name}.log"));
         let stderr = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
-        let child = Command::new(env!("CARGO_BIN_EXE_byway"))
-            .args(arguments)
+        let child = command
             .env("NOTIFY_SOCKET", &socket)
             .env("STATE_DIRECTORY", self.path(name))
             .stdin(Stdio::null())
@@ -159,6 +165,15 @@ impl Drop for Node {
 /// Runs the program to its end.
 pub fn byway(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_byway")).args(arguments).output().expect("the program runs")
+}
+
+/// The program where files take nothing more beyond so many blocks of 512 bytes, as on a disk that is full: the kernel says
+/// EFBIG instead of ENOSPC, once its signal is out of the way.
+pub fn on_a_full_disk(blocks: u32, arguments: &[&str]) -> Command {
+    let limits = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &limits, env!("CARGO_BIN_EXE_byway")]).args(arguments);
+    shell
 }
 
 /// Bytes as text.
@@ -384,11 +399,20 @@ impl Managed {
         self.bench.at(20, 7)
     }
 
-    pub fn controller(&self) -> Node {
+    fn controller_file(&self) -> PathBuf {
         let listen = self.bench.at(9, 4_443);
-        let text = format!("[controller]\nlisten = [\"{listen}\"]\n");
-        let file = self.file("controller", 9, &text);
-        self.bench.start("controller", &["controller", "--config", path(&file)])
+        self.file("controller", 9, &format!("[controller]\nlisten = [\"{listen}\"]\n"))
+    }
+
+    pub fn controller(&self) -> Node {
+        self.bench.start("controller", &["controller", "--config", path(&self.controller_file())])
+    }
+
+    pub fn controller_on_a_full_disk(&self) -> Node {
+        let command = on_a_full_disk(8, &["controller", "--config", path(&self.controller_file())]);
+        let controller = self.bench.spawn_command("controller", command);
+        controller.wait_until_ready();
+        controller
     }
 
     fn node(&self, role: &str, name: &str, host: u8, rest: &str) -> Node {

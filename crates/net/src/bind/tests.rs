@@ -66,6 +66,15 @@ fn what_the_kernel_says_is_said_with_the_remedy() {
 }
 
 #[test]
+fn a_family_that_is_switched_off_has_not_even_the_address_of_all_interfaces() {
+    let not_available = || io::Error::from_raw_os_error(Errno::ADDRNOTAVAIL.raw_os_error());
+    for (address, is_of_family) in [("[::]:443", true), ("0.0.0.0:443", true), ("[2001:db8::1]:443", false)] {
+        let error = explained(not_available(), address.parse().unwrap());
+        assert_eq!(matches!(error, BindError::FamilyUnsupported { .. }), is_of_family, "{error}");
+    }
+}
+
+#[test]
 fn both_families_are_bound_to_the_ports_that_the_kernel_chose() {
     let Some(ipv6) = ipv6() else { return };
     let sockets = OverlaySockets::bind(&[ipv6, ipv4()]).unwrap();

@@ -1,14 +1,13 @@
 //! What administrators may ask.
 
 use axum::Json;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State as Shared};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
 use byway_api::{
     ControllerStatus, ErrorAnswer, NodeList, PairRequest, PairingAnswer, TokenAnswer, TokenList, TokenRequest,
 };
 
-use super::body::Body;
+use super::extract::{Administrator, Body, Number};
 use super::{Failure, Served};
 use crate::controller::network::Network;
 use crate::membership::random;
@@ -22,10 +21,9 @@ use crate::token::Token;
         (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
 pub(super) async fn create_token(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
+    _: Administrator,
     Body(request): Body<TokenRequest>,
 ) -> Result<Json<TokenAnswer>, Failure> {
-    served.check_administrator(&headers)?;
     let secret = random::bytes();
     let token = Token::new(served.addresses.to_vec(), *served.state.identity().pin(), secret)?;
     let created = served.state.change(move |network, now| network.create_token(&request, &secret, now));
@@ -39,9 +37,8 @@ pub(super) async fn create_token(
         (status = 401, body = ErrorAnswer, description = "No administrator asks.")))]
 pub(super) async fn tokens(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
+    _: Administrator,
 ) -> Result<Json<TokenList>, Failure> {
-    served.check_administrator(&headers)?;
     Ok(Json(TokenList { tokens: served.state.read(Network::tokens) }))
 }
 
@@ -53,11 +50,9 @@ pub(super) async fn tokens(
         (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
 pub(super) async fn revoke_token(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
-    number: Result<Path<u32>, PathRejection>,
+    _: Administrator,
+    Number(number): Number,
 ) -> Result<StatusCode, Failure> {
-    served.check_administrator(&headers)?;
-    let number = checked(number)?;
     served.state.change(move |network, _| network.revoke_token(number)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -68,9 +63,8 @@ pub(super) async fn revoke_token(
         (status = 401, body = ErrorAnswer, description = "No administrator asks.")))]
 pub(super) async fn nodes(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
+    _: Administrator,
 ) -> Result<Json<NodeList>, Failure> {
-    served.check_administrator(&headers)?;
     Ok(Json(served.state.nodes()))
 }
 
@@ -82,17 +76,11 @@ pub(super) async fn nodes(
         (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
 pub(super) async fn remove_node(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
-    number: Result<Path<u32>, PathRejection>,
+    _: Administrator,
+    Number(number): Number,
 ) -> Result<StatusCode, Failure> {
-    served.check_administrator(&headers)?;
-    let number = checked(number)?;
     served.state.change(move |network, _| network.remove(number)).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn checked(number: Result<Path<u32>, PathRejection>) -> Result<u32, Failure> {
-    number.map(|Path(number)| number).map_err(|error| Failure::Body(error.to_string()))
 }
 
 /// Pairs two agents, of one tenant or of two.
@@ -103,10 +91,9 @@ fn checked(number: Result<Path<u32>, PathRejection>) -> Result<u32, Failure> {
         (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
 pub(super) async fn pair(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
+    _: Administrator,
     Body(request): Body<PairRequest>,
 ) -> Result<Json<PairingAnswer>, Failure> {
-    served.check_administrator(&headers)?;
     let pair = served.state.change(move |network, _| network.pair_any(&request.agents)).await?;
     Ok(Json(PairingAnswer { agents: pair.agents() }))
 }
@@ -117,8 +104,7 @@ pub(super) async fn pair(
         (status = 401, body = ErrorAnswer, description = "No administrator asks.")))]
 pub(super) async fn status(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
+    _: Administrator,
 ) -> Result<Json<ControllerStatus>, Failure> {
-    served.check_administrator(&headers)?;
     Ok(Json(served.state.status()))
 }

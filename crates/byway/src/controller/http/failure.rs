@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use byway_api::{ErrorAnswer, ErrorCode};
 use thiserror::Error;
@@ -11,15 +12,19 @@ use crate::controller::network::Refusal;
 use crate::controller::state::Unchanged;
 use crate::token::TokenError;
 
+/// What to do about requests that this program would not send.
+const SAME_VERSION: &str =
+    "use the controller's version of Byway, whose `byway config openapi` describes all requests";
+
 /// Why there is no success.
 #[derive(Debug, Error)]
 pub(in crate::controller) enum Failure {
     /// What is asked for is not done.
     #[error(transparent)]
     Unchanged(#[from] Unchanged),
-    /// The body is not what belongs there.
-    #[error("the body of the request is not what belongs there: {0}; see /openapi.json")]
-    Body(String),
+    /// Path, query or body are not what belongs there.
+    #[error("the request is not what belongs here: {0}; {SAME_VERSION}")]
+    Request(String),
     /// The body is too long.
     #[error("the body of the request has more than {BODY_BYTES_MAX} bytes: no request needs as many")]
     TooLarge,
@@ -27,7 +32,7 @@ pub(in crate::controller) enum Failure {
     #[error("the body of the request did not come in time: send it again")]
     Slow,
     /// There is nothing here.
-    #[error("there is nothing to be had here by this method: see /openapi.json")]
+    #[error("there is nothing to be had here by this method; {SAME_VERSION}")]
     NoSuchPath,
     /// Tokens cannot name the controller.
     #[error("tokens cannot be made: {0}")]
@@ -45,7 +50,7 @@ impl Failure {
         match self {
             Self::Unchanged(Unchanged::Refused(refusal)) => refusal.code(),
             Self::Unchanged(Unchanged::Storage(_)) => ErrorCode::Storage,
-            Self::Body(_) | Self::Slow | Self::Addresses(_) => ErrorCode::BadRequest,
+            Self::Request(_) | Self::Slow | Self::Addresses(_) => ErrorCode::BadRequest,
             Self::TooLarge => ErrorCode::TooLarge,
             Self::NoSuchPath => ErrorCode::NotFound,
         }
@@ -75,6 +80,13 @@ const fn status(code: ErrorCode) -> StatusCode {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let answer = ErrorAnswer { error: self.code(), message: self.to_string() };
-        (status(answer.error), Json(answer)).into_response()
+        let code = answer.error;
+        let mut response = (status(code), Json(answer)).into_response();
+        // For who counts answers.
+        response.extensions_mut().insert(code);
+        if let Self::Unchanged(Unchanged::Refused(Refusal::TooManyRequests { wait_seconds })) = self {
+            response.headers_mut().insert(RETRY_AFTER, wait_seconds.into());
+        }
+        response
     }
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{ConnectInfo, Query, State as Shared};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{ConnectInfo, State as Shared};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use byway_api::{
     ErrorAnswer, Health, JoinAnswer, JoinRequest, MapQuery, NetworkAnswer, PairingAnswer, PairingRequest,
@@ -15,7 +15,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
-use super::body::Body;
+use super::extract::{Asked, Body, ChangingMember, Member};
 use super::{Failure, Served};
 use crate::controller::limits::POLL_WAIT;
 use crate::controller::network::{Digest, Identified, Refusal};
@@ -86,11 +86,9 @@ fn token_secret(request: &JoinRequest) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         (status = "4XX", body = ErrorAnswer, description = "No member asks, or too often.")))]
 pub(super) async fn map(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
-    query: Result<Query<MapQuery>, axum::extract::rejection::QueryRejection>,
+    Member(number): Member,
+    Asked(query): Asked<MapQuery>,
 ) -> Result<Response, Failure> {
-    let number = served.member(&headers)?;
-    let Query(query) = query.map_err(|error| Failure::Body(error.to_string()))?;
     let Some(signed) = next_map(&served, number, query.after).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -126,10 +124,9 @@ async fn next_map(
         (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
 pub(super) async fn update_self(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
+    ChangingMember(number): ChangingMember,
     Body(update): Body<SelfUpdate>,
 ) -> Result<StatusCode, Failure> {
-    let number = served.changing_member(&headers)?;
     served.state.change(move |network, _| network.update(number, &update)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -139,8 +136,10 @@ pub(super) async fn update_self(
     responses((status = 204, description = "It is none any more."),
         (status = "4XX", body = ErrorAnswer, description = "No member asks."),
         (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
-pub(super) async fn leave(Shared(served): Shared<Served>, headers: HeaderMap) -> Result<StatusCode, Failure> {
-    let number = served.changing_member(&headers)?;
+pub(super) async fn leave(
+    Shared(served): Shared<Served>,
+    ChangingMember(number): ChangingMember,
+) -> Result<StatusCode, Failure> {
     served.state.change(move |network, _| network.remove(number)).await?;
     tracing::info!("node {number} left");
     Ok(StatusCode::NO_CONTENT)
@@ -154,10 +153,9 @@ pub(super) async fn leave(Shared(served): Shared<Served>, headers: HeaderMap) ->
         (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
 pub(super) async fn pair(
     Shared(served): Shared<Served>,
-    headers: HeaderMap,
+    ChangingMember(number): ChangingMember,
     Body(request): Body<PairingRequest>,
 ) -> Result<Json<PairingAnswer>, Failure> {
-    let number = served.changing_member(&headers)?;
     let pair = served.state.change(move |network, _| network.pair_with(number, &request.peer)).await?;
     Ok(Json(PairingAnswer { agents: pair.agents() }))
 }

@@ -1,7 +1,7 @@
 //! The HTTP interface: thin functions between requests and decisions.
 
 mod administration;
-mod body;
+mod extract;
 mod failure;
 mod members;
 pub(super) mod openapi;
@@ -10,19 +10,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::extract::{ConnectInfo, DefaultBodyLimit};
-use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, MatchedPath, Request, State as Shared};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{delete, get, post, put};
+use byway_api::ErrorCode;
 use tokio::time::Instant;
 
 pub(super) use failure::Failure;
 
+use super::counts::Asked;
 use super::limits::{BODY_BYTES_MAX, CHANGE_BURST, CHANGES_PER_MINUTE, JOIN_BURST, JOINS_PER_MINUTE};
 use super::lock;
 use super::network::Refusal;
 use super::state::State;
 use super::throttle::{Throttle, source};
+
+/// The methods of the interface.
+const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
+
+/// What stands for methods and paths that the interface does not have.
+const OTHER: &str = "other";
 
 /// What the functions need.
 #[derive(Clone, Debug)]
@@ -49,35 +57,11 @@ impl Served {
         Self { state, addresses, limits: Arc::new(limits) }
     }
 
-    /// The member that asks.
-    fn member(&self, headers: &HeaderMap) -> Result<u32, Refusal> {
-        bearer(headers).ok_or(Refusal::NotAMember).and_then(|bearer| self.state.member(bearer))
-    }
-
-    /// The member that asks for a change: not too often.
-    fn changing_member(&self, headers: &HeaderMap) -> Result<u32, Refusal> {
-        let number = self.member(headers)?;
-        let taken = lock(&self.limits.changes).take(number, Instant::now());
-        taken.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })?;
-        Ok(number)
-    }
-
     /// Somebody wants to join: not too often.
     fn check_joins(&self, from: ConnectInfo<SocketAddr>) -> Result<(), Refusal> {
         let taken = lock(&self.limits.joins).take(source(from.0.ip()), Instant::now());
         taken.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })
     }
-
-    /// An administrator asks.
-    fn check_administrator(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let is_administrator =
-            bearer(headers).is_some_and(|bearer| self.state.identity().is_administrator(bearer));
-        if is_administrator { Ok(()) } else { Err(Refusal::NotAdministrator) }
-    }
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
 /// All that is answered.
@@ -99,5 +83,17 @@ pub(super) fn router(served: Served) -> Router {
         .fallback(async || Failure::NoSuchPath)
         .method_not_allowed_fallback(async || Failure::NoSuchPath)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(served.clone(), count))
         .with_state(served)
+}
+
+/// Counts a request and what came of it.
+async fn count(Shared(served): Shared<Served>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    let path = path.map_or_else(|| OTHER.to_owned(), |path| path.as_str().to_owned());
+    let method = METHODS.into_iter().find(|method| request.method() == *method).unwrap_or(OTHER);
+    let response = next.run(request).await;
+    let refused = response.extensions().get::<ErrorCode>().copied();
+    served.state.requests().add(Asked { method, path, refused });
+    response
 }

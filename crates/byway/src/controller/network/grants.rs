@@ -99,7 +99,7 @@ impl Issuer {
             receiver: Receiver::Agent(AgentId::new(way.receiver.number)),
             coding_group: CodingGroupId::new(way.group),
             tenant: TenantId::new(way.sender.tenant.unwrap_or_default()),
-            rate: self.rate(),
+            rate: KilobitsPerSecond::from_rate(self.settings.rate),
             not_after_unix_seconds: term.not_after,
             sender_key: way.sender.key.0,
             receiver_key: way.receiver.key.0,
@@ -128,11 +128,6 @@ impl Issuer {
         signature
     }
 
-    fn rate(&self) -> KilobitsPerSecond {
-        let kilobits = self.settings.rate.bits_per_second() / 1_000;
-        KilobitsPerSecond::new(u32::try_from(kilobits).unwrap_or(u32::MAX))
-    }
-
     /// Time is cut into halves of the lifetime, for each pairing at other places. A grant is given out for one half and
     /// ends with the next.
     fn term(&self, sender: u32, receiver: u32, now_unix_seconds: u64) -> Term {
@@ -142,12 +137,6 @@ impl Issuer {
         let begun = (now_unix_seconds + shift) / half * half;
         Term { renewed_at: begun + half - shift, not_after: begun + 2 * half - shift }
     }
-}
-
-/// The shard of a relay that a coding group is in.
-pub(super) fn shard_of(relay: &Node, group: u32) -> RelayShard {
-    let shard = group % u32::from(relay.shards.max(1));
-    RelayShard { relay: relay.number, shard: u8::try_from(shard).expect("a relay has at most 256 shards") }
 }
 
 fn granted(place: RelayShard) -> GrantedRelay {

@@ -3,9 +3,10 @@
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use data_encoding::HEXLOWER;
 
-use super::grants::{ALL_SERVICES, INTERNET_ONLY, Way, shard_of};
+use super::grants::{ALL_SERVICES, INTERNET_ONLY, Way};
 use super::plan::PlannedPath;
 use super::{Issuer, Network, Node, Plan};
+use crate::ways::shard_of;
 
 /// What is in a node's map, whatever its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +76,8 @@ impl Writer<'_> {
     }
 
     fn path(&mut self, sender: &Node, receiver: &Node, path: PlannedPath) -> Option<PairingPath> {
-        let ingress = shard_of(self.network.node(path.ingress)?, path.group);
-        let egress = shard_of(self.network.node(path.egress)?, path.group);
+        let place = |relay| Some(shard_of(relay, self.network.node(relay)?.shards, path.group));
+        let (ingress, egress) = (place(path.ingress)?, place(path.egress)?);
         let (group, services) = (path.group, ALL_SERVICES);
         let has_company = self.plan.has_company(group);
         let way = Way { sender, receiver, ingress, egress, group, services, has_company };

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use byway_api::{JoinRequest, Role, RoundTrip, SelfUpdate};
+use byway_api::{JoinRequest, Role, RoundTrip, SelfUpdate, checked_name};
 
 use super::{Change, Decision, Digest, Network, Node, Refusal, Token};
 use crate::controller::limits::{
-    ADDRESSES_MAX, CLOCK_DIFFERENCE_MAX, NAME_BYTES_MAX, NEARER_DIVISOR, NEARER_MICROSECONDS, NODES_MAX,
-    RELAYS_MAX, ROUND_TRIP_MICROSECONDS_MAX,
+    ADDRESSES_MAX, CLOCK_DIFFERENCE_MAX, NEARER_DIVISOR, NEARER_MICROSECONDS, NODES_MAX, RELAYS_MAX,
+    ROUND_TRIP_MICROSECONDS_MAX,
 };
 
 /// A node whose proof of having its key's secret was checked.
@@ -178,7 +178,7 @@ impl Network {
     /// A member leaves, or is removed, and its pairs with it.
     pub(crate) fn remove(&self, number: u32) -> Result<Decision<()>, Refusal> {
         if self.node(number).is_none() {
-            return Err(Refusal::NotFound { kind: "node", which: number.to_string() });
+            return Err(Refusal::NotFound { kind: "node", number });
         }
         let pairs = self.pairs.iter().filter(|pair| pair.other(number).is_some());
         let mut changes: Vec<_> = pairs.copied().map(Change::NoPair).collect();
@@ -232,13 +232,4 @@ fn check_addresses(addresses: &[SocketAddr]) -> Result<(), Refusal> {
         Some(address) => Err(Refusal::UselessAddress { address: *address }),
         None => Ok(()),
     }
-}
-
-/// The name, if it is one.
-pub(super) fn checked_name(name: &str) -> Result<&str, Refusal> {
-    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_fit) {
-        return Ok(name);
-    }
-    Err(Refusal::BadName { name: name.chars().take(NAME_BYTES_MAX).collect() })
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Digest, Network, Node};
-use crate::controller::limits::{PAIRINGS_PER_GROUP_MAX, STANDBY_PATHS_MAX};
+use crate::controller::limits::PAIRINGS_PER_GROUP_MAX;
+use crate::ways::ways;
 
 /// A way from one agent to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,24 +99,6 @@ impl Network {
     }
 }
 
-/// Ingress and egress relay of each path between two agents, given the relays in the order of their distance from each.
-///
-/// The first way is by the relays near both. One stands by without either of them where there are others, so that it works
-/// whichever fails; another one, by the receiver's near relay unless that is the first way's ingress too.
-fn ways(from_sender: &[u32], from_receiver: &[u32]) -> Vec<(u32, u32)> {
-    let (Some(&ingress), Some(&egress)) = (from_sender.first(), from_receiver.first()) else {
-        return Vec::new();
-    };
-    let mut ways = vec![(ingress, egress)];
-    let mut other_ingresses: Vec<_> = from_sender[1..].to_vec();
-    other_ingresses.sort_by_key(|relay| *relay == egress);
-    let elsewhere = from_receiver.iter().copied().min_by_key(|relay| (*relay == ingress, *relay == egress));
-    let near = from_receiver.iter().copied().min_by_key(|relay| *relay == ingress);
-    let other_egresses = [elsewhere, near].into_iter().flatten();
-    ways.extend(other_ingresses.into_iter().zip(other_egresses).take(STANDBY_PATHS_MAX));
-    ways
-}
-
 /// The number of a coding group. Numbers that happen to be the same do no harm: relays keep tenants and egress relays
 /// apart.
 fn group(tenant: u32, ingress: u32, egress: u32, chunk: usize) -> u32 {
@@ -127,45 +110,6 @@ fn group(tenant: u32, ingress: u32, egress: u32, chunk: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn without_relays_there_is_no_way() {
-        assert_eq!(ways(&[], &[]), []);
-    }
-
-    #[test]
-    fn one_relay_serves_both_ends() {
-        assert_eq!(ways(&[1], &[1]), [(1, 1)]);
-    }
-
-    #[test]
-    fn with_two_relays_the_one_that_stands_by_needs_not_the_first() {
-        assert_eq!(ways(&[1, 2], &[2, 1]), [(1, 2), (2, 2)]);
-        assert_eq!(ways(&[1, 2], &[1, 2]), [(1, 1), (2, 2)]);
-    }
-
-    #[test]
-    fn with_three_relays_one_way_survives_either_of_the_first() {
-        assert_eq!(ways(&[1, 2, 3], &[2, 1, 3]), [(1, 2), (3, 3), (2, 2)]);
-        assert_eq!(ways(&[1, 2, 3], &[1, 2, 3]), [(1, 1), (2, 2), (3, 2)]);
-    }
-
-    #[test]
-    fn ways_begin_at_different_relays_and_never_exceed_three() {
-        for relays in 0..8_u32 {
-            let from_sender: Vec<_> = (0..relays).collect();
-            let from_receiver: Vec<_> = (0..relays).rev().collect();
-            let ways = ways(&from_sender, &from_receiver);
-            let ingresses: BTreeSet<_> = ways.iter().map(|way| way.0).collect();
-            assert_eq!(ways.len(), relays.min(3) as usize);
-            assert_eq!(ingresses.len(), ways.len(), "{ways:?}");
-            let first = ways.first().copied();
-            let survives = |relay| ways.iter().any(|way| way.0 != relay && way.1 != relay);
-            assert!(
-                relays < 3 || first.is_some_and(|(ingress, egress)| survives(ingress) && survives(egress))
-            );
-        }
-    }
 
     #[test]
     fn a_group_is_that_of_tenant_relays_and_chunk() {

@@ -1,8 +1,7 @@
 //! Tokens: who may join.
 
-use byway_api::{Role, TokenEntry, TokenRequest};
+use byway_api::{Role, TokenEntry, TokenRequest, checked_name};
 
-use super::membership::checked_name;
 use super::{Change, Counters, DEFAULT_TENANT, Decision, Digest, Network, Refusal, Tenant, Token};
 use crate::controller::limits::TOKENS_MAX;
 
@@ -54,7 +53,7 @@ impl Network {
     /// A token is revoked. Who joined with it stays.
     pub(crate) fn revoke_token(&self, number: u32) -> Result<Decision<()>, Refusal> {
         if !self.tokens.contains_key(&number) {
-            return Err(Refusal::NotFound { kind: "token", which: number.to_string() });
+            return Err(Refusal::NotFound { kind: "token", number });
         }
         Ok(Decision { answer: (), changes: vec![Change::NoToken(number)] })
     }

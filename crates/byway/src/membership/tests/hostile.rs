@@ -15,6 +15,7 @@ const PATHS: [&str; 5] = ["/v1/join", "/v1/self", "/v1/pairings", "/v1/tokens", 
 fn code(error: &MembershipError) -> Option<ErrorCode> {
     match error {
         MembershipError::Refused { code, .. } => Some(*code),
+        MembershipError::TooManyRequests { .. } => Some(ErrorCode::TooManyRequests),
         _ => None,
     }
 }
@@ -71,8 +72,10 @@ async fn what_is_not_there_and_what_is_too_long_is_said() {
         assert_eq!(code(&error), Some(ErrorCode::BadRequest), "{path}");
     }
     let long = json!({ "peer": "x".repeat(70_000) });
-    let error = client.post::<Value>("/v1/pairings", &long).await.expect_err("too long");
+    let error = client.post::<Value>("/v1/tokens", &long).await.expect_err("too long");
     assert_eq!(code(&error), Some(ErrorCode::TooLarge));
+    let error = client.post::<Value>("/v1/pairings", &json!(0)).await.expect_err("no member");
+    assert!(matches!(error, MembershipError::Removed(_)), "who asks is looked at first: {error}");
     let document: Value = client.get("/openapi.json").await.expect("anybody may read it");
     assert_eq!(document["info"]["title"], "Byway controller");
 }

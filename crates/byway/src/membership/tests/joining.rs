@@ -123,7 +123,9 @@ async fn a_clock_that_is_off_is_told_with_both_times() {
     let error = Membership::start_with(settings, &world.key("alice"), &clock, PACE).await;
     let error = error.expect_err("it is an hour off");
     assert!(matches!(error, MembershipError::ClockOff(_)), "{error}");
-    for part in ["2027-01-15T07:00:00Z", "2027-01-15T08:00:00Z", "timedatectl"] {
+    assert_eq!(error.cause(), Cause::Machine);
+    for part in ["1 h 0 min behind", "2027-01-15T07:00:00Z", "2027-01-15T08:00:00Z", "timedatectl", "chrony"]
+    {
         assert!(error.to_string().contains(part), "{error}");
     }
 }
@@ -174,19 +176,31 @@ async fn without_token_or_membership_it_is_said_what_to_do() {
 }
 
 #[tokio::test]
-async fn joins_from_one_address_are_limited() {
+async fn joins_from_one_address_are_limited_and_who_comes_too_early_waits() {
     let world = World::new().await;
-    let good = world.token(Role::Agent).await;
-    let made_up = Token::new(good.addresses().to_vec(), *good.pin(), [1; 32]).expect("it looks good");
-    let settings = world.settings(Role::Agent, "eve", Some(made_up));
+    let token = world.token(Role::Agent).await;
+    let mut client = Client::new(token.addresses().to_vec(), *token.pin());
+    let request = byway_api::JoinRequest {
+        token: String::new(),
+        role: Role::Agent,
+        name: "eve".to_owned(),
+        key: String::new(),
+        proof: String::new(),
+        addresses: vec![],
+        shards: 1,
+        unix_seconds: 0,
+    };
     let mut attempts = 0;
     let error = loop {
-        match refused(&world, settings.clone()).await {
+        let refused = client.post::<byway_api::JoinAnswer>("/v1/join", &request).await;
+        match refused.expect_err("it has no key") {
             // Some are let through meanwhile: one each second.
-            MembershipError::Token(_) if attempts < 1_000 => attempts += 1,
+            MembershipError::Refused { code: ErrorCode::BadRequest, .. } if attempts < 1_000 => attempts += 1,
             other => break other,
         }
     };
     assert!(attempts >= 30, "{attempts}");
-    assert!(matches!(error, MembershipError::Refused { code: ErrorCode::TooManyRequests, .. }), "{error}");
+    let told = error.retry_after().expect("it is told how long to wait");
+    assert!((1..=2).contains(&told.as_secs()), "{told:?}");
+    assert!(world.join(world.settings(Role::Agent, "alice", Some(token))).await.is_ok());
 }

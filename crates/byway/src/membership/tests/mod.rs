@@ -18,7 +18,7 @@ use data_encoding::BASE64;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use super::tasks::Pace;
+use super::backoff::Pace;
 use super::*;
 use crate::controller::{Administration, Controller, ControllerSettings};
 use crate::token::Token;

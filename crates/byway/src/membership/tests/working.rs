@@ -130,7 +130,7 @@ async fn agents_of_two_tenants_are_paired_by_an_administrator() {
     let token: Token = office.expect("a good request").token.parse().expect("a token");
     let eve = world.join(world.settings(Role::Agent, "eve", Some(token))).await.expect("it joins");
     let error = alice.pair_with("office/eve").await.expect_err("another tenant");
-    assert!(error.to_string().contains("an administrator pairs"), "{error}");
+    assert!(error.to_string().contains("`byway node pair`"), "{error}");
     let agents = ["default/alice", "office/eve"].map(|name| name.parse().expect("a full name"));
     world.administration().pair(agents).await.expect("an administrator may");
     map(&eve, |map| map.agents.iter().any(|agent| agent.name == "alice")).await;

@@ -1,0 +1,200 @@
+//! Who gets a mapping, and who does not.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use byway_proto::agent::OfferRefusal;
+use byway_units::{AgentId, FlowId};
+
+use super::limits::{CONTACT_FLOW, PEER_MAPPINGS_MAX};
+use super::mappings::{MappingId, Mappings};
+use super::numbers::FlowNumbers;
+use super::subject::Subject;
+use crate::settings::Exposed;
+
+/// What a peer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) peer: AgentId,
+    /// What the map calls it; `None` if it is not there any more.
+    pub(super) peer_name: Option<&'a str>,
+    pub(super) flow: FlowId,
+    pub(super) subject: &'a [u8],
+}
+
+/// A mapping that a peer may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Admission {
+    /// The place of what is exposed.
+    pub(super) place: usize,
+    /// The peer's application, as the peer numbers it.
+    pub(super) source: u32,
+    pub(super) target: SocketAddr,
+    /// The mapping that has this number so far, to be closed before.
+    pub(super) replaces: Option<MappingId>,
+}
+
+/// Why an application's endpoint gets no mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Declined {
+    /// The peer of the forward is not on the map.
+    UnknownPeer,
+    /// There are too many.
+    NoRoom,
+}
+
+/// The peer and the flow of the mapping that an application's endpoint begins, if it may.
+pub(super) fn begin(
+    peer: Option<AgentId>,
+    mappings: &Mappings,
+    numbers: &mut FlowNumbers,
+) -> Result<(AgentId, FlowId), Declined> {
+    let peer = peer.ok_or(Declined::UnknownPeer)?;
+    if !mappings.has_room() {
+        return Err(Declined::NoRoom);
+    }
+    let flow = numbers.draw(peer, |flow| mappings.of_flow(peer, flow).is_some());
+    Ok((peer, flow.ok_or(Declined::NoRoom)?))
+}
+
+/// Whether a peer may have the mapping that it asks for.
+pub(super) fn admit(
+    wish: &Wish<'_>,
+    exposed: &[Exposed],
+    mappings: &Mappings,
+) -> Result<Admission, OfferRefusal> {
+    let Wish { peer, peer_name, flow, subject } = *wish;
+    if flow == CONTACT_FLOW {
+        return Err(OfferRefusal::NumberTaken);
+    }
+    let subject = Subject::parse(subject).ok_or(OfferRefusal::UnknownSubject)?;
+    let place = exposed.iter().position(|exposed| exposed.name == subject.name);
+    let place = place.ok_or(OfferRefusal::UnknownSubject)?;
+    let Exposed { target, peers, .. } = &exposed[place];
+    let peer_name = peer_name.ok_or(OfferRefusal::NotAllowed)?;
+    if peers.as_ref().is_some_and(|peers| peers.iter().all(|may| may != peer_name)) {
+        return Err(OfferRefusal::NotAllowed);
+    }
+    let replaces = mappings.of_flow(peer, flow);
+    let of_peer = mappings.iter().filter(|(_, mapping)| mapping.peer == peer).count();
+    if replaces.is_none() && (!mappings.has_room() || of_peer >= PEER_MAPPINGS_MAX) {
+        return Err(OfferRefusal::NoRoom);
+    }
+    Ok(Admission { place, source: subject.source, target: *target, replaces })
+}
+
+/// What peers were refused last, so that the log says it once.
+#[derive(Debug, Default)]
+pub(super) struct Refused(BTreeMap<AgentId, OfferRefusal>);
+
+impl Refused {
+    /// Notes how an offer was answered; why it was refused, if that is news.
+    pub(super) fn news(&mut self, peer: AgentId, answer: Result<(), OfferRefusal>) -> Option<OfferRefusal> {
+        match answer {
+            Ok(()) => {
+                self.0.remove(&peer);
+                None
+            }
+            Err(refusal) => (self.0.insert(peer, refusal) != Some(refusal)).then_some(refusal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::MAPPINGS_MAX;
+    use super::super::mappings::tests::{endpoint, filled, incoming};
+    use super::*;
+
+    const PEER: AgentId = AgentId::new(2);
+
+    fn exposed(peers: Option<&[&str]>) -> Vec<Exposed> {
+        let peers = peers.map(|peers| peers.iter().map(|peer| (*peer).to_owned()).collect());
+        let one = |name: &str, port, peers| Exposed { name: name.to_owned(), target: endpoint(port), peers };
+        vec![one("video", 6_000, None), one("echo", 7, peers)]
+    }
+
+    fn ask(
+        flow: u16,
+        name: &str,
+        exposed: &[Exposed],
+        mappings: &Mappings,
+    ) -> Result<Admission, OfferRefusal> {
+        let subject = Subject { source: 9, name: name.to_owned() }.bytes();
+        let wish = Wish { peer: PEER, peer_name: Some("bob"), flow: FlowId::new(flow), subject: &subject };
+        admit(&wish, exposed, mappings)
+    }
+
+    #[test]
+    fn what_is_exposed_to_the_peer_is_admitted() {
+        let admission = Admission { place: 1, source: 9, target: endpoint(7), replaces: None };
+        for peers in [None, Some(&["carol", "bob"][..])] {
+            assert_eq!(ask(3, "echo", &exposed(peers), &Mappings::default()), Ok(admission));
+        }
+    }
+
+    #[test]
+    fn what_is_not_exposed_or_not_to_the_peer_is_refused() {
+        let mappings = Mappings::default();
+        assert_eq!(ask(3, "ech", &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
+        for peers in [&["carol"][..], &[]] {
+            assert_eq!(ask(3, "echo", &exposed(Some(peers)), &mappings), Err(OfferRefusal::NotAllowed));
+        }
+        let wish = Wish { peer: PEER, peer_name: Some("bob"), flow: FlowId::new(3), subject: &[0] };
+        assert_eq!(admit(&wish, &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
+    }
+
+    #[test]
+    fn who_is_not_on_the_map_any_more_is_let_in_nowhere() {
+        let subject = Subject { source: 9, name: "echo".to_owned() }.bytes();
+        let wish = Wish { peer: PEER, peer_name: None, flow: FlowId::new(3), subject: &subject };
+        assert_eq!(admit(&wish, &exposed(None), &Mappings::default()), Err(OfferRefusal::NotAllowed));
+    }
+
+    #[test]
+    fn an_application_gets_a_free_number_with_a_peer_of_the_map_while_there_is_room() {
+        let mut numbers = FlowNumbers::new(AgentId::new(1), 2);
+        let mut mappings = Mappings::default();
+        mappings.add(incoming(PEER, 4, endpoint(7)));
+        assert_eq!(begin(Some(PEER), &mappings, &mut numbers), Ok((PEER, FlowId::new(6))));
+        assert_eq!(begin(None, &mappings, &mut numbers), Err(Declined::UnknownPeer));
+        let full = filled(MAPPINGS_MAX, |_| PEER);
+        assert_eq!(begin(Some(PEER), &full, &mut numbers), Err(Declined::NoRoom));
+    }
+
+    #[test]
+    fn the_number_of_contact_is_taken() {
+        let answer = ask(CONTACT_FLOW.number(), "echo", &exposed(None), &Mappings::default());
+        assert_eq!(answer, Err(OfferRefusal::NumberTaken));
+    }
+
+    #[test]
+    fn one_peer_does_not_take_all_the_room_and_all_of_them_no_more_than_there_is() {
+        let mappings = filled(PEER_MAPPINGS_MAX - 1, |_| PEER);
+        assert!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings).is_ok());
+        let mappings = filled(PEER_MAPPINGS_MAX, |_| PEER);
+        assert_eq!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings), Err(OfferRefusal::NoRoom));
+        let mappings = filled(MAPPINGS_MAX, |number| AgentId::new(10 + number));
+        assert_eq!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings), Err(OfferRefusal::NoRoom));
+    }
+
+    #[test]
+    fn a_mapping_that_is_replaced_makes_its_own_room() {
+        let mut mappings = filled(PEER_MAPPINGS_MAX - 1, |_| PEER);
+        let old = mappings.add(incoming(PEER, 40_000, endpoint(9)));
+        let admission = ask(40_000, "echo", &exposed(None), &mappings).expect("it had that number before");
+        assert_eq!(admission.replaces, Some(old));
+    }
+
+    #[test]
+    fn a_refusal_is_said_once_until_something_else_is() {
+        let (mut refused, other) = (Refused::default(), AgentId::new(3));
+        let no = Err(OfferRefusal::NotAllowed);
+        assert_eq!(refused.news(PEER, no), Some(OfferRefusal::NotAllowed));
+        assert_eq!(refused.news(PEER, no), None);
+        assert_eq!(refused.news(other, no), Some(OfferRefusal::NotAllowed), "that is another peer");
+        assert_eq!(refused.news(PEER, Err(OfferRefusal::NoRoom)), Some(OfferRefusal::NoRoom));
+        assert_eq!(refused.news(PEER, Ok(())), None);
+        assert_eq!(refused.news(PEER, Err(OfferRefusal::NoRoom)), Some(OfferRefusal::NoRoom));
+    }
+}

@@ -1,0 +1,169 @@
+//! What the log says of the agent's events.
+
+use byway_proto::agent::Event;
+use byway_units::AgentId;
+use byway_wire::{FlowKey, Receiver};
+use tracing::Level;
+
+use super::known::Known;
+use super::limits::CONTACT_FLOW;
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    level: Level,
+    peer: String,
+    message: String,
+}
+
+impl Notice {
+    /// What a person should know of an event; `None` where that is nothing.
+    pub(super) fn of(event: &Event, known: &Known) -> Option<Self> {
+        let of_peer = |level, peer: AgentId, message: &str| {
+            Some(Self { level, peer: known.name_of(peer), message: message.to_owned() })
+        };
+        match event {
+            Event::PeerEstablished(peer) => of_peer(Level::INFO, *peer, "there is a session with the peer"),
+            Event::PeerLeft(peer) => of_peer(Level::INFO, *peer, "the peer has left"),
+            Event::PeerLost(peer) => of_peer(
+                Level::WARN,
+                *peer,
+                "the peer does not answer: it is tried again as long as there is something to send",
+            ),
+            Event::FlowRefused { flow, refusal } => {
+                let (peer, what) = subject(flow, known)?;
+                let message = format!("a relay does not serve {what}: {refusal:?}");
+                of_peer(Level::WARN, peer, &message)
+            }
+            // Nothing goes by the flows of contact.
+            Event::PathChanged { flow, .. } if flow.flow() == CONTACT_FLOW => None,
+            Event::PathChanged { flow, path } => {
+                let (peer, what) = subject(flow, known)?;
+                let relays = relays(flow, *path, known).unwrap_or_else(|| format!("path {path}"));
+                of_peer(Level::INFO, peer, &format!("{what} uses another path through relays: {relays}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Logs it.
+    pub(super) fn log(&self) {
+        let Self { level, peer, message } = self;
+        if *level == Level::WARN {
+            tracing::warn!(peer, "{message}");
+        } else {
+            tracing::info!(peer, "{message}");
+        }
+    }
+}
+
+/// The other end of a flow, and what the flow is for people.
+fn subject(flow: &FlowKey, known: &Known) -> Option<(AgentId, String)> {
+    let (peer, direction) =
+        if flow.sender() == known.number() { (receiver(flow)?, "to") } else { (flow.sender(), "from") };
+    let what = match flow.flow() {
+        CONTACT_FLOW => format!("the contact {direction} the peer"),
+        number => format!("flow {} {direction} the peer", number.number()),
+    };
+    Some((peer, what))
+}
+
+/// The receiver of a flow, if it is an agent.
+pub(super) const fn receiver(flow: &FlowKey) -> Option<AgentId> {
+    match flow.receiver() {
+        Receiver::Agent(agent) => Some(agent),
+        Receiver::Group(_) => None,
+    }
+}
+
+/// The names of the relays of a path.
+fn relays(flow: &FlowKey, path: usize, known: &Known) -> Option<String> {
+    let paths = known.paths(flow.sender(), receiver(flow)?);
+    let path = paths.get(path)?;
+    Some(format!("{} and {}", known.relay_name(path.ingress.0), known.relay_name(path.egress.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
+    use byway_proto::agent::flow_between;
+    use byway_units::FlowId;
+    use byway_wire::messages::Refusal;
+
+    use super::super::known::Families;
+    use super::*;
+
+    const OWN: AgentId = AgentId::new(1);
+    const BOB: AgentId = AgentId::new(2);
+
+    fn known() -> Known {
+        let agent = |number, name: &str| AgentEntry {
+            number,
+            name: name.to_owned(),
+            key: String::new(),
+            addresses: vec![],
+        };
+        let relay = |number, name: &str| RelayEntry {
+            number,
+            name: name.to_owned(),
+            key: String::new(),
+            shards: 1,
+            addresses: vec![],
+        };
+        let place = |relay| RelayShard { relay, shard: 0 };
+        let path = |ingress, egress| PairingPath {
+            ingress: place(ingress),
+            egress: place(egress),
+            grant: String::new(),
+            expires_unix_seconds: None,
+            has_company: false,
+        };
+        let pairing =
+            Pairing { sender: OWN.number(), receiver: BOB.number(), paths: vec![path(1, 2), path(3, 2)] };
+        let map = NetworkMap {
+            revision: 1,
+            agents: vec![agent(2, "bob")],
+            relays: vec![relay(1, "east"), relay(2, "west"), relay(3, "spare")],
+            pairings: vec![pairing],
+        };
+        Known::new(OWN, map, Families { ipv4: true, ipv6: true })
+    }
+
+    fn said(event: Event) -> Option<(Level, String, String)> {
+        Notice::of(&event, &known()).map(|Notice { level, peer, message }| (level, peer, message))
+    }
+
+    #[test]
+    fn another_path_of_a_flow_is_said_with_its_relays() {
+        let flow = flow_between(OWN, BOB, FlowId::new(6));
+        let message = "flow 6 to the peer uses another path through relays: spare and west".to_owned();
+        assert_eq!(
+            said(Event::PathChanged { flow, path: 1 }),
+            Some((Level::INFO, "bob".to_owned(), message))
+        );
+        let flow = flow_between(BOB, OWN, FlowId::new(6));
+        let message = "flow 6 from the peer uses another path through relays: path 1".to_owned();
+        assert_eq!(
+            said(Event::PathChanged { flow, path: 1 }),
+            Some((Level::INFO, "bob".to_owned(), message))
+        );
+    }
+
+    #[test]
+    fn paths_of_contact_are_no_news_and_its_refusals_are() {
+        let flow = flow_between(BOB, OWN, CONTACT_FLOW);
+        assert_eq!(said(Event::PathChanged { flow, path: 1 }), None);
+        let message = "a relay does not serve the contact from the peer: NoGrant".to_owned();
+        let refused = Event::FlowRefused { flow, refusal: Refusal::NoGrant };
+        assert_eq!(said(refused), Some((Level::WARN, "bob".to_owned(), message)));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_answer_is_a_warning_and_one_that_leaves_is_none() {
+        let level = |event| said(event).map(|(level, ..)| level);
+        assert_eq!(level(Event::PeerLost(BOB)), Some(Level::WARN));
+        assert_eq!(level(Event::PeerLeft(BOB)), Some(Level::INFO));
+        assert_eq!(level(Event::PeerEstablished(BOB)), Some(Level::INFO));
+        assert_eq!(level(Event::Left), None);
+    }
+}

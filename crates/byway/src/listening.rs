@@ -1,0 +1,89 @@
+//! The sockets that a node meets others at, also on machines that speak only one family of addresses.
+
+use std::net::SocketAddr;
+
+use byway_net::BindError;
+
+use crate::exit::Failure;
+
+/// Binds what a node is to listen on. Of the default, a family of addresses that the machine does not speak is left out.
+///
+/// # Errors
+/// If the machine does not let it, or speaks neither family.
+pub(crate) fn bind<T>(
+    listen: &[SocketAddr],
+    is_default: bool,
+    bind: impl Fn(&[SocketAddr]) -> Result<T, BindError>,
+) -> Result<T, Failure> {
+    let error = match bind(listen) {
+        Ok(bound) => return Ok(bound),
+        Err(error) => error,
+    };
+    let BindError::FamilyUnsupported { address } = error else {
+        return Err(Failure::machine(error));
+    };
+    let spoken: Vec<SocketAddr> =
+        listen.iter().copied().filter(|other| other.is_ipv4() != address.is_ipv4()).collect();
+    if !is_default || spoken.is_empty() {
+        return Err(Failure::machine(error));
+    }
+    tracing::info!(
+        listen = ?spoken,
+        "this machine does not speak the family of {address}: by default, it is left out"
+    );
+    bind(&spoken).map_err(Failure::machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IPV4: &str = "0.0.0.0:4600";
+    const IPV6: &str = "[::]:4600";
+
+    fn addresses(addresses: &[&str]) -> Vec<SocketAddr> {
+        addresses.iter().map(|address| address.parse().expect("an address")).collect()
+    }
+
+    /// Binds on a machine that does not speak a family, and says what was bound.
+    fn bound(
+        listen: &[&str],
+        is_default: bool,
+        is_spoken: fn(&SocketAddr) -> bool,
+    ) -> Result<Vec<SocketAddr>, Failure> {
+        bind(&addresses(listen), is_default, |listen| {
+            match listen.iter().find(|address| !is_spoken(address)) {
+                Some(address) => Err(BindError::FamilyUnsupported { address: *address }),
+                None => Ok(listen.to_vec()),
+            }
+        })
+    }
+
+    #[test]
+    fn of_the_default_a_family_that_the_machine_does_not_speak_is_left_out() {
+        let both = [IPV4, IPV6];
+        assert_eq!(bound(&both, true, SocketAddr::is_ipv4), Ok(addresses(&[IPV4])));
+        assert_eq!(bound(&both, true, SocketAddr::is_ipv6), Ok(addresses(&[IPV6])));
+        assert_eq!(bound(&both, true, |_| true), Ok(addresses(&both)));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_not_left_out() {
+        let failure = bound(&[IPV4, IPV6], false, SocketAddr::is_ipv4).expect_err("it was asked for");
+        assert!(failure.to_string().contains(IPV6), "{failure}");
+    }
+
+    #[test]
+    fn a_machine_that_speaks_neither_is_an_error() {
+        assert!(bound(&[IPV4, IPV6], true, |_| false).is_err());
+        assert!(bound(&[IPV6], true, SocketAddr::is_ipv4).is_err());
+    }
+
+    #[test]
+    fn another_error_leaves_nothing_out() {
+        let listen = addresses(&[IPV4, IPV6]);
+        let address = listen[1];
+        let failure = bind(&listen, true, |_| Err::<(), _>(BindError::InUse { address }));
+        assert!(failure.is_err_and(|failure| failure.to_string().contains("another process")));
+    }
+}
