@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::controller::{Administration, node_table, token_table};
 use crate::exit::{Cause, Failure};
+use crate::node;
 use crate::settings::{TypedDuration, controller_state};
 use crate::token::Token;
 
@@ -190,7 +191,5 @@ fn administer<T>(
     act: impl AsyncFnOnce(Administration) -> Result<T, crate::membership::MembershipError>,
 ) -> Result<T, Failure> {
     let state = controller_state(flags.state.clone(), flags.config.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::machine(format!("no event loop: {error}")))?;
-    Ok(runtime.block_on(async { act(Administration::open(&state)?).await })?)
+    node::block_on(async { Ok(act(Administration::open(&state)?).await?) })
 }

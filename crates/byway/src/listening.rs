@@ -4,34 +4,47 @@ use std::net::SocketAddr;
 
 use byway_net::BindError;
 
-use crate::exit::Failure;
+/// Why nobody listens, as far as it may be done otherwise.
+pub(crate) trait FamilyError {
+    /// The address whose family the machine does not speak, if that is why.
+    fn unspoken(&self) -> Option<SocketAddr>;
+}
+
+impl FamilyError for BindError {
+    fn unspoken(&self) -> Option<SocketAddr> {
+        match self {
+            Self::FamilyUnsupported { address } => Some(*address),
+            _ => None,
+        }
+    }
+}
 
 /// Binds what a node is to listen on. Of the default, a family of addresses that the machine does not speak is left out.
 ///
 /// # Errors
 /// If the machine does not let it, or speaks neither family.
-pub(crate) fn bind<T>(
+pub(crate) fn bind<T, E: FamilyError>(
     listen: &[SocketAddr],
     is_default: bool,
-    bind: impl Fn(&[SocketAddr]) -> Result<T, BindError>,
-) -> Result<T, Failure> {
+    bind: impl Fn(&[SocketAddr]) -> Result<T, E>,
+) -> Result<T, E> {
     let error = match bind(listen) {
         Ok(bound) => return Ok(bound),
         Err(error) => error,
     };
-    let BindError::FamilyUnsupported { address } = error else {
-        return Err(Failure::machine(error));
+    let Some(address) = error.unspoken().filter(|_| is_default) else {
+        return Err(error);
     };
     let spoken: Vec<SocketAddr> =
         listen.iter().copied().filter(|other| other.is_ipv4() != address.is_ipv4()).collect();
-    if !is_default || spoken.is_empty() {
-        return Err(Failure::machine(error));
+    if spoken.is_empty() {
+        return Err(error);
     }
     tracing::info!(
         listen = ?spoken,
         "this machine does not speak the family of {address}: by default, it is left out"
     );
-    bind(&spoken).map_err(Failure::machine)
+    bind(&spoken)
 }
 
 #[cfg(test)]
@@ -50,7 +63,7 @@ mod tests {
         listen: &[&str],
         is_default: bool,
         is_spoken: fn(&SocketAddr) -> bool,
-    ) -> Result<Vec<SocketAddr>, Failure> {
+    ) -> Result<Vec<SocketAddr>, BindError> {
         bind(&addresses(listen), is_default, |listen| {
             match listen.iter().find(|address| !is_spoken(address)) {
                 Some(address) => Err(BindError::FamilyUnsupported { address: *address }),
@@ -62,15 +75,16 @@ mod tests {
     #[test]
     fn of_the_default_a_family_that_the_machine_does_not_speak_is_left_out() {
         let both = [IPV4, IPV6];
-        assert_eq!(bound(&both, true, SocketAddr::is_ipv4), Ok(addresses(&[IPV4])));
-        assert_eq!(bound(&both, true, SocketAddr::is_ipv6), Ok(addresses(&[IPV6])));
-        assert_eq!(bound(&both, true, |_| true), Ok(addresses(&both)));
+        let bound = |is_spoken| bound(&both, true, is_spoken).expect("one family is spoken");
+        assert_eq!(bound(SocketAddr::is_ipv4), addresses(&[IPV4]));
+        assert_eq!(bound(SocketAddr::is_ipv6), addresses(&[IPV6]));
+        assert_eq!(bound(|_| true), addresses(&both));
     }
 
     #[test]
     fn what_was_asked_for_is_not_left_out() {
-        let failure = bound(&[IPV4, IPV6], false, SocketAddr::is_ipv4).expect_err("it was asked for");
-        assert!(failure.to_string().contains(IPV6), "{failure}");
+        let error = bound(&[IPV4, IPV6], false, SocketAddr::is_ipv4).expect_err("it was asked for");
+        assert!(error.to_string().contains(IPV6), "{error}");
     }
 
     #[test]
@@ -83,7 +97,7 @@ mod tests {
     fn another_error_leaves_nothing_out() {
         let listen = addresses(&[IPV4, IPV6]);
         let address = listen[1];
-        let failure = bind(&listen, true, |_| Err::<(), _>(BindError::InUse { address }));
-        assert!(failure.is_err_and(|failure| failure.to_string().contains("another process")));
+        let error = bind(&listen, true, |_| Err::<(), _>(BindError::InUse { address }));
+        assert!(error.is_err_and(|error| error.to_string().contains("another process")));
     }
 }

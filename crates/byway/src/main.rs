@@ -136,9 +136,7 @@ fn run(command: Command) -> Result<(), Failure> {
 }
 
 fn control(settings: controller::ControllerSettings, observe: SocketAddr) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::machine(format!("no event loop: {error}")))?;
-    runtime.block_on(async {
+    node::block_on_all_cores(async {
         let stop = signals::Stop::listen()?;
         let observed = observe::bind(observe).await?;
         let controller = controller::Controller::start(settings, membership::WallClock::system()).await?;

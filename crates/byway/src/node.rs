@@ -6,23 +6,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byway_api::{ControllerState, NetworkMap, NodeStatus};
-use byway_net::{Clock, ControlError, Controls};
+use byway_net::{Clock, ControlError, Controls, Handle};
 use byway_units::Time;
 use tokio::sync::watch;
 
-use crate::exit::Failure;
+use crate::exit::{Cause, Failure};
 use crate::membership::{Contact, Membership};
 use crate::standing::Standing;
 
 /// After how long a packet thread that takes no map is told again: it is busy for less.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// How often packet threads are looked after: a node that carries nothing is started again before people notice.
+const LOOKED_AFTER_EVERY: Duration = Duration::from_millis(500);
+
 /// Does on this thread what waits for the network, for disks and for people.
 ///
 /// # Errors
 /// As the work, or if the machine has no event loop.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    block_on_with(&mut tokio::runtime::Builder::new_current_thread(), work)
+}
+
+/// The same, on as many threads as there are cores: for those who sign for thousands.
+///
+/// # Errors
+/// As [`block_on`].
+pub(crate) fn block_on_all_cores<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    block_on_with(&mut tokio::runtime::Builder::new_multi_thread(), work)
+}
+
+fn block_on_with<T>(
+    builder: &mut tokio::runtime::Builder,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = builder.enable_all().build();
     let runtime = runtime.map_err(|error| {
         Failure::machine(format!(
             "no event loop: {error}; give the process more file descriptors (LimitNOFILE)"
@@ -111,9 +129,81 @@ pub(crate) async fn pass_on<C>(
     }
 }
 
+/// Waits until a packet thread has ended, which none does unasked: a node that has lost one must not look alive.
+pub(crate) async fn one_ended<C>(threads: &[Handle<C>]) {
+    let mut interval = tokio::time::interval(LOOKED_AFTER_EVERY);
+    while threads.iter().all(Handle::is_running) {
+        interval.tick().await;
+    }
+}
+
+/// What is said where the machine has no thread for packets.
+pub(crate) fn no_thread(what: &str, error: &std::io::Error) -> Failure {
+    Failure::machine(format!(
+        "{what} cannot be started: {error}; give the process more threads and file descriptors (TasksMax, LimitNOFILE)"
+    ))
+}
+
+/// Ends all packet threads.
+///
+/// # Errors
+/// The first one's that has ended for another reason than that it was asked to.
+pub(crate) fn close<C>(threads: Vec<Handle<C>>, close: fn() -> C) -> Result<(), Failure> {
+    for thread in &threads {
+        // One that has ended already says why when it is joined.
+        let _ = thread.control(close());
+    }
+    let ends = threads.into_iter().map(Handle::join);
+    ends.fold(Ok(()), Result::and).map_err(|error| {
+        Failure::new(Cause::Byway, format!("{error}; start the node again, and report this with its log"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use byway_net::{Arrival, Io, OverlaySockets, Role, spawn};
+
     use super::*;
+
+    /// Panics when it is told to, and else ends.
+    struct Fragile(bool);
+
+    impl Role for Fragile {
+        type Control = bool;
+
+        fn start(&mut self, _: &mut Io) {}
+
+        fn received(&mut self, _: Arrival<'_>, _: &mut Io) {}
+
+        fn woken(&mut self, _: &mut Io) {}
+
+        fn controlled(&mut self, panics: bool, _: &mut Io) {
+            assert!(!panics, "an egg falls");
+            self.0 = true;
+        }
+
+        fn deadline(&self) -> Option<Time> {
+            None
+        }
+
+        fn is_finished(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_packet_thread_that_dies_ends_the_node_and_says_why() {
+        let start = |_| {
+            let sockets =
+                OverlaySockets::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).expect("a free port");
+            spawn("shard", sockets, Fragile(false), Clock::start()).expect("a thread")
+        };
+        let threads: Vec<_> = (0..2).map(start).collect();
+        threads[1].control(true).expect("it takes it");
+        one_ended(&threads).await;
+        let failure = close(threads, || false).expect_err("one panicked").to_string();
+        assert!(failure.contains("an egg falls") && failure.contains("start the node again"), "{failure}");
+    }
 
     #[test]
     fn a_controller_that_refuses_is_away_and_why_is_said() {

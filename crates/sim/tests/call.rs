@@ -268,3 +268,18 @@ fn a_tunnel_s_longest_packets_pass_and_are_repaired() {
     assert!(missing < 20, "{missing} of 16,000 datagrams are missing");
     assert!(run.delivered_by(Delivery::Cooperative) > 50);
 }
+
+#[test]
+fn more_dark_paths_than_a_batch_can_repair_are_carried() {
+    let dark = Span::new(Time::START + Duration::from_secs(10), Duration::from_secs(2));
+    let mut set_up = Pairs { length: Duration::from_secs(20), ..call(9, Service::Coding) };
+    for (flow, path) in set_up.direct.iter_mut().enumerate() {
+        path.outages = if flow < 3 { vec![dark] } else { vec![] };
+    }
+    let (mut world, mut run) = run(set_up, 9);
+    let summary = run.summary(&mut world, DIRECT + ROUND_TRIP, ROUND_TRIP);
+    let carried = world.host(run.ingress).as_relay().ingress_counters().carried;
+    assert!((300..=600).contains(&carried), "{carried} of 600 packets in the dark are carried");
+    let repaired = share(summary.repaired_within, summary.lost);
+    assert!(repaired >= 8_500, "{repaired} hundredths of a percent of {} are repaired", summary.lost);
+}

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use byway_proto::agent::OfferRefusal;
 use byway_units::{AgentId, FlowId};
 
-use super::limits::{CONTACT_FLOW, PEER_MAPPINGS_MAX};
+use super::limits::{CONTACT_FLOW, NAMES_MAX, PEER_MAPPINGS_MAX};
 use super::mappings::{MappingId, Mappings};
 use super::numbers::FlowNumbers;
 use super::subject::Subject;
@@ -95,7 +95,13 @@ impl Refused {
                 self.0.remove(&peer);
                 None
             }
-            Err(refusal) => (self.0.insert(peer, refusal) != Some(refusal)).then_some(refusal),
+            Err(refusal) => {
+                if self.0.len() >= NAMES_MAX {
+                    // At worst, the log says something twice.
+                    self.0.pop_first();
+                }
+                (self.0.insert(peer, refusal) != Some(refusal)).then_some(refusal)
+            }
         }
     }
 }

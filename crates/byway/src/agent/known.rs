@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
-use byway_proto::agent::{Agent, Peer, RelayPath, RelayPeer};
+use byway_proto::agent::{Agent, OTHER_PEERS, Peer, RelayPath, RelayPeer};
 use byway_units::{AgentId, RelayId, Time};
 use byway_wire::Shard;
 use byway_wire::seal::PreSharedKey;
 use data_encoding::BASE64;
 
+use super::limits::NAMES_MAX;
 use super::role::Seen;
 
 /// The map, and who the agent is on it.
@@ -63,6 +64,10 @@ impl Known {
     pub(super) fn take(&mut self, map: &NetworkMap) {
         self.map = map.clone();
         self.names.extend(names(map));
+        while self.names.len() > NAMES_MAX.max(map.agents.len()) {
+            let gone = self.names.keys().find(|peer| self.name_on_map(**peer).is_none()).copied();
+            self.names.remove(&gone.expect("fewer are on the map"));
+        }
     }
 
     /// The number of a peer.
@@ -79,6 +84,9 @@ impl Known {
 
     /// The name of a peer, for people; of one that has left the map, the one that it had.
     pub(super) fn name_of(&self, peer: AgentId) -> String {
+        if peer == OTHER_PEERS {
+            return "others".to_owned();
+        }
         self.names.get(&peer).cloned().unwrap_or_else(|| peer.to_string())
     }
 
@@ -181,4 +189,26 @@ const fn place(relay: RelayShard) -> (RelayId, Shard) {
 fn relay_path(path: &PairingPath) -> Option<RelayPath> {
     let grant = BASE64.decode(path.grant.as_bytes()).ok()?;
     Some(RelayPath { ingress: place(path.ingress), egress: place(path.egress), grant })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_peers_that_left_are_kept_up_to_a_limit() {
+        let map = |number: u32| {
+            let (name, key) = (format!("peer-{number}"), String::new());
+            let agents = vec![AgentEntry { number, name, key, addresses: vec![] }];
+            NetworkMap { agents, ..NetworkMap::default() }
+        };
+        let families = Families { ipv4: true, ipv6: true };
+        let mut known = Known::new(AgentId::new(1), map(2), families);
+        let last = u32::try_from(NAMES_MAX).expect("a few thousand") + 2;
+        (3..=last).for_each(|number| known.take(&map(number)));
+        assert_eq!(known.names.len(), NAMES_MAX);
+        assert_eq!(known.name_of(AgentId::new(2)), "agent 2", "it left first");
+        assert_eq!(known.name_of(AgentId::new(3)), "peer-3");
+        assert_eq!(known.name_of(OTHER_PEERS), "others");
+    }
 }

@@ -11,6 +11,7 @@ use axum_server::{Handle, Server};
 use byway_api::ControllerStatus;
 use byway_units::Rate;
 use hyper_util::rt::TokioTimer;
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -24,6 +25,7 @@ use super::network::GrantSettings;
 use super::state::State;
 use super::store::{Store, StoreError};
 use crate::exit::Cause;
+use crate::listening::{self, FamilyError};
 use crate::membership::WallClock;
 use crate::membership::files::{self, FileError};
 use crate::token::{Token, TokenError};
@@ -41,6 +43,8 @@ const BACKLOG: i32 = 1_024;
 pub(crate) struct ControllerSettings {
     /// Where it listens.
     pub(crate) listen: Vec<SocketAddr>,
+    /// Whether that is the default, of which a family that the machine does not speak is left out.
+    pub(crate) listens_by_default: bool,
     /// Where nodes find it, as `host:port`: what tokens name. None: where it listens.
     pub(crate) addresses: Vec<String>,
     /// The folder of its state.
@@ -99,6 +103,24 @@ pub(crate) enum ControllerError {
     Serving(io::Error),
 }
 
+impl FamilyError for ControllerError {
+    fn unspoken(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Listen { address, cause } => is_unspoken(*address, cause).then_some(*address),
+            _ => None,
+        }
+    }
+}
+
+fn is_unspoken(address: SocketAddr, cause: &io::Error) -> bool {
+    match cause.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::AFNOSUPPORT) => true,
+        // All interfaces together have this address, unless the family is switched off.
+        Some(Errno::ADDRNOTAVAIL) => address.ip().is_unspecified(),
+        _ => false,
+    }
+}
+
 impl ControllerError {
     /// Whom it is up to.
     pub(crate) const fn cause(&self) -> Cause {
@@ -129,8 +151,8 @@ impl Controller {
         clock: WallClock,
     ) -> Result<Self, ControllerError> {
         let settings = checked(settings)?;
-        let listeners =
-            settings.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
+        let all = |addresses: &[SocketAddr]| addresses.iter().map(|address| listen(*address)).collect();
+        let listeners: Vec<_> = listening::bind(&settings.listen, settings.listens_by_default, all)?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>();
         let addresses = addresses.map_err(ControllerError::Serving)?;
         let (state, served_at) = (settings.state.clone(), addresses.clone());

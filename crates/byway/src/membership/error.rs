@@ -141,7 +141,7 @@ impl MembershipError {
     }
 
     /// When the controller wants to be asked again, if it said so.
-    pub(super) const fn retry_after(&self) -> Option<Duration> {
+    pub(crate) const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::TooManyRequests { retry_after, .. } => *retry_after,
             _ => None,

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use super::backoff::{Pace, in_turn};
+use super::reporter::{self, Reporter};
 use super::tasks::{self, Contact};
 use super::verified::{Files, Record, verified};
 use super::{Client, MembershipError, NodeKey, WallClock, proof};
@@ -101,9 +102,10 @@ impl Membership {
             files: files.clone(),
             maps: maps_sender,
             contact: contact_sender,
+            failing: None,
         };
         tasks.spawn(poller.run(pace));
-        tasks.spawn(tasks::report(client(&record)?, news.clone(), pace));
+        tasks.spawn(Reporter::new(client(&record)?, news.clone(), pace).run());
         Ok(Self { record, verifying_key, files, maps, contact, news, _tasks: tasks })
     }
 
@@ -139,7 +141,7 @@ impl Membership {
 
     /// Tells the controller something new of the node, as soon as it can be told. What is absent stays as it was.
     pub(crate) fn report(&self, update: SelfUpdate) {
-        self.news.send_modify(|news| tasks::merge(news, update));
+        self.news.send_modify(|news| reporter::merge(news, update));
     }
 
     /// Has this agent paired with another one: by its name, or `tenant/name`. The map follows.

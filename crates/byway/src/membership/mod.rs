@@ -12,6 +12,7 @@ mod error;
 mod keys;
 mod limits;
 mod member;
+mod reporter;
 mod tasks;
 mod tls;
 mod verified;

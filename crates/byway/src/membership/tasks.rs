@@ -1,16 +1,16 @@
-//! What goes on while a node is a member: it waits for maps, and reports.
+//! What goes on while a node is a member: it waits for maps.
 
 use std::sync::Arc;
 
-use byway_api::{NetworkMap, SelfUpdate, SignedMap};
+use byway_api::{NetworkMap, SignedMap};
 use byway_wire::seal::VerifyingKey;
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use super::backoff::{Backoff, Pace};
-use super::limits::{POLL_PATIENCE, REFUSED_RETRY_FACTOR};
+use super::limits::POLL_PATIENCE;
 use super::verified::{Files, verified};
 use super::{Client, MembershipError};
+use crate::exit::Cause;
 
 /// Whether the controller answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub(super) struct Poller {
     pub(super) files: Files,
     pub(super) maps: watch::Sender<Arc<NetworkMap>>,
     pub(super) contact: watch::Sender<Contact>,
+    /// Whom it is up to that the controller is of no help, since the log said so.
+    pub(super) failing: Option<Cause>,
 }
 
 impl Poller {
@@ -73,84 +75,18 @@ impl Poller {
         Ok(())
     }
 
-    fn answers(&self) {
-        let before = self.contact.send_replace(Contact::Answers);
-        if matches!(before, Contact::Fails(_)) {
+    fn answers(&mut self) {
+        self.contact.send_replace(Contact::Answers);
+        if self.failing.take().is_some() {
             tracing::info!("the controller answers again");
         }
     }
 
-    /// Is logged once, until the controller answers again.
-    fn fails(&self, error: &MembershipError) {
-        let before = self.contact.send_replace(Contact::Fails(error.to_string()));
-        if !matches!(before, Contact::Fails(_)) {
+    /// Is logged once, until the controller answers again or somebody else has to do something about it.
+    fn fails(&mut self, error: &MembershipError) {
+        self.contact.send_replace(Contact::Fails(error.to_string()));
+        if self.failing.replace(error.cause()) != Some(error.cause()) {
             tracing::warn!("{error}; the node goes on with the map that it has");
         }
-    }
-}
-
-/// Adds newer news to older ones.
-pub(super) fn merge(older: &mut SelfUpdate, newer: SelfUpdate) {
-    older.addresses = newer.addresses.or(older.addresses.take());
-    older.round_trips = newer.round_trips.or(older.round_trips.take());
-    older.relay = newer.relay.or(older.relay.take());
-}
-
-/// What only a person can change is tried again, and warned of, ever more seldom.
-fn after_refusals(pace: Pace) -> Pace {
-    Pace { retry_max: pace.retry_max * REFUSED_RETRY_FACTOR, ..pace }
-}
-
-/// Sends what is new of the node, a while after it is: what follows closely goes with it.
-pub(super) async fn report(mut client: Client, news: watch::Sender<SelfUpdate>, pace: Pace) {
-    let mut arrivals = news.subscribe();
-    let mut backoff = Backoff::new(pace);
-    let mut refusals = Backoff::new(after_refusals(pace));
-    loop {
-        let untold = SelfUpdate::default();
-        if arrivals.wait_for(|news| *news != untold).await.is_err() {
-            return;
-        }
-        sleep(pace.collected_for).await;
-        let update = news.send_replace(SelfUpdate::default());
-        match client.put("/v1/self", &update).await {
-            Ok(()) => {
-                backoff.succeeded();
-                refusals.succeeded();
-            }
-            Err(error) if error.may_pass() => {
-                news.send_modify(|newer| {
-                    let newest = std::mem::replace(newer, update);
-                    merge(newer, newest);
-                });
-                backoff.wait(&error).await;
-            }
-            Err(error) => {
-                tracing::warn!("what is new of this node is not taken: {error}");
-                refusals.wait(&error).await;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use byway_api::RoundTrip;
-
-    use super::*;
-
-    #[test]
-    fn a_node_that_is_refused_asks_ever_more_seldom_up_to_every_five_minutes() {
-        let mut refusals = Backoff::new(after_refusals(Pace::default()));
-        let latest: Vec<_> = (0..11).map(|_| refusals.next(None, u32::MAX).as_secs()).collect();
-        assert_eq!(latest, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-    }
-
-    #[test]
-    fn news_are_merged_and_the_newest_count() {
-        let trips = |microseconds| Some(vec![RoundTrip { relay: 1, microseconds }]);
-        let mut news = SelfUpdate { addresses: Some(vec![]), round_trips: trips(1), relay: None };
-        merge(&mut news, SelfUpdate { round_trips: trips(2), ..SelfUpdate::default() });
-        assert_eq!(news, SelfUpdate { addresses: Some(vec![]), round_trips: trips(2), relay: None });
     }
 }

@@ -222,6 +222,18 @@ mod tests {
     }
 
     #[test]
+    fn every_documented_reason_is_there() {
+        let tables = METRICS.split("\n\n").filter(|table| table.starts_with("| reason |"));
+        let rows = tables.flat_map(str::lines).filter_map(|row| row.strip_prefix("| `")?.split_once("` |"));
+        let reasons: Vec<&str> = rows.map(|(reason, _)| reason).collect();
+        assert!(reasons.len() > 20, "docs/metrics.md has {} reasons", reasons.len());
+        for reason in reasons {
+            let is_there = all().iter().any(|(_, counts)| counts.drops.0.contains_key(reason));
+            assert!(is_there || reason.starts_with("proxy_"), "nothing is dropped for the reason {reason}");
+        }
+    }
+
+    #[test]
     fn what_is_called_a_drop_is_a_counter() {
         let named: usize = [RELAY_DROPS, INGRESS_DROPS, EGRESS_DROPS].iter().map(|drops| drops.len()).sum();
         let of_node = SESSION_DROPS.len() + SOCKET_DROPS.len();

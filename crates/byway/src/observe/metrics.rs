@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use byway_api::{AgentStatus, ControllerStatus, Counted, FlowReceived, RelayStatus, RequestCount};
+use byway_api::{
+    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount,
+};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -31,6 +33,9 @@ fn encode(metrics: impl Collector) -> String {
     text::encode(&mut page, &registry).expect("a string takes whatever is written");
     page
 }
+
+/// The page on metrics, whose words the families have.
+const METRICS: &str = include_str!("../../../../docs/metrics.md");
 
 #[derive(Debug)]
 struct AgentMetrics(AgentStatus);
@@ -121,13 +126,22 @@ impl Collector for AgentMetrics {
             .map(|peer| (vec![("peer", peer.name.as_str())], f64::from(u8::from(peer.is_alive))))
             .collect();
         gauges(&mut encoder, "byway_peer_alive", "Whether the peer answers", &peers)?;
-        let round_trips: Vec<_> = status
-            .relays
-            .iter()
-            .filter_map(|relay| Some((vec![("relay", relay.name.as_str())], relay.round_trip_ms? / 1_000.0)))
-            .collect();
-        gauges(&mut encoder, "byway_relay_round_trip_seconds", "Round trip to the relay", &round_trips)
+        round_trips(&mut encoder, &status.relays)
     }
+}
+
+fn round_trips(encoder: &mut DescriptorEncoder<'_>, relays: &[RelayReach]) -> fmt::Result {
+    let shards: Vec<String> = relays.iter().map(|relay| relay.shard.to_string()).collect();
+    let row = |(relay, shard)| {
+        let relay: &RelayReach = relay;
+        let shard: &String = shard;
+        Some((
+            vec![("relay", relay.name.as_str()), ("shard", shard.as_str())],
+            relay.round_trip_ms? / 1_000.0,
+        ))
+    };
+    let rows: Vec<_> = relays.iter().zip(&shards).filter_map(row).collect();
+    gauges(encoder, "byway_relay_round_trip_seconds", "Round trip to a relay's shard", &rows)
 }
 
 /// Packets by what became of them, summed over the peers of one name: one that was removed may have come back as another.
@@ -266,9 +280,16 @@ impl Collector for ControllerMetrics {
 fn work(encoder: &mut DescriptorEncoder<'_>, role: &str, counted: &[Counted]) -> fmt::Result {
     for counter in counted {
         let name = format!("byway_{role}_{}", counter.reason);
-        counters(encoder, &name, "See docs/metrics.md", &[(vec![], counter.count)])?;
+        counters(encoder, &name, documented(&name), &[(vec![], counter.count)])?;
     }
     Ok(())
+}
+
+/// What docs/metrics.md says of a counter.
+fn documented(name: &str) -> &'static str {
+    let begin = format!("| `{name}_total` |");
+    let row = METRICS.lines().find(|row| row.starts_with(&begin));
+    row.and_then(|row| row.trim_end_matches([' ', '|']).rsplit('|').next()).unwrap_or_default().trim()
 }
 
 fn requests_row(counted: &RequestCount) -> Row<'_> {
@@ -317,6 +338,33 @@ mod tests {
         assert!(page.contains("byway_repair_seconds_bucket{le=\"0.02\"} 9"), "{page}");
         assert!(page.contains("byway_repair_seconds_bucket{le=\"+Inf\"} 9"), "{page}");
         assert!(page.contains("byway_repair_seconds_count 9") && page.ends_with("# EOF\n"), "{page}");
+    }
+
+    #[test]
+    fn each_shard_of_a_relay_has_its_round_trip() {
+        let reach = |shard, round_trip_ms| RelayReach {
+            name: "fra".to_owned(),
+            shard,
+            is_alive: true,
+            round_trip_ms,
+        };
+        let relays = vec![reach(0, Some(40.0)), reach(1, Some(50.0)), reach(2, None)];
+        let page = of_agent(AgentStatus { relays, ..AgentStatus::default() });
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with("byway_relay_round_trip")).collect();
+        assert_eq!(
+            rows,
+            [
+                "byway_relay_round_trip_seconds{relay=\"fra\",shard=\"0\"} 0.04",
+                "byway_relay_round_trip_seconds{relay=\"fra\",shard=\"1\"} 0.05"
+            ]
+        );
+    }
+
+    #[test]
+    fn counters_say_what_they_count() {
+        let counters = vec![Counted { reason: "ingress_copies".to_owned(), count: 5 }];
+        let page = of_relay(RelayStatus { counters, ..RelayStatus::default() });
+        assert!(page.contains("# HELP byway_relay_ingress_copies Copies taken from senders."), "{page}");
     }
 
     #[test]

@@ -14,9 +14,9 @@ use byway_units::RelayId;
 use byway_wire::Shard;
 use tokio::sync::oneshot;
 
-use role::{RelayControl, RelayRole, ShardStatus, other_relays};
+use role::{Others, RelayControl, RelayRole, ShardStatus};
 
-use crate::exit::{Cause, Failure};
+use crate::exit::Failure;
 use crate::membership::NodeKey;
 use crate::node::{self, About};
 use crate::observe::{self, Report, metrics};
@@ -38,7 +38,8 @@ async fn serve(settings: RelaySettings) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
     let shards = |listen: &[SocketAddr]| bind_shards(listen, settings.shards);
-    let sockets = listening::bind(&settings.listen, settings.listens_by_default, shards)?;
+    let sockets =
+        listening::bind(&settings.listen, settings.listens_by_default, shards).map_err(Failure::machine)?;
     let listen: Vec<SocketAddr> = sockets.first().map(OverlaySockets::addresses).unwrap_or_default();
     let observed = observe::bind(settings.observe).await?;
     let standing = tokio::select! {
@@ -64,14 +65,12 @@ async fn serve(settings: RelaySettings) -> Result<(), Failure> {
     let (number, network) = (standing.number, standing.network());
     tracing::info!(name = settings.name, number, network, ?listen, "the relay works");
     signals::tell_ready();
-    stop.asked().await;
-    signals::tell_stopping();
-    for handle in handles {
-        // A thread that has ended already says why when it is joined.
-        let _ = handle.control(RelayControl::Close);
-        handle.join().map_err(|error| Failure::new(Cause::Byway, error))?;
+    tokio::select! {
+        () = stop.asked() => {}
+        () = node::one_ended(&handles) => {}
     }
-    Ok(())
+    signals::tell_stopping();
+    node::close(handles, || RelayControl::Close)
 }
 
 /// Where it may be reached on port 0 is where the kernel has it listen.
@@ -109,7 +108,7 @@ fn start(
     let number = RelayId::new(standing.number);
     let shards = (0_u8..).zip(sockets);
     let start = |(shard, sockets): (u8, OverlaySockets)| {
-        let others = other_relays(&standing.map, number, &sockets.addresses());
+        let others = Others::of(&standing.map, number, &sockets.addresses());
         let core = CoreSettings {
             number,
             shard: Shard::new(shard),
@@ -117,13 +116,12 @@ fn start(
             suite: platform::suite(),
             started_unix_nanos: clock.started_unix_nanos(),
             authority: authority(&standing.bond),
-            relays: others.clone(),
+            relays: others.met.clone(),
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
-        let role = RelayRole::new(relay, number, others);
+        let role = RelayRole::new(relay, number, Shard::new(shard), others);
         let name = format!("{}-{shard}", settings.name);
-        spawn(&name, sockets, role, clock)
-            .map_err(|error| Failure::machine(format!("shard {shard} cannot be started: {error}")))
+        spawn(&name, sockets, role, clock).map_err(|error| node::no_thread(&format!("shard {shard}"), &error))
     };
     shards.map(start).collect()
 }

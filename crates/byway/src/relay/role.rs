@@ -41,23 +41,42 @@ impl ShardStatus {
     }
 }
 
-/// The relays that another one's shards stand for, as far as the sockets reach them.
-pub(super) fn other_relays(map: &NetworkMap, own: RelayId, listen: &[SocketAddr]) -> Vec<OtherRelay> {
-    let others = map.relays.iter().filter(|relay| relay.number != own.number());
-    others.flat_map(|relay| shards(relay, listen)).collect()
+/// The other relays of a map.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Others {
+    /// The shards of those that the sockets reach.
+    pub(super) met: Vec<OtherRelay>,
+    /// Why the rest is not met, by name.
+    unmet: BTreeMap<String, String>,
 }
 
-fn shards(relay: &RelayEntry, listen: &[SocketAddr]) -> Vec<OtherRelay> {
-    let (address, key) = match reach(relay, listen) {
-        Ok(reach) => reach,
-        Err(problem) => {
-            tracing::warn!(relay = relay.name, "no way leads on to a relay of the map: {problem}");
-            return Vec::new();
+impl Others {
+    /// Those that are another relay's than the one that listens there.
+    pub(super) fn of(map: &NetworkMap, own: RelayId, listen: &[SocketAddr]) -> Self {
+        let mut others = Self::default();
+        for relay in map.relays.iter().filter(|relay| relay.number != own.number()) {
+            match reach(relay, listen) {
+                Ok((address, key)) => others.met.extend(shards(relay, address, key)),
+                Err(problem) => drop(others.unmet.insert(relay.name.clone(), problem)),
+            }
         }
-    };
+        others
+    }
+
+    /// Tells people of relays that are not met and of which they do not know it.
+    fn warn(&self, known: &BTreeMap<String, String>) {
+        for (relay, problem) in
+            self.unmet.iter().filter(|(relay, problem)| known.get(*relay) != Some(problem))
+        {
+            tracing::warn!(relay, "no way leads on to a relay of the map: {problem}");
+        }
+    }
+}
+
+fn shards(relay: &RelayEntry, address: SocketAddr, key: PublicKey) -> impl Iterator<Item = OtherRelay> {
     let number = RelayId::new(relay.number);
     let shards = u8::try_from(relay.shards).unwrap_or(u8::MAX);
-    (0..shards).map(|shard| OtherRelay { number, shard: Shard::new(shard), key, address }).collect()
+    (0..shards).map(move |shard| OtherRelay { number, shard: Shard::new(shard), key, address })
 }
 
 /// Where another relay is, and its key; or what is wrong, and what to do about it.
@@ -75,15 +94,23 @@ fn reach(relay: &RelayEntry, listen: &[SocketAddr]) -> Result<(SocketAddr, Publi
 pub(super) struct RelayRole {
     relay: Box<Relay>,
     number: RelayId,
+    /// Whether it speaks for all shards where they would say the same.
+    is_speaker: bool,
     /// The other relays that it was told of.
     others: BTreeMap<(RelayId, Shard), OtherRelay>,
+    unmet: BTreeMap<String, String>,
     is_closed: bool,
 }
 
 impl RelayRole {
-    pub(super) fn new(relay: Relay, number: RelayId, others: Vec<OtherRelay>) -> Self {
-        let others = others.into_iter().map(|other| ((other.number, other.shard), other)).collect();
-        Self { relay: Box::new(relay), number, others, is_closed: false }
+    pub(super) fn new(relay: Relay, number: RelayId, shard: Shard, others: Others) -> Self {
+        let is_speaker = shard == Shard::new(0);
+        let none = BTreeMap::new();
+        if is_speaker {
+            others.warn(&none);
+        }
+        let Others { met, unmet } = others;
+        Self { relay: Box::new(relay), number, is_speaker, others: by_place(met), unmet, is_closed: false }
     }
 
     fn drain(&mut self, io: &mut Io) {
@@ -95,9 +122,12 @@ impl RelayRole {
     /// The network is this now: relays come, go and move.
     fn take_map(&mut self, map: &NetworkMap, io: &mut Io) {
         let listen: Vec<SocketAddr> = io.overlay_addresses().collect();
-        let named = other_relays(map, self.number, &listen);
-        let named: BTreeMap<_, _> =
-            named.into_iter().map(|other| ((other.number, other.shard), other)).collect();
+        let others = Others::of(map, self.number, &listen);
+        if self.is_speaker {
+            others.warn(&self.unmet);
+        }
+        self.unmet = others.unmet;
+        let named = by_place(others.met);
         for (number, shard) in self.others.keys().filter(|place| !named.contains_key(place)) {
             self.relay.remove_relay(*number, *shard, io.now());
         }
@@ -117,6 +147,10 @@ impl RelayRole {
             counts,
         }
     }
+}
+
+fn by_place(relays: Vec<OtherRelay>) -> BTreeMap<(RelayId, Shard), OtherRelay> {
+    relays.into_iter().map(|relay| ((relay.number, relay.shard), relay)).collect()
 }
 
 impl Role for RelayRole {
@@ -172,11 +206,11 @@ mod tests {
             relays: vec![relay(&["[2001:db8::7]:4600", "192.0.2.7:4600"], &key)],
             ..NetworkMap::default()
         };
-        let others = other_relays(&map, RelayId::new(1), &listen);
+        let others = Others::of(&map, RelayId::new(1), &listen).met;
         let places: Vec<_> = others.iter().map(|other| (other.shard, other.address.to_string())).collect();
         let place = |shard| (Shard::new(shard), "192.0.2.7:4600".to_owned());
         assert_eq!(places, [place(0), place(1)]);
-        assert!(other_relays(&map, RelayId::new(7), &listen).is_empty(), "that is itself");
+        assert!(Others::of(&map, RelayId::new(7), &listen).met.is_empty(), "that is itself");
     }
 
     #[test]

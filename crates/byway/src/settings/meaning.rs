@@ -301,6 +301,7 @@ fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettin
     let root = KeyPath::of("controller");
     let controller = file.controller.unwrap_or_default();
     let state = state(controller.state, "controller", &root, &source)?;
+    let listens_by_default = controller.listen.is_none();
     let listen = controller.listen.unwrap_or_else(|| both_families(CONTROLLER_PORT));
     let grant_lifetime = controller.grant_lifetime.map_or(ControllerSettings::GRANT_LIFETIME, |lifetime| {
         std::time::Duration::from_nanos(lifetime.0.as_nanos())
@@ -324,6 +325,7 @@ fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettin
     let network = controller.network.unwrap_or_else(|| "byway".to_owned());
     let settings = ControllerSettings {
         listen,
+        listens_by_default,
         addresses,
         state,
         network: named_as(&root.key("network"), network, &source)?,

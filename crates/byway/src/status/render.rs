@@ -27,7 +27,7 @@ fn controller_text(status: &ControllerStatus) -> String {
     let problem = status.storage_problem.as_ref();
     let problem = problem.map(|problem| format!("  storage: {problem}\n")).unwrap_or_default();
     format!(
-        "controller of {}, byway {}: {} agents, {} relays, {} pairs; {} members wait for news\n{problem}",
+        "controller of {}, byway {}; agents: {}, relays: {}, pairs: {}, members that wait for news: {}\n{problem}",
         status.network, status.version, status.agents, status.relays, status.pairs, status.polls
     )
 }

@@ -129,15 +129,26 @@ pub struct PeerTotals {
     pub reported: Option<Reported>,
 }
 
+/// Stands for all peers beyond the first 4,096 that an agent has ever had: no agent has this number.
+pub const OTHER_PEERS: AgentId = AgentId::new(u32::MAX);
+
+/// Most peers that are counted apart: as many as a network has members, all of which may come and go.
+const PEERS_MAX: usize = 4_096;
+
 /// Sums by peer: one entry for each peer that packets came from or reports were heard of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals(BTreeMap<AgentId, PeerTotals>);
 
 impl Totals {
+    fn of(&mut self, peer: AgentId) -> &mut PeerTotals {
+        let is_counted_apart = self.0.len() < PEERS_MAX || self.0.contains_key(&peer);
+        self.0.entry(if is_counted_apart { peer } else { OTHER_PEERS }).or_default()
+    }
+
     /// Adds what a flow received.
     pub(super) fn add_received(&mut self, flow: &ReceiveFlow) {
         if let Some(statistics) = flow.statistics.get() {
-            self.0.entry(flow.key.sender()).or_default().received.add_all(statistics);
+            self.of(flow.key.sender()).received.add_all(statistics);
         }
     }
 
@@ -148,7 +159,7 @@ impl Totals {
 
     fn add_reports(&mut self, key: FlowKey, reports: Option<&Reports>) {
         if let (Receiver::Agent(peer), Some(reports)) = (key.receiver(), reports) {
-            let totals = self.0.entry(peer).or_default();
+            let totals = self.of(peer);
             totals.reported.get_or_insert_default().add_all(reports.so_far());
         }
     }
@@ -258,5 +269,19 @@ mod tests {
         }
         let sums = totals.0.values().map(|totals| totals.reported);
         assert!(sums.eq([Some(reported(40, 4)), Some(reported(20, 2))]));
+    }
+
+    #[test]
+    fn peers_beyond_the_limit_are_one_sum() {
+        let mut totals = Totals::default();
+        let mut reports = Reports::default();
+        reports.take(&report(20, 2, 1));
+        for receiver in (2..).take(PEERS_MAX + 2).chain([2]) {
+            totals.add_reports(key(receiver), Some(&reports));
+        }
+        let sum = |peer| totals.0.get(&peer).and_then(|totals| totals.reported);
+        assert_eq!(totals.0.len(), PEERS_MAX + 1);
+        assert_eq!(sum(OTHER_PEERS), Some(reported(40, 4)), "the two that came last");
+        assert_eq!(sum(AgentId::new(2)), Some(reported(40, 4)), "the first one counts on");
     }
 }

@@ -116,7 +116,7 @@ fn probe(tools: &Tools, path: &Path) -> anyhow::Result<()> {
     let Err(error) = tools.run(arguments) else { return Ok(()) };
     interrupt::check()?;
     let advice = "give a file with a video that ffmpeg can read";
-    let message = format!("--video {}: this is no video: {advice}. {error:#}", path.display());
+    let message = format!("--video {}: ffmpeg finds no video in it: {advice}. {error:#}", path.display());
     Err(Failure::new(Cause::Settings, message).into())
 }
 

@@ -56,6 +56,7 @@ impl World {
     async fn start(&mut self) {
         let settings = ControllerSettings {
             listen: vec![self.listen],
+            listens_by_default: false,
             addresses: vec![],
             state: self.state("controller"),
             network: "lab".to_owned(),

@@ -154,3 +154,24 @@ async fn a_map_that_somebody_else_signed_is_not_believed() {
     let error = world.join(world.settings(Role::Agent, "alice", None)).await.expect_err("no map");
     assert!(matches!(error, MembershipError::Unreachable { .. }), "{error}");
 }
+
+#[tokio::test]
+async fn a_relay_that_is_named_before_it_joins_serves_once_it_has() {
+    let world = World::new().await;
+    let [_fra, bob] = [world.node(Role::Relay, "fra").await, world.node(Role::Agent, "bob").await];
+    let token = Some(world.token(Role::Agent).await);
+    let settings =
+        MembershipSettings { relay: Some("nyc".to_owned()), ..world.settings(Role::Agent, "alice", token) };
+    let alice = world.join(settings).await.expect("it joins");
+    alice.pair_with("bob").await.expect("one tenant");
+    // What is said together with the name of no relay is taken all the same.
+    let seen: SocketAddr = "203.0.113.9:31337".parse().expect("an address");
+    alice.report(SelfUpdate { addresses: Some(vec![seen]), ..SelfUpdate::default() });
+    map(&bob, |map| map.agents.iter().any(|agent| agent.addresses == [seen])).await;
+    let nyc = world.node(Role::Relay, "nyc").await;
+    map(&alice, |map| {
+        let path = pairing(map, &alice, &bob).and_then(|pairing| pairing.paths.first());
+        path.is_some_and(|path| path.ingress.relay == nyc.number())
+    })
+    .await;
+}
