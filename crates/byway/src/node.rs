@@ -9,6 +9,7 @@ use byway_api::{ControllerState, NetworkMap, NodeStatus};
 use byway_net::{Clock, ControlError, Controls, Handle};
 use byway_units::Time;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::exit::{Cause, Failure};
 use crate::membership::{Contact, Membership};
@@ -19,6 +20,12 @@ const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How often packet threads are looked after: a node that carries nothing is started again before people notice.
 const LOOKED_AFTER_EVERY: Duration = Duration::from_millis(500);
+
+/// How long packet threads have to end: an agent tells its peers and relays three times within a second.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often is looked whether they have.
+const CLOSING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Does on this thread what waits for the network, for disks and for people.
 ///
@@ -147,16 +154,33 @@ pub(crate) fn no_thread(what: &str, error: &std::io::Error) -> Failure {
 /// Ends all packet threads.
 ///
 /// # Errors
-/// The first one's that has ended for another reason than that it was asked to.
-pub(crate) fn close<C>(threads: Vec<Handle<C>>, close: fn() -> C) -> Result<(), Failure> {
+/// The first one's that has ended for another reason than that it was asked to, or does not end.
+pub(crate) async fn close<C>(threads: Vec<Handle<C>>, close: fn() -> C) -> Result<(), Failure> {
+    let deadline = Instant::now() + CLOSED_WITHIN;
     for thread in &threads {
-        // One that has ended already says why when it is joined.
-        let _ = thread.control(close());
+        // One that has ended says why when it is joined.
+        while let Err(ControlError::Full(_)) = thread.control(close()) {
+            if Instant::now() >= deadline {
+                break;
+            }
+            tokio::time::sleep(CLOSING_INTERVAL).await;
+        }
     }
-    let ends = threads.into_iter().map(Handle::join);
-    ends.fold(Ok(()), Result::and).map_err(|error| {
-        Failure::new(Cause::Byway, format!("{error}; start the node again, and report this with its log"))
-    })
+    while threads.iter().any(Handle::is_running) && Instant::now() < deadline {
+        tokio::time::sleep(CLOSING_INTERVAL).await;
+    }
+    let (stuck, ended): (Vec<_>, Vec<_>) = threads.into_iter().partition(Handle::is_running);
+    let advice = "start the node again, and report this with its log";
+    ended
+        .into_iter()
+        .map(Handle::join)
+        .fold(Ok(()), Result::and)
+        .map_err(|error| Failure::new(Cause::Byway, format!("{error}; {advice}")))?;
+    if stuck.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} packet threads did not end within {CLOSED_WITHIN:?}; {advice}", stuck.len());
+    Err(Failure::new(Cause::Byway, message))
 }
 
 #[cfg(test)]
@@ -201,7 +225,7 @@ mod tests {
         let threads: Vec<_> = (0..2).map(start).collect();
         threads[1].control(true).expect("it takes it");
         one_ended(&threads).await;
-        let failure = close(threads, || false).expect_err("one panicked").to_string();
+        let failure = close(threads, || false).await.expect_err("one panicked").to_string();
         assert!(failure.contains("an egg falls") && failure.contains("start the node again"), "{failure}");
     }
 

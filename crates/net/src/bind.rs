@@ -196,16 +196,23 @@ fn bind(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, BindError> {
     UdpSocket::bind(address, sharing, OVERLAY_BUFFER_BYTES).map_err(|error| explained(error, address))
 }
 
+/// Whether this error, on binding this address, says that the machine does not speak its family.
+#[must_use]
+pub fn is_family_unsupported(address: SocketAddr, error: &io::Error) -> bool {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::AFNOSUPPORT) => true,
+        // All interfaces together have this address, unless the family is switched off.
+        Some(Errno::ADDRNOTAVAIL) => address.ip().is_unspecified(),
+        _ => false,
+    }
+}
+
 fn explained(error: io::Error, address: SocketAddr) -> BindError {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ADDRINUSE) => BindError::InUse { address },
         Some(Errno::ACCESS | Errno::PERM) => BindError::Forbidden { address },
-        // All interfaces together have this address, unless the family is switched off.
-        Some(Errno::ADDRNOTAVAIL) if address.ip().is_unspecified() => {
-            BindError::FamilyUnsupported { address }
-        }
+        _ if is_family_unsupported(address, &error) => BindError::FamilyUnsupported { address },
         Some(Errno::ADDRNOTAVAIL) => BindError::NotAvailable { address },
-        Some(Errno::AFNOSUPPORT) => BindError::FamilyUnsupported { address },
         _ => BindError::Other { address, error },
     }
 }

@@ -79,7 +79,7 @@ mod socket_options;
 mod sockets;
 mod steering;
 
-pub use bind::{BindError, OverlaySockets, bind_shards};
+pub use bind::{BindError, OverlaySockets, bind_shards, is_family_unsupported};
 pub use clock::Clock;
 pub use counters::IoCounters;
 pub use handle::{ControlError, Controls, EndError, Handle, spawn};

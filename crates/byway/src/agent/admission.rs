@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use byway_proto::agent::OfferRefusal;
 use byway_units::{AgentId, FlowId};
 
-use super::limits::{CONTACT_FLOW, NAMES_MAX, PEER_MAPPINGS_MAX};
+use super::limits::{CONTACT_FLOW, PEER_MAPPINGS_MAX};
 use super::mappings::{MappingId, Mappings};
 use super::numbers::FlowNumbers;
 use super::subject::Subject;
@@ -88,6 +88,11 @@ pub(super) fn admit(
 pub(super) struct Refused(BTreeMap<AgentId, OfferRefusal>);
 
 impl Refused {
+    /// Forgets a peer.
+    pub(super) fn forget(&mut self, peer: AgentId) {
+        self.0.remove(&peer);
+    }
+
     /// Notes how an offer was answered; why it was refused, if that is news.
     pub(super) fn news(&mut self, peer: AgentId, answer: Result<(), OfferRefusal>) -> Option<OfferRefusal> {
         match answer {
@@ -95,13 +100,7 @@ impl Refused {
                 self.0.remove(&peer);
                 None
             }
-            Err(refusal) => {
-                if self.0.len() >= NAMES_MAX {
-                    // At worst, the log says something twice.
-                    self.0.pop_first();
-                }
-                (self.0.insert(peer, refusal) != Some(refusal)).then_some(refusal)
-            }
+            Err(refusal) => (self.0.insert(peer, refusal) != Some(refusal)).then_some(refusal),
         }
     }
 }

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
-use byway_proto::agent::{Agent, OTHER_PEERS, Peer, RelayPath, RelayPeer};
+use byway_proto::agent::{Agent, FORMER_PEERS, Peer, RelayPath, RelayPeer};
 use byway_units::{AgentId, RelayId, Time};
 use byway_wire::Shard;
 use byway_wire::seal::PreSharedKey;
 use data_encoding::BASE64;
 
-use super::limits::NAMES_MAX;
 use super::role::Seen;
 
 /// The map, and who the agent is on it.
@@ -18,10 +17,15 @@ use super::role::Seen;
 pub(super) struct Known {
     number: AgentId,
     map: NetworkMap,
-    /// The names of all agents that were on the map at some time: what was counted of one stays under its name.
-    names: BTreeMap<AgentId, String>,
     /// The families of addresses that it can send to.
     families: Families,
+}
+
+/// Who is not on a newer map any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gone {
+    pub(super) agents: Vec<AgentId>,
+    pub(super) relays: Vec<(RelayId, Shard)>,
 }
 
 /// The families of addresses that a node has sockets for.
@@ -47,8 +51,7 @@ impl Families {
 
 impl Known {
     pub(super) fn new(number: AgentId, map: NetworkMap, families: Families) -> Self {
-        let names = names(&map).collect();
-        Self { number, map, names, families }
+        Self { number, map, families }
     }
 
     /// The agent's own number.
@@ -60,14 +63,19 @@ impl Known {
         &self.map
     }
 
-    /// Takes a newer map.
-    pub(super) fn take(&mut self, map: &NetworkMap) {
+    /// Takes a newer map; who is not on it any more.
+    pub(super) fn take(&mut self, map: &NetworkMap) -> Gone {
+        let (agents, relays) = (self.agents(), self.near_relays());
         self.map = map.clone();
-        self.names.extend(names(map));
-        while self.names.len() > NAMES_MAX.max(map.agents.len()) {
-            let gone = self.names.keys().find(|peer| self.name_on_map(**peer).is_none()).copied();
-            self.names.remove(&gone.expect("fewer are on the map"));
+        let (new_agents, new_relays) = (self.agents(), self.near_relays());
+        Gone {
+            agents: agents.into_iter().filter(|agent| !new_agents.contains(agent)).collect(),
+            relays: relays.into_iter().filter(|relay| !new_relays.contains(relay)).collect(),
         }
+    }
+
+    fn agents(&self) -> Vec<AgentId> {
+        self.map.agents.iter().map(|agent| AgentId::new(agent.number)).collect()
     }
 
     /// The number of a peer.
@@ -82,12 +90,13 @@ impl Known {
         Some(agent.name.as_str())
     }
 
-    /// The name of a peer, for people; of one that has left the map, the one that it had.
+    /// The name of a peer, for people.
     pub(super) fn name_of(&self, peer: AgentId) -> String {
-        if peer == OTHER_PEERS {
-            return "others".to_owned();
+        if peer == FORMER_PEERS {
+            // No agent may be called so.
+            return "(former)".to_owned();
         }
-        self.names.get(&peer).cloned().unwrap_or_else(|| peer.to_string())
+        self.name_on_map(peer).map_or_else(|| peer.to_string(), str::to_owned)
     }
 
     /// The ways through relays from one agent to another.
@@ -177,10 +186,6 @@ impl Known {
     }
 }
 
-fn names(map: &NetworkMap) -> impl Iterator<Item = (AgentId, String)> {
-    map.agents.iter().map(|agent| (AgentId::new(agent.number), agent.name.clone()))
-}
-
 const fn place(relay: RelayShard) -> (RelayId, Shard) {
     (RelayId::new(relay.relay), Shard::new(relay.shard))
 }
@@ -195,20 +200,24 @@ fn relay_path(path: &PairingPath) -> Option<RelayPath> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_of_peers_that_left_are_kept_up_to_a_limit() {
-        let map = |number: u32| {
-            let (name, key) = (format!("peer-{number}"), String::new());
-            let agents = vec![AgentEntry { number, name, key, addresses: vec![] }];
-            NetworkMap { agents, ..NetworkMap::default() }
+    fn map(agents: &[u32]) -> NetworkMap {
+        let agent = |number: &u32| AgentEntry {
+            number: *number,
+            name: format!("peer-{number}"),
+            key: String::new(),
+            addresses: vec![],
         };
+        NetworkMap { agents: agents.iter().map(agent).collect(), ..NetworkMap::default() }
+    }
+
+    #[test]
+    fn who_is_not_on_a_newer_map_is_gone() {
         let families = Families { ipv4: true, ipv6: true };
-        let mut known = Known::new(AgentId::new(1), map(2), families);
-        let last = u32::try_from(NAMES_MAX).expect("a few thousand") + 2;
-        (3..=last).for_each(|number| known.take(&map(number)));
-        assert_eq!(known.names.len(), NAMES_MAX);
-        assert_eq!(known.name_of(AgentId::new(2)), "agent 2", "it left first");
-        assert_eq!(known.name_of(AgentId::new(3)), "peer-3");
-        assert_eq!(known.name_of(OTHER_PEERS), "others");
+        let mut known = Known::new(AgentId::new(1), map(&[2, 3]), families);
+        let gone = known.take(&map(&[3, 4]));
+        assert_eq!(gone, Gone { agents: vec![AgentId::new(2)], relays: vec![] });
+        assert_eq!(known.name_of(AgentId::new(4)), "peer-4");
+        assert_eq!(known.name_of(AgentId::new(2)), "agent 2");
+        assert_eq!(known.name_of(FORMER_PEERS), "(former)");
     }
 }

@@ -29,9 +29,16 @@ pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
 /// After how long a refused mapping is offered again when the application goes on sending.
 pub(super) const REFUSED_FOR: Duration = Duration::from_secs(5);
 
-/// How often the controller is told what changed about this agent, and asked for peers that are not there yet: it takes 30
-/// requests a minute.
+/// How often is looked whether there is something to tell the controller or to ask it for.
 pub(super) const TELL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// How soon a peer that was not to be had is asked for again, and how late, as it goes on: the controller takes 30 requests a
+/// minute, and reports have to have room among them.
+pub(super) const ABSENT_RETRY: [std::time::Duration; 2] =
+    [std::time::Duration::from_secs(3), std::time::Duration::from_secs(60)];
+
+/// After how long the controller is told again what it should know: it may have lost it.
+pub(super) const TOLD_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// A round trip that differs from the reported one by no more than this part of it is no news: half of what the controller
 /// takes for nearer.
@@ -39,6 +46,3 @@ pub(super) const NEWS_DIVISOR: u64 = 20;
 
 /// Nor is one that differs by so little.
 pub(super) const NEWS_MICROSECONDS: u64 = 250;
-
-/// Names of peers that are kept, those that have left the map included: as many as a network has members.
-pub(super) const NAMES_MAX: usize = 4_096;

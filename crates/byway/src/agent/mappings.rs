@@ -186,6 +186,11 @@ impl Mappings {
         self.iter().any(|(_, mapping)| is_its(mapping))
     }
 
+    /// Those with any of these peers.
+    pub(super) fn of_peers(&self, peers: &[AgentId]) -> Vec<MappingId> {
+        self.iter().filter(|(_, mapping)| peers.contains(&mapping.peer)).map(|(id, _)| id).collect()
+    }
+
     /// Those without a datagram for too long.
     pub(super) fn idle(&self, now: Time) -> Vec<MappingId> {
         let is_idle = |mapping: &Mapping| now.saturating_since(mapping.used) >= MAPPING_IDLE;

@@ -27,7 +27,7 @@ use byway_units::AgentId;
 use tokio::sync::oneshot;
 
 use known::{Families, Known};
-use news::{Absent, News};
+use news::{Told, WantedPeers};
 use role::{AgentControl, AgentRole};
 
 use crate::exit::Failure;
@@ -75,8 +75,8 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
     if let Bond::Member(member) = standing.bond {
         tokio::spawn(node::pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
         let peers: Vec<String> = settings.forwards.iter().map(|forward| forward.peer.clone()).collect();
-        let news = News::new(settings.addresses.clone(), listen.clone());
-        tokio::spawn(news::tell(*member, news, Absent::new(peers), handle.controls()));
+        let told = Told::new(settings.addresses.clone(), listen.clone());
+        tokio::spawn(news::tell(*member, told, WantedPeers::new(peers), handle.controls()));
     }
     tracing::info!(name = settings.name, number, network, ?listen, "the agent works");
     signals::tell_ready();
@@ -86,7 +86,7 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
         () = node::one_ended(&threads) => {}
     }
     signals::tell_stopping();
-    node::close(threads, || AgentControl::Close)
+    node::close(threads, || AgentControl::Close).await
 }
 
 fn applicant(settings: &AgentSettings, listen: &[SocketAddr]) -> Applicant {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use byway_proto::agent::may_offer;
 use byway_units::{AgentId, FlowId};
 
-use super::limits::{CONTACT_FLOW, NAMES_MAX};
+use super::limits::CONTACT_FLOW;
 
 /// Flow numbers to be offered to peers.
 #[derive(Debug)]
@@ -23,12 +23,13 @@ impl FlowNumbers {
         Self { own, given: BTreeMap::new(), first }
     }
 
+    /// Forgets a peer.
+    pub(super) fn forget(&mut self, peer: AgentId) {
+        self.given.remove(&peer);
+    }
+
     /// The next number that is this agent's to offer to the peer and that is not in use; `None` if all are.
     pub(super) fn draw(&mut self, peer: AgentId, is_in_use: impl Fn(FlowId) -> bool) -> Option<FlowId> {
-        if self.given.len() >= NAMES_MAX && !self.given.contains_key(&peer) {
-            // Of the longest-lived network's peers, those with low numbers have left.
-            self.given.pop_first();
-        }
         let given = self.given.entry(peer).or_insert(self.first);
         for _ in 0..=u16::MAX {
             *given = given.wrapping_add(1);

@@ -415,7 +415,10 @@ impl AgentRole {
     /// The network is this now: relays and peers are made known, and flows take the paths that it names.
     fn take_map(&mut self, map: &NetworkMap, io: &mut Io) {
         let now = io.now();
-        self.known.take(map);
+        let gone = self.known.take(map);
+        for id in self.mappings.of_peers(&gone.agents) {
+            self.close_mapping(id, io);
+        }
         self.known.introduce(&mut self.agent, now);
         self.contacts.follow(&self.known, &mut self.agent, now);
         let number = self.known.number();
@@ -423,6 +426,12 @@ impl AgentRole {
             self.agent.set_paths(mapping.sent, self.known.paths(number, mapping.peer), now);
             self.agent.set_received_paths(mapping.received, self.known.paths(mapping.peer, number), now);
         }
+        for peer in gone.agents {
+            self.agent.remove_peer(peer, now);
+            self.flow_numbers.forget(peer);
+            self.refused.forget(peer);
+        }
+        gone.relays.into_iter().for_each(|relay| self.agent.leave_relay(relay, now));
     }
 
     /// Opens the ports of all forwards.

@@ -9,9 +9,9 @@ use std::time::Duration;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
 use byway_api::ControllerStatus;
+use byway_net::is_family_unsupported;
 use byway_units::Rate;
 use hyper_util::rt::TokioTimer;
-use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -106,18 +106,9 @@ pub(crate) enum ControllerError {
 impl FamilyError for ControllerError {
     fn unspoken(&self) -> Option<SocketAddr> {
         match self {
-            Self::Listen { address, cause } => is_unspoken(*address, cause).then_some(*address),
+            Self::Listen { address, cause } => is_family_unsupported(*address, cause).then_some(*address),
             _ => None,
         }
-    }
-}
-
-fn is_unspoken(address: SocketAddr, cause: &io::Error) -> bool {
-    match cause.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::AFNOSUPPORT) => true,
-        // All interfaces together have this address, unless the family is switched off.
-        Some(Errno::ADDRNOTAVAIL) => address.ip().is_unspecified(),
-        _ => false,
     }
 }
 
@@ -296,4 +287,24 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ControllerError> {
         TcpListener::from_std(socket.into())
     };
     listen().map_err(|cause| ControllerError::Listen { address, cause })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_family_that_the_machine_does_not_speak_is_told_from_a_port_in_use() {
+        let unspoken = |address: &str, errno: Errno| {
+            let cause = io::Error::from_raw_os_error(errno.raw_os_error());
+            let address = address.parse().expect("an address");
+            ControllerError::Listen { address, cause }.unspoken().is_some()
+        };
+        assert!(unspoken("[::]:4443", Errno::AFNOSUPPORT));
+        assert!(unspoken("[::]:4443", Errno::ADDRNOTAVAIL));
+        assert!(!unspoken("[2001:db8::1]:4443", Errno::ADDRNOTAVAIL), "it is of another machine");
+        assert!(!unspoken("[::]:4443", Errno::ADDRINUSE));
+    }
 }

@@ -140,6 +140,12 @@ impl MembershipError {
         matches!(self.cause(), Cause::Network) || matches!(self, Self::TooManyRequests { .. })
     }
 
+    /// Whether the controller does not know the relay that the node asks for: of what a node says of itself, it looks for
+    /// nothing else.
+    pub(super) const fn is_about_relay(&self) -> bool {
+        matches!(self, Self::Refused { code: ErrorCode::NotFound, .. })
+    }
+
     /// When the controller wants to be asked again, if it said so.
     pub(crate) const fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -70,17 +70,18 @@ impl Reporter {
         }
     }
 
-    /// What is refused as a whole may be right in parts: all but the relay that was asked for goes at once, and that one later,
-    /// alone.
+    /// What is refused is said again, as long as nothing newer takes its place. A relay that is not there yet is asked for
+    /// alone: all else is taken without it.
     async fn refused(&mut self, mut update: SelfUpdate, error: &MembershipError) {
         tracing::warn!("what is new of this node is not taken: {error}");
-        let Some(relay) = update.relay.take() else {
-            self.refusals.wait(error).await;
-            return;
-        };
-        let pause = self.refusals.next(error.retry_after(), u32::from_ne_bytes(random::bytes()));
-        self.wanted = Some((relay, Instant::now() + pause));
+        let relay = update.relay.take_if(|_| error.is_about_relay());
         self.put_back(update);
+        if let Some(relay) = relay {
+            let pause = self.refusals.next(error.retry_after(), u32::from_ne_bytes(random::bytes()));
+            self.wanted = Some((relay, Instant::now() + pause));
+        } else {
+            self.refusals.wait(error).await;
+        }
     }
 
     /// Has it sent with what came since then.

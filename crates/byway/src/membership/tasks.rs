@@ -1,5 +1,6 @@
 //! What goes on while a node is a member: it waits for maps.
 
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use byway_api::{NetworkMap, SignedMap};
@@ -10,7 +11,6 @@ use super::backoff::{Backoff, Pace};
 use super::limits::POLL_PATIENCE;
 use super::verified::{Files, verified};
 use super::{Client, MembershipError};
-use crate::exit::Cause;
 
 /// Whether the controller answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub(super) struct Poller {
     pub(super) files: Files,
     pub(super) maps: watch::Sender<Arc<NetworkMap>>,
     pub(super) contact: watch::Sender<Contact>,
-    /// Whom it is up to that the controller is of no help, since the log said so.
-    pub(super) failing: Option<Cause>,
+    /// Why the controller is of no help, as the log says since then.
+    pub(super) failing: Option<Discriminant<MembershipError>>,
 }
 
 impl Poller {
@@ -82,10 +82,11 @@ impl Poller {
         }
     }
 
-    /// Is logged once, until the controller answers again or somebody else has to do something about it.
+    /// Is logged once, until the controller answers again or it is something else.
     fn fails(&mut self, error: &MembershipError) {
         self.contact.send_replace(Contact::Fails(error.to_string()));
-        if self.failing.replace(error.cause()) != Some(error.cause()) {
+        let kind = discriminant(error);
+        if self.failing.replace(kind) != Some(kind) {
             tracing::warn!("{error}; the node goes on with the map that it has");
         }
     }

@@ -70,7 +70,7 @@ async fn serve(settings: RelaySettings) -> Result<(), Failure> {
         () = node::one_ended(&handles) => {}
     }
     signals::tell_stopping();
-    node::close(handles, || RelayControl::Close)
+    node::close(handles, || RelayControl::Close).await
 }
 
 /// Where it may be reached on port 0 is where the kernel has it listen.

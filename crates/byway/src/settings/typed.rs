@@ -98,7 +98,7 @@ node_table! {
     TypedAgent {
         listen:
             /// Where it meets peers and relays: one IPv4 address, one IPv6 address, or both; port 0 for any. Default:
-            /// `["0.0.0.0:0", "[::]:0"]`.
+            /// `["0.0.0.0:0", "[::]:0"]`, as far as the machine speaks them.
         addresses:
             /// Addresses at which peers may reach it beside those that are found out: a port that a router forwards.
         own:
@@ -112,7 +112,7 @@ node_table! {
     TypedRelay {
         listen:
             /// Where it listens: one IPv4 address, one IPv6 address, or both, of the same port. Default:
-            /// `["0.0.0.0:4600", "[::]:4600"]`.
+            /// `["0.0.0.0:4600", "[::]:4600"]`, as far as the machine speaks them.
         addresses:
             /// Where others reach it, if that is not where it listens. Needed when it listens on `0.0.0.0` or `[::]` and there
             /// is a controller.
@@ -126,7 +126,7 @@ node_table! {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedController {
-    /// Where it answers HTTPS. Default: `["0.0.0.0:4443", "[::]:4443"]`.
+    /// Where it answers HTTPS. Default: `["0.0.0.0:4443", "[::]:4443"]`, as far as the machine speaks them.
     pub(crate) listen: Option<Vec<SocketAddr>>,
     /// Where nodes find it, as host:port: written into tokens. Default: the host's name with the port it listens on.
     #[serde(default)]

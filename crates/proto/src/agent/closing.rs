@@ -143,6 +143,15 @@ impl Agent {
         self.tell_closings(now);
     }
 
+    /// Ends all flows with a peer that is to be forgotten.
+    pub(super) fn end_flows_with(&mut self, peer: SessionId, now: Time) {
+        for flow in self.all_flows() {
+            if self.peer_of(flow) == Some(peer) {
+                self.end(flow, false, now, now);
+            }
+        }
+    }
+
     fn end_sent(&mut self, id: SendFlowId, now: Time) {
         self.timers.disarm(timer_key(Timer::Sender, id.0));
         let Some(flow) = self.senders.remove(id.0) else {

@@ -39,6 +39,11 @@ impl DirectPaths {
         self.closed.remove(&peer)
     }
 
+    /// Forgets a peer.
+    pub(super) fn forget(&mut self, peer: SessionId) {
+        self.open(peer);
+    }
+
     /// A peer for which relays take over now. Call until there is none.
     fn take_due(&mut self, now: Time) -> Option<SessionId> {
         let (_, peer) = self.missed.first().copied().filter(|(at, _)| *at <= now)?;

@@ -2,13 +2,15 @@
 
 use alloc::vec::Vec;
 
-use byway_units::{RelayId, Time};
-use byway_wire::Shard;
+use byway_units::{AgentId, RelayId, Time};
+use byway_wire::messages::{Close, CloseReason};
 use byway_wire::seal::{PreSharedKey, Purpose};
+use byway_wire::{Message, Shard};
 
 use super::relay_link::RelayLink;
 use super::settings::{Peer, RelayPeer};
 use super::{Agent, Flow, Role};
+use crate::outbox::Urgency;
 use crate::session::{Remote, SessionId};
 
 fn remote_of(relay: &RelayPeer) -> Remote {
@@ -114,6 +116,25 @@ impl Agent {
         }
         self.peers.insert(peer.number, session);
         self.roles.insert(session, Role::Peer(peer.number));
+    }
+
+    /// Forgets a peer: all flows with it end, and its key opens nothing any more. In case it is still there, it is told.
+    pub fn remove_peer(&mut self, peer: AgentId, now: Time) {
+        let Some(session) = self.peers.remove(&peer) else {
+            return;
+        };
+        self.end_flows_with(session, now);
+        if self.sessions.is_established(session, now) {
+            let close = Message::Close(Close { reason: CloseReason::Leaving });
+            self.sessions.send_alone(session, &close, Urgency::Original, now);
+        }
+        self.closed.forget(peer);
+        self.offers.forget(peer);
+        self.direct_paths.forget(session);
+        self.closings.forgot(session);
+        self.roles.remove(&session);
+        self.sessions.remove(session);
+        self.finish(now);
     }
 
     pub(super) fn relay_session(&self, place: (RelayId, Shard)) -> Option<SessionId> {

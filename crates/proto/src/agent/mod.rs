@@ -62,7 +62,7 @@ pub use settings::{
 };
 pub use statistics::{AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes};
 pub use terms::{Offer, Terms, may_offer};
-pub use totals::{OTHER_PEERS, PeerTotals, Reported};
+pub use totals::{FORMER_PEERS, PeerTotals, Reported};
 
 use closing::Life;
 use closings::Closings;

@@ -76,6 +76,14 @@ impl Offers {
         Some(made)
     }
 
+    /// Forgets a peer.
+    pub(super) fn forget(&mut self, peer: AgentId) {
+        self.made.remove(&peer);
+        self.due.retain(|(_, offered, _)| *offered != peer);
+        self.taken.remove(&peer);
+        self.news.retain(|(from, ..)| *from != peer);
+    }
+
     /// When an offer is to be said.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.due.first().map(|(at, ..)| *at)

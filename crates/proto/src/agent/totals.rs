@@ -129,26 +129,31 @@ pub struct PeerTotals {
     pub reported: Option<Reported>,
 }
 
-/// Stands for all peers beyond the first 4,096 that an agent has ever had: no agent has this number.
-pub const OTHER_PEERS: AgentId = AgentId::new(u32::MAX);
+/// Stands for all peers that are known no more: no agent has this number.
+pub const FORMER_PEERS: AgentId = AgentId::new(u32::MAX);
 
-/// Most peers that are counted apart: as many as a network has members, all of which may come and go.
-const PEERS_MAX: usize = 4_096;
-
-/// Sums by peer: one entry for each peer that packets came from or reports were heard of.
+/// Sums by peer: one entry for each peer that packets came from or reports were heard of, and one for all that are known no
+/// more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals(BTreeMap<AgentId, PeerTotals>);
 
 impl Totals {
-    fn of(&mut self, peer: AgentId) -> &mut PeerTotals {
-        let is_counted_apart = self.0.len() < PEERS_MAX || self.0.contains_key(&peer);
-        self.0.entry(if is_counted_apart { peer } else { OTHER_PEERS }).or_default()
+    /// A peer is known no more, and all flows with it have ended: its sums are added to those of all such peers.
+    pub(super) fn forget(&mut self, peer: AgentId) {
+        let Some(gone) = self.0.remove(&peer) else {
+            return;
+        };
+        let former = self.0.entry(FORMER_PEERS).or_default();
+        former.received.add_all(&gone.received);
+        if let Some(reported) = gone.reported {
+            former.reported.get_or_insert_default().add_all(reported);
+        }
     }
 
     /// Adds what a flow received.
     pub(super) fn add_received(&mut self, flow: &ReceiveFlow) {
         if let Some(statistics) = flow.statistics.get() {
-            self.of(flow.key.sender()).received.add_all(statistics);
+            self.0.entry(flow.key.sender()).or_default().received.add_all(statistics);
         }
     }
 
@@ -159,7 +164,7 @@ impl Totals {
 
     fn add_reports(&mut self, key: FlowKey, reports: Option<&Reports>) {
         if let (Receiver::Agent(peer), Some(reports)) = (key.receiver(), reports) {
-            let totals = self.of(peer);
+            let totals = self.0.entry(peer).or_default();
             totals.reported.get_or_insert_default().add_all(reports.so_far());
         }
     }
@@ -167,7 +172,7 @@ impl Totals {
 
 impl Agent {
     /// What became of the packets that were exchanged with each peer, since this agent began. No counter ever falls: flows
-    /// that were closed count on.
+    /// that were closed count on. Those of a peer that is known no more are added to [`FORMER_PEERS`].
     #[must_use]
     pub fn totals(&self) -> BTreeMap<AgentId, PeerTotals> {
         let mut totals = self.closed.clone();
@@ -272,16 +277,17 @@ mod tests {
     }
 
     #[test]
-    fn peers_beyond_the_limit_are_one_sum() {
+    fn peers_that_are_known_no_more_are_one_sum() {
         let mut totals = Totals::default();
         let mut reports = Reports::default();
         reports.take(&report(20, 2, 1));
-        for receiver in (2..).take(PEERS_MAX + 2).chain([2]) {
+        for receiver in [2, 3, 4] {
             totals.add_reports(key(receiver), Some(&reports));
         }
-        let sum = |peer| totals.0.get(&peer).and_then(|totals| totals.reported);
-        assert_eq!(totals.0.len(), PEERS_MAX + 1);
-        assert_eq!(sum(OTHER_PEERS), Some(reported(40, 4)), "the two that came last");
-        assert_eq!(sum(AgentId::new(2)), Some(reported(40, 4)), "the first one counts on");
+        for peer in [2, 3, 7] {
+            totals.forget(AgentId::new(peer));
+        }
+        let sums = totals.0.iter().map(|(peer, totals)| (*peer, totals.reported));
+        assert!(sums.eq([(AgentId::new(4), Some(reported(20, 2))), (FORMER_PEERS, Some(reported(40, 4)))]));
     }
 }

@@ -166,7 +166,8 @@ async fn a_relay_that_is_named_before_it_joins_serves_once_it_has() {
     alice.pair_with("bob").await.expect("one tenant");
     // What is said together with the name of no relay is taken all the same.
     let seen: SocketAddr = "203.0.113.9:31337".parse().expect("an address");
-    alice.report(SelfUpdate { addresses: Some(vec![seen]), ..SelfUpdate::default() });
+    let relay = Some("nyc".to_owned());
+    alice.report(SelfUpdate { addresses: Some(vec![seen]), relay, ..SelfUpdate::default() });
     map(&bob, |map| map.agents.iter().any(|agent| agent.addresses == [seen])).await;
     let nyc = world.node(Role::Relay, "nyc").await;
     map(&alice, |map| {

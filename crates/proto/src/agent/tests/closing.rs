@@ -1,7 +1,7 @@
 //! Flows end, and agents leave, also where what says so is lost.
 
 use super::*;
-use crate::agent::ReceiveFlowId;
+use crate::agent::{FORMER_PEERS, Flow, ReceiveFlowId};
 use crate::limits::{CLOSE_RETRY, CLOSE_TRIES, UNREGISTER_RETRY};
 
 /// The latency budget of flows, after which relays and the receiver are told.
@@ -299,4 +299,25 @@ fn relays_of_flows_that_were_closed_are_no_way_to_look_for_packets() {
     assert_eq!(hall.agents[RECEIVER].ways_in.values().map(Vec::len).sum::<usize>(), 1);
     hall.agents[RECEIVER].close_received_flow(ReceiveFlowId(0), now);
     assert!(hall.agents[RECEIVER].ways_in.is_empty());
+}
+
+#[test]
+fn a_peer_that_is_removed_is_forgotten_with_its_flows_and_its_key() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    hall.stream(3);
+    hall.run(ms(100));
+    hall.forget();
+    hall.agents[RECEIVER].remove_peer(number(SENDER), hall.now);
+    hall.drain(RECEIVER);
+    hall.run(ms(100));
+    assert_eq!(hall.events, [(SENDER, Event::PeerLeft(number(RECEIVER)))], "it is told");
+    assert_eq!(hall.agents[RECEIVER].all_flows(), [Flow::Visits]);
+    assert_eq!(hall.agents[RECEIVER].sessions(), 1, "that with the relay");
+    let before = hall.got.len();
+    hall.stream(3);
+    hall.run(ms(5_000));
+    assert_eq!(hall.got.len(), before, "its key opens nothing");
+    assert_eq!(hall.agents[RECEIVER].peer_status(number(SENDER), hall.now).map(|_| ()), None);
+    let former: Vec<_> = hall.agents[RECEIVER].totals().into_iter().collect();
+    assert!(matches!(former[..], [(FORMER_PEERS, totals)] if totals.received.direct == 3), "{former:?}");
 }
