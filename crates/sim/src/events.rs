@@ -36,6 +36,13 @@ impl<S: Scenario> World<S> {
 
     pub(crate) fn arrive(&mut self, packet: PacketIndex) {
         let target = self.network.target(packet);
+        if let Some(link) = self.network.onward(packet) {
+            return match self.nodes[target.index()].condition {
+                Condition::Running => self.network.pass_on(packet, link, self.now, &mut self.queue),
+                Condition::Hung(_) => self.network.lose(packet, LossReason::Hung, self.now),
+                Condition::Stopped => self.network.lose(packet, LossReason::Stopped, self.now),
+            };
+        }
         if !self.network.is_current(packet) {
             return self.network.lose(packet, LossReason::AddressMoved, self.now);
         }

@@ -53,6 +53,12 @@ impl LossReason {
     }
 }
 
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
 /// How many packets were lost for which reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses([u64; LossReason::COUNT]);
@@ -139,7 +145,7 @@ impl fmt::Display for Step {
             Self::Sent => f.write_str("sent"),
             Self::Duplicated => f.write_str("duplicated"),
             Self::Corrupted { bit } => write!(f, "corrupted: bit {bit}"),
-            Self::Lost(reason) => write!(f, "lost: {}", reason.words()),
+            Self::Lost(reason) => write!(f, "lost: {reason}"),
             Self::Delivered => f.write_str("delivered"),
         }
     }

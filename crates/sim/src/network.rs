@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::mem;
 use core::net::SocketAddr;
 
 use byway_units::Time;
@@ -67,6 +68,8 @@ pub(crate) struct Network<O> {
     seed: Seed,
     routes: BTreeMap<SocketAddr, NodeId>,
     by_ends: BTreeMap<(NodeId, NodeId), LinkIndex>,
+    /// Where packets go first, by the node where they are and the one they are for, if that is no neighbour.
+    next_hops: BTreeMap<(NodeId, NodeId), NodeId>,
     edges: Vec<Edge>,
     pool: Pool,
     packets: u64,
@@ -79,6 +82,7 @@ impl<O: Observer> Network<O> {
             seed: seed.named("link"),
             routes: BTreeMap::new(),
             by_ends: BTreeMap::new(),
+            next_hops: BTreeMap::new(),
             edges: Vec::new(),
             pool: Pool::default(),
             packets: 0,
@@ -164,9 +168,33 @@ impl<O: Observer> Network<O> {
         self.offer(Header { number, link, source, destination, ecn }, payload, now, queue);
     }
 
+    /// Packets at one node for another go by a third one next.
+    pub(crate) fn set_next_hop(&mut self, at: NodeId, to: NodeId, next: NodeId) {
+        self.next_hops.insert((at, to), next);
+    }
+
     fn route(&self, from: NodeId, destination: SocketAddr) -> Option<LinkIndex> {
         let to = *self.routes.get(&destination)?;
-        self.by_ends.get(&(from, to)).copied()
+        let next = self.next_hops.get(&(from, to)).copied().unwrap_or(to);
+        self.by_ends.get(&(from, next)).copied()
+    }
+
+    /// The link on which the packet goes on from where it is; `None` if it goes no further.
+    pub(crate) fn onward(&self, index: PacketIndex) -> Option<LinkIndex> {
+        let destination = self.pool.get(index).header.destination;
+        let (at, to) = (self.target(index), *self.routes.get(&destination)?);
+        (at != to && self.next_hops.contains_key(&(at, to))).then(|| self.route(at, destination))?
+    }
+
+    /// The packet goes on.
+    pub(crate) fn pass_on(&mut self, index: PacketIndex, link: LinkIndex, now: Time, queue: &mut EventQueue) {
+        self.note_packet(now, index, Step::Delivered);
+        let packet = self.pool.get_mut(index);
+        let (header, payload) = (Header { link, ..packet.header }, mem::take(&mut packet.payload));
+        self.offer(header, &payload, now, queue);
+        // The buffer is used again.
+        self.pool.get_mut(index).payload = payload;
+        self.pool.release(index);
     }
 
     fn offer(&mut self, mut header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {

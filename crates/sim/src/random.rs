@@ -100,6 +100,12 @@ impl Random {
         ((self.bits() as u128 * bound as u128) >> 64) as u64
     }
 
+    /// A uniformly random number from 0 to less than 1.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits fit a double")]
+    pub const fn fraction(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / FRACTIONS
+    }
+
     /// Whether an event of this probability happens.
     pub fn happens(&mut self, probability: Probability) -> bool {
         probability.happens(self.bits())

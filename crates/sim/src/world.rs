@@ -103,6 +103,17 @@ impl<S: Scenario> World<S> {
         self.connect(other, one, link.clone());
     }
 
+    /// Has packets that are at one node, and for another, go by a third one next, to which there is a link; `next` may be
+    /// `to` itself. A node that runs passes on what is for others, without its host, as far as it was said where to.
+    ///
+    /// # Panics
+    /// If a node is of another world.
+    pub fn route(&mut self, at: NodeId, to: NodeId, next: NodeId) {
+        let last = at.index().max(to.index()).max(next.index());
+        assert!(last < self.nodes.len(), "{at}, {to} or {next} is not in this world");
+        self.network.set_next_hop(at, to, next);
+    }
+
     /// The present instant.
     #[must_use]
     pub const fn now(&self) -> Time {
@@ -119,6 +130,16 @@ impl<S: Scenario> World<S> {
     #[must_use]
     pub const fn seed(&self) -> Seed {
         self.seed
+    }
+
+    /// The node that was added after so many others.
+    ///
+    /// # Panics
+    /// If there are no more.
+    #[must_use]
+    pub fn node(&self, place: usize) -> NodeId {
+        assert!(place < self.nodes.len(), "this world has {} nodes", self.nodes.len());
+        NodeId::from_index(place)
     }
 
     /// The host of a node, to look at.

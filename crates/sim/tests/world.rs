@@ -427,3 +427,45 @@ fn a_transcript_has_a_line_for_each_step() {
 ";
     assert_eq!(world.observer().text, expected);
 }
+
+#[test]
+fn what_is_for_others_is_passed_on_and_shares_the_losses_of_the_way() {
+    let (mut world, one, other) = pair(1, Transcript::default(), &delayed());
+    let between = world.add(Probe::default(), address(3));
+    let far = world.add(Probe::default(), address(4));
+    world.connect_both(one, between, &delayed());
+    world.connect_both(other, between, &delayed());
+    let lossy = Link { loss: vec![Loss::Every { first: 1, period: 2 }], ..delayed() };
+    world.connect_both(between, far, &lossy);
+    for from in [one, other] {
+        world.route(from, far, between);
+    }
+    world.route(between, far, far);
+    for number in 0..10_u8 {
+        for from in [one, other] {
+            send(&mut world, millis(number.into()), from, Order::new(address(4), &[number]));
+        }
+    }
+    run(&mut world, millis(1_000));
+    // Of each two packets at an instant, one is lost on the link that they share.
+    assert_eq!(world.host(far).received.len(), 10);
+    assert!(world.host(far).received.iter().all(|got| got.time.as_nanos() % 1_000_000 == 0));
+    assert!(world.host(between).received.is_empty(), "it only passes on");
+    assert_eq!(world.counters(between, far).map(|link| (link.sent, link.lost.total())), Some((20, 10)));
+    world.check_conservation().expect("no packet appears or disappears");
+}
+
+#[test]
+fn a_node_that_has_stopped_passes_nothing_on() {
+    let (mut world, one, between) = pair(1, (), &delayed());
+    let far = world.add(Probe::default(), address(4));
+    world.connect_both(between, far, &delayed());
+    world.route(one, far, between);
+    world.route(between, far, far);
+    world.stop(between);
+    send(&mut world, millis(1), one, Order::new(address(4), b"one"));
+    run(&mut world, millis(100));
+    assert!(world.host(far).received.is_empty());
+    assert_eq!(world.counters(one, between).map(|link| link.lost[LossReason::Stopped]), Some(1));
+    world.check_conservation().expect("no packet appears or disappears");
+}

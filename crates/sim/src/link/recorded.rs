@@ -1,5 +1,6 @@
 //! Losses as they were once measured.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use byway_units::Duration;
@@ -12,9 +13,11 @@ use crate::link::Offer;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     slot: Duration,
-    /// One bit a slot, 64 in a word, the lowest first.
-    words: Vec<u64>,
+    /// One bit a slot, 64 in a word, the lowest first; many links may have the same trace.
+    words: Arc<Vec<u64>>,
     slots: usize,
+    /// The slot with which it begins.
+    first: usize,
 }
 
 /// Why a trace cannot be used.
@@ -48,7 +51,7 @@ impl Recorded {
     /// # Errors
     /// If there are no slots or too many, or they have no length.
     pub fn new(slot: Duration, losses: impl IntoIterator<Item = bool>) -> Result<Self, RecordedError> {
-        let mut trace = Self { slot, words: Vec::new(), slots: 0 };
+        let mut trace = Self { slot, words: Arc::default(), slots: 0, first: 0 };
         for is_lost in losses {
             trace.push(is_lost)?;
         }
@@ -60,7 +63,7 @@ impl Recorded {
     /// # Errors
     /// If the text holds anything else, no slots or too many, or if slots have no length.
     pub fn parse(slot: Duration, text: &str) -> Result<Self, RecordedError> {
-        let mut trace = Self { slot, words: Vec::new(), slots: 0 };
+        let mut trace = Self { slot, words: Arc::default(), slots: 0, first: 0 };
         for (position, character) in text.char_indices() {
             match character {
                 '0' => trace.push(false)?,
@@ -78,9 +81,9 @@ impl Recorded {
         }
         let bit = self.slots % 64;
         if bit == 0 {
-            self.words.push(0);
+            Arc::make_mut(&mut self.words).push(0);
         }
-        self.words[self.slots / 64] |= u64::from(is_lost) << bit;
+        Arc::make_mut(&mut self.words)[self.slots / 64] |= u64::from(is_lost) << bit;
         self.slots += 1;
         Ok(())
     }
@@ -93,9 +96,17 @@ impl Recorded {
         }
     }
 
+    /// The same trace, begun at this slot, modulo its length.
+    #[must_use]
+    pub fn begun_at(&self, slot: u64) -> Self {
+        let first = usize::try_from(slot % self.slots as u64).unwrap_or_default();
+        Self { first, ..self.clone() }
+    }
+
     pub(crate) fn loses(&self, offer: &Offer) -> bool {
         let slot = offer.time.as_nanos() / self.slot.as_nanos() % self.slots as u64;
         let slot = usize::try_from(slot).expect("a slot of the trace");
+        let slot = (slot + self.first) % self.slots;
         self.words[slot / 64] >> (slot % 64) & 1 == 1
     }
 }
@@ -111,6 +122,12 @@ mod tests {
     use super::*;
 
     const SLOT: Duration = Duration::from_nanos(10);
+
+    #[test]
+    fn a_trace_may_begin_anywhere() {
+        let trace = Recorded::parse(SLOT, "0010").expect("a trace").begun_at(5);
+        assert_eq!([0, 10, 20, 30, 40].map(|nanos| loses(&trace, nanos)), [false, true, false, false, false]);
+    }
 
     fn loses(trace: &Recorded, nanos: u64) -> bool {
         trace.loses(&Offer::alone(Time::from_nanos(nanos), 0))
