@@ -8,8 +8,9 @@ use clap::{Args, Subcommand};
 use crate::controller::{Administration, node_table, token_table};
 use crate::exit::{Cause, Failure};
 use crate::node;
-use crate::settings::{TypedDuration, controller_state};
+use crate::settings::controller_state;
 use crate::token::Token;
+use byway_typed::TypedDuration;
 
 /// Where the controller's state is.
 #[derive(Clone, Debug, Args)]

@@ -5,9 +5,9 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::controller::ControllerError;
-use crate::demo::Interrupted;
+use crate::interrupt::Interrupted;
 use crate::membership::{KeyFileError, MembershipError};
-use crate::settings::Problem;
+use byway_typed::Problem;
 
 /// Who has to do something about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(crate) enum Cause {
     Network,
     /// Somebody answers, and says no.
     Refused,
+    /// What was tried, and did not come out as expected.
+    Unmet,
     /// Byway itself.
     Byway,
     /// Ctrl-C.
@@ -35,6 +37,7 @@ impl Cause {
             Self::Machine => 3,
             Self::Network => 4,
             Self::Refused => 5,
+            Self::Unmet => 6,
             // As shells have it: 128 and the number of the signal.
             Self::Interrupted => 130,
         }

@@ -11,6 +11,7 @@ mod agent;
 mod controller;
 mod demo;
 mod exit;
+mod interrupt;
 mod listening;
 mod logs;
 mod membership;
@@ -20,8 +21,10 @@ mod platform;
 mod relay;
 mod settings;
 mod signals;
+mod sim;
 mod standing;
 mod status;
+mod table;
 mod token;
 mod ways;
 
@@ -38,7 +41,8 @@ use settings::{AgentFlags, ControllerFlags, RelayFlags};
 /// Network quality for applications: repairs what the Internet loses, with a few relays.
 ///
 /// Start with one command on each machine: `byway controller`, then `byway token create`, `byway relay` and `byway agent` with the token. docs/guide.md
-/// goes through it step by step. Exit codes: 0 done, 1 a fault of Byway, 2 settings, 3 this machine, 4 the network, 5 refused.
+/// goes through it step by step. Exit codes: 0 done, 1 a fault of Byway, 2 settings, 3 this machine, 4 the network, 5 refused,
+/// 6 not as expected.
 #[derive(Debug, Parser)]
 #[command(name = "byway", version)]
 struct Cli {
@@ -75,6 +79,9 @@ enum Command {
     Config(ConfigCommand),
     /// Shows that a video call survives an outage, on this machine alone.
     Demo(Box<demo::DemoFlags>),
+    /// Networks in virtual time.
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// The emulated wide-area network of the demo.
     #[command(hide = true)]
     DemoWan,
@@ -130,6 +137,7 @@ fn run(command: Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Demo(flags) => demo::run(&flags).map_err(Failure::from),
+        Command::Sim(command) => sim::run(&command),
         Command::DemoWan => demo::run_wan().map_err(Failure::from),
         Command::DemoChild(flags) => demo::run_child(&flags).map(drop).map_err(Failure::from),
     }

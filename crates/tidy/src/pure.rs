@@ -47,7 +47,9 @@ pub const IMPURE_CRATES: &[ImpureCrate] = &[
     ImpureCrate { folder: "crates/bench", reason: "reads the clock, and calls other projects' coders" },
     ImpureCrate { folder: "crates/byway", reason: "is the program: files, clocks, processes" },
     ImpureCrate { folder: "crates/net", reason: "opens sockets and reads the clock" },
+    ImpureCrate { folder: "crates/scenario", reason: "reads TOML, and writes JSON" },
     ImpureCrate { folder: "crates/tidy", reason: "reads the repository" },
+    ImpureCrate { folder: "crates/typed", reason: "reads TOML, and describes what may stand in it" },
     ImpureCrate { folder: "fuzz/targets", reason: "runs the fuzz targets' corpora" },
 ];
 

@@ -23,7 +23,6 @@
 mod child;
 mod clock;
 mod configuration;
-mod interrupt;
 mod limits;
 mod measure;
 mod media;
@@ -48,12 +47,12 @@ use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-pub(crate) use interrupt::Interrupted;
 use media::{Footage, Tools};
 use plan::Plan;
 use scratch::Scratch;
 
 use crate::exit::{Cause, Failure};
+use crate::interrupt;
 
 /// The hidden subcommand that is the emulator.
 pub(crate) const WAN_COMMAND: &str = "demo-wan";
@@ -101,7 +100,7 @@ pub(crate) struct ChildFlags {
 /// Shows it.
 ///
 /// # Errors
-/// If something is missing or fails, or the user interrupts ([`Interrupted`]); the error says what to do about it.
+/// If something is missing or fails, or the user interrupts ([`Interrupted`](interrupt::Interrupted)); the error says what to do about it.
 pub(crate) fn run(flags: &DemoFlags) -> anyhow::Result<()> {
     interrupt::listen()?;
     let prerequisites = Prerequisites::new(flags)?;

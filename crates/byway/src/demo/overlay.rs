@@ -15,7 +15,8 @@ use super::clock::Instant;
 use super::configuration::{Configuration, Role};
 use super::plan::{Node, Plan};
 use super::results::RunKind;
-use super::{interrupt, status};
+use super::status;
+use crate::interrupt;
 
 /// How long processes may take until they are ready: key agreements and a few round trips, on a machine that has twenty
 /// processes to start.

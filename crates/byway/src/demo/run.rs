@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::clock::Instant;
-use super::interrupt;
 use super::measure::{Fate, PairTraffic, Traffic, fates};
 use super::media::{Places, Video};
 use super::overlay::Overlay;
@@ -17,6 +16,7 @@ use super::scratch::Scratch;
 use super::status;
 use super::traffic::{Arrival, Receivers, Senders};
 use super::wan::{Description, LatenessSummary, PacketRecord, Wan, WanLog, losses_at};
+use crate::interrupt;
 
 /// Until senders are heard: agents set up sessions, offer flows and register them, in a few round trips.
 const HELLO_SECONDS: u64 = 20;

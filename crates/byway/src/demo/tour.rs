@@ -144,7 +144,7 @@ impl Tour<'_> {
         outcome: Outcome,
         picture_at: f64,
     ) -> anyhow::Result<(RunResult, RunStory)> {
-        super::interrupt::check()?;
+        crate::interrupt::check()?;
         let Outcome { fates, traffic, lateness, notes, killed_ms } = outcome;
         let deadline_ms = seconds(super::plan::DEADLINE_MS) * 1e3;
         let in_time: Vec<_> = fates[MEASURED_PAIR].iter().map(|fate| fate.is_in_time(deadline_ms)).collect();

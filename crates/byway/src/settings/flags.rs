@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::problem::{Problem, Source};
 use super::typed::{
     NodeTable, TypedAgent, TypedController, TypedExpose, TypedFile, TypedFormat, TypedForward, TypedLevel,
     TypedRelay,
 };
+use byway_typed::{Problem, Source};
 
 /// What every role takes.
 #[derive(Clone, Debug, Default, Args)]

@@ -11,13 +11,13 @@ use byway_wire::{BlockShape, Service};
 
 use super::flags::{AgentFlags, ControllerFlags, RelayFlags, Typed};
 use super::network::StaticNetwork;
-use super::problem::{KeyPath, Problem, Source};
 use super::typed::{
     NodeTable, TypedCopies, TypedExpose, TypedFormat, TypedForward, TypedLevel, TypedLog, TypedNetwork,
     TypedService, TypedTraffic,
 };
 use crate::controller::ControllerSettings;
 use crate::token::Token;
+use byway_typed::{KeyPath, Problem, Source};
 
 /// Where a relay listens unless it is told otherwise.
 const RELAY_PORT: u16 = 4_600;

@@ -3,8 +3,6 @@
 mod flags;
 mod meaning;
 mod network;
-mod problem;
-mod quantities;
 mod reference;
 mod typed;
 
@@ -14,7 +12,5 @@ pub(crate) use meaning::{
     check_file, controller_settings, controller_state, relay_settings,
 };
 pub(crate) use network::StaticNetwork;
-pub(crate) use problem::Problem;
-pub(crate) use quantities::TypedDuration;
 pub(crate) use reference::reference;
 pub(crate) use typed::{TypedFormat, TypedLevel};

@@ -11,10 +11,10 @@ use byway_wire::{
 };
 
 use super::meaning::{checked_shards, named_as};
-use super::problem::{KeyPath, Problem, Source};
 use super::typed::{TypedNetwork, TypedPair};
 use crate::controller::ControllerSettings;
 use crate::ways::{shard_of, ways};
+use byway_typed::{KeyPath, Problem, Source};
 
 /// A network that is written down in a file, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::quantities::{TypedDuration, TypedRate, TypedShape};
+use byway_typed::{TypedDuration, TypedRate, TypedShape};
 
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use super::FRAMES_PER_SECOND;
 use super::stream::{DATAGRAM_BYTES, Places, datagrams};
 use super::tools::{Tools, file_argument};
-use crate::demo::interrupt;
 use crate::exit::{Cause, Failure};
+use crate::interrupt;
 
 /// The rate of the stream in bits per second, null packets included.
 const MUX_BITS_PER_SECOND: u64 = 1_500_000;

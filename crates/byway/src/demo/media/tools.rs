@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use crate::demo::child::tied_command;
-use crate::demo::interrupt;
 use crate::demo::limits::QUOTED_LOG_BYTES;
 use crate::exit::Failure;
+use crate::interrupt;
 
 const REMEDY: &str = "install it (Debian, Ubuntu: apt-get install ffmpeg) or run make demo, which does";
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::story::Story;
 use super::words::{count, megabytes, number, percent, share, title};
 use crate::demo::results::RunKind;
+use crate::table::aligned;
 
 /// What a reader without a browser sees.
 pub(crate) fn table(story: &Story) -> String {
@@ -94,33 +95,4 @@ pub(crate) fn seeds_table(seeds: &[(u64, Option<f64>, Option<f64>)]) -> String {
         rows.push([seed.to_string(), within.map_or_else(|| "–".into(), percent), number(p95, 1)]);
     }
     aligned(&rows)
-}
-
-/// Rows with their columns aligned, the first to the left and the others to the right; a line below the first row.
-fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    let mut text = String::new();
-    for (row, place) in rows.iter().zip(0_u32..) {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-        if place == 0 {
-            let _ = writeln!(text, "{}", "─".repeat(widths.iter().sum::<usize>() + 2 * (COLUMNS - 1)));
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_aligned_by_characters() {
-        let rows = [["run", "x"], ["a–b", "10"], ["c", "7"]].map(|row| row.map(String::from));
-        assert_eq!(aligned(&rows), "run   x\n───────\na–b  10\nc     7\n");
-    }
 }

@@ -17,7 +17,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 #[error("interrupted")]
 pub(crate) struct Interrupted;
 
-/// From now on, the first SIGINT, SIGTERM or SIGHUP ends the demo in good order; a second one at once.
+/// From now on, the first SIGINT, SIGTERM or SIGHUP ends what goes on in good order; a second one at once.
 pub(crate) fn listen() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("signals")?;
     thread::Builder::new().name("signals".into()).spawn(move || {
@@ -25,7 +25,7 @@ pub(crate) fn listen() -> anyhow::Result<()> {
             signal().await;
             INTERRUPTED.store(true, Ordering::Relaxed);
             signal().await;
-            // Children die with their parent.
+            // The demo's children die with their parent.
             std::process::exit(130);
         });
     })?;
@@ -64,6 +64,7 @@ pub(crate) fn sleep(time: Duration) -> Result<(), Interrupted> {
     while !left.is_zero() {
         check()?;
         let nap = left.min(GLANCE);
+        #[allow(clippy::disallowed_methods, reason = "this is what the callers want")]
         thread::sleep(nap);
         left -= nap;
     }

@@ -3,16 +3,18 @@
 use std::fmt;
 use std::str::FromStr;
 
-use byway_units::{Duration, Rate};
+use byway_units::{Bytes, Duration, Probability, Rate};
 use byway_wire::BlockShape;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::drawn::Quantity;
+
 /// Why a text is no quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no {what}: write {form}")]
-pub(crate) struct QuantityError {
+pub struct QuantityError {
     text: String,
     what: &'static str,
     form: &'static str,
@@ -22,19 +24,35 @@ pub(crate) struct QuantityError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-pub(crate) struct TypedRate(pub(crate) Rate);
+pub struct TypedRate(pub Rate);
 
 /// A time, like `200 ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-pub(crate) struct TypedDuration(pub(crate) Duration);
+pub struct TypedDuration(pub Duration);
+
+/// A number of bytes, like `64 kB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct TypedBytes(pub Bytes);
+
+/// A share, like `0.5 %`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct TypedShare(pub Probability);
+
+/// A ratio that may be more than all, like `120 %`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TypedRatio(pub f64);
 
 /// How many source packets get how many repair packets, like `8+2`; `none` for no repair packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-pub(crate) struct TypedShape(pub(crate) Option<BlockShape>);
+pub struct TypedShape(pub Option<BlockShape>);
 
 const RATE_UNITS: &[(&str, u64)] =
     &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
@@ -47,6 +65,8 @@ const DURATION_UNITS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
     ("d", 86_400_000_000_000),
 ];
+
+const BYTES_UNITS: &[(&str, u64)] = &[("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
 
 /// A number, which may have a fraction, and one of the units; in the unit's smallest part.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -77,6 +97,43 @@ impl FromStr for TypedDuration {
         let form = "a number and us, ms, s, min, h or d, as in \"200 ms\"";
         let duration = scaled(text.trim(), DURATION_UNITS).map(Duration::from_nanos);
         duration.map(Self).ok_or(QuantityError { text: text.to_owned(), what: "time", form })
+    }
+}
+
+impl FromStr for TypedBytes {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let form = "a number and B, kB, MB or GB, as in \"64 kB\"";
+        let bytes = scaled(text.trim(), BYTES_UNITS).map(Bytes::new);
+        bytes.map(Self).ok_or(QuantityError { text: text.to_owned(), what: "number of bytes", form })
+    }
+}
+
+impl FromStr for TypedRatio {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let form = "a number and %, as in \"120 %\"";
+        let ratio = percent(text).filter(|ratio| ratio.is_finite() && *ratio >= 0.0);
+        ratio.map(Self).ok_or(QuantityError { text: text.to_owned(), what: "ratio", form })
+    }
+}
+
+/// A number and `%`: the double nearest to a hundredth of it, which a division would miss.
+fn percent(text: &str) -> Option<f64> {
+    let number = text.trim().strip_suffix('%')?.trim_end();
+    let is_plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    format!("{number}e-2").parse().ok().filter(|_| is_plain)
+}
+
+impl FromStr for TypedShare {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let form = "a number from 0 to 100 and %, as in \"0.5 %\"";
+        let share = percent(text).and_then(|share| Probability::new(share).ok());
+        share.map(Self).ok_or(QuantityError { text: text.to_owned(), what: "share", form })
     }
 }
 
@@ -111,7 +168,57 @@ macro_rules! from_text {
     )*};
 }
 
-from_text!(TypedRate, TypedDuration, TypedShape);
+from_text!(TypedRate, TypedDuration, TypedBytes, TypedShare, TypedShape);
+
+impl Quantity for TypedDuration {
+    const WHAT: &'static str = "time";
+
+    fn number(self) -> f64 {
+        whole(self.0.as_nanos())
+    }
+
+    fn from_number(number: f64) -> Self {
+        Self(Duration::from_nanos(nearest(number)))
+    }
+}
+
+impl Quantity for TypedRate {
+    const WHAT: &'static str = "rate";
+
+    fn number(self) -> f64 {
+        whole(self.0.bits_per_second())
+    }
+
+    fn from_number(number: f64) -> Self {
+        Self(Rate::from_bits_per_second(nearest(number)))
+    }
+}
+
+impl Quantity for TypedShare {
+    const WHAT: &'static str = "share";
+
+    fn number(self) -> f64 {
+        self.0.value()
+    }
+
+    fn from_number(number: f64) -> Self {
+        Self(Probability::new(number.clamp(0.0, 1.0)).expect("between 0 and 1"))
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "quantities that are typed have few digits")]
+const fn whole(number: u64) -> f64 {
+    number as f64
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and no quantity is negative"
+)]
+fn nearest(number: f64) -> u64 {
+    libm::round(number) as u64
+}
 
 impl fmt::Display for TypedShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,6 +243,21 @@ mod tests {
         assert_eq!(time("200 ms"), Ok(200_000_000));
         assert_eq!(time("0.25s"), Ok(250_000_000));
         assert_eq!(time("48 h"), Ok(172_800_000_000_000));
+    }
+
+    #[test]
+    fn bytes_and_shares_have_units_too() {
+        assert_eq!("64 kB".parse::<TypedBytes>().map(|bytes| bytes.0.count()), Ok(64_000));
+        assert_eq!("0.5 %".parse::<TypedShare>().map(|share| share.0.value()), Ok(0.005));
+        assert_eq!("99.9 %".parse::<TypedShare>().map(|share| share.0.value()), Ok(0.999));
+        assert_eq!("120 %".parse::<TypedRatio>(), Ok(TypedRatio(1.2)));
+        assert!("-1 %".parse::<TypedRatio>().is_err() && "inf %".parse::<TypedRatio>().is_err());
+        assert_eq!("100%".parse::<TypedShare>().map(|share| share.0), Ok(Probability::ONE));
+        for text in ["", "%", "-1 %", "101 %", "0.5", "NaN %", "one %"] {
+            let error = text.parse::<TypedShare>().expect_err(text);
+            assert!(error.to_string().contains("as in \"0.5 %\""), "{error}");
+        }
+        assert!("64 KiB".parse::<TypedBytes>().is_err());
     }
 
     #[test]

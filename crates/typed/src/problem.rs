@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! What is wrong with a file, and where.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with the settings, where, and what to do.
+/// What is wrong with what was typed, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{message}")]
-pub(crate) struct Problem {
+pub struct Problem {
     /// `FILE:LINE: KEY: `, or what stands in for it.
     place: String,
     message: String,
@@ -18,40 +18,45 @@ pub(crate) struct Problem {
 
 impl Problem {
     /// Something that has no place in a file.
-    pub(crate) fn nowhere(message: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn nowhere(message: impl Into<String>) -> Self {
         Self { place: String::new(), message: message.into() }
     }
 
     /// Something about a setting that was given on the command line or in the environment.
-    pub(crate) fn flag(flag: &str, message: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn flag(flag: &str, message: impl fmt::Display) -> Self {
         Self { place: format!("{flag}: "), message: message.to_string() }
     }
 }
 
 /// One step from a table to a value in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+enum Step {
     Key(&'static str),
     Place(usize),
 }
 
 /// The way to a value: `forward[1].peer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeyPath(Vec<Step>);
+pub struct KeyPath(Vec<Step>);
 
 impl KeyPath {
     /// The way to a key of the file.
-    pub(crate) fn of(key: &'static str) -> Self {
+    #[must_use]
+    pub fn of(key: &'static str) -> Self {
         Self(vec![Step::Key(key)])
     }
 
     /// The way to a key below this one.
-    pub(crate) fn key(&self, key: &'static str) -> Self {
+    #[must_use]
+    pub fn key(&self, key: &'static str) -> Self {
         self.with(Step::Key(key))
     }
 
     /// The way to an element below this one.
-    pub(crate) fn place(&self, place: usize) -> Self {
+    #[must_use]
+    pub fn place(&self, place: usize) -> Self {
         self.with(Step::Place(place))
     }
 
@@ -77,35 +82,44 @@ impl fmt::Display for KeyPath {
 
 /// The text that settings were read from; empty if there is no file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Source {
+pub struct Source {
     file: String,
     text: String,
 }
 
 impl Source {
     /// A file's text.
-    pub(crate) fn new(file: &Path, text: String) -> Self {
+    #[must_use]
+    pub fn new(file: &Path, text: String) -> Self {
         Self { file: file.display().to_string(), text }
     }
 
     /// The text.
-    pub(crate) fn text(&self) -> &str {
+    #[must_use]
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// A problem with the value at this path; with the nearest table around it, if it is not in the file.
-    pub(crate) fn problem(&self, path: &KeyPath, message: impl fmt::Display) -> Problem {
+    #[must_use]
+    pub fn problem(&self, path: &KeyPath, message: impl fmt::Display) -> Problem {
+        Problem { place: self.place(path), message: message.to_string() }
+    }
+
+    /// Where the value at this path is, or the nearest table around it, as it stands before a problem.
+    #[must_use]
+    pub fn place(&self, path: &KeyPath) -> String {
         let line = self.find(path).map(|span| self.line(span.start));
-        let place = match (self.file.as_str(), line) {
+        match (self.file.as_str(), line) {
             ("", _) => format!("{path}: "),
             (file, Some(line)) => format!("{file}:{line}: {path}: "),
             (file, None) => format!("{file}: {path}: "),
-        };
-        Problem { place, message: message.to_string() }
+        }
     }
 
     /// A problem that the parser found.
-    pub(crate) fn parse_problem(&self, error: &toml::de::Error) -> Problem {
+    #[must_use]
+    pub fn parse_problem(&self, error: &toml::de::Error) -> Problem {
         let message = error.message().trim_end();
         let Some(span) = error.span() else {
             return Problem { place: format!("{}: ", self.file), message: message.to_owned() };

@@ -1,0 +1,294 @@
+//! `byway sim`: networks in virtual time.
+
+mod render;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use byway_scenario::{BuildError, Captured, Outcome, Progress, Scenario, Trace, Watching};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use render::Summary;
+
+use crate::exit::{Cause, Failure};
+use crate::interrupt;
+
+/// Networks in virtual time.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum SimCommand {
+    /// Runs a scenario, and says what came of it. Exit code 6: not what it expects.
+    Run {
+        /// The scenario; what it may say is in docs/scenario-format.md.
+        file: PathBuf,
+        /// What chance begins with; by default what the scenario says.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Runs so many seeds, one after the other, from that one on; on all cores.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), default_value_t = 1)]
+        seeds: u32,
+        /// As JSON, one line for each seed.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints what happens in a scenario, one line each.
+    Trace {
+        /// The scenario.
+        file: PathBuf,
+        /// What chance begins with; by default what the scenario says.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Each step of each packet, too.
+        #[arg(long)]
+        packets: bool,
+    },
+    /// Writes what goes over links into a file for Wireshark.
+    Capture {
+        /// The scenario.
+        file: PathBuf,
+        /// The capture, in pcapng's format.
+        output: PathBuf,
+        /// What chance begins with; by default what the scenario says.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Only the link between these two, as in `alice.1,bob.1`; may be given several times.
+        #[arg(long = "link", value_name = "MACHINE,MACHINE", value_parser = two_machines)]
+        links: Vec<[String; 2]>,
+    },
+    /// Says whether a scenario is right, without running it.
+    Check {
+        /// The scenario.
+        file: PathBuf,
+    },
+    /// Prints the reference of everything that a scenario may say, as Markdown.
+    Format,
+}
+
+/// Does it.
+///
+/// # Errors
+/// If the scenario is wrong, or does not come out as it expects.
+pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
+    match command {
+        SimCommand::Run { file, seed, seeds, json } => {
+            let scenario = read(file)?;
+            let first = seed.unwrap_or(scenario.seed());
+            run_seeds(file, &scenario, first, *seeds, *json)
+        }
+        SimCommand::Trace { file, seed, packets } => {
+            let scenario = read(file)?;
+            let trace = if *packets { Trace::Packets } else { Trace::Changes };
+            print_trace(&scenario, seed.unwrap_or(scenario.seed()), trace)
+        }
+        SimCommand::Capture { file, output, seed, links } => {
+            let scenario = read(file)?;
+            let captured =
+                if links.is_empty() { Captured::Everything } else { Captured::Links(links.clone()) };
+            capture(&scenario, seed.unwrap_or(scenario.seed()), captured, output)
+        }
+        SimCommand::Check { file } => {
+            let scenario = read(file)?;
+            scenario.check().map_err(|error| not_built(&error))?;
+            let nodes = scenario.node_names().count();
+            println!(
+                "{}: right: {} ({nodes} machines, {})",
+                file.display(),
+                scenario.title(),
+                scenario.length()
+            );
+            Ok(())
+        }
+        SimCommand::Format => {
+            print!("{}", byway_scenario::reference());
+            Ok(())
+        }
+    }
+}
+
+/// Longest file that a scenario or a trace is read from: a loss trace of ten million slots.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+#[allow(clippy::disallowed_methods, reason = "this is where scenarios and their traces are read")]
+fn read(file: &Path) -> Result<Scenario, Failure> {
+    let text = |file: &Path| {
+        let mut text = String::new();
+        let length = fs::File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        if length as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        }
+        Ok(text)
+    };
+    Ok(Scenario::read(file, &text)?)
+}
+
+fn not_built(error: &BuildError) -> Failure {
+    Failure::new(Cause::Settings, error)
+}
+
+fn print_trace(scenario: &Scenario, seed: u64, trace: Trace) -> Result<(), Failure> {
+    let (mut out, mut written) = (io::stdout().lock(), Ok(()));
+    let watching = Watching { trace, ..Watching::default() };
+    let outcome = scenario.run_watched(seed, &watching, |progress| {
+        written = out.write_all(progress.lines.as_bytes());
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    outcome.map_err(|error| not_built(&error))?;
+    shown(written)
+}
+
+/// Whoever reads along may have seen enough; all else is an error.
+fn shown(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::machine(format!("the output: {error}; write to a disk with room")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn two_machines(text: &str) -> Result<[String; 2], String> {
+    let two = text.split_once(',').map(|(one, other)| [one.trim().to_owned(), other.trim().to_owned()]);
+    two.ok_or_else(|| "name two machines and a comma between, as in alice.1,bob.1".to_owned())
+}
+
+fn capture(scenario: &Scenario, seed: u64, captured: Captured, output: &Path) -> Result<(), Failure> {
+    interrupt::listen()?;
+    #[allow(clippy::disallowed_methods, reason = "this is where captures are written")]
+    let mut written = fs::File::create(output).map(io::BufWriter::new);
+    let watching = Watching { capture: captured, ..Watching::default() };
+    let outcome = scenario.run_watched(seed, &watching, |progress| {
+        if let Ok(out) = &mut written
+            && let Err(error) = out.write_all(&progress.capture)
+        {
+            written = Err(error);
+        }
+        if written.is_err() || interrupt::check().is_err() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    outcome.map_err(|error| not_built(&error))?;
+    let ended = written.and_then(|mut out| out.flush());
+    ended.map_err(|error| {
+        Failure::machine(format!("{}: {error}; name a file on a disk with room", output.display()))
+    })?;
+    interrupt::check().map_err(|interrupted| Failure::new(Cause::Interrupted, interrupted))
+}
+
+/// Seeds under way on several threads; what comes of them is shown in their order.
+struct Batch<'a> {
+    scenario: &'a Scenario,
+    first: u64,
+    seeds: u32,
+    json: bool,
+    next: AtomicU32,
+    bar: ProgressBar,
+    results: Mutex<Results>,
+}
+
+/// What came of seeds so far.
+#[derive(Default)]
+struct Results {
+    /// Those whose turn to be shown has not come.
+    waiting: BTreeMap<u32, Outcome>,
+    shown: u32,
+    summary: Summary,
+    failed: Option<Failure>,
+}
+
+/// The parts of a run that a bar shows.
+const PARTS: u64 = 1_000;
+
+impl Batch<'_> {
+    fn work(&self) {
+        loop {
+            let place = self.next.fetch_add(1, Ordering::Relaxed);
+            if place >= self.seeds || interrupt::check().is_err() {
+                return;
+            }
+            let mut shown = 0;
+            let seed = self.first.wrapping_add(place.into());
+            let outcome = self
+                .scenario
+                .run_watched(seed, &Watching::default(), |progress| self.show(&progress, &mut shown));
+            let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Ok(outcome) => drop(results.waiting.insert(place, outcome)),
+                Err(error) => results.failed = Some(not_built(&error)),
+            }
+            self.show_next(&mut results);
+            if results.failed.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Shows those whose turn it is.
+    fn show_next(&self, results: &mut Results) {
+        while let Some(outcome) = results.waiting.remove(&results.shown) {
+            results.shown += 1;
+            results.summary.add(&outcome);
+            let text = if self.json {
+                serde_json::to_string(&outcome).expect("an outcome is JSON") + "\n"
+            } else {
+                render::outcome(&outcome)
+            };
+            let written = self.bar.suspend(|| io::stdout().lock().write_all(text.as_bytes()));
+            results.failed = results.failed.take().or(shown(written).err());
+        }
+    }
+
+    fn show(&self, progress: &Progress, shown: &mut u64) -> ControlFlow<()> {
+        let part = progress.now.as_nanos() / (progress.length.as_nanos() / PARTS).max(1);
+        self.bar.inc(part.saturating_sub(*shown));
+        *shown = part;
+        if interrupt::check().is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+fn bar(seeds: u32) -> ProgressBar {
+    let bar = if io::stderr().is_terminal() {
+        ProgressBar::new(u64::from(seeds) * PARTS)
+    } else {
+        ProgressBar::hidden()
+    };
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar:.cyan} {percent} %, {eta} to go") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn run_seeds(file: &Path, scenario: &Scenario, first: u64, seeds: u32, json: bool) -> Result<(), Failure> {
+    interrupt::listen()?;
+    let (next, results) = (AtomicU32::new(0), Mutex::default());
+    let batch = Batch { scenario, first, seeds, json, next, bar: bar(seeds), results };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(seeds as usize);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| batch.work());
+        }
+    });
+    batch.bar.finish_and_clear();
+    let Results { shown: count, summary, failed, .. } =
+        batch.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    if !json && count > 1 {
+        shown(io::stdout().lock().write_all(summary.text().as_bytes()))?;
+    }
+    interrupt::check().map_err(|interrupted| Failure::new(Cause::Interrupted, interrupted))?;
+    match summary.unmet() {
+        0 => Ok(()),
+        unmet => {
+            let message = format!("{}: not as expected with {unmet} of {count} seeds", file.display());
+            Err(Failure::new(Cause::Unmet, message))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What came of scenarios, for people.
+
+use std::fmt::Write as _;
+
+use byway_scenario::{FlowOutcome, Outcome, Verdict};
+
+use crate::table::aligned;
+
+/// What came of one seed.
+pub(super) fn outcome(outcome: &Outcome) -> String {
+    let mut text = format!("{}, seed {}\n\n", outcome.title, outcome.seed);
+    if let Some(stopped) = &outcome.stopped {
+        let (at, of, why) = (stopped.seconds, outcome.seconds, &stopped.why);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "STOPPED after {at} s of {of} s, as {why}: this is what there was by then.
+"
+        );
+    }
+    if outcome.unroutable > 0 {
+        let _ = writeln!(
+            text,
+            "{} packets went to addresses to which no way leads.
+",
+            outcome.unroutable
+        );
+    }
+    let heads = [
+        "flows", "sent", "lost", "repaired", "in 1 RTT", "late", "missing", "p50 ms", "p95 ms", "p99 ms",
+        "relays",
+    ];
+    let mut rows = vec![heads.map(str::to_owned)];
+    rows.extend(outcome.flows.iter().map(flow_row));
+    text.push_str(&aligned(&rows));
+    for verdict in &outcome.expectations {
+        let _ = writeln!(text, "{}", verdict_line(verdict));
+    }
+    text.push('\n');
+    text
+}
+
+fn flow_row(flow: &FlowOutcome) -> [String; 11] {
+    let time = |pick: fn(&byway_scenario::Quantiles) -> f64| {
+        flow.repair_ms.as_ref().map_or_else(|| "–".to_owned(), |times| format!("{:.1}", pick(times)))
+    };
+    [
+        format!("{} ({})", flow.name, flow.flows),
+        flow.sent.to_string(),
+        flow.lost_direct.to_string(),
+        share(flow.repaired, flow.lost_direct),
+        share(flow.repaired_within_rtt, flow.lost_direct),
+        flow.late.to_string(),
+        flow.missing.to_string(),
+        time(|times| times.p50),
+        time(|times| times.p95),
+        time(|times| times.p99),
+        flow.relay_share.map_or_else(|| "–".to_owned(), percent),
+    ]
+}
+
+#[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { "–".to_owned() } else { percent(part as f64 / whole as f64) }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+fn verdict_line(verdict: &Verdict) -> String {
+    let value = |value: f64| match verdict.measure {
+        name if name.starts_with("repair-") || name.starts_with("delay-") => format!("{value:.2} ms"),
+        "repaired" | "repaired-within-rtt" | "relay-bytes" => percent(value),
+        _ => value.to_string(),
+    };
+    let bound = match (verdict.at_least, verdict.at_most) {
+        (Some(bound), _) => format!("at least {}", value(bound)),
+        (None, Some(bound)) => format!("at most {}", value(bound)),
+        (None, None) => String::new(),
+    };
+    let measured = verdict.measured.map_or_else(|| "nothing to measure".to_owned(), value);
+    let word = if verdict.is_met { "met" } else { "MISSED" };
+    format!("{word}: {} of {}: {measured}, expected {bound}", verdict.measure, verdict.flow)
+}
+
+/// What came of all seeds: the median and the worst of each expectation.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    seeds: usize,
+    stopped: usize,
+    unmet: usize,
+    /// By expectation: its verdicts, of seeds that came to their end.
+    verdicts: Vec<Vec<Verdict>>,
+}
+
+impl Summary {
+    pub(super) fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.unmet += usize::from(!outcome.is_met());
+        if outcome.stopped.is_some() {
+            self.stopped += 1;
+            return;
+        }
+        self.verdicts.resize_with(outcome.expectations.len(), Vec::new);
+        for (all, verdict) in self.verdicts.iter_mut().zip(&outcome.expectations) {
+            all.push(verdict.clone());
+        }
+    }
+
+    /// How many seeds did not come out as expected.
+    pub(super) const fn unmet(&self) -> usize {
+        self.unmet
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("All {} seeds\n\n", self.seeds);
+        if self.stopped > 0 {
+            let _ = writeln!(text, "{} were stopped, and are not among these:", self.stopped);
+        }
+        for verdicts in &self.verdicts {
+            let Some(first) = verdicts.first() else {
+                continue;
+            };
+            let mut values: Vec<f64> = verdicts.iter().filter_map(|verdict| verdict.measured).collect();
+            values.sort_by(f64::total_cmp);
+            let worst = if first.at_least.is_some() { values.first() } else { values.last() };
+            let median = values.get(values.len().saturating_sub(1) / 2);
+            // A seed with nothing to measure is worse than any other.
+            let worst = worst.copied().filter(|_| values.len() == verdicts.len());
+            for (name, value) in [("median", median.copied()), ("worst", worst)] {
+                let _ = writeln!(text, "{name:<6} {}", verdict_line(&first.with(value)));
+            }
+            let met = verdicts.iter().filter(|verdict| verdict.is_met).count();
+            let _ = writeln!(text, "       met with {met} of {} seeds", verdicts.len());
+        }
+        text
+    }
+}

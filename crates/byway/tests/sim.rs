@@ -1,0 +1,71 @@
+//! `byway sim`, as a process.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn byway(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_byway")).arg("sim").args(arguments).output().expect("it starts")
+}
+
+fn scenario(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// The scenario of one call with another line in the place of one.
+fn altered(folder: &Path, line: &str, instead: &str) -> String {
+    #[allow(clippy::disallowed_methods, reason = "reads a file of the repository")]
+    let right = std::fs::read_to_string(scenario("one-call.toml")).expect("it is there");
+    assert!(right.contains(line), "{line}");
+    let file = folder.join("call.toml");
+    #[allow(clippy::disallowed_methods, reason = "the program reads it")]
+    std::fs::write(&file, right.replace(line, instead)).expect("room on the disk");
+    file.display().to_string()
+}
+
+#[test]
+fn a_scenario_runs_and_is_the_same_each_time() {
+    let file = scenario("one-call.toml").display().to_string();
+    let [once, again] = [(); 2].map(|()| byway(&["run", &file, "--json", "--seeds", "3"]));
+    assert!(once.status.success(), "{}", text(&once.stderr));
+    assert_eq!(text(&once.stdout), text(&again.stdout));
+    let outcomes: Vec<serde_json::Value> =
+        text(&once.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let seeds: Vec<_> = outcomes.iter().map(|outcome| outcome["seed"].as_u64()).collect();
+    assert_eq!(seeds, [Some(1), Some(2), Some(3)]);
+    assert!(outcomes.iter().all(|outcome| outcome["flows"][0]["repaired"].as_u64() > Some(100)));
+    let people = byway(&["run", &file]);
+    assert!(text(&people.stdout).contains("met: repaired-within-rtt of call"), "{}", text(&people.stdout));
+}
+
+#[test]
+fn what_is_missed_and_what_is_wrong_end_with_their_codes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missed = byway(&["run", &altered(folder.path(), "service = \"caching\"", "service = \"internet\"")]);
+    assert_eq!(missed.status.code(), Some(6));
+    assert!(text(&missed.stdout).contains("MISSED"), "{}", text(&missed.stdout));
+    assert!(text(&missed.stderr).contains("not as expected with 1 of 1 seeds"), "{}", text(&missed.stderr));
+    let wrong = byway(&["check", &altered(folder.path(), "delay = \"50 ms\"", "delay = \"50\"")]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        text(&wrong.stderr).contains("call.toml:19") && text(&wrong.stderr).contains("200 ms"),
+        "{}",
+        text(&wrong.stderr)
+    );
+    let absent = byway(&["run", "absent.toml"]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(text(&absent.stderr).contains("absent.toml"), "{}", text(&absent.stderr));
+}
+
+#[test]
+fn a_trace_has_a_line_for_each_change() {
+    let file = scenario("one-call.toml").display().to_string();
+    let trace = byway(&["trace", &file]);
+    assert!(text(&trace.stdout).contains("alice: has a session with bob"), "{}", text(&trace.stdout));
+    let packets = byway(&["trace", &file, "--packets"]);
+    assert!(text(&packets.stdout).lines().count() > 5_000);
+    assert!(text(&packets.stdout).contains("lost: outage"));
+}

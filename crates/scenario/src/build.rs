@@ -1,0 +1,438 @@
+//! From a scenario and a seed to a world.
+
+use std::collections::BTreeMap;
+
+use byway_code::Engine;
+use byway_proto::CodingRates;
+use byway_proto::agent::{Agent, FlowSettings, ReceiveFlowId, SendFlowId, flow_between};
+use byway_proto::relay::{Authority, Relay};
+use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
+use byway_sim::overlay::{Checksums, OverlayHost};
+use byway_sim::{Bottleneck, GilbertElliott, Jitter, Link, Loss, Reordering, Seed, Span, World};
+use byway_typed::{Drawn, Quantity};
+use byway_units::{AgentId, Bytes, Duration, FlowId, Probability, Rate, RelayId, Time};
+use byway_wire::seal::{StaticSecret, Suite};
+use byway_wire::{FlowKey, Grant, Service};
+use thiserror::Error;
+
+use crate::books::Terms;
+use crate::routes::{Graph, Ways};
+use crate::run::{Machine, Run};
+use crate::scenario::{FlowPlan, LinkPlan, LinkShape, LossShape, Pattern, Role, Scenario, Traffic};
+
+/// Why a scenario makes no world.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BuildError {
+    /// Two machines that have to reach each other.
+    #[error("{place}no way leads from {from} to {to}: join them by links, or by routers with links")]
+    NoWay {
+        /// Where the flow that needs it stands in its file.
+        place: String,
+        /// The machine from which there is none.
+        from: String,
+        /// The machine to which there is none.
+        to: String,
+    },
+    /// A link that is to be captured.
+    #[error("no link joins {from} and {to}: name two machines that one does")]
+    NoLink {
+        /// A machine.
+        from: String,
+        /// Another one.
+        to: String,
+    },
+    /// A flow without relays.
+    #[error("{place}no relay is near {machine}: join it with one, or use service \"internet\"")]
+    NoRelay {
+        /// Where the flow that needs one stands in its file.
+        place: String,
+        /// The machine.
+        machine: String,
+    },
+}
+
+/// The shortest ways from one machine at a time: those from all would take too much room.
+struct Known<'a> {
+    graph: &'a Graph,
+    ways: Option<Ways>,
+}
+
+impl Known<'_> {
+    fn ways(&mut self, from: usize) -> &Ways {
+        let graph = self.graph;
+        match &mut self.ways {
+            Some(ways) if ways.from() == from => {}
+            other => *other = Some(graph.ways(from)),
+        }
+        self.ways.as_ref().expect("it was just found")
+    }
+}
+
+/// A flow with what the seed makes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Wiring {
+    pub(crate) key: FlowKey,
+    pub(crate) settings: FlowSettings,
+    pub(crate) terms: Terms,
+    /// Its relays near sender and receiver.
+    relays: Option<(usize, usize)>,
+}
+
+/// What a seed makes of a scenario.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) scenario: &'a Scenario,
+    seed: Seed,
+    links: Vec<(LinkPlan, Link)>,
+    graph: Graph,
+    pub(crate) wirings: Vec<Wiring>,
+    /// By agent, the relays that it speaks with.
+    relays_of: BTreeMap<usize, Vec<usize>>,
+    /// By agent, the agents that it exchanges flows with.
+    peers_of: BTreeMap<usize, Vec<usize>>,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(scenario: &'a Scenario, seed: Seed) -> Result<Self, BuildError> {
+        let mut graph = Graph::new(scenario.nodes.iter().map(|node| node.role == Role::Router).collect());
+        let mut links = Vec::new();
+        for plan in &scenario.links {
+            let own = seed.named("drawn").numbered(plan.shape as u64).numbered(plan.member.into());
+            let link = drawn_link(&scenario.shapes[plan.shape], plan, own);
+            let delay = link.delay + link.jitter.max / 2;
+            graph.link(plan.from, plan.to, delay);
+            if plan.is_both_ways {
+                graph.link(plan.to, plan.from, delay);
+            }
+            links.push((*plan, link));
+        }
+        let (relays_of, peers_of, wirings) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut plan = Self { scenario, seed, links, graph, wirings, relays_of, peers_of };
+        plan.wire()?;
+        Ok(plan)
+    }
+
+    /// Finds the relays of all flows, and that all who have to reach each other do.
+    fn wire(&mut self) -> Result<(), BuildError> {
+        let mut known = Known { graph: &self.graph, ways: None };
+        let mut ends: Vec<[Option<usize>; 2]> = Vec::new();
+        for flow in &self.scenario.flows {
+            ends.push([self.relay_near(flow, flow.from, &mut known, true)?, None]);
+        }
+        for (flow, ends) in self.scenario.flows.iter().zip(&mut ends) {
+            ends[1] = self.relay_near(flow, flow.to, &mut known, false)?;
+        }
+        for (flow, [ingress, egress]) in self.scenario.flows.iter().zip(ends) {
+            let relays = ingress.zip(egress);
+            let mut distance = |from, to| self.distance(flow, &mut known, from, to);
+            let due = distance(flow.from, flow.to)?;
+            let terms = Terms { budget: flow.budget, due, round_trip: due + distance(flow.to, flow.from)? };
+            if let Some((ingress, egress)) = relays {
+                for (one, other) in [(flow.from, ingress), (ingress, egress), (egress, flow.to)] {
+                    distance(one, other)?;
+                    distance(other, one)?;
+                }
+            }
+            let wiring = self.wiring(flow, relays, terms);
+            self.wirings.push(wiring);
+        }
+        self.note_neighbours();
+        Ok(())
+    }
+
+    fn note_neighbours(&mut self) {
+        for (flow, wiring) in self.scenario.flows.iter().zip(&self.wirings) {
+            let ends = wiring.relays.map_or([None; 2], |(ingress, egress)| [Some(ingress), Some(egress)]);
+            for (agent, peer, relay) in [(flow.from, flow.to, ends[0]), (flow.to, flow.from, ends[1])] {
+                note(&mut self.peers_of, agent, peer);
+                if let Some(relay) = relay {
+                    note(&mut self.relays_of, agent, relay);
+                }
+            }
+        }
+    }
+
+    fn distance(
+        &self,
+        flow: &FlowPlan,
+        known: &mut Known<'_>,
+        from: usize,
+        to: usize,
+    ) -> Result<Duration, BuildError> {
+        known.ways(from).distance(to).ok_or_else(|| BuildError::NoWay {
+            place: flow.place.clone(),
+            from: self.scenario.nodes[from].name.clone(),
+            to: self.scenario.nodes[to].name.clone(),
+        })
+    }
+
+    /// The relay that a flow names for this end, or the nearest one; none if it needs none.
+    fn relay_near(
+        &self,
+        flow: &FlowPlan,
+        end: usize,
+        known: &mut Known<'_>,
+        is_sender: bool,
+    ) -> Result<Option<usize>, BuildError> {
+        if flow.service == Service::Internet {
+            return Ok(None);
+        }
+        if let Some((ingress, egress)) = flow.via {
+            return Ok(Some(if is_sender { ingress } else { egress }));
+        }
+        let ways = known.ways(end);
+        let nodes = self.scenario.nodes.iter().enumerate();
+        let relays = nodes.filter(|(_, node)| node.role == Role::Relay);
+        let reached = relays.filter_map(|(relay, _)| Some((ways.distance(relay)?, relay)));
+        let nearest = reached.min().ok_or_else(|| BuildError::NoRelay {
+            place: flow.place.clone(),
+            machine: self.scenario.nodes[end].name.clone(),
+        });
+        nearest.map(|(_, relay)| Some(relay))
+    }
+
+    fn wiring(&self, flow: &FlowPlan, relays: Option<(usize, usize)>, terms: Terms) -> Wiring {
+        let path =
+            relays.map(|(ingress, egress)| cast::path(&self.relay_card(ingress), &self.relay_card(egress)));
+        let settings = FlowSettings {
+            service: flow.service,
+            rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
+            rate: rate(&flow.traffic),
+            latency_budget: flow.budget,
+            paths: path.into_iter().collect(),
+            standby: flow.is_on_standby,
+            ..FlowSettings::default()
+        };
+        let key = flow_between(agent_number(flow.from), agent_number(flow.to), flow.number);
+        Wiring { key, settings, terms, relays }
+    }
+
+    fn relay_card(&self, node: usize) -> RelayCard {
+        let secret = StaticSecret::from_bytes(cast::bytes(self.seed, "relay", node));
+        RelayCard { number: RelayId::new(number(node)), secret, address: cast::address(1, node) }
+    }
+
+    fn agent_card(&self, node: usize) -> AgentCard {
+        let secret = StaticSecret::from_bytes(cast::bytes(self.seed, "agent", node));
+        AgentCard { number: agent_number(node), secret, address: Some(cast::address(2, node)) }
+    }
+
+    /// What lets flows use a relay.
+    fn grants(&self, relay: usize) -> Vec<Grant> {
+        let mut grants: BTreeMap<(usize, usize, usize, usize), FlowId> = BTreeMap::new();
+        for (flow, wiring) in self.scenario.flows.iter().zip(&self.wirings) {
+            let Some((ingress, egress)) = wiring.relays.filter(|ends| ends.0 == relay || ends.1 == relay)
+            else {
+                continue;
+            };
+            let last = grants.entry((flow.from, flow.to, ingress, egress)).or_insert(flow.number);
+            *last = flow.number.max(*last);
+        }
+        let grant = |((from, to, ingress, egress), last)| {
+            let agents = (&self.agent_card(from), &self.agent_card(to));
+            let relays = (&self.relay_card(ingress), &self.relay_card(egress));
+            cast::grant(agents, relays, FlowId::new(0)..=last)
+        };
+        grants.into_iter().map(grant).collect()
+    }
+
+    fn relay(&self, node: usize, now: Time) -> Relay {
+        let partners = self.wirings.iter().filter_map(|wiring| match wiring.relays? {
+            (ingress, egress) if ingress == node && egress != node => Some(egress),
+            (ingress, egress) if egress == node && ingress != node => Some(ingress),
+            _ => None,
+        });
+        let mut partners: Vec<usize> = partners.collect();
+        partners.sort_unstable();
+        partners.dedup();
+        let others = partners.into_iter().map(|relay| self.relay_card(relay).for_relays()).collect();
+        let settings =
+            self.relay_card(node).settings(Suite::Aes256Gcm, Authority::Static(self.grants(node)), others);
+        let own_seed = cast::bytes(self.seed.numbered(now.as_nanos()), "relay's seed", node);
+        Relay::new(settings, Engine::fastest(), &Checksums, own_seed, now)
+    }
+
+    fn agent(&self, node: usize, now: Time) -> Agent {
+        let identity = self.agent_card(node).identity(Suite::Aes256Gcm);
+        let own_seed = cast::bytes(self.seed.numbered(now.as_nanos()), "agent's seed", node);
+        let mut agent = Agent::new(identity, Engine::fastest(), &Checksums, own_seed, now);
+        for relay in self.relays_of.get(&node).into_iter().flatten() {
+            agent.add_relay(&self.relay_card(*relay).for_agents(), now);
+        }
+        for peer in self.peers_of.get(&node).into_iter().flatten() {
+            agent.add_peer(self.agent_card(*peer).for_peers(), now);
+        }
+        agent
+    }
+
+    /// A machine that knows its keys, and of its flows, where they are in it.
+    pub(crate) fn machine(&self, node: usize, now: Time) -> Machine {
+        match self.scenario.nodes[node].role {
+            Role::Router => Machine::Router,
+            Role::Relay => Machine::Overlay(OverlayHost::relay(self.relay(node, now))),
+            Role::Agent => Machine::Overlay(OverlayHost::agent(self.agent(node, now))),
+        }
+    }
+
+    /// Opens the flows that begin at an agent, and accepts those that end there; by flow, its number there.
+    pub(crate) fn open_flows(
+        &self,
+        agent: &mut Agent,
+        flows: impl Iterator<Item = usize>,
+        node: usize,
+        now: Time,
+    ) -> Vec<(usize, FlowEnd)> {
+        let mut ends = Vec::new();
+        for place in flows {
+            let (flow, wiring) = (&self.scenario.flows[place], &self.wirings[place]);
+            let settings = wiring.settings.clone();
+            let end = if flow.from == node {
+                agent.open_flow(wiring.key, settings, now).map(FlowEnd::Sent)
+            } else {
+                agent.accept_flow(wiring.key, settings, now).map(FlowEnd::Received)
+            };
+            ends.push((place, end.expect("each flow has a number of its own, and a peer that was added")));
+        }
+        ends
+    }
+
+    /// The machines, and what is between them.
+    pub(crate) fn build(&self) -> World<Run<'a>> {
+        let mut world = World::new(self.seed, crate::run::Watch::default());
+        for (node, plan) in self.scenario.nodes.iter().enumerate() {
+            let network = match plan.role {
+                Role::Relay => 1,
+                Role::Agent => 2,
+                Role::Router => 3,
+            };
+            world.add(self.machine(node, Time::START), cast::address(network, node));
+        }
+        for (plan, link) in &self.links {
+            let (from, to) = (world.node(plan.from), world.node(plan.to));
+            if plan.is_both_ways {
+                world.connect(to, from, shifted(link, plan, self.seed.named("back")));
+            }
+            world.connect(from, to, shifted(link, plan, self.seed.named("forth")));
+        }
+        self.route(&mut world);
+        world
+    }
+
+    /// Routes what machines say to each other that are not linked.
+    fn route(&self, world: &mut World<Run<'a>>) {
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        for (agent, others) in self.peers_of.iter().chain(&self.relays_of) {
+            pairs.extend(others.iter().flat_map(|other| [(*agent, *other), (*other, *agent)]));
+        }
+        for (ingress, egress) in self.wirings.iter().filter_map(|wiring| wiring.relays) {
+            pairs.extend([(ingress, egress), (egress, ingress)]);
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut known = Known { graph: &self.graph, ways: None };
+        for (from, to) in pairs {
+            let path = known.ways(from).path(to).expect("all pairs were looked for when flows were wired");
+            // Neighbours need no route.
+            let hops = path.windows(2).filter(|_| path.len() > 2);
+            for hop in hops {
+                let [at, to, next] = [hop[0], to, hop[1]].map(|node| world.node(node));
+                world.route(at, to, next);
+            }
+        }
+    }
+}
+
+/// Where a flow is in one of its agents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FlowEnd {
+    Sent(SendFlowId),
+    Received(ReceiveFlowId),
+}
+
+fn note(table: &mut BTreeMap<usize, Vec<usize>>, key: usize, value: usize) {
+    let values = table.entry(key).or_default();
+    if !values.contains(&value) {
+        values.push(value);
+    }
+}
+
+fn number(node: usize) -> u32 {
+    u32::try_from(node + 1).expect("there are few machines")
+}
+
+fn agent_number(node: usize) -> AgentId {
+    AgentId::new(number(node))
+}
+
+/// What a flow is registered with: a quarter more than it sends at most, in sealed packets.
+fn rate(traffic: &Traffic) -> Rate {
+    const OVERHEAD: usize = 64;
+    let packets = match traffic.pattern {
+        Pattern::Frames { packets } => packets as usize,
+        _ => 1,
+    };
+    let bytes = Bytes::from((traffic.bytes + OVERHEAD) * packets * 5 / 4);
+    Rate::over(bytes, traffic.every).unwrap_or(Rate::from_megabits_per_second(1_000))
+}
+
+/// The link that a seed makes of a shape.
+fn drawn_link(shape: &LinkShape, plan: &LinkPlan, own: Seed) -> Link {
+    let rate = shape.rate.as_ref().map(|rate| drawn(rate, own, "rate").0);
+    // What 100 ms of the rate are, or one packet.
+    let usual =
+        |rate: Rate| rate.bytes_in(Duration::from_millis(100)).unwrap_or_default().max(Bytes::new(1_500));
+    let bottleneck =
+        rate.and_then(|rate| Bottleneck::new(rate, shape.queue.unwrap_or_else(|| usual(rate))).ok());
+    let losses = shape.loss.iter().zip(0..);
+    let outages = shape.outages.iter().zip(0_u64..);
+    let outages = outages.filter(|(outage, _)| outage.member.is_none_or(|member| member == plan.member));
+    Link {
+        bottleneck,
+        delay: drawn(&shape.delay, own, "delay").0,
+        jitter: Jitter { max: drawn(&shape.jitter, own, "jitter").0, may_reorder: shape.reorders },
+        reordering: Reordering { probability: shape.detours, detour: shape.detour },
+        loss: losses.filter_map(|(loss, nth)| drawn_loss(loss, own.named("loss").numbered(nth))).collect(),
+        outages: outages
+            .map(|(outage, nth)| {
+                let own = own.named("outage").numbered(nth);
+                Span::new(Time::START + drawn(&outage.at, own, "at").0, drawn(&outage.length, own, "for").0)
+            })
+            .collect(),
+        ip_bytes_max: shape.mtu,
+        duplication: shape.duplication,
+        corruption: shape.corruption,
+        bleaches_ecn: shape.bleaches_ecn,
+        marks_congestion: false,
+    }
+}
+
+/// The link with its recorded losses from another place on: paths of one recording do not lose together.
+fn shifted(link: &Link, plan: &LinkPlan, seed: Seed) -> Link {
+    let own = seed.numbered(plan.shape as u64).numbered(plan.member.into());
+    let mut link = link.clone();
+    for (loss, nth) in link.loss.iter_mut().zip(0..) {
+        if let Loss::Recorded(trace) = loss {
+            *trace = trace.begun_at(own.numbered(nth).sequence().bits());
+        }
+    }
+    link
+}
+
+fn drawn_loss(loss: &LossShape, seed: Seed) -> Option<Loss> {
+    match loss {
+        LossShape::Independent(share) => Some(Loss::Independent(drawn(share, seed, "share").0)),
+        LossShape::Recorded(trace) => Some(Loss::Recorded(trace.clone())),
+        LossShape::Bursts { share, burst, every } => {
+            let share = drawn(share, seed, "share").0;
+            // No loss at all has no bursts.
+            (share > Probability::ZERO).then(|| {
+                let bursts = GilbertElliott::bursts(share, *burst, *every);
+                Loss::GilbertElliott(bursts.expect("bursts were checked when the file was read"))
+            })
+        }
+    }
+}
+
+fn drawn<T: Quantity>(value: &Drawn<T>, seed: Seed, name: &str) -> T {
+    value.at(seed.named(name).sequence().fraction())
+}

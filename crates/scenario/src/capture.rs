@@ -1,0 +1,190 @@
+//! Captures of links, to be looked at with Wireshark (pcapng: IETF draft-ietf-opsawg-pcapng; packets as IPv4 with UDP).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use byway_sim::{LossReason, NodeId, Record, Step};
+
+const SECTION_HEADER: u32 = 0x0A0D_0D0A;
+const INTERFACE: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+
+/// Packets without a header of a link below them.
+const LINKTYPE_RAW: u16 = 101;
+
+const COMMENT: u16 = 1;
+const INTERFACE_NAME: u16 = 2;
+const TIMESTAMP_RESOLUTION: u16 = 9;
+
+const IPV4_BYTES: usize = 20;
+const UDP_BYTES: usize = 8;
+
+/// What goes over some links, each an interface of the capture. A packet stands there when it is offered to the link; a comment
+/// says if it is lost.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    interfaces: BTreeMap<(NodeId, NodeId), u32>,
+    bytes: Vec<u8>,
+    /// A packet of which it is not known yet whether it is lost: its number, and its block without the end.
+    pending: Option<(u64, Vec<u8>)>,
+}
+
+impl Capture {
+    /// Of these links, by what people call them.
+    pub(crate) fn new(links: impl IntoIterator<Item = (NodeId, NodeId, String)>) -> Self {
+        let mut bytes = Vec::new();
+        let mut section = 0x1A2B_3C4D_u32.to_le_bytes().to_vec();
+        section.extend(1_u16.to_le_bytes());
+        section.extend(0_u16.to_le_bytes());
+        section.extend(u64::MAX.to_le_bytes());
+        block(&mut bytes, SECTION_HEADER, &section);
+        let mut interfaces = BTreeMap::new();
+        for ((from, to, name), number) in links.into_iter().zip(0_u32..) {
+            let mut body = LINKTYPE_RAW.to_le_bytes().to_vec();
+            body.extend([0; 6]);
+            option(&mut body, INTERFACE_NAME, name.as_bytes());
+            option(&mut body, TIMESTAMP_RESOLUTION, &[9]);
+            option(&mut body, 0, &[]);
+            block(&mut bytes, INTERFACE, &body);
+            interfaces.insert((from, to), number);
+        }
+        Self { interfaces, bytes, pending: None }
+    }
+
+    pub(crate) fn packet(&mut self, record: &Record<'_>) {
+        match record.step {
+            Step::Sent => {
+                self.flush(None);
+                let link = record.to.and_then(|to| self.interfaces.get(&(record.from, to)));
+                if let Some(interface) = link {
+                    self.pending = Some((record.packet, packet(*interface, record)));
+                }
+            }
+            Step::Lost(reason) if self.is_pending(record) => self.flush(Some(reason)),
+            _ => {}
+        }
+    }
+
+    /// Whether a step is of the packet that was offered last; the world decides about losses at once.
+    fn is_pending(&self, record: &Record<'_>) -> bool {
+        let link = record.to.is_some_and(|to| self.interfaces.contains_key(&(record.from, to)));
+        link && self.pending.as_ref().is_some_and(|(number, _)| *number == record.packet)
+    }
+
+    fn flush(&mut self, lost: Option<LossReason>) {
+        if let Some((_, mut body)) = self.pending.take() {
+            if let Some(reason) = lost {
+                option(&mut body, COMMENT, format!("lost: {reason}").as_bytes());
+                option(&mut body, 0, &[]);
+            }
+            block(&mut self.bytes, ENHANCED_PACKET, &body);
+        }
+    }
+
+    /// What was captured since the last call.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.flush(None);
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+/// Writes a block: its type, its length, what it says, and its length again.
+fn block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let length = u32::try_from(body.len() + 12).expect("a block is a packet or less").to_le_bytes();
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(length);
+    bytes.extend(body);
+    bytes.extend(length);
+}
+
+fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    body.extend(code.to_le_bytes());
+    body.extend(u16::try_from(value.len()).expect("names are short").to_le_bytes());
+    body.extend(value);
+    pad(body);
+}
+
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+/// A packet's block, without options and end.
+fn packet(interface: u32, record: &Record<'_>) -> Vec<u8> {
+    let nanos = record.time.as_nanos().to_be_bytes();
+    let (high, low) = nanos.split_at(4);
+    let mut body = interface.to_le_bytes().to_vec();
+    body.extend(high.iter().rev());
+    body.extend(low.iter().rev());
+    let length = u32::try_from(IPV4_BYTES + UDP_BYTES + record.payload.len()).expect("a packet");
+    body.extend(length.to_le_bytes());
+    body.extend(length.to_le_bytes());
+    body.extend(ipv4_header(record));
+    body.extend(udp_header(record));
+    body.extend(record.payload);
+    pad(&mut body);
+    body
+}
+
+fn ipv4(address: IpAddr) -> [u8; 4] {
+    match address {
+        IpAddr::V4(address) => address.octets(),
+        // Scenarios have none.
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED.octets(),
+    }
+}
+
+fn ipv4_header(record: &Record<'_>) -> [u8; IPV4_BYTES] {
+    let length =
+        u16::try_from(IPV4_BYTES + UDP_BYTES + record.payload.len()).expect("a packet").to_be_bytes();
+    let mut header = [0; IPV4_BYTES];
+    (header[0], header[1], header[8], header[9]) = (0x45, record.ecn.bits(), 64, 17);
+    header[2..4].copy_from_slice(&length);
+    // Not to be fragmented.
+    header[6] = 0x40;
+    header[12..16].copy_from_slice(&ipv4(record.source.ip()));
+    header[16..].copy_from_slice(&ipv4(record.destination.ip()));
+    let checksum = checksum(&header);
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    header
+}
+
+/// The Internet checksum (RFC 791, section 3.1).
+fn checksum(header: &[u8; IPV4_BYTES]) -> u16 {
+    let words = header.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word)));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !u16::try_from((folded & 0xffff) + (folded >> 16)).expect("folded twice")
+}
+
+/// Without a checksum.
+fn udp_header(record: &Record<'_>) -> [u8; UDP_BYTES] {
+    let length = u16::try_from(UDP_BYTES + record.payload.len()).expect("a packet").to_be_bytes();
+    let [source, destination] = [record.source, record.destination].map(|end| end.port().to_be_bytes());
+    [source[0], source[1], destination[0], destination[1], length[0], length[1], 0, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_of_a_header_is_that_of_rfc_791() {
+        // 192.168.0.1 to 192.168.0.199, 115 bytes of UDP.
+        let mut header =
+            [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
+        assert_eq!(checksum(&header), 0xb861);
+        header[10..12].copy_from_slice(&0xb861_u16.to_be_bytes());
+        assert_eq!(checksum(&header), 0, "it is right");
+    }
+
+    #[test]
+    fn blocks_and_options_are_padded_and_say_their_length() {
+        let mut body = Vec::new();
+        option(&mut body, COMMENT, b"lost");
+        option(&mut body, COMMENT, b"lost!");
+        assert_eq!(body.len(), 8 + 12);
+        let mut bytes = Vec::new();
+        block(&mut bytes, INTERFACE, &body);
+        assert_eq!((bytes[4], bytes.len(), bytes[28]), (32, 32, 32));
+    }
+}

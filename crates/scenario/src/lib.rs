@@ -1,0 +1,55 @@
+//! Scenarios: a network, its flows, its faults and what is to come of them, in one file; and its run in virtual time, with the
+//! state machines of production.
+//!
+//! ```
+//! use byway_scenario::Scenario;
+//!
+//! let text = r#"
+//! title = "A path that loses one packet in a hundred"
+//! length = "10 s"
+//! node = [
+//!     { name = "alice", role = "agent" },
+//!     { name = "bob", role = "agent" },
+//!     { name = "east", role = "relay" },
+//! ]
+//! link = [
+//!     { between = ["alice", "bob"], delay = "40 ms", loss = [{ share = "1 %" }] },
+//!     { between = ["alice", "east"], delay = "10 ms" },
+//!     { between = ["bob", "east"], delay = "30 ms" },
+//! ]
+//! flow = [
+//!     { name = "call", from = "alice", to = "bob", sends = { kind = "steady", every = "10 ms", bytes = 500 } },
+//! ]
+//! expect = [{ flow = "call", measure = "repaired-within-rtt", at_least = "99 %" }]
+//! "#;
+//! let scenario = Scenario::parse(text)?;
+//! let result = scenario.run(scenario.seed())?;
+//! assert!(result.is_met(), "{result:?}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to start
+//! - [`Scenario::read`] reads a file, [`Scenario::run`] runs it, [`Outcome`] is what came of it.
+//! - [`reference`] is the page on the format.
+
+pub mod limits;
+
+mod applications;
+mod books;
+mod build;
+mod capture;
+mod meaning;
+mod measure;
+mod outcome;
+mod reference;
+mod routes;
+mod run;
+mod scenario;
+mod trace;
+mod typed;
+
+pub use build::BuildError;
+pub use outcome::{FlowOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, Verdict};
+pub use reference::reference;
+pub use run::{Captured, Progress, Trace, Watching};
+pub use scenario::Scenario;

@@ -1,0 +1,35 @@
+//! Every limit of scenarios, with its reason.
+
+use byway_units::Duration;
+
+/// Most machines: an agent with a session takes some 20 kilobytes, so that all take less than a gigabyte.
+pub const NODES_MAX: usize = 20_000;
+
+/// Most tables' links, of one direction or both: each direction has loss processes and counters, a kilobyte.
+pub const LINKS_MAX: usize = 200_000;
+
+/// Most flows: 16 bits number those between two agents, and each takes some kilobytes.
+pub const FLOWS_MAX: usize = 50_000;
+
+/// Most steps, each machine's counted: what happens more often is no fault but a load.
+pub const STEPS_MAX: usize = 100_000;
+
+/// Longest delay, jitter, detour and budget: beyond a minute, nobody waits.
+pub const DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// The longest scenario: the recovery of a day's traffic is as good as that of a year's.
+pub const LENGTH_MAX: Duration = Duration::from_secs(86_400);
+
+/// Shortest time between two packets of a flow: a gigabit a second in the longest packets has 12 us.
+pub const INTERVAL_MIN: Duration = Duration::from_micros(1);
+
+/// Most packets of one frame: a key frame of 4K video has some hundreds.
+pub const FRAME_PACKETS_MAX: u32 = 1_000;
+
+/// Shortest datagram: it begins with its number and its flow.
+pub const DATAGRAM_BYTES_MIN: u32 = 16;
+
+/// Longest datagram: one that an agent sends in one piece, so that what is lost is one packet.
+pub const DATAGRAM_BYTES_MAX: u32 = 1_354;
+
+const _: () = assert!(FLOWS_MAX <= u16::MAX as usize, "two agents may have all flows between them");

@@ -1,0 +1,117 @@
+//! From what is typed to what is meant: everything that can be wrong with a scenario is found here.
+
+mod expectations;
+mod flows;
+mod links;
+mod names;
+mod steps;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use byway_typed::{KeyPath, Problem, Source};
+use byway_units::Duration;
+
+use crate::limits::LENGTH_MAX;
+use crate::scenario::Scenario;
+use crate::typed::TypedScenario;
+use names::Names;
+
+/// A file while it is understood.
+pub(crate) struct Reader<'a> {
+    source: &'a Source,
+    /// Where the files that it names are.
+    folder: PathBuf,
+    /// How files are read.
+    read: &'a dyn Fn(&Path) -> io::Result<String>,
+}
+
+impl Reader<'_> {
+    fn problem(&self, path: &KeyPath, message: impl std::fmt::Display) -> Problem {
+        self.source.problem(path, message)
+    }
+
+    /// That no time is longer than this.
+    fn no_longer_than(
+        &self,
+        path: &KeyPath,
+        times: impl IntoIterator<Item = Duration>,
+        most: Duration,
+    ) -> Result<(), Problem> {
+        match times.into_iter().find(|time| *time > most) {
+            Some(time) => Err(self.problem(path, format!("{time} is too long: at most {most}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The text of a file that the scenario names.
+    fn file(&self, path: &KeyPath, name: &Path) -> Result<String, Problem> {
+        let file = self.folder.join(name);
+        (self.read)(&file).map_err(|error| {
+            self.problem(path, format!("{}: {error}; name a text file beside the scenario", file.display()))
+        })
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario, and the traces that it names, by `read`, which gives a file's text.
+    ///
+    /// # Errors
+    /// If something in it is wrong; the error names file, line, key and remedy.
+    pub fn read(file: &Path, read: &dyn Fn(&Path) -> io::Result<String>) -> Result<Self, Problem> {
+        let text = read(file).map_err(|error| {
+            Problem::nowhere(format!("{}: {error}; name a scenario's file", file.display()))
+        })?;
+        let source = Source::new(file, text);
+        let typed: TypedScenario =
+            toml::from_str(source.text()).map_err(|error| source.parse_problem(&error))?;
+        let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+        Reader { source: &source, folder, read }.meaning(typed)
+    }
+
+    /// Reads a scenario that names no files.
+    ///
+    /// # Errors
+    /// As [`Scenario::read`].
+    pub fn parse(text: &str) -> Result<Self, Problem> {
+        let own = Path::new("scenario.toml");
+        Self::read(own, &|file| {
+            if file == own { Ok(text.to_owned()) } else { Err(io::ErrorKind::NotFound.into()) }
+        })
+    }
+}
+
+impl Reader<'_> {
+    fn meaning(&self, typed: TypedScenario) -> Result<Scenario, Problem> {
+        let length = typed.length.0;
+        if length.is_zero() || length > LENGTH_MAX {
+            let message = format!("is out of range: more than 0 s, and at most {LENGTH_MAX}");
+            return Err(self.problem(&KeyPath::of("length"), message));
+        }
+        let names = Names::of(self, &typed.node)?;
+        let (shapes, links) = self.links(&typed.link, &names)?;
+        let flows = self.flows(&typed.flow, &names, length)?;
+        let steps = self.steps(&typed.step, &names, length)?;
+        let expectations = self.expectations(&typed.expect, &typed.flow)?;
+        Ok(Scenario {
+            title: typed.title,
+            description: typed.description,
+            seed: typed.seed.unwrap_or(1),
+            length,
+            nodes: names.nodes(),
+            shapes,
+            links,
+            flows,
+            steps,
+            expectations,
+        })
+    }
+}
+
+/// The path to an element of a list of tables.
+fn element(list: &'static str, place: usize) -> KeyPath {
+    KeyPath::of(list).place(place)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! What is between machines.
+
+use std::collections::BTreeSet;
+
+use byway_sim::{GilbertElliott, Recorded};
+use byway_typed::{Drawn, KeyPath, Problem, TypedDuration};
+use byway_units::{Duration, Probability};
+
+use super::names::{Names, matched};
+use super::{Reader, element};
+use crate::limits::{DELAY_MAX, LENGTH_MAX, LINKS_MAX};
+use crate::scenario::{LinkPlan, LinkShape, LossShape, OutageShape};
+use crate::typed::{TypedLink, TypedLoss, TypedOutage};
+
+/// The ends of a table's links.
+struct Ends {
+    pairs: Vec<(usize, usize)>,
+    is_both_ways: bool,
+}
+
+impl Reader<'_> {
+    pub(super) fn links(
+        &self,
+        typed: &[TypedLink],
+        names: &Names,
+    ) -> Result<(Vec<LinkShape>, Vec<LinkPlan>), Problem> {
+        let (mut shapes, mut links, mut joined) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for (place, link) in typed.iter().enumerate() {
+            let here = element("link", place);
+            let Ends { pairs, is_both_ways } = self.ends(&here, link, names)?;
+            for (from, to) in &pairs {
+                let is_new = joined.insert((*from, *to)) & (!is_both_ways || joined.insert((*to, *from)));
+                if !is_new {
+                    let (from, to) = (names.name(*from), names.name(*to));
+                    let message = format!(
+                        "{from} and {to} are joined by another link already: take one of the two out"
+                    );
+                    return Err(self.problem(&here, message));
+                }
+            }
+            let count = u32::try_from(pairs.len()).unwrap_or(u32::MAX);
+            shapes.push(self.shape(&here, link, count)?);
+            let shape = shapes.len() - 1;
+            let plan = |((from, to), member)| LinkPlan { from, to, is_both_ways, shape, member };
+            links.extend(pairs.into_iter().zip(1..).map(plan));
+            if links.len() > LINKS_MAX {
+                return Err(self
+                    .problem(&here, format!("there are more than {LINKS_MAX} links: join fewer machines")));
+            }
+        }
+        Ok((shapes, links))
+    }
+
+    fn ends(&self, here: &KeyPath, link: &TypedLink, names: &Names) -> Result<Ends, Problem> {
+        let (from, to, is_both_ways) = match (&link.between, &link.from, &link.to) {
+            (Some([one, other]), None, None) => {
+                let path = here.key("between");
+                (names.members(self, &path, one)?, names.members(self, &path, other)?, true)
+            }
+            (None, Some(from), Some(to)) => {
+                let from = names.members(self, &here.key("from"), from)?;
+                (from, names.members(self, &here.key("to"), to)?, false)
+            }
+            _ => {
+                let message = "a link has `between = [\"one\", \"other\"]` for both directions, or `from` and `to` for one";
+                return Err(self.problem(here, message));
+            }
+        };
+        let path = if is_both_ways { here.key("between") } else { here.key("to") };
+        let pairs = matched(from, to).map_err(|message| self.problem(&path, message))?;
+        if pairs.iter().any(|(one, other)| one == other) {
+            return Err(self.problem(&path, "this joins a machine with itself: name another one"));
+        }
+        Ok(Ends { pairs, is_both_ways })
+    }
+
+    fn shape(&self, here: &KeyPath, link: &TypedLink, count: u32) -> Result<LinkShape, Problem> {
+        let nothing = || Drawn::Fixed(TypedDuration(Duration::ZERO));
+        let has_none =
+            |rate: &Drawn<byway_typed::TypedRate>| rate.extremes().iter().any(|rate| rate.0.is_zero());
+        if link.rate.as_ref().is_some_and(has_none) {
+            return Err(self.problem(&here.key("rate"), "is 0: give more, or an outage"));
+        }
+        if link.queue.is_some() && link.rate.is_none() {
+            return Err(
+                self.problem(&here.key("queue"), "nothing waits before a link without `rate`: give one")
+            );
+        }
+        for (key, time) in [("delay", &link.delay), ("jitter", &link.jitter)] {
+            let times = time.iter().flat_map(Drawn::extremes);
+            self.no_longer_than(&here.key(key), times.map(|time| time.0), DELAY_MAX)?;
+        }
+        self.no_longer_than(&here.key("detour"), link.detour.map(|time| time.0), DELAY_MAX)?;
+        if link.detours.is_some() != link.detour.is_some() {
+            return Err(
+                self.problem(here, "`detours` (which share) and `detour` (how much longer) go together")
+            );
+        }
+        let losses = link.loss.iter().enumerate();
+        let losses = losses.map(|(place, loss)| self.loss(&here.key("loss").place(place), loss));
+        let outages = link.outage.iter().enumerate();
+        let outages =
+            outages.map(|(place, outage)| self.outage(&here.key("outage").place(place), outage, count));
+        let share = |share: Option<byway_typed::TypedShare>| share.map_or(Probability::ZERO, |share| share.0);
+        Ok(LinkShape {
+            delay: link.delay.clone().unwrap_or_else(nothing),
+            jitter: link.jitter.clone().unwrap_or_else(nothing),
+            reorders: link.reorders.unwrap_or(false),
+            detours: share(link.detours),
+            detour: link.detour.map_or(Duration::ZERO, |detour| detour.0),
+            rate: link.rate.clone(),
+            queue: link.queue.map(|queue| queue.0),
+            loss: losses.collect::<Result<_, _>>()?,
+            outages: outages.collect::<Result<_, _>>()?,
+            mtu: link.mtu.map(|mtu| mtu.0),
+            duplication: share(link.duplication),
+            corruption: share(link.corruption),
+            bleaches_ecn: link.bleaches_ecn.unwrap_or(false),
+        })
+    }
+
+    fn loss(&self, here: &KeyPath, loss: &TypedLoss) -> Result<LossShape, Problem> {
+        match (&loss.share, loss.burst, loss.every, &loss.trace) {
+            (Some(share), None, None, None) => Ok(LossShape::Independent(share.clone())),
+            (Some(share), Some(burst), Some(every), None) => {
+                for share in share.extremes().into_iter().filter(|share| share.0 > Probability::ZERO) {
+                    GilbertElliott::bursts(share.0, burst, every.0)
+                        .map_err(|error| self.problem(&here.key("burst"), error))?;
+                }
+                Ok(LossShape::Bursts { share: share.clone(), burst, every: every.0 })
+            }
+            (None, None, Some(every), Some(trace)) => {
+                let text = self.file(&here.key("trace"), trace)?;
+                let recorded = Recorded::parse(every.0, &text);
+                recorded.map(LossShape::Recorded).map_err(|error| self.problem(&here.key("trace"), error))
+            }
+            _ => Err(self
+                .problem(here, "a loss is one of { share }, { share, burst, every } and { trace, every }")),
+        }
+    }
+
+    fn outage(&self, here: &KeyPath, outage: &TypedOutage, count: u32) -> Result<OutageShape, Problem> {
+        if outage.link.is_some_and(|nth| !(1..=count).contains(&nth)) {
+            let message = format!("there are {count} links here: name one from 1 to {count}");
+            return Err(self.problem(&here.key("link"), message));
+        }
+        for (key, time) in [("at", &outage.at), ("for", &outage.length)] {
+            self.no_longer_than(&here.key(key), time.extremes().into_iter().map(|time| time.0), LENGTH_MAX)?;
+        }
+        Ok(OutageShape { at: outage.at.clone(), length: outage.length.clone(), member: outage.link })
+    }
+}

@@ -1,0 +1,158 @@
+//! What machines are called.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use byway_typed::{KeyPath, Problem};
+
+use super::{Reader, element};
+use crate::limits::NODES_MAX;
+use crate::scenario::{Node, Role};
+use crate::typed::{TypedNode, TypedRole};
+
+/// All machines by their names.
+pub(super) struct Names {
+    nodes: Vec<Node>,
+    by_name: BTreeMap<String, Range<usize>>,
+}
+
+impl Names {
+    pub(super) fn of(reader: &Reader<'_>, typed: &[TypedNode]) -> Result<Self, Problem> {
+        let mut names = Self { nodes: Vec::new(), by_name: BTreeMap::new() };
+        for (place, node) in typed.iter().enumerate() {
+            names.add(reader, &element("node", place), node)?;
+        }
+        if names.nodes.is_empty() {
+            return Err(reader
+                .problem(&KeyPath::of("node"), "there is no machine: add [[node]] with a name and a role"));
+        }
+        Ok(names)
+    }
+
+    fn add(&mut self, reader: &Reader<'_>, here: &KeyPath, typed: &TypedNode) -> Result<(), Problem> {
+        let name = &typed.name;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || !name.chars().all(is_plain) {
+            let message = format!("{name:?} is no name: use letters, digits, - and _");
+            return Err(reader.problem(&here.key("name"), message));
+        }
+        if self.by_name.contains_key(name) {
+            let message = format!("another machine is called {name:?}: names differ");
+            return Err(reader.problem(&here.key("name"), message));
+        }
+        let first = self.nodes.len();
+        let count = typed.count.unwrap_or(1) as usize;
+        if count == 0 || first + count > NODES_MAX {
+            let message = format!("{count} is out of range: 1 to {}", NODES_MAX - first);
+            return Err(reader.problem(&here.key("count"), message));
+        }
+        let role = match typed.role {
+            TypedRole::Agent => Role::Agent,
+            TypedRole::Relay => Role::Relay,
+            TypedRole::Router => Role::Router,
+        };
+        let is_one = typed.count.is_none();
+        let called = |nth| if is_one { name.clone() } else { format!("{name}.{nth}") };
+        self.nodes.extend((1..=count).map(|nth| Node { name: called(nth), role }));
+        self.by_name.insert(name.clone(), first..first + count);
+        Ok(())
+    }
+
+    /// What the machine at this place is called.
+    pub(super) fn name(&self, place: usize) -> &str {
+        &self.nodes[place].name
+    }
+
+    /// What the machine at this place does.
+    pub(super) fn role(&self, place: usize) -> Role {
+        self.nodes[place].role
+    }
+
+    pub(super) fn nodes(self) -> Vec<Node> {
+        self.nodes
+    }
+
+    /// The machines that a name stands for: one, or all of a kind.
+    pub(super) fn members(
+        &self,
+        reader: &Reader<'_>,
+        path: &KeyPath,
+        name: &str,
+    ) -> Result<Range<usize>, Problem> {
+        let (kind, nth) = match name.split_once('.') {
+            Some((kind, nth)) => (kind, Some(nth)),
+            None => (name, None),
+        };
+        let Some(all) = self.by_name.get(kind) else {
+            let known: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
+            let message = format!("there is no machine {kind:?}: it is one of {}", known.join(", "));
+            return Err(reader.problem(path, message));
+        };
+        let Some(nth) = nth else {
+            return Ok(all.clone());
+        };
+        let place = nth.parse::<usize>().ok().filter(|nth| (1..=all.len()).contains(nth));
+        let Some(place) = place else {
+            let message = format!("{name:?} is none of the {} machines {kind:?}: count from 1", all.len());
+            return Err(reader.problem(path, message));
+        };
+        Ok(all.start + place - 1..all.start + place)
+    }
+
+    /// The machines that a name stands for, all of which have this role.
+    pub(super) fn of_role(
+        &self,
+        reader: &Reader<'_>,
+        path: &KeyPath,
+        name: &str,
+        role: Role,
+    ) -> Result<Range<usize>, Problem> {
+        let members = self.members(reader, path, name)?;
+        if self.nodes[members.start].role == role {
+            return Ok(members);
+        }
+        let (is, needed) = (word(self.nodes[members.start].role), word(role));
+        Err(reader.problem(path, format!("{name:?} is {is}: name {needed}")))
+    }
+
+    /// The one machine that a name stands for, which has this role.
+    pub(super) fn one_of_role(
+        &self,
+        reader: &Reader<'_>,
+        path: &KeyPath,
+        name: &str,
+        role: Role,
+    ) -> Result<usize, Problem> {
+        let members = self.of_role(reader, path, name, role)?;
+        if members.len() == 1 {
+            return Ok(members.start);
+        }
+        Err(reader.problem(
+            path,
+            format!("{name:?} stands for {} machines: name one, like \"{name}.1\"", members.len()),
+        ))
+    }
+}
+
+const fn word(role: Role) -> &'static str {
+    match role {
+        Role::Agent => "an agent",
+        Role::Relay => "a relay",
+        Role::Router => "a router",
+    }
+}
+
+/// Who goes with whom, of two kinds of machines: the first with the first and so on, or one with each.
+///
+/// # Errors
+/// If they are of different numbers.
+pub(super) fn matched(one: Range<usize>, other: Range<usize>) -> Result<Vec<(usize, usize)>, String> {
+    match (one.len(), other.len()) {
+        (count, same) if count == same => Ok(one.zip(other).collect()),
+        (1, _) => Ok(other.map(|end| (one.start, end)).collect()),
+        (_, 1) => Ok(one.map(|end| (end, other.start)).collect()),
+        (count, differs) => {
+            Err(format!("{count} machines do not go with {differs}: have as many of both, or one of either"))
+        }
+    }
+}

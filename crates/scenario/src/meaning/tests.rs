@@ -1,0 +1,222 @@
+use super::*;
+
+/// A scenario that is right.
+const RIGHT: &str = r#"title = "A call"
+length = "10 s"
+
+[[node]]
+name = "alice"
+role = "agent"
+count = 2
+
+[[node]]
+name = "bob"
+role = "agent"
+count = 2
+
+[[node]]
+name = "east"
+role = "relay"
+
+[[link]]
+between = ["alice", "bob"]
+delay = "40 ms"
+
+[[link]]
+between = ["alice", "east"]
+delay = "10 ms"
+
+[[link]]
+between = ["bob", "east"]
+delay = "30 ms"
+
+[[flow]]
+name = "call"
+from = "alice"
+to = "bob"
+
+[flow.sends]
+kind = "steady"
+every = "10 ms"
+bytes = 500
+
+[[step]]
+at = "5 s"
+do = "stop"
+node = "east"
+
+[[expect]]
+flow = "call"
+measure = "missing"
+at_most = "0"
+"#;
+
+fn parse(text: &str) -> Result<Scenario, Problem> {
+    Scenario::parse(text)
+}
+
+/// What is said when a line of the right scenario is another one.
+fn problem(line: &str, instead: &str) -> String {
+    assert!(RIGHT.contains(line), "{line}");
+    parse(&RIGHT.replacen(line, instead, 1)).expect_err(instead).to_string()
+}
+
+#[test]
+fn a_right_scenario_is_understood() {
+    let scenario = parse(RIGHT).expect("it is right");
+    assert_eq!(scenario.node_names().collect::<Vec<_>>(), ["alice.1", "alice.2", "bob.1", "bob.2", "east"]);
+    let ends: Vec<_> = scenario.links.iter().map(|link| (link.from, link.to)).collect();
+    assert_eq!(ends, [(0, 2), (1, 3), (0, 4), (1, 4), (2, 4), (3, 4)], "in pairs, and each with the one");
+    let flows: Vec<_> =
+        scenario.flows.iter().map(|flow| (flow.from, flow.to, flow.number.number())).collect();
+    assert_eq!(flows, [(0, 2, 1), (1, 3, 1)]);
+    assert_eq!((scenario.seed(), scenario.length().as_millis()), (1, 10_000));
+}
+
+/// That, with another line, the problem names this place and says these words.
+fn is_named((line, instead, place, words): (&str, &str, &str, &str)) {
+    let said = problem(line, instead);
+    assert!(said.contains(place) && said.contains(words), "{instead}: {said}");
+}
+
+#[test]
+fn what_is_wrong_with_machines_is_named_with_its_place_and_a_remedy() {
+    for wrong in [
+        ("length = \"10 s\"", "length = \"10\"", "scenario.toml:2", "as in \"200 ms\""),
+        ("length = \"10 s\"", "length = \"0 s\"", "scenario.toml:2: length", "more than 0 s"),
+        ("length = \"10 s\"", "length = \"2 d\"", "scenario.toml:2: length", "at most"),
+        ("name = \"alice\"", "name = \"a b\"", "scenario.toml:5: node[0].name", "use letters"),
+        ("name = \"bob\"", "name = \"alice\"", "scenario.toml:10: node[1].name", "names differ"),
+        ("role = \"relay\"", "role = \"server\"", "scenario.toml:16", "`agent`, `relay`, `router`"),
+        ("count = 2", "count = 0", "scenario.toml:7: node[0].count", "1 to"),
+        ("count = 2", "count = 3", "scenario.toml:19: link[0].between", "have as many of both"),
+        (
+            "between = [\"alice\", \"bob\"]",
+            "between = [\"carol\", \"bob\"]",
+            "scenario.toml:19",
+            "one of alice, bob, east",
+        ),
+        (
+            "between = [\"alice\", \"bob\"]",
+            "between = [\"alice.3\", \"bob\"]",
+            "scenario.toml:19",
+            "count from 1",
+        ),
+        (
+            "between = [\"alice\", \"bob\"]",
+            "between = [\"alice\", \"alice\"]",
+            "scenario.toml:19",
+            "with itself",
+        ),
+        (
+            "between = [\"alice\", \"bob\"]",
+            "from = \"alice\"",
+            "scenario.toml:18: link[0]",
+            "`from` and `to`",
+        ),
+    ] {
+        is_named(wrong);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_links_is_named_with_its_place_and_a_remedy() {
+    for wrong in [
+        ("delay = \"40 ms\"", "delay = \"-40 ms\"", "scenario.toml:20", "as in \"200 ms\""),
+        ("delay = \"40 ms\"", "queue = \"9 kB\"", "scenario.toml:20: link[0].queue", "`rate`"),
+        ("delay = \"40 ms\"", "delay = \"18446744073 s\"", "link[0].delay", "at most 60 s"),
+        (
+            "between = [\"bob\", \"east\"]",
+            "between = [\"east\", \"alice\"]",
+            "scenario.toml:26: link[2]",
+            "already",
+        ),
+        (
+            "delay = \"40 ms\"",
+            "rate = { one_of = [\"1 Mbit/s\", \"0 bit/s\"] }",
+            "scenario.toml:20: link[0].rate",
+            "outage",
+        ),
+        ("delay = \"40 ms\"", "rate = \"0 bit/s\"", "scenario.toml:20: link[0].rate", "outage"),
+        ("delay = \"40 ms\"", "detours = \"1 %\"", "scenario.toml:18: link[0]", "go together"),
+        ("delay = \"40 ms\"", "loss = [{ burst = 3.0 }]", "scenario.toml:20: link[0].loss[0]", "{ share }"),
+        (
+            "delay = \"40 ms\"",
+            "loss = [{ share = \"50 %\", burst = 1.5, every = \"10 ms\" }]",
+            "scenario.toml:20: link[0].loss[0].burst",
+            "more than 1 / (1 - loss)",
+        ),
+        (
+            "delay = \"40 ms\"",
+            "loss = [{ trace = \"absent.txt\", every = \"10 ms\" }]",
+            "scenario.toml:20: link[0].loss[0].trace",
+            "beside the scenario",
+        ),
+        (
+            "delay = \"40 ms\"",
+            "outage = [{ at = \"1 s\", for = \"1 s\", link = 3 }]",
+            "scenario.toml:20: link[0].outage[0].link",
+            "from 1 to 2",
+        ),
+    ] {
+        is_named(wrong);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_flows_and_what_happens_is_named_with_its_place_and_a_remedy() {
+    for wrong in [
+        ("from = \"alice\"", "from = \"east\"", "scenario.toml:32: flow[0].from", "name an agent"),
+        ("to = \"bob\"", "to = \"alice\"", "scenario.toml:33: flow[0].to", "nothing to itself"),
+        (
+            "to = \"bob\"",
+            "to = \"bob\"\nvia = [\"alice.1\", \"east\"]",
+            "scenario.toml:34: flow[0].via",
+            "name a relay",
+        ),
+        ("to = \"bob\"", "to = \"bob\"\nservice = \"best\"", "scenario.toml:34", "`internet`, `coding`"),
+        ("bytes = 500", "bytes = 5", "scenario.toml:38: flow[0].sends.bytes", "16 to 1354"),
+        ("bytes = 500", "", "scenario.toml:35: flow[0].sends", "give `bytes`"),
+        ("bytes = 500", "bytes = 500\non = \"1 s\"", "scenario.toml:39: flow[0].sends.on", "leave it out"),
+        ("every = \"10 ms\"", "every = \"0 s\"", "scenario.toml:37: flow[0].sends.every", "too short"),
+        ("every = \"10 ms\"", "every = \"20 s\"", "flow[0].sends", "more time"),
+        ("to = \"bob\"", "to = \"bob\"\nbudget = \"2 min\"", "flow[0].budget", "at most 60 s"),
+        ("every = \"10 ms\"", "every = \"10 ms\"\nend = \"11 s\"", "flow[0].sends", "within the 10 s"),
+        ("kind = \"steady\"", "kind = \"frames\"", "scenario.toml:35: flow[0].sends", "give `packets`"),
+        ("kind = \"steady\"", "kind = \"on-off\"", "scenario.toml:35: flow[0].sends", "give `on`"),
+        ("at = \"5 s\"", "at = \"11 s\"", "scenario.toml:41: step[0].at", "after the end"),
+        ("flow = \"call\"", "flow = \"talk\"", "scenario.toml:46: expect[0].flow", "one of call"),
+        ("at_most = \"0\"", "at_most = \"none\"", "scenario.toml:48: expect[0].at_most", "as in \"12\""),
+        ("at_most = \"0\"", "", "scenario.toml:45: expect[0]", "`at_least` or `at_most`"),
+        ("measure = \"missing\"", "measure = \"luck\"", "scenario.toml:47", "`repaired-within-rtt`"),
+    ] {
+        is_named(wrong);
+    }
+}
+
+#[test]
+fn unknown_keys_are_errors() {
+    let said = problem("delay = \"40 ms\"", "dalay = \"40 ms\"");
+    assert!(
+        said.starts_with("scenario.toml:20: unknown field `dalay`") && said.contains("`delay`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn traces_are_read_and_checked() {
+    let read = |trace: &'static str| {
+        let loss = "loss = [{ trace = \"losses.txt\", every = \"10 ms\" }]";
+        let text = RIGHT.replacen("delay = \"40 ms\"", loss, 1);
+        Scenario::read(Path::new("folder/call.toml"), &|file| match file.to_str() {
+            Some("folder/call.toml") => Ok(text.clone()),
+            Some("folder/losses.txt") => Ok(trace.to_owned()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        })
+    };
+    assert!(read("0001\n0110\n").is_ok());
+    for (trace, words) in [("0012", "'2' at byte 3"), ("\n", "no slots")] {
+        let said = read(trace).expect_err(trace).to_string();
+        assert!(said.contains("call.toml:20: link[0].loss[0].trace") && said.contains(words), "{said}");
+    }
+}

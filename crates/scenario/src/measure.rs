@@ -1,0 +1,74 @@
+//! What is measured of flows.
+
+use crate::outcome::FlowOutcome;
+use crate::scenario::Measure;
+
+/// What a measure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Packets,
+    Share,
+    Ratio,
+    Milliseconds,
+}
+
+impl Measure {
+    pub(crate) const fn unit(self) -> Unit {
+        match self {
+            Self::Sent | Self::LostDirect | Self::Late | Self::Missing | Self::Duplicates => Unit::Packets,
+            Self::Repaired | Self::RepairedWithinRtt => Unit::Share,
+            Self::RelayBytes => Unit::Ratio,
+            Self::RepairP50 | Self::RepairP95 | Self::RepairP99 | Self::DelayP50 | Self::DelayP99 => {
+                Unit::Milliseconds
+            }
+        }
+    }
+
+    /// What it is called in files.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::LostDirect => "lost-direct",
+            Self::Repaired => "repaired",
+            Self::RepairedWithinRtt => "repaired-within-rtt",
+            Self::Late => "late",
+            Self::Missing => "missing",
+            Self::Duplicates => "duplicates",
+            Self::RepairP50 => "repair-p50",
+            Self::RepairP95 => "repair-p95",
+            Self::RepairP99 => "repair-p99",
+            Self::DelayP50 => "delay-p50",
+            Self::DelayP99 => "delay-p99",
+            Self::RelayBytes => "relay-bytes",
+        }
+    }
+
+    /// Its value; `None` if there is nothing to measure, as of repairs where nothing was lost.
+    pub(crate) fn of(self, flow: &FlowOutcome) -> Option<f64> {
+        match self {
+            Self::Sent => Some(number(flow.sent)),
+            Self::LostDirect => Some(number(flow.lost_direct)),
+            Self::Late => Some(number(flow.late)),
+            Self::Missing => Some(number(flow.missing)),
+            Self::Duplicates => Some(number(flow.duplicates)),
+            Self::Repaired => share(flow.repaired, flow.lost_direct),
+            Self::RepairedWithinRtt => share(flow.repaired_within_rtt, flow.lost_direct),
+            Self::RelayBytes => flow.relay_share,
+            Self::RepairP50 => flow.repair_ms.map(|times| times.p50),
+            Self::RepairP95 => flow.repair_ms.map(|times| times.p95),
+            Self::RepairP99 => flow.repair_ms.map(|times| times.p99),
+            Self::DelayP50 => flow.delay_ms.map(|times| times.p50),
+            Self::DelayP99 => flow.delay_ms.map(|times| times.p99),
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
+const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+/// The share that a part is of a whole, if there is one.
+pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| number(part) / number(whole))
+}

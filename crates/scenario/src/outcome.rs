@@ -1,0 +1,159 @@
+//! What came of a scenario.
+
+use serde::Serialize;
+
+use crate::scenario::{Bound, Expectation};
+
+/// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The scenario's title.
+    pub title: String,
+    /// The seed.
+    pub seed: u64,
+    /// How long it lasted, in seconds of its own time.
+    pub seconds: f64,
+    /// If it was stopped before its end: when and why. All else then is what it had by that time.
+    pub stopped: Option<Stopped>,
+    /// A digest of everything that happened to packets, in hexadecimal digits: the same for two runs only if their traces are.
+    pub digest: String,
+    /// Packets that went over a link.
+    pub link_crossings: u64,
+    /// Packets to addresses that nobody has, or that no way leads to.
+    pub unroutable: u64,
+    /// The flows by their names, those of one name together, in the order of the file.
+    pub flows: Vec<FlowOutcome>,
+    /// The machines, in the order of the file.
+    pub nodes: Vec<NodeOutcome>,
+    /// What was expected.
+    pub expectations: Vec<Verdict>,
+}
+
+impl Outcome {
+    /// Whether it came to its end, and all is as expected.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.stopped.is_none() && self.expectations.iter().all(|verdict| verdict.is_met)
+    }
+}
+
+/// A run that did not come to its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stopped {
+    /// When, in seconds of its own time.
+    pub seconds: f64,
+    /// Why.
+    pub why: String,
+}
+
+/// What came of the flows of one name. Losses are counted by the world, not by agents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FlowOutcome {
+    /// Their name.
+    pub name: String,
+    /// How many there are.
+    pub flows: u64,
+    /// Packets that applications sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub app_bytes: u64,
+    /// Packets of which no direct copy came through whole. With forwarding there is none, and none is lost.
+    pub lost_direct: u64,
+    /// Of these, delivered within the budget.
+    pub repaired: u64,
+    /// Of these, at most one round trip of the direct path after they were due.
+    pub repaired_within_rtt: u64,
+    /// Packets delivered within the budget.
+    pub delivered: u64,
+    /// Packets delivered after the budget.
+    pub late: u64,
+    /// Packets that were never delivered.
+    pub missing: u64,
+    /// Packets that still had time when all ended.
+    pub in_flight: u64,
+    /// Deliveries of what was delivered before.
+    pub duplicates: u64,
+    /// How packets came that the direct path had lost.
+    pub repaired_by: RepairedBy,
+    /// How long repairs took, from when the direct copy was due, in milliseconds; `None` without any.
+    pub repair_ms: Option<Quantiles>,
+    /// How long deliveries took, in milliseconds; `None` without any.
+    pub delay_ms: Option<Quantiles>,
+    /// The bytes that all relays sent, by those that all applications did.
+    pub relay_share: Option<f64>,
+}
+
+/// How packets came that the direct path had lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RepairedBy {
+    /// Restored from the flow's own repair packets.
+    pub in_stream: u64,
+    /// Restored with other flows' packets.
+    pub cooperative: u64,
+    /// From a relay's cache.
+    pub cache: u64,
+    /// By relays, unasked.
+    pub forward: u64,
+}
+
+/// Quantiles, each a value that occurred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Half of the values are no more.
+    pub p50: f64,
+    /// 95 % of the values are no more.
+    pub p95: f64,
+    /// 99 % of the values are no more.
+    pub p99: f64,
+}
+
+/// What a machine sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NodeOutcome {
+    /// Its name.
+    pub name: String,
+    /// IP packets that it sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+}
+
+/// What came of an expectation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The flows' name.
+    pub flow: String,
+    /// What was measured: packets, a share of 1, or milliseconds.
+    pub measure: &'static str,
+    /// What it came to; `None` if there was nothing to measure.
+    pub measured: Option<f64>,
+    /// What it should be at least.
+    pub at_least: Option<f64>,
+    /// What it should be at most.
+    pub at_most: Option<f64>,
+    /// Whether it is. Where nothing was measured, nothing is met.
+    pub is_met: bool,
+}
+
+impl Verdict {
+    pub(crate) fn of(expectation: &Expectation, flow: &FlowOutcome) -> Self {
+        let (at_least, at_most) = match expectation.bound {
+            Bound::AtLeast(bound) => (Some(bound), None),
+            Bound::AtMost(bound) => (None, Some(bound)),
+        };
+        let (flow_name, measure) = (flow.name.clone(), expectation.measure.name());
+        let nothing = Self { flow: flow_name, measure, measured: None, at_least, at_most, is_met: false };
+        // Where nothing was sent, nothing is as it should be.
+        nothing.with(expectation.measure.of(flow).filter(|_| flow.sent > 0))
+    }
+
+    /// The verdict if this had been measured.
+    #[must_use]
+    pub fn with(&self, measured: Option<f64>) -> Self {
+        let is_met = measured.is_some_and(|value| {
+            self.at_least.is_none_or(|bound| value >= bound)
+                && self.at_most.is_none_or(|bound| value <= bound)
+        });
+        Self { measured, is_met, ..self.clone() }
+    }
+}

@@ -1,0 +1,200 @@
+//! Scenarios as meant.
+
+use byway_sim::Recorded;
+use byway_typed::{Drawn, TypedDuration, TypedRate, TypedShare};
+use byway_units::{Bytes, Duration, FlowId, Probability};
+use byway_wire::{BlockShape, Service};
+
+/// A scenario, checked: what one seed makes of it is a run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub(crate) title: String,
+    pub(crate) description: String,
+    pub(crate) seed: u64,
+    pub(crate) length: Duration,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) shapes: Vec<LinkShape>,
+    pub(crate) links: Vec<LinkPlan>,
+    pub(crate) flows: Vec<FlowPlan>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) expectations: Vec<Expectation>,
+}
+
+impl Scenario {
+    /// What it shows, in a line.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// What it shows, and where its numbers come from.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// What chance begins with where nobody says otherwise.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// How long it lasts.
+    #[must_use]
+    pub const fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// The names of all machines, in order.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+}
+
+/// What a machine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Agent,
+    Relay,
+    Router,
+}
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+}
+
+/// A link between two machines, by their places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkPlan {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// Whether there is one of the same shape in the other direction.
+    pub(crate) is_both_ways: bool,
+    /// What it is like, by the place of its shape.
+    pub(crate) shape: usize,
+    /// Which of the links of this shape it is, from 1.
+    pub(crate) member: u32,
+}
+
+/// What the links of one table are like.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkShape {
+    pub(crate) delay: Drawn<TypedDuration>,
+    pub(crate) jitter: Drawn<TypedDuration>,
+    pub(crate) reorders: bool,
+    pub(crate) detours: Probability,
+    pub(crate) detour: Duration,
+    pub(crate) rate: Option<Drawn<TypedRate>>,
+    pub(crate) queue: Option<Bytes>,
+    pub(crate) loss: Vec<LossShape>,
+    pub(crate) outages: Vec<OutageShape>,
+    pub(crate) mtu: Option<Bytes>,
+    pub(crate) duplication: Probability,
+    pub(crate) corruption: Probability,
+    pub(crate) bleaches_ecn: bool,
+}
+
+/// A way to lose packets.
+#[derive(Clone, Debug)]
+pub(crate) enum LossShape {
+    Independent(Drawn<TypedShare>),
+    Bursts { share: Drawn<TypedShare>, burst: f64, every: Duration },
+    Recorded(Recorded),
+}
+
+/// When nothing passes.
+#[derive(Clone, Debug)]
+pub(crate) struct OutageShape {
+    pub(crate) at: Drawn<TypedDuration>,
+    pub(crate) length: Drawn<TypedDuration>,
+    pub(crate) member: Option<u32>,
+}
+
+/// A flow.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowPlan {
+    /// The place of its name among those of all tables of flows.
+    pub(crate) group: usize,
+    pub(crate) name: String,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) number: FlowId,
+    pub(crate) service: Service,
+    /// Where it stands in its file.
+    pub(crate) place: String,
+    pub(crate) via: Option<(usize, usize)>,
+    pub(crate) budget: Duration,
+    pub(crate) in_stream: Option<BlockShape>,
+    pub(crate) batch: Option<BlockShape>,
+    pub(crate) is_on_standby: bool,
+    pub(crate) traffic: Traffic,
+}
+
+/// What an application sends, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) pattern: Pattern,
+    pub(crate) every: Duration,
+    pub(crate) bytes: usize,
+    pub(crate) begin: Duration,
+    pub(crate) end: Duration,
+}
+
+/// When an application sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    Steady,
+    /// On for this long at a time, off for this long in the mean.
+    OnOff {
+        on: Duration,
+        off: Duration,
+    },
+    /// 1 to so many packets at a time.
+    Frames {
+        packets: u32,
+    },
+    /// On and off for this long in the mean.
+    Talk {
+        spurt: Duration,
+        pause: Duration,
+    },
+}
+
+/// Something that happens to a machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) at: Duration,
+    pub(crate) action: Action,
+    pub(crate) node: usize,
+    pub(crate) description: String,
+}
+
+/// What may happen to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Stop,
+    Start,
+    Hang,
+    Resume,
+}
+
+/// What is to come of a scenario.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expectation {
+    /// The place of the flows' name.
+    pub(crate) group: usize,
+    pub(crate) measure: Measure,
+    pub(crate) bound: Bound,
+}
+
+/// A bound of a measure, in its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+pub(crate) use crate::typed::TypedMeasure as Measure;

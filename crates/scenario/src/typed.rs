@@ -1,0 +1,287 @@
+//! Scenarios as typed, key by key.
+//!
+//! The doc comments here are the reference of the format.
+
+use std::path::PathBuf;
+
+use byway_typed::{Drawn, TypedBytes, TypedDuration, TypedRate, TypedShape, TypedShare};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A scenario.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedScenario {
+    /// What it shows, in a line.
+    pub(crate) title: String,
+    /// What it shows, and where its numbers come from.
+    #[serde(default)]
+    pub(crate) description: String,
+    /// How long it lasts.
+    pub(crate) length: TypedDuration,
+    /// What chance begins with, unless the command line says otherwise. Default: 1.
+    pub(crate) seed: Option<u64>,
+    /// The machines.
+    #[serde(default)]
+    pub(crate) node: Vec<TypedNode>,
+    /// What is between them.
+    #[serde(default)]
+    pub(crate) link: Vec<TypedLink>,
+    /// What agents send each other.
+    #[serde(default)]
+    pub(crate) flow: Vec<TypedFlow>,
+    /// What happens meanwhile.
+    #[serde(default)]
+    pub(crate) step: Vec<TypedStep>,
+    /// What is to come of it.
+    #[serde(default)]
+    pub(crate) expect: Vec<TypedExpectation>,
+}
+
+/// A machine, or several of a kind.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedNode {
+    /// What others call it. Of several, `NAME.1` is the first one; `NAME` alone stands for all.
+    pub(crate) name: String,
+    /// What it does.
+    pub(crate) role: TypedRole,
+    /// How many there are. Default: 1.
+    pub(crate) count: Option<u32>,
+}
+
+/// What a machine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TypedRole {
+    /// Sends and receives for applications.
+    Agent,
+    /// Codes, caches and forwards.
+    Relay,
+    /// Passes on what is not for it, by the shortest way.
+    Router,
+}
+
+/// A link, or one between each two of several machines.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedLink {
+    /// The machines at its ends, which it joins in both directions. Where both names stand for equally many, the first of one
+    /// is joined with the first of the other, and so on; where one stands for one machine, that is joined with each.
+    pub(crate) between: Option<[String; 2]>,
+    /// Where it begins, if it leads in one direction only.
+    pub(crate) from: Option<String>,
+    /// Where it ends, then.
+    pub(crate) to: Option<String>,
+    /// How long the way is. Default: no time at all.
+    pub(crate) delay: Option<Drawn<TypedDuration>>,
+    /// How much longer it may take, from packet to packet, uniformly. Default: not at all.
+    pub(crate) jitter: Option<Drawn<TypedDuration>>,
+    /// Whether packets overtake each other by jitter. Default: `false`, they wait for each other.
+    pub(crate) reorders: Option<bool>,
+    /// The share of packets that take a detour, and are overtaken.
+    pub(crate) detours: Option<TypedShare>,
+    /// How much longer the detour is.
+    pub(crate) detour: Option<TypedDuration>,
+    /// What it carries at most. Default: as much as comes.
+    pub(crate) rate: Option<Drawn<TypedRate>>,
+    /// What waits before it at most, then. Default: 100 ms of its rate.
+    pub(crate) queue: Option<TypedBytes>,
+    /// What is lost at random. A packet is lost if any of these loses it.
+    #[serde(default)]
+    pub(crate) loss: Vec<TypedLoss>,
+    /// When nothing passes.
+    #[serde(default)]
+    pub(crate) outage: Vec<TypedOutage>,
+    /// The longest IP packet that passes; longer ones vanish.
+    pub(crate) mtu: Option<TypedBytes>,
+    /// The share of packets that arrive twice.
+    pub(crate) duplication: Option<TypedShare>,
+    /// The share of packets of which a bit is inverted.
+    pub(crate) corruption: Option<TypedShare>,
+    /// Whether the ECN field is cleared on the way. Default: `false`.
+    pub(crate) bleaches_ecn: Option<bool>,
+}
+
+/// A way to lose packets. Which ones depends on the time only, so that every service loses the same.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedLoss {
+    /// The share of packets that are lost: each by itself, or in bursts if `burst` is given.
+    pub(crate) share: Option<Drawn<TypedShare>>,
+    /// How many packets a burst takes in the mean (Gilbert-Elliott, with `every`).
+    pub(crate) burst: Option<f64>,
+    /// The time between packets for which `burst` is meant.
+    pub(crate) every: Option<TypedDuration>,
+    /// A file of the characters `0` (received) and `1` (lost), one for each time `every`; it begins again at its end.
+    pub(crate) trace: Option<PathBuf>,
+}
+
+/// A time in which nothing passes.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedOutage {
+    /// When it begins.
+    pub(crate) at: Drawn<TypedDuration>,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub(crate) length: Drawn<TypedDuration>,
+    /// Which of several links it takes, from 1. Default: all.
+    pub(crate) link: Option<u32>,
+}
+
+/// What one agent sends another, or several of a kind.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedFlow {
+    /// What results and expectations call it.
+    pub(crate) name: String,
+    /// Who sends. Machines of two names are matched as those of a link are.
+    pub(crate) from: String,
+    /// Who receives.
+    pub(crate) to: String,
+    /// How many flows each two have. Default: 1.
+    pub(crate) count: Option<u32>,
+    /// What the overlay does for it. Default: `"caching"`.
+    pub(crate) service: Option<TypedService>,
+    /// The relays near sender and receiver. Default: those with the shortest links to them.
+    pub(crate) via: Option<[String; 2]>,
+    /// From sending to delivery; what comes later is lost. Default: `"200 ms"`.
+    pub(crate) budget: Option<TypedDuration>,
+    /// Repair packets over packets of this flow. Default: `"5+1"`.
+    pub(crate) in_stream: Option<TypedShape>,
+    /// Repair packets over packets of several flows. Default: `"8+2"`.
+    pub(crate) batch: Option<TypedShape>,
+    /// Whether nothing is copied before the first losses. Default: `false`.
+    pub(crate) standby: Option<bool>,
+    /// What the application sends.
+    pub(crate) sends: TypedTraffic,
+}
+
+/// What the overlay does for a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TypedService {
+    /// Nothing.
+    Internet,
+    /// Repair packets over several flows.
+    Coding,
+    /// A copy waits near the receiver.
+    Caching,
+    /// Everything goes through the relays alone.
+    Forwarding,
+    /// Everything goes through the relays, and directly.
+    Both,
+}
+
+/// What an application sends.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedTraffic {
+    /// The kind of application.
+    pub(crate) kind: TypedTrafficKind,
+    /// The time between packets or, of `frames`, between frames; of `voice`, 20 ms.
+    pub(crate) every: Option<TypedDuration>,
+    /// The length of a datagram; of `voice`, 72 bytes (Opus at 24 kbit/s, with RTP).
+    pub(crate) bytes: Option<u32>,
+    /// Of `frames`: packets of a frame at most; each has 1 to so many.
+    pub(crate) packets: Option<u32>,
+    /// Of `on-off`: how long it sends at a time.
+    pub(crate) on: Option<TypedDuration>,
+    /// Of `on-off`: how long it pauses, in the mean of an exponential distribution.
+    pub(crate) off: Option<TypedDuration>,
+    /// When it begins; sessions and flows are set up before. Default: `"2 s"`.
+    pub(crate) begin: Option<TypedDuration>,
+    /// When it ends. Default: a second before the scenario does.
+    pub(crate) end: Option<TypedDuration>,
+}
+
+/// Kinds of applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TypedTrafficKind {
+    /// One packet each `every`.
+    Steady,
+    /// The same, for `on` at a time, with pauses of random length between.
+    OnOff,
+    /// Frames of 1 to `packets` packets back to back, one each `every`: video.
+    Frames,
+    /// Talk: 72 bytes every 20 ms while it lasts, with the talkspurts and pauses of a conversation (ITU-T P.59).
+    Voice,
+}
+
+/// Something that happens.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedStep {
+    /// When.
+    pub(crate) at: TypedDuration,
+    /// What happens.
+    #[serde(rename = "do")]
+    pub(crate) action: TypedAction,
+    /// To which machines.
+    pub(crate) node: String,
+    /// What it is meant to show.
+    #[serde(default)]
+    pub(crate) description: String,
+}
+
+/// What may happen to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TypedAction {
+    /// It crashes: what it knew is gone, and what comes to it is lost.
+    Stop,
+    /// It starts, knowing nothing but its keys and flows.
+    Start,
+    /// It does nothing more, and what comes to it waits.
+    Hang,
+    /// It goes on.
+    Resume,
+}
+
+/// What is to come of a scenario.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedExpectation {
+    /// The flows whose measure it is; all of this name together.
+    pub(crate) flow: String,
+    /// Which measure.
+    pub(crate) measure: TypedMeasure,
+    /// A share like `"99 %"`, a time like `"60 ms"` or a number, as the measure needs.
+    pub(crate) at_least: Option<String>,
+    /// The same, from above.
+    pub(crate) at_most: Option<String>,
+}
+
+/// Measures of flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TypedMeasure {
+    /// Packets sent: a number.
+    Sent,
+    /// Packets that the direct path lost: a number.
+    LostDirect,
+    /// Of the lost, delivered within the budget: a share.
+    Repaired,
+    /// Of the lost, delivered at most one round trip of the direct path after they were due: a share.
+    RepairedWithinRtt,
+    /// Delivered after the budget: a number.
+    Late,
+    /// Never delivered: a number.
+    Missing,
+    /// Delivered again: a number.
+    Duplicates,
+    /// Half of the repairs take at most this time, from when the direct copy was due.
+    RepairP50,
+    /// 95 % of them do.
+    RepairP95,
+    /// 99 % of them do.
+    RepairP99,
+    /// Half of what is delivered takes at most this time from sending.
+    DelayP50,
+    /// 99 % of it do.
+    DelayP99,
+    /// The bytes that relays send, by those that the applications send: a share.
+    RelayBytes,
+}

@@ -1,0 +1,128 @@
+//! Reference pages, written from the types that read the files.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+/// The page that begins with `preface` and says of each table of a file, and of each key in it, what it means: the words are
+/// the documentation of the type that reads it.
+#[must_use]
+pub fn page<File: JsonSchema>(preface: &str) -> String {
+    let schema = schemars::schema_for!(File).to_value();
+    let mut page = String::from(preface);
+    if properties(&schema).any(|(_, field)| table_of(&schema, field).is_none()) {
+        section(&mut page, &schema, "the file", &schema, &schema);
+    }
+    for (name, field) in properties(&schema) {
+        let is_list = field.get("type").and_then(Value::as_str) == Some("array");
+        let Some(table) = table_of(&schema, field) else {
+            continue;
+        };
+        section(&mut page, &schema, &heading(name, is_list), table, field);
+        for (below, field) in properties(table) {
+            let is_list = field.get("type").and_then(Value::as_str) == Some("array");
+            if let Some(inner) = table_of(&schema, field).filter(|inner| inner.get("properties").is_some()) {
+                section(&mut page, &schema, &heading(&format!("{name}.{below}"), is_list), inner, field);
+            }
+        }
+    }
+    page
+}
+
+fn heading(name: &str, is_list: bool) -> String {
+    if is_list { format!("[[{name}]]") } else { format!("[{name}]") }
+}
+
+fn section(page: &mut String, schema: &Value, heading: &str, table: &Value, field: &Value) {
+    let about = [field, table].iter().find_map(|value| description(value)).unwrap_or_default();
+    let heading = if heading.starts_with('[') { format!("`{heading}`") } else { heading.to_owned() };
+    let _ = write!(page, "\n## {heading}\n\n{about}\n\n| key | value | meaning |\n|---|---|---|\n");
+    for (key, value) in properties(table) {
+        if table_of(schema, value).is_some_and(|inner| inner.get("properties").is_some()) {
+            continue;
+        }
+        let needed = required(table).any(|name| name == key);
+        let meaning = description(value).unwrap_or_default();
+        let needed = if needed { " Required." } else { "" };
+        let _ = writeln!(page, "| `{key}` | {} | {meaning}{needed} |", kind(schema, value));
+    }
+    for (key, value) in properties(table) {
+        let choices = choices(schema, value);
+        if !choices.is_empty() {
+            let _ = writeln!(page, "\n`{key}`:\n\n{}", choices.join("\n"));
+        }
+    }
+}
+
+/// What may stand for a value.
+fn kind(schema: &Value, value: &Value) -> String {
+    let value = resolved(schema, value);
+    if let Some(choices) = value.get("oneOf").or(value.get("enum")).and_then(Value::as_array) {
+        let name = |choice: &Value| {
+            let constant = choice.get("const").unwrap_or(choice);
+            constant.as_str().map(|name| format!("`\"{name}\"`"))
+        };
+        let names: Vec<String> = choices.iter().filter_map(name).collect();
+        if !names.is_empty() {
+            return names.join(", ");
+        }
+    }
+    let types = value.get("type");
+    let first = types.and_then(|types| match types {
+        Value::Array(types) => types.iter().find_map(Value::as_str).map(str::to_owned),
+        Value::String(name) => Some(name.clone()),
+        _ => None,
+    });
+    match first.as_deref() {
+        Some("array") => {
+            let items = value.get("items").map_or_else(String::new, |items| kind(schema, items));
+            format!("list of {items}s")
+        }
+        Some("integer") => "number".to_owned(),
+        Some("boolean") => "`true`, `false`".to_owned(),
+        Some(other) => other.to_owned(),
+        None => "string".to_owned(),
+    }
+}
+
+/// What each of several choices means, if that is said.
+fn choices(schema: &Value, value: &Value) -> Vec<String> {
+    let choices = resolved(schema, value).get("oneOf").and_then(Value::as_array);
+    let line = |choice: &Value| {
+        let name = choice.get("const").and_then(Value::as_str)?;
+        Some(format!("- `\"{name}\"`: {}", description(choice)?))
+    };
+    choices.into_iter().flatten().filter_map(line).collect()
+}
+
+fn properties(table: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    table.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+fn required(table: &Value) -> impl Iterator<Item = &str> {
+    table.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn description(value: &Value) -> Option<String> {
+    let text = value.get("description")?.as_str()?;
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|"))
+}
+
+/// The table that a value is, or of which it is a list.
+fn table_of<'a>(schema: &'a Value, value: &'a Value) -> Option<&'a Value> {
+    let items = value.get("items").filter(|items| items.is_object());
+    let resolved = resolved(schema, items.unwrap_or(value));
+    resolved.get("properties").map(|_| resolved)
+}
+
+/// The value that a reference stands for.
+fn resolved<'a>(schema: &'a Value, value: &'a Value) -> &'a Value {
+    let choice = value.get("anyOf").and_then(Value::as_array).and_then(|choices| choices.first());
+    let value = choice.unwrap_or(value);
+    let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
+        return value;
+    };
+    let name = reference.rsplit('/').next().unwrap_or_default();
+    schema.get("$defs").and_then(|definitions| definitions.get(name)).unwrap_or(value)
+}
