@@ -18,7 +18,9 @@ use thiserror::Error;
 use crate::books::Terms;
 use crate::routes::{Graph, Ways};
 use crate::run::{Machine, Run};
-use crate::scenario::{FlowPlan, LinkPlan, LinkShape, LossShape, Pattern, Role, Scenario, Traffic};
+use crate::scenario::{
+    FlowPlan, LinkChange, LinkPlan, LinkShape, LossShape, Pattern, Role, Scenario, Traffic,
+};
 
 /// Why a scenario makes no world.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -307,15 +309,40 @@ impl<'a> Plan<'a> {
             };
             world.add(self.machine(node, Time::START), cast::address(network, node));
         }
-        for (plan, link) in &self.links {
-            let (from, to) = (world.node(plan.from), world.node(plan.to));
-            if plan.is_both_ways {
-                world.connect(to, from, shifted(link, plan, self.seed.named("back")));
-            }
-            world.connect(from, to, shifted(link, plan, self.seed.named("forth")));
+        for ((from, to), link) in self.links() {
+            let (from, to) = (world.node(from), world.node(to));
+            world.connect(from, to, link);
         }
         self.route(&mut world);
         world
+    }
+
+    /// What is between machines, in each direction, by its ends.
+    pub(crate) fn links(&self) -> BTreeMap<(usize, usize), Link> {
+        let mut links = BTreeMap::new();
+        for (plan, link) in &self.links {
+            links.insert((plan.from, plan.to), shifted(link, plan, self.seed.named("forth")));
+            if plan.is_both_ways {
+                links.insert((plan.to, plan.from), shifted(link, plan, self.seed.named("back")));
+            }
+        }
+        links
+    }
+
+    /// A link with what a step changes about it.
+    pub(crate) fn changed(&self, link: &Link, change: &LinkChange, step: usize) -> Link {
+        let own = self.seed.named("change").numbered(step as u64);
+        let rate = change.rate.map(|rate| bottleneck(rate, None));
+        let losses = change.loss.as_ref().map(|losses| {
+            let drawn = losses.iter().zip(0..).map(|(loss, nth)| drawn_loss(loss, own.numbered(nth)));
+            drawn.flatten().collect()
+        });
+        Link {
+            delay: change.delay.unwrap_or(link.delay),
+            bottleneck: rate.or(link.bottleneck),
+            loss: losses.unwrap_or_else(|| link.loss.clone()),
+            ..link.clone()
+        }
     }
 
     /// Routes what machines say to each other that are not linked.
@@ -378,11 +405,7 @@ fn rate(traffic: &Traffic) -> Rate {
 /// The link that a seed makes of a shape.
 fn drawn_link(shape: &LinkShape, plan: &LinkPlan, own: Seed) -> Link {
     let rate = shape.rate.as_ref().map(|rate| drawn(rate, own, "rate").0);
-    // What 100 ms of the rate are, or one packet.
-    let usual =
-        |rate: Rate| rate.bytes_in(Duration::from_millis(100)).unwrap_or_default().max(Bytes::new(1_500));
-    let bottleneck =
-        rate.and_then(|rate| Bottleneck::new(rate, shape.queue.unwrap_or_else(|| usual(rate))).ok());
+    let bottleneck = rate.map(|rate| bottleneck(rate, shape.queue));
     let losses = shape.loss.iter().zip(0..);
     let outages = shape.outages.iter().zip(0_u64..);
     let outages = outages.filter(|(outage, _)| outage.member.is_none_or(|member| member == plan.member));
@@ -406,6 +429,12 @@ fn drawn_link(shape: &LinkShape, plan: &LinkPlan, own: Seed) -> Link {
     }
 }
 
+/// A rate that was checked, and what waits before it: what was asked for, or 100 ms of the rate, or a packet.
+fn bottleneck(rate: Rate, queue: Option<Bytes>) -> Bottleneck {
+    let usual = || rate.bytes_in(Duration::from_millis(100)).unwrap_or_default().max(Bytes::new(1_500));
+    Bottleneck::new(rate, queue.unwrap_or_else(usual)).expect("rates were checked when the file was read")
+}
+
 /// The link with its recorded losses from another place on: paths of one recording do not lose together.
 fn shifted(link: &Link, plan: &LinkPlan, seed: Seed) -> Link {
     let own = seed.numbered(plan.shape as u64).numbered(plan.member.into());
@@ -422,6 +451,7 @@ fn drawn_loss(loss: &LossShape, seed: Seed) -> Option<Loss> {
     match loss {
         LossShape::Independent(share) => Some(Loss::Independent(drawn(share, seed, "share").0)),
         LossShape::Recorded(trace) => Some(Loss::Recorded(trace.clone())),
+        LossShape::GilbertElliott(model) => Some(Loss::GilbertElliott(*model)),
         LossShape::Bursts { share, burst, every } => {
             let share = drawn(share, seed, "share").0;
             // No loss at all has no bursts.

@@ -30,7 +30,7 @@
 //!
 //! # Where to start
 //! - [`Scenario::read`] reads a file, [`Scenario::run`] runs it, [`Outcome`] is what came of it.
-//! - [`reference`] is the page on the format.
+//! - [`reference()`] is the page on the format.
 
 pub mod limits;
 

@@ -91,7 +91,7 @@ impl Reader<'_> {
         let names = Names::of(self, &typed.node)?;
         let (shapes, links) = self.links(&typed.link, &names)?;
         let flows = self.flows(&typed.flow, &names, length)?;
-        let steps = self.steps(&typed.step, &names, length)?;
+        let steps = self.steps(&typed.step, &names, &links, length)?;
         let expectations = self.expectations(&typed.expect, &typed.flow)?;
         Ok(Scenario {
             title: typed.title,

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use byway_proto::agent::{AgentInput, ReceiveFlowId, SendFlowId};
 use byway_sim::overlay::OverlayHost;
 use byway_sim::{
-    Datagram, Hang, Host, LossReason, NodeChange, NodeId, Observer, Record, Seed, Step as PacketStep,
-    Transmit, World,
+    Datagram, Hang, Host, Link, LossReason, NodeChange, NodeId, Observer, Record, Seed, Span,
+    Step as PacketStep, Transmit, World,
 };
 use byway_units::{Duration, Time};
 use byway_wire::Ecn;
@@ -80,6 +80,16 @@ pub(crate) struct Watch {
     lost: Vec<(usize, u64)>,
     lines: Option<Lines>,
     capture: Option<Capture>,
+}
+
+impl Watch {
+    /// A step of the scenario happens.
+    fn note(&mut self, now: Time, node: usize, what: &str, description: &str) {
+        if let Some(lines) = &mut self.lines {
+            let words = format!("{what}: {description}");
+            lines.note(now, node, words.trim_end_matches(": "));
+        }
+    }
 }
 
 impl Observer for Watch {
@@ -183,6 +193,8 @@ struct Flow {
 pub(crate) struct Run<'a> {
     plan: Plan<'a>,
     flows: Vec<Flow>,
+    /// What is between machines, but for cuts.
+    links: BTreeMap<(usize, usize), Link>,
     /// By the place of a flow's name.
     counts: BTreeMap<usize, Counts>,
     /// Why it cannot go on.
@@ -215,7 +227,7 @@ impl byway_sim::Scenario for Run<'_> {
                 }
                 self.schedule(flow, world);
             }
-            Event::Step(step) => self.step(&self.plan.scenario.steps[step], world),
+            Event::Step(step) => self.step(step, world),
         }
     }
 
@@ -260,7 +272,8 @@ impl<'a> Run<'a> {
             counts.insert(flow.group, Counts::default());
         }
         let (by_received, datagram) = (BTreeMap::new(), Vec::new());
-        Self { plan, flows, counts, stopped: None, of_machine, by_received, datagram }
+        let links = plan.links();
+        Self { plan, flows, links, counts, stopped: None, of_machine, by_received, datagram }
     }
 
     /// Opens all flows, and schedules what is known to happen.
@@ -322,23 +335,68 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn step(&mut self, step: &Step, world: &mut World<Self>) {
-        let (node, now) = (world.node(step.node), world.now());
-        if let Some(lines) = world.observer_mut().lines.as_mut().filter(|_| !step.description.is_empty()) {
-            lines.note(now, step.node, &step.description);
+    fn step(&mut self, place: usize, world: &mut World<Self>) {
+        let Step { action, description, .. } = &self.plan.scenario.steps[place];
+        let now = world.now();
+        match action {
+            Action::Stop(node) => world.observer_mut().note(now, *node, "stop", description),
+            Action::Start(node) => world.observer_mut().note(now, *node, "start", description),
+            Action::Hang(node) => world.observer_mut().note(now, *node, "hang", description),
+            Action::Resume(node) => world.observer_mut().note(now, *node, "resume", description),
+            Action::Cut(links) => self.describe_links(links, "cut", description, world),
+            Action::Mend(links) => self.describe_links(links, "mended", description, world),
+            Action::Change(links, _) => self.describe_links(links, "changed", description, world),
         }
-        match step.action {
-            Action::Stop => world.stop(node),
-            Action::Hang => world.hang(node, Hang::Keep),
-            Action::Resume => world.resume(node),
-            Action::Start => {
-                let host = self.plan.machine(step.node, world.now());
-                world.restart(node, host);
-                if self.plan.scenario.nodes[step.node].role == Role::Agent {
-                    self.by_received.retain(|(known, _), _| *known != step.node);
-                    self.open(step.node, world);
-                }
+        match action {
+            Action::Stop(node) => world.stop(world.node(*node)),
+            Action::Hang(node) => world.hang(world.node(*node), Hang::Keep),
+            Action::Resume(node) => world.resume(world.node(*node)),
+            Action::Start(node) => self.start(*node, world),
+            Action::Cut(links) => {
+                let dark = Span { from: world.now(), until: Time::MAX };
+                self.relink(links, world, |link| Link { outages: vec![dark], ..link.clone() });
             }
+            Action::Mend(links) => self.relink(links, world, Link::clone),
+            Action::Change(links, change) => {
+                for ends in links {
+                    if let Some(link) = self.links.get_mut(ends) {
+                        *link = self.plan.changed(link, change, place);
+                    }
+                }
+                self.relink(links, world, Link::clone);
+            }
+        }
+    }
+
+    /// Has links as they are known, but for what `other` makes of them.
+    fn relink(&self, links: &[(usize, usize)], world: &mut World<Self>, other: impl Fn(&Link) -> Link) {
+        for ends in links {
+            let (from, to) = (world.node(ends.0), world.node(ends.1));
+            world.connect(from, to, other(&self.links[ends]));
+        }
+    }
+
+    fn start(&mut self, node: usize, world: &mut World<Self>) {
+        let host = self.plan.machine(node, world.now());
+        world.restart(world.node(node), host);
+        if self.plan.scenario.nodes[node].role == Role::Agent {
+            self.by_received.retain(|(known, _), _| *known != node);
+            self.open(node, world);
+        }
+    }
+
+    fn describe_links(
+        &self,
+        links: &[(usize, usize)],
+        what: &str,
+        description: &str,
+        world: &mut World<Self>,
+    ) {
+        let now = world.now();
+        for (from, to) in links {
+            let to = &self.plan.scenario.nodes[*to].name;
+            let what = format!("the link to {to} is {what}");
+            world.observer_mut().note(now, *from, &what, description);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Scenarios as meant.
 
-use byway_sim::Recorded;
+use byway_sim::{GilbertElliott, Recorded};
 use byway_typed::{Drawn, TypedDuration, TypedRate, TypedShare};
-use byway_units::{Bytes, Duration, FlowId, Probability};
+use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::{BlockShape, Service};
 
 /// A scenario, checked: what one seed makes of it is a run.
@@ -103,6 +103,7 @@ pub(crate) enum LossShape {
     Independent(Drawn<TypedShare>),
     Bursts { share: Drawn<TypedShare>, burst: f64, every: Duration },
     Recorded(Recorded),
+    GilbertElliott(GilbertElliott),
 }
 
 /// When nothing passes.
@@ -163,22 +164,33 @@ pub(crate) enum Pattern {
     },
 }
 
-/// Something that happens to a machine.
+/// Something that happens.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) at: Duration,
     pub(crate) action: Action,
-    pub(crate) node: usize,
     pub(crate) description: String,
 }
 
-/// What may happen to a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What may happen.
+#[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Stop,
-    Start,
-    Hang,
-    Resume,
+    Stop(usize),
+    Start(usize),
+    Hang(usize),
+    Resume(usize),
+    /// To links, by their ends.
+    Cut(Vec<(usize, usize)>),
+    Mend(Vec<(usize, usize)>),
+    Change(Vec<(usize, usize)>, LinkChange),
+}
+
+/// What is otherwise about links.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkChange {
+    pub(crate) delay: Option<Duration>,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) loss: Option<Vec<LossShape>>,
 }
 
 /// What is to come of a scenario.

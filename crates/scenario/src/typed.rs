@@ -113,8 +113,24 @@ pub(crate) struct TypedLoss {
     pub(crate) burst: Option<f64>,
     /// The time between packets for which `burst` is meant.
     pub(crate) every: Option<TypedDuration>,
-    /// A file of the characters `0` (received) and `1` (lost), one for each time `every`; it begins again at its end.
+    /// A file of the characters `0` (received) and `1` (lost), one for each time `every`; it begins again at its end, and for each
+    /// link and direction somewhere else.
     pub(crate) trace: Option<PathBuf>,
+    /// The path while it is good (Gilbert-Elliott, with `bad`).
+    pub(crate) good: Option<TypedStay>,
+    /// The path while it is bad.
+    pub(crate) bad: Option<TypedStay>,
+}
+
+/// One of the two states of a path.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedStay {
+    /// The share of packets that are lost in it.
+    pub(crate) share: TypedShare,
+    /// How long it lasts in the mean of an exponential distribution.
+    #[serde(rename = "for")]
+    pub(crate) length: TypedDuration,
 }
 
 /// A time in which nothing passes.
@@ -210,7 +226,7 @@ pub(crate) enum TypedTrafficKind {
     Voice,
 }
 
-/// Something that happens.
+/// Something that happens to machines, or to the links between them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedStep {
@@ -219,14 +235,22 @@ pub(crate) struct TypedStep {
     /// What happens.
     #[serde(rename = "do")]
     pub(crate) action: TypedAction,
-    /// To which machines.
-    pub(crate) node: String,
+    /// To which machines: `stop`, `start`, `hang` and `resume`.
+    pub(crate) node: Option<String>,
+    /// To the links between which machines, in both directions: `cut`, `mend` and `change`.
+    pub(crate) between: Option<[String; 2]>,
+    /// Of `change`: how long the way is from now on. Default: as before.
+    pub(crate) delay: Option<TypedDuration>,
+    /// Of `change`: what the links carry at most from now on; what they lost or queued before, they did. Default: as before.
+    pub(crate) rate: Option<TypedRate>,
+    /// Of `change`: what is lost from now on, in the place of all losses before. Default: as before.
+    pub(crate) loss: Option<Vec<TypedLoss>>,
     /// What it is meant to show.
     #[serde(default)]
     pub(crate) description: String,
 }
 
-/// What may happen to a machine.
+/// What may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TypedAction {
@@ -238,6 +262,12 @@ pub(crate) enum TypedAction {
     Hang,
     /// It goes on.
     Resume,
+    /// Nothing passes the links any more.
+    Cut,
+    /// They are again as they were.
+    Mend,
+    /// They have another delay, rate or loss from now on.
+    Change,
 }
 
 /// What is to come of a scenario.

@@ -345,3 +345,35 @@ fn a_run_that_is_stopped_says_so_and_has_met_nothing() {
     assert_eq!((call.sent, call.missing), (4 * 700, 0));
     assert!(call.in_flight > 10, "packets are under way: {call:#?}");
 }
+
+/// What happens to the links between alice and bob.
+fn link_step(at: &str, action: &str) -> String {
+    format!("[[step]]\nat = \"{at}\"\n{action}\nbetween = [\"alice.1\", \"bob.1\"]\n")
+}
+
+#[test]
+fn links_are_cut_mended_and_changed() {
+    let cut = bare("", &(link_step("5 s", "do = \"cut\"") + &link_step("6 s", "do = \"mend\"")));
+    assert_eq!((cut.lost_direct, cut.missing), (100, 100));
+    let lossy = "do = \"change\"\nloss = [{ share = \"50 %\" }]";
+    let lossy = bare("", &(link_step("5 s", lossy) + &link_step("6 s", "do = \"change\"\nloss = []")));
+    assert!((30..70).contains(&lossy.lost_direct), "half of 100: {lossy:#?}");
+    let longer = bare("", &link_step("5 s", "do = \"change\"\ndelay = \"80 ms\""));
+    let delays = longer.delay_ms.expect("packets came");
+    assert_eq!((delays.p50, delays.p99), (30.0, 80.0));
+    // 1,232 bytes of IP take 100 ms.
+    let slower = bare("", &link_step("5 s", "do = \"change\"\nrate = \"50 kbit/s\""));
+    assert!(
+        slower.lost_direct > 300 && slower.delay_ms.is_some_and(|delays| delays.p99 > 100.0),
+        "{slower:#?}"
+    );
+}
+
+#[test]
+fn a_path_of_two_states_loses_in_its_bad_ones() {
+    let states = "good = { share = \"0 %\", for = \"900 ms\" }, bad = { share = \"50 %\", for = \"100 ms\" }";
+    let call = bare(&format!("loss = [{{ {states} }}]"), "");
+    // 5 % of 3,400 packets, in about 34 bad times: 170, with a standard deviation of some 35.
+    assert!((60..300).contains(&call.lost_direct), "{call:#?}");
+    assert_eq!(call.missing, call.lost_direct);
+}

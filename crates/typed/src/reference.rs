@@ -15,19 +15,21 @@ pub fn page<File: JsonSchema>(preface: &str) -> String {
         section(&mut page, &schema, "the file", &schema, &schema);
     }
     for (name, field) in properties(&schema) {
-        let is_list = field.get("type").and_then(Value::as_str) == Some("array");
-        let Some(table) = table_of(&schema, field) else {
-            continue;
-        };
-        section(&mut page, &schema, &heading(name, is_list), table, field);
-        for (below, field) in properties(table) {
-            let is_list = field.get("type").and_then(Value::as_str) == Some("array");
-            if let Some(inner) = table_of(&schema, field).filter(|inner| inner.get("properties").is_some()) {
-                section(&mut page, &schema, &heading(&format!("{name}.{below}"), is_list), inner, field);
-            }
-        }
+        tables(&mut page, &schema, name, field);
     }
     page
+}
+
+/// The sections of a table and of those in it.
+fn tables(page: &mut String, schema: &Value, name: &str, field: &Value) {
+    let Some(table) = table_of(schema, field) else {
+        return;
+    };
+    let is_list = field.get("items").is_some();
+    section(page, schema, &heading(name, is_list), table, field);
+    for (below, field) in properties(table) {
+        tables(page, schema, &format!("{name}.{below}"), field);
+    }
 }
 
 fn heading(name: &str, is_list: bool) -> String {

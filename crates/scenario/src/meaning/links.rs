@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use byway_sim::{GilbertElliott, Recorded};
+use byway_sim::{GilbertElliott, Recorded, Stay};
 use byway_typed::{Drawn, KeyPath, Problem, TypedDuration};
 use byway_units::{Duration, Probability};
 
@@ -10,7 +10,7 @@ use super::names::{Names, matched};
 use super::{Reader, element};
 use crate::limits::{DELAY_MAX, LENGTH_MAX, LINKS_MAX};
 use crate::scenario::{LinkPlan, LinkShape, LossShape, OutageShape};
-use crate::typed::{TypedLink, TypedLoss, TypedOutage};
+use crate::typed::{TypedLink, TypedLoss, TypedOutage, TypedStay};
 
 /// The ends of a table's links.
 struct Ends {
@@ -119,8 +119,20 @@ impl Reader<'_> {
         })
     }
 
-    fn loss(&self, here: &KeyPath, loss: &TypedLoss) -> Result<LossShape, Problem> {
+    pub(super) fn loss(&self, here: &KeyPath, loss: &TypedLoss) -> Result<LossShape, Problem> {
+        if let (Some(good), Some(bad)) = (loss.good, loss.bad) {
+            if loss.share.is_some() || loss.burst.is_some() || loss.every.is_some() || loss.trace.is_some() {
+                return Err(self.problem(here, "{ good, bad } say all: leave the rest out"));
+            }
+            let stay = |stay: TypedStay| Stay { mean: stay.length.0, loss: stay.share.0 };
+            return GilbertElliott::new(stay(good), stay(bad))
+                .map(LossShape::GilbertElliott)
+                .map_err(|error| self.problem(here, error));
+        }
         match (&loss.share, loss.burst, loss.every, &loss.trace) {
+            _ if loss.good.is_some() || loss.bad.is_some() => {
+                Err(self.problem(here, "a path has two states: give `good` and `bad`"))
+            }
             (Some(share), None, None, None) => Ok(LossShape::Independent(share.clone())),
             (Some(share), Some(burst), Some(every), None) => {
                 for share in share.extremes().into_iter().filter(|share| share.0 > Probability::ZERO) {
