@@ -11,7 +11,9 @@ prefix=byway-$$-
 has() { command -v "$1" >/dev/null 2>&1; }
 
 remove_host() { # remove_host NAMESPACE
-  ip netns pids "$1" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
+  local process
+  # By the shell's own kill: a bare Debian has no other.
+  for process in $(ip netns pids "$1" 2>/dev/null || true); do kill -KILL "$process" 2>/dev/null || true; done
   ip netns del "$1" 2>/dev/null || true
 }
 
