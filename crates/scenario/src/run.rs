@@ -403,7 +403,10 @@ impl<'a> Run<'a> {
     /// Takes what the world has lost to the books.
     fn note_losses(&mut self, world: &mut World<Self>) {
         for (place, number) in world.observer_mut().lost.drain(..) {
-            self.flows[place].book.lost(number);
+            // What was damaged before it was lost may say anything; it was noted when it was damaged.
+            if let Some(flow) = self.flows.get_mut(place) {
+                flow.book.lost(number);
+            }
         }
     }
 

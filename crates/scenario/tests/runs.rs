@@ -377,3 +377,31 @@ fn a_path_of_two_states_loses_in_its_bad_ones() {
     assert!((60..300).contains(&call.lost_direct), "{call:#?}");
     assert_eq!(call.missing, call.lost_direct);
 }
+
+#[test]
+fn what_is_damaged_on_one_link_and_lost_on_the_next_counts_once() {
+    let text = r#"
+title = "Damaged, then lost"
+length = "20 s"
+node = [
+    { name = "alice", role = "agent" },
+    { name = "bob", role = "agent" },
+    { name = "near", role = "router" },
+]
+link = [
+    { between = ["alice", "near"], delay = "5 ms", corruption = "30 %" },
+    { between = ["near", "bob"], delay = "5 ms", loss = [{ share = "30 %" }] },
+]
+
+[[flow]]
+name = "call"
+from = "alice"
+to = "bob"
+service = "internet"
+sends = { kind = "steady", every = "1 ms", bytes = 16, begin = "8 s" }
+"#;
+    let call = run(text, 1).flows.remove(0);
+    // 51 % of 11,000.
+    assert!((5_300..5_900).contains(&call.missing), "{call:#?}");
+    assert_eq!(call.lost_direct, call.missing);
+}
