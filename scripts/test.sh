@@ -40,7 +40,7 @@ build_for_wasm() {
   heading "The pure crates build without an operating system (wasm32)"
   if has_std wasm32-unknown-unknown; then
     RUSTFLAGS="-D warnings" cargo build --locked --target wasm32-unknown-unknown \
-      -p byway-units -p byway-code -p byway-wire -p byway-proto -p byway-sim || fail "wasm32"
+      -p byway-units -p byway-code -p byway-wire -p byway-proto -p byway-sim -p byway-plan -p byway-plot || fail "wasm32"
   else
     skip "this Rust has no wasm32-unknown-unknown; with rustup: rustup target add wasm32-unknown-unknown"
   fi

@@ -61,7 +61,7 @@ pub use coefficients::coefficient;
 pub use decode::{Recovered, decode};
 pub use encode::{Encoded, Encoder, encode};
 pub use engine::Engine;
-pub use engines::prefetch;
+pub use engines::{prefetch, prefetch_value};
 pub use error::{DecodeError, EncodeError, EngineError};
 pub use joint::{JointDecoder, JointError, Source};
 pub use limits::{

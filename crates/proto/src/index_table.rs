@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use byway_code::prefetch_value;
 use byway_units::FlowId;
 use byway_wire::SessionIndex;
 
@@ -61,6 +62,18 @@ impl<K: IndexKey> IndexTable<K> {
                 None => return None,
             }
         }
+    }
+
+    /// Brings the place of a key into the cache.
+    pub(crate) fn prefetch(&self, index: K) {
+        if !self.places.is_empty() {
+            prefetch_value(&self.places[self.home(index)]);
+        }
+    }
+
+    /// Brings a small table into the cache, and the beginning of a large one.
+    pub(crate) fn prefetch_all(&self) {
+        self.places.chunks(4).take(4).for_each(|places| prefetch_value(&places[0]));
     }
 
     /// Adds an index that is not in the table; `false` if it is.

@@ -311,6 +311,13 @@ pub const CONSENT: byway_wire::messages::Consent =
 /// in seconds.
 pub const BASE_WINDOW: Duration = Duration::from_secs(30);
 
+/// One original may be sent again for so many that are sent: access lines lose less than one packet in a hundred, and a relay that
+/// asks for all copies shall not have the direct path carry all packets twice.
+pub const PACKETS_PER_ORIGINAL_AGAIN: u64 = 16;
+
+/// Most originals that are sent again at once: a burst of losses of an access line.
+pub const ORIGINALS_AGAIN_MAX: u8 = 16;
+
 /// How many copies of one flow can be asked for again: a second of 256 packets.
 pub const RESEND_REACH: usize = 256;
 

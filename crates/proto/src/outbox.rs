@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::ops::Range;
 
+use byway_code::{prefetch, prefetch_value};
 use byway_wire::Ecn;
 
 /// How a datagram competes for the sender's uplink.
@@ -59,6 +60,13 @@ impl<T> Outbox<T> {
         let result = write(&mut self.bytes);
         self.entries.push_back((thing, start..self.bytes.len()));
         result
+    }
+
+    /// Brings what comes next into the cache.
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.bytes);
+        let (entries, _) = self.entries.as_slices();
+        entries.first().into_iter().for_each(prefetch_value);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

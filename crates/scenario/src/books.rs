@@ -6,52 +6,10 @@ use byway_proto::agent::Delivery;
 use byway_units::{Duration, Time};
 
 use crate::outcome::{Quantiles, RepairedBy};
+use crate::record::{Fate, LossPlace, Terms, Way};
 
 /// How long after its budget a packet is kept, in which it may still come late: what comes later yet is no part of any call.
 const KEPT_AFTER: Duration = Duration::from_secs(5);
-
-/// What is known of a packet.
-#[derive(Clone, Copy, Debug, Default)]
-struct Packet {
-    sent: Time,
-    /// Whether a direct copy was lost, or damaged.
-    is_lost: bool,
-    /// When and how it came.
-    delivered: Option<(Time, Way)>,
-}
-
-/// How a packet came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Direct,
-    InStream,
-    Cooperative,
-    Cached,
-    Forwarded,
-}
-
-impl From<Delivery> for Way {
-    fn from(delivery: Delivery) -> Self {
-        match delivery {
-            Delivery::Direct => Self::Direct,
-            Delivery::Forwarded => Self::Forwarded,
-            Delivery::InStream => Self::InStream,
-            Delivery::Cooperative => Self::Cooperative,
-            Delivery::Cached => Self::Cached,
-        }
-    }
-}
-
-/// When a packet counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    /// From sending to delivery at most.
-    pub(crate) budget: Duration,
-    /// How long the direct path takes.
-    pub(crate) due: Duration,
-    /// And back again.
-    pub(crate) round_trip: Duration,
-}
 
 /// The books of one flow.
 #[derive(Debug)]
@@ -59,7 +17,9 @@ pub(crate) struct Book {
     terms: Terms,
     /// The number of the first packet that is kept.
     first: u64,
-    packets: VecDeque<Packet>,
+    packets: VecDeque<Fate>,
+    /// What became of those that are kept no more, if somebody wants to know.
+    fates: Option<Vec<Fate>>,
 }
 
 /// What the packets of the flows of one name came to.
@@ -81,21 +41,38 @@ pub(crate) struct Counts {
 
 impl Book {
     pub(crate) const fn new(terms: Terms) -> Self {
-        Self { terms, first: 0, packets: VecDeque::new() }
+        Self { terms, first: 0, packets: VecDeque::new(), fates: None }
+    }
+
+    /// Writes down what becomes of each packet from now on.
+    pub(crate) fn record(&mut self) {
+        self.fates = Some(Vec::new());
+    }
+
+    /// What was written down.
+    pub(crate) fn take_fates(&mut self) -> Vec<Fate> {
+        self.fates.take().unwrap_or_default()
     }
 
     /// The application sends the next packet; its number.
     pub(crate) fn sent(&mut self, now: Time, counts: &mut Counts) -> u64 {
         self.settle(now.saturating_sub(self.terms.budget + KEPT_AFTER), Time::MAX, counts);
-        self.packets.push_back(Packet { sent: now, ..Packet::default() });
+        self.packets.push_back(Fate { sent: now, ..Fate::default() });
         counts.sent += 1;
         self.first + self.packets.len() as u64 - 1
     }
 
     /// A direct copy of a packet is lost, or damaged.
-    pub(crate) fn lost(&mut self, number: u64) {
+    pub(crate) fn lost(&mut self, number: u64, place: LossPlace) {
         if let Some(packet) = self.packet(number) {
-            packet.is_lost = true;
+            packet.lost.get_or_insert(place);
+        }
+    }
+
+    /// A link carries a second copy of a packet.
+    pub(crate) fn duplicated(&mut self, number: u64) {
+        if let Some(packet) = self.packet(number) {
+            packet.is_duplicated = true;
         }
     }
 
@@ -114,7 +91,7 @@ impl Book {
         }
     }
 
-    fn packet(&mut self, number: u64) -> Option<&mut Packet> {
+    fn packet(&mut self, number: u64) -> Option<&mut Fate> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.packets.get_mut(place)
     }
@@ -125,6 +102,7 @@ impl Book {
             self.packets.pop_front();
             self.first += 1;
             self.count(packet, now, counts);
+            self.fates.iter_mut().for_each(|fates| fates.push(packet));
         }
     }
 
@@ -133,20 +111,17 @@ impl Book {
         self.settle(Time::MAX, now, counts);
     }
 
-    fn count(&self, packet: Packet, now: Time, counts: &mut Counts) {
-        let is_direct = matches!(packet.delivered, Some((_, Way::Direct)));
-        // Of a copy that was duplicated on the way, the other one may have come.
-        let is_lost = packet.is_lost && !is_direct;
+    fn count(&self, packet: Fate, now: Time, counts: &mut Counts) {
         let Some((at, way)) = packet.delivered else {
             if now.saturating_since(packet.sent) < self.terms.budget {
                 counts.in_flight += 1;
                 return;
             }
-            counts.lost += u64::from(is_lost);
+            counts.lost += u64::from(packet.is_lost());
             counts.missing += 1;
             return;
         };
-        counts.lost += u64::from(is_lost);
+        counts.lost += u64::from(packet.is_lost());
         let delay = at - packet.sent;
         counts.delays.push(delay);
         if delay > self.terms.budget {
@@ -154,7 +129,7 @@ impl Book {
             return;
         }
         counts.delivered += 1;
-        if is_lost {
+        if packet.is_lost() {
             self.count_repair(delay, way, counts);
         }
     }
@@ -168,7 +143,8 @@ impl Book {
             Way::InStream => counts.by.in_stream += 1,
             Way::Cooperative => counts.by.cooperative += 1,
             Way::Cached => counts.by.cache += 1,
-            Way::Forwarded | Way::Direct => counts.by.forward += 1,
+            Way::Forwarded => counts.by.forward += 1,
+            Way::Direct => counts.by.resent += 1,
         }
     }
 }
@@ -237,8 +213,9 @@ mod tests {
             assert_eq!(book.sent(at(0), &mut counts), number);
         }
         for number in 1..=5 {
-            book.lost(number);
+            book.lost(number, LossPlace::Middle);
         }
+        book.duplicated(5);
         for (number, delivery, millis) in [
             (0, Delivery::Direct, 50),
             (1, Delivery::Cached, 70),
@@ -255,7 +232,7 @@ mod tests {
         assert_eq!((counts.sent, counts.lost, counts.repaired, counts.repaired_within_rtt), (9, 4, 2, 1));
         let all = (counts.delivered, counts.late, counts.missing, counts.in_flight, counts.duplicates);
         assert_eq!(all, (4, 2, 2, 1, 1));
-        assert_eq!(counts.by, RepairedBy { in_stream: 0, cooperative: 1, cache: 1, forward: 0 });
+        assert_eq!(counts.by, RepairedBy { in_stream: 0, cooperative: 1, cache: 1, forward: 0, resent: 0 });
         assert_eq!(counts.repair_times.quantiles(), Some(Quantiles { p50: 20.0, p95: 101.0, p99: 101.0 }));
     }
 

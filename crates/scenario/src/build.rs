@@ -4,22 +4,27 @@ use std::collections::BTreeMap;
 
 use byway_code::Engine;
 use byway_proto::CodingRates;
-use byway_proto::agent::{Agent, FlowSettings, ReceiveFlowId, SendFlowId, flow_between};
+use byway_proto::agent::{
+    Agent, Duplication, FlowSettings, ReceiveFlowId, SendFlowId, Traffic as Carried, flow_between,
+};
 use byway_proto::relay::{Authority, Relay};
 use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
 use byway_sim::overlay::{Checksums, OverlayHost};
 use byway_sim::{Bottleneck, GilbertElliott, Jitter, Link, Loss, Reordering, Seed, Span, World};
 use byway_typed::{Drawn, Quantity};
 use byway_units::{AgentId, Bytes, Duration, FlowId, Probability, Rate, RelayId, Time};
+use byway_wire::messages::Consent;
 use byway_wire::seal::{StaticSecret, Suite};
 use byway_wire::{FlowKey, Grant, Service};
 use thiserror::Error;
 
-use crate::books::Terms;
+use crate::machine::Machine;
+use crate::record::{OverlayDelays, Terms};
 use crate::routes::{Graph, Ways};
-use crate::run::{Machine, Run};
+use crate::run::Run;
 use crate::scenario::{
-    FlowPlan, LinkChange, LinkPlan, LinkShape, LossShape, Pattern, Role, Scenario, Traffic,
+    Copied, FlowPlan, LinkChange, LinkPlan, LinkShape, Load, LossShape, OutageShape, Pattern, Role, Scenario,
+    Segments,
 };
 
 /// Why a scenario makes no world.
@@ -76,6 +81,8 @@ pub(crate) struct Wiring {
     pub(crate) key: FlowKey,
     pub(crate) settings: FlowSettings,
     pub(crate) terms: Terms,
+    /// Its ways over relays.
+    pub(crate) overlay: Option<OverlayDelays>,
     /// Its relays near sender and receiver.
     relays: Option<(usize, usize)>,
 }
@@ -100,7 +107,7 @@ impl<'a> Plan<'a> {
         let mut links = Vec::new();
         for plan in &scenario.links {
             let own = seed.named("drawn").numbered(plan.shape as u64).numbered(plan.member.into());
-            let link = drawn_link(&scenario.shapes[plan.shape], plan, own);
+            let link = drawn_link(&scenario.shapes[plan.shape], plan, scenario.length, own);
             let delay = link.delay + link.jitter.max / 2;
             graph.link(plan.from, plan.to, delay);
             if plan.is_both_ways {
@@ -116,6 +123,7 @@ impl<'a> Plan<'a> {
 
     /// Finds the relays of all flows, and that all who have to reach each other do.
     fn wire(&mut self) -> Result<(), BuildError> {
+        let scenario = self.scenario;
         let mut known = Known { graph: &self.graph, ways: None };
         let mut ends: Vec<[Option<usize>; 2]> = Vec::new();
         for flow in &self.scenario.flows {
@@ -129,13 +137,22 @@ impl<'a> Plan<'a> {
             let mut distance = |from, to| self.distance(flow, &mut known, from, to);
             let due = distance(flow.from, flow.to)?;
             let terms = Terms { budget: flow.budget, due, round_trip: due + distance(flow.to, flow.from)? };
+            let mut overlay = None;
             if let Some((ingress, egress)) = relays {
                 for (one, other) in [(flow.from, ingress), (ingress, egress), (egress, flow.to)] {
                     distance(one, other)?;
                     distance(other, one)?;
                 }
+                let name = |relay: usize| scenario.nodes[relay].name.clone();
+                overlay = Some(OverlayDelays {
+                    ingress: name(ingress),
+                    egress: name(egress),
+                    sender_to_ingress: distance(flow.from, ingress)?,
+                    ingress_to_egress: distance(ingress, egress)?,
+                    egress_to_receiver: distance(egress, flow.to)?,
+                });
             }
-            let wiring = self.wiring(flow, relays, terms);
+            let wiring = self.wiring(flow, relays, terms, overlay);
             self.wirings.push(wiring);
         }
         self.note_neighbours();
@@ -193,20 +210,31 @@ impl<'a> Plan<'a> {
         nearest.map(|(_, relay)| Some(relay))
     }
 
-    fn wiring(&self, flow: &FlowPlan, relays: Option<(usize, usize)>, terms: Terms) -> Wiring {
+    fn wiring(
+        &self,
+        flow: &FlowPlan,
+        relays: Option<(usize, usize)>,
+        terms: Terms,
+        overlay: Option<OverlayDelays>,
+    ) -> Wiring {
         let path =
             relays.map(|(ingress, egress)| cast::path(&self.relay_card(ingress), &self.relay_card(egress)));
+        let usual = FlowSettings::default();
+        let average = flow.consent_per_mille.unwrap_or(usual.consent.average_per_mille);
         let settings = FlowSettings {
+            consent: Consent { average_per_mille: average, ..usual.consent },
             service: flow.service,
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
-            rate: rate(&flow.traffic),
+            rate: rate(&flow.load),
+            duplication: duplication(&flow.load),
+            traffic: carried(&flow.load),
             latency_budget: flow.budget,
             paths: path.into_iter().collect(),
             standby: flow.is_on_standby,
-            ..FlowSettings::default()
+            ..usual
         };
         let key = flow_between(agent_number(flow.from), agent_number(flow.to), flow.number);
-        Wiring { key, settings, terms, relays }
+        Wiring { key, settings, terms, overlay, relays }
     }
 
     fn relay_card(&self, node: usize) -> RelayCard {
@@ -300,7 +328,7 @@ impl<'a> Plan<'a> {
 
     /// The machines, and what is between them.
     pub(crate) fn build(&self) -> World<Run<'a>> {
-        let mut world = World::new(self.seed, crate::run::Watch::default());
+        let mut world = World::new(self.seed, crate::watch::Watch::default());
         for (node, plan) in self.scenario.nodes.iter().enumerate() {
             let network = match plan.role {
                 Role::Relay => 1,
@@ -392,8 +420,12 @@ fn agent_number(node: usize) -> AgentId {
 }
 
 /// What a flow is registered with: a quarter more than it sends at most, in sealed packets.
-fn rate(traffic: &Traffic) -> Rate {
+fn rate(load: &Load) -> Rate {
     const OVERHEAD: usize = 64;
+    let traffic = match load {
+        Load::Datagrams(traffic) => traffic,
+        Load::Segments(segments) => return segments.rate,
+    };
     let packets = match traffic.pattern {
         Pattern::Frames { packets } => packets as usize,
         _ => 1,
@@ -402,8 +434,23 @@ fn rate(traffic: &Traffic) -> Rate {
     Rate::over(bytes, traffic.every).unwrap_or(Rate::from_megabits_per_second(1_000))
 }
 
+const fn duplication(load: &Load) -> Duplication {
+    match load {
+        Load::Datagrams(_) => Duplication::Usual,
+        Load::Segments(Segments { copied: Copied::All, .. }) => Duplication::All,
+        Load::Segments(Segments { copied: Copied::Marked(_), .. }) => Duplication::Marked,
+    }
+}
+
+const fn carried(load: &Load) -> Carried {
+    match load {
+        Load::Datagrams(_) => Carried::Datagrams,
+        Load::Segments(_) => Carried::CongestionControlled,
+    }
+}
+
 /// The link that a seed makes of a shape.
-fn drawn_link(shape: &LinkShape, plan: &LinkPlan, own: Seed) -> Link {
+fn drawn_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, own: Seed) -> Link {
     let rate = shape.rate.as_ref().map(|rate| drawn(rate, own, "rate").0);
     let bottleneck = rate.map(|rate| bottleneck(rate, shape.queue));
     let losses = shape.loss.iter().zip(0..);
@@ -416,10 +463,7 @@ fn drawn_link(shape: &LinkShape, plan: &LinkPlan, own: Seed) -> Link {
         reordering: Reordering { probability: shape.detours, detour: shape.detour },
         loss: losses.filter_map(|(loss, nth)| drawn_loss(loss, own.named("loss").numbered(nth))).collect(),
         outages: outages
-            .map(|(outage, nth)| {
-                let own = own.named("outage").numbered(nth);
-                Span::new(Time::START + drawn(&outage.at, own, "at").0, drawn(&outage.length, own, "for").0)
-            })
+            .flat_map(|(outage, nth)| drawn_outages(outage, length, own.named("outage").numbered(nth)))
             .collect(),
         ip_bytes_max: shape.mtu,
         duplication: shape.duplication,
@@ -427,6 +471,24 @@ fn drawn_link(shape: &LinkShape, plan: &LinkPlan, own: Seed) -> Link {
         bleaches_ecn: shape.bleaches_ecn,
         marks_congestion: false,
     }
+}
+
+/// When a link is dark in a scenario of this length.
+fn drawn_outages(outage: &OutageShape, length: Duration, own: Seed) -> Vec<Span> {
+    if own.named("on").sequence().fraction() >= outage.on.value() {
+        return Vec::new();
+    }
+    let dark = |nth: u64| drawn(&outage.length, own.numbered(nth), "for").0;
+    let mut spans = vec![Span::new(Time::START + drawn(&outage.at, own, "at").0, dark(0))];
+    let mut pauses = own.named("every").sequence();
+    while let (Some(every), Some(last)) = (outage.every, spans.last()) {
+        let next = last.until.saturating_add(pauses.exponential(every));
+        if next >= Time::START + length {
+            break;
+        }
+        spans.push(Span::new(next, dark(spans.len() as u64)));
+    }
+    spans
 }
 
 /// A rate that was checked, and what waits before it: what was asked for, or 100 ms of the rate, or a packet.
@@ -451,6 +513,7 @@ fn drawn_loss(loss: &LossShape, seed: Seed) -> Option<Loss> {
     match loss {
         LossShape::Independent(share) => Some(Loss::Independent(drawn(share, seed, "share").0)),
         LossShape::Recorded(trace) => Some(Loss::Recorded(trace.clone())),
+        LossShape::Chain { first, next } => Some(Loss::Chain { first: *first, next: *next }),
         LossShape::GilbertElliott(model) => Some(Loss::GilbertElliott(*model)),
         LossShape::Bursts { share, burst, every } => {
             let share = drawn(share, seed, "share").0;

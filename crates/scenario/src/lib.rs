@@ -38,18 +38,30 @@ mod applications;
 mod books;
 mod build;
 mod capture;
+mod conversation;
+mod import;
+mod machine;
 mod meaning;
 mod measure;
 mod outcome;
+mod record;
 mod reference;
 mod routes;
 mod run;
 mod scenario;
+mod swarm;
 mod trace;
 mod typed;
+mod watch;
 
 pub use build::BuildError;
-pub use outcome::{FlowOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, Verdict};
+pub use import::{ImportError, MeasuredFormat, import_trace};
+pub use outcome::{
+    FlowOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, TailQuantiles, TransfersOutcome,
+    Verdict,
+};
+pub use record::{ConversationRecord, Fate, FlowRecord, LossPlace, OverlayDelays, Terms, Transfer, Way};
 pub use reference::reference;
 pub use run::{Captured, Progress, Trace, Watching};
 pub use scenario::Scenario;
+pub use swarm::{swarm_faults, swarm_scenario};

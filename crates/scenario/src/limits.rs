@@ -17,6 +17,9 @@ pub const STEPS_MAX: usize = 100_000;
 /// Longest delay, jitter, detour and budget: beyond a minute, nobody waits.
 pub const DELAY_MAX: Duration = Duration::from_secs(60);
 
+/// Shortest mean time between two outages: a day has 86,400 of them then, for each link.
+pub const OUTAGES_EVERY_MIN: Duration = Duration::from_secs(1);
+
 /// The longest scenario: the recovery of a day's traffic is as good as that of a year's.
 pub const LENGTH_MAX: Duration = Duration::from_secs(86_400);
 

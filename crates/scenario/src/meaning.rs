@@ -1,5 +1,6 @@
 //! From what is typed to what is meant: everything that can be wrong with a scenario is found here.
 
+mod conversations;
 mod expectations;
 mod flows;
 mod links;
@@ -90,7 +91,7 @@ impl Reader<'_> {
         }
         let names = Names::of(self, &typed.node)?;
         let (shapes, links) = self.links(&typed.link, &names)?;
-        let flows = self.flows(&typed.flow, &names, length)?;
+        let (flows, conversations) = self.flows(&typed.flow, &names, length)?;
         let steps = self.steps(&typed.step, &names, &links, length)?;
         let expectations = self.expectations(&typed.expect, &typed.flow)?;
         Ok(Scenario {
@@ -102,6 +103,7 @@ impl Reader<'_> {
             shapes,
             links,
             flows,
+            conversations,
             steps,
             expectations,
         })

@@ -1,6 +1,8 @@
 //! What is measured of flows.
 
-use crate::outcome::FlowOutcome;
+use byway_units::Rate;
+
+use crate::outcome::{FlowOutcome, TransfersOutcome};
 use crate::scenario::Measure;
 
 /// What a measure is counted in.
@@ -10,17 +12,31 @@ pub(crate) enum Unit {
     Share,
     Ratio,
     Milliseconds,
+    /// Mbit/s.
+    Megabits,
 }
 
 impl Measure {
     pub(crate) const fn unit(self) -> Unit {
         match self {
-            Self::Sent | Self::LostDirect | Self::Late | Self::Missing | Self::Duplicates => Unit::Packets,
+            Self::Sent
+            | Self::LostDirect
+            | Self::Late
+            | Self::Missing
+            | Self::Duplicates
+            | Self::TransfersUnfinished => Unit::Packets,
+            Self::Goodput => Unit::Megabits,
             Self::Repaired | Self::RepairedWithinRtt => Unit::Share,
             Self::RelayBytes => Unit::Ratio,
-            Self::RepairP50 | Self::RepairP95 | Self::RepairP99 | Self::DelayP50 | Self::DelayP99 => {
-                Unit::Milliseconds
-            }
+            Self::RepairP50
+            | Self::RepairP95
+            | Self::RepairP99
+            | Self::DelayP50
+            | Self::DelayP99
+            | Self::TransferP50
+            | Self::TransferP99
+            | Self::TransferP999
+            | Self::TransferMax => Unit::Milliseconds,
         }
     }
 
@@ -40,6 +56,12 @@ impl Measure {
             Self::DelayP50 => "delay-p50",
             Self::DelayP99 => "delay-p99",
             Self::RelayBytes => "relay-bytes",
+            Self::TransfersUnfinished => "transfers-unfinished",
+            Self::TransferP50 => "transfer-p50",
+            Self::TransferP99 => "transfer-p99",
+            Self::TransferP999 => "transfer-p999",
+            Self::TransferMax => "transfer-max",
+            Self::Goodput => "goodput",
         }
     }
 
@@ -59,6 +81,25 @@ impl Measure {
             Self::RepairP99 => flow.repair_ms.map(|times| times.p99),
             Self::DelayP50 => flow.delay_ms.map(|times| times.p50),
             Self::DelayP99 => flow.delay_ms.map(|times| times.p99),
+            Self::TransfersUnfinished
+            | Self::TransferP50
+            | Self::TransferP99
+            | Self::TransferP999
+            | Self::TransferMax
+            | Self::Goodput => self.of_transfers(flow.transfers.as_ref()?),
+        }
+    }
+
+    fn of_transfers(self, transfers: &TransfersOutcome) -> Option<f64> {
+        let times = transfers.completion_ms;
+        match self {
+            Self::TransfersUnfinished => Some(number(transfers.begun - transfers.finished)),
+            Self::TransferP50 => times.map(|times| times.p50),
+            Self::TransferP99 => times.map(|times| times.p99),
+            Self::TransferP999 => times.map(|times| times.p999),
+            Self::TransferMax => times.map(|times| times.max),
+            Self::Goodput => transfers.goodput_mbit,
+            _ => None,
         }
     }
 }
@@ -66,6 +107,12 @@ impl Measure {
 #[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
 const fn number(count: u64) -> f64 {
     count as f64
+}
+
+/// A rate in Mbit/s.
+#[allow(clippy::cast_precision_loss, reason = "rates are far below 2^53 bit/s")]
+pub(crate) const fn megabits(rate: Rate) -> f64 {
+    rate.bits_per_second() as f64 / 1e6
 }
 
 /// The share that a part is of a whole, if there is one.

@@ -1,7 +1,10 @@
 //! What came of a scenario.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
+use crate::record::{ConversationRecord, FlowRecord};
 use crate::scenario::{Bound, Expectation};
 
 /// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine.
@@ -27,6 +30,12 @@ pub struct Outcome {
     pub nodes: Vec<NodeOutcome>,
     /// What was expected.
     pub expectations: Vec<Verdict>,
+    /// What became of every packet, flow by flow; without packets unless they were asked for.
+    #[serde(skip)]
+    pub records: Vec<FlowRecord>,
+    /// Every transfer over TCP.
+    #[serde(skip)]
+    pub conversations: Vec<ConversationRecord>,
 }
 
 impl Outcome {
@@ -51,7 +60,7 @@ pub struct Stopped {
 pub struct FlowOutcome {
     /// Their name.
     pub name: String,
-    /// How many there are.
+    /// How many there are; of TCP, those back are counted, too.
     pub flows: u64,
     /// Packets that applications sent.
     pub sent: u64,
@@ -81,6 +90,61 @@ pub struct FlowOutcome {
     pub delay_ms: Option<Quantiles>,
     /// The bytes that all relays sent, by those that all applications did.
     pub relay_share: Option<f64>,
+    /// What came of TCP, if they carry that: all above then is about its segments, in both directions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<TransfersOutcome>,
+}
+
+/// What came of the transfers over the flows of one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TransfersOutcome {
+    /// Those that began.
+    pub begun: u64,
+    /// Those of which all arrived.
+    pub finished: u64,
+    /// Those that one end gave up.
+    pub failed: u64,
+    /// How long the finished ones took from their first SYN, in milliseconds; `None` without any.
+    pub completion_ms: Option<TailQuantiles>,
+    /// Payload of bulk transfers that arrived in order, in Mbit/s: in the mean from the beginning to the last arrival. `None` of
+    /// fetches.
+    pub goodput_mbit: Option<f64>,
+    /// The same for each second from the beginning on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub goodput_mbit_by_second: Vec<f64>,
+    /// Segments sent, by both ends.
+    pub segments: u64,
+    /// Of these, with payload or FIN that was sent before.
+    pub retransmitted: u64,
+    /// How often a retransmission timer expired.
+    pub timeouts: u64,
+    /// How often a SYN or a SYN-ACK was sent again.
+    pub handshake_timeouts: u64,
+    /// How often fast recovery began.
+    pub recoveries: u64,
+}
+
+/// Quantiles with the far end of a distribution, each a value that occurred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TailQuantiles {
+    /// Half of the values are no more.
+    pub p50: f64,
+    /// 99 % of the values are no more.
+    pub p99: f64,
+    /// 99.9 % of the values are no more.
+    pub p999: f64,
+    /// No value is more.
+    pub max: f64,
+}
+
+impl TailQuantiles {
+    /// Of these values; `None` of none.
+    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let last = *values.last()?;
+        let at = |per_mille: usize| values[(values.len() * per_mille).div_ceil(1_000) - 1];
+        Some(Self { p50: at(500), p99: at(990), p999: at(999), max: last })
+    }
 }
 
 /// How packets came that the direct path had lost.
@@ -94,6 +158,8 @@ pub struct RepairedBy {
     pub cache: u64,
     /// By relays, unasked.
     pub forward: u64,
+    /// By the direct path, where their senders sent them again.
+    pub resent: u64,
 }
 
 /// Quantiles, each a value that occurred.
@@ -116,6 +182,12 @@ pub struct NodeOutcome {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+    /// How often it sent or received something after a second of silence in the last minute: as often, a sleeping radio is
+    /// woken. `None` of shorter scenarios.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake_ups_in_last_minute: Option<u64>,
+    /// What it counted of itself, where that is not 0: as metrics do (docs/metrics.md), without `byway_agent_` and so on.
+    pub counted: BTreeMap<String, u64>,
 }
 
 /// What came of an expectation.

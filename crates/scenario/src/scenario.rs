@@ -1,6 +1,6 @@
 //! Scenarios as meant.
 
-use byway_sim::{GilbertElliott, Recorded};
+use byway_sim::{GilbertElliott, Recorded, tcp};
 use byway_typed::{Drawn, TypedDuration, TypedRate, TypedShare};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::{BlockShape, Service};
@@ -16,6 +16,7 @@ pub struct Scenario {
     pub(crate) shapes: Vec<LinkShape>,
     pub(crate) links: Vec<LinkPlan>,
     pub(crate) flows: Vec<FlowPlan>,
+    pub(crate) conversations: Vec<ConversationPlan>,
     pub(crate) steps: Vec<Step>,
     pub(crate) expectations: Vec<Expectation>,
 }
@@ -101,9 +102,18 @@ pub(crate) struct LinkShape {
 #[derive(Clone, Debug)]
 pub(crate) enum LossShape {
     Independent(Drawn<TypedShare>),
-    Bursts { share: Drawn<TypedShare>, burst: f64, every: Duration },
+    Bursts {
+        share: Drawn<TypedShare>,
+        burst: f64,
+        every: Duration,
+    },
     Recorded(Recorded),
     GilbertElliott(GilbertElliott),
+    /// After a packet that was not lost, and after one that was.
+    Chain {
+        first: Probability,
+        next: Probability,
+    },
 }
 
 /// When nothing passes.
@@ -112,6 +122,10 @@ pub(crate) struct OutageShape {
     pub(crate) at: Drawn<TypedDuration>,
     pub(crate) length: Drawn<TypedDuration>,
     pub(crate) member: Option<u32>,
+    /// The share of links that have it.
+    pub(crate) on: Probability,
+    /// The mean time between two, if there are several.
+    pub(crate) every: Option<Duration>,
 }
 
 /// A flow.
@@ -131,7 +145,75 @@ pub(crate) struct FlowPlan {
     pub(crate) in_stream: Option<BlockShape>,
     pub(crate) batch: Option<BlockShape>,
     pub(crate) is_on_standby: bool,
-    pub(crate) traffic: Traffic,
+    /// What its receiver gives for others on average, in thousandths of its rate.
+    pub(crate) consent_per_mille: Option<u16>,
+    pub(crate) load: Load,
+}
+
+/// What goes through a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// Datagrams, when a calendar says so.
+    Datagrams(Traffic),
+    /// One direction of TCP.
+    Segments(Segments),
+}
+
+impl Load {
+    /// The length of a datagram, or of the longest.
+    pub(crate) const fn bytes_max(&self) -> usize {
+        match self {
+            Self::Datagrams(traffic) => traffic.bytes,
+            Self::Segments(segments) => segments.bytes_max,
+        }
+    }
+}
+
+/// One direction of TCP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segments {
+    /// The longest datagram.
+    pub(crate) bytes_max: usize,
+    /// What the flow is registered with.
+    pub(crate) rate: Rate,
+    pub(crate) copied: Copied,
+}
+
+/// Which segments are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    All,
+    Marked(Marks),
+}
+
+/// Which segments an application marks as worth a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// With SYN or FIN, or with less payload than fits: the end of what was written.
+    Ends,
+    Syn,
+    SynAck,
+}
+
+/// An application over TCP, and the two flows that carry it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConversationPlan {
+    /// The places of the flows from client to server, and back.
+    pub(crate) flows: [usize; 2],
+    pub(crate) task: Task,
+    pub(crate) settings: tcp::Settings,
+    pub(crate) begin: Duration,
+    /// No transfer begins then or later.
+    pub(crate) end: Duration,
+}
+
+/// What an application does over TCP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task {
+    /// Fetches, each on a connection of its own.
+    Fetches { request: Bytes, response: Bytes, count: Option<u32>, pause: Duration },
+    /// The client sends this much, or for ever.
+    Bulk(Option<Bytes>),
 }
 
 /// What an application sends, and when.

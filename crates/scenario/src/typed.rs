@@ -66,6 +66,9 @@ pub(crate) enum TypedRole {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedLink {
+    /// What variants of the scenario call it.
+    #[allow(dead_code, reason = "experiments change the file by it, before it is read")]
+    pub(crate) name: Option<String>,
     /// The machines at its ends, which it joins in both directions. Where both names stand for equally many, the first of one
     /// is joined with the first of the other, and so on; where one stands for one machine, that is joined with each.
     pub(crate) between: Option<[String; 2]>,
@@ -103,7 +106,7 @@ pub(crate) struct TypedLink {
     pub(crate) bleaches_ecn: Option<bool>,
 }
 
-/// A way to lose packets. Which ones depends on the time only, so that every service loses the same.
+/// A way to lose packets. Which ones depends on the time only, so that every service loses the same; `first` and `next` are the exception.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedLoss {
@@ -116,6 +119,11 @@ pub(crate) struct TypedLoss {
     /// A file of the characters `0` (received) and `1` (lost), one for each time `every`; it begins again at its end, and for each
     /// link and direction somewhere else.
     pub(crate) trace: Option<PathBuf>,
+    /// The share of packets that are lost of those after one that was not (Gilbert, with `next`). Here, what is lost depends on
+    /// what is sent: the memory lasts from one packet to the next, however late that comes.
+    pub(crate) first: Option<TypedShare>,
+    /// The share of packets that are lost of those after one that was.
+    pub(crate) next: Option<TypedShare>,
     /// The path while it is good (Gilbert-Elliott, with `bad`).
     pub(crate) good: Option<TypedStay>,
     /// The path while it is bad.
@@ -144,6 +152,10 @@ pub(crate) struct TypedOutage {
     pub(crate) length: Drawn<TypedDuration>,
     /// Which of several links it takes, from 1. Default: all.
     pub(crate) link: Option<u32>,
+    /// Which share of the links it takes, chosen at random. Default: all.
+    pub(crate) on: Option<TypedShare>,
+    /// That it comes again and again: the mean of the exponentially distributed times between. Default: once.
+    pub(crate) every: Option<TypedDuration>,
 }
 
 /// What one agent sends another, or several of a kind.
@@ -170,8 +182,38 @@ pub(crate) struct TypedFlow {
     pub(crate) batch: Option<TypedShape>,
     /// Whether nothing is copied before the first losses. Default: `false`.
     pub(crate) standby: Option<bool>,
+    /// What its receiver gives for the repairs of others in the long run, by the flow's rate. Default: `"5 %"`.
+    pub(crate) consent: Option<TypedShare>,
+    /// Which packets the relay near the sender gets, of TCP. Default: `"all"` of `fetches`, `"marked"` of `bulk`.
+    pub(crate) copies: Option<TypedCopies>,
+    /// What is otherwise about the flow from receiver to sender that TCP needs, too. Default: nothing.
+    pub(crate) back: Option<TypedBack>,
     /// What the application sends.
     pub(crate) sends: TypedTraffic,
+}
+
+/// What is otherwise about the flow back.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedBack {
+    /// What the overlay does for it.
+    pub(crate) service: Option<TypedService>,
+    /// Which packets the relay near its sender gets.
+    pub(crate) copies: Option<TypedCopies>,
+}
+
+/// Which segments of TCP the relay near the sender gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TypedCopies {
+    /// All.
+    All,
+    /// Those whose loss takes the longest to notice: with SYN or FIN, and those with the end of what was written.
+    Marked,
+    /// SYN and SYN-ACK.
+    Syn,
+    /// SYN-ACK alone.
+    SynAck,
 }
 
 /// What the overlay does for a flow.
@@ -198,7 +240,8 @@ pub(crate) struct TypedTraffic {
     pub(crate) kind: TypedTrafficKind,
     /// The time between packets or, of `frames`, between frames; of `voice`, 20 ms.
     pub(crate) every: Option<TypedDuration>,
-    /// The length of a datagram; of `voice`, 72 bytes (Opus at 24 kbit/s, with RTP).
+    /// The length of a datagram; of `voice`, 72 bytes (Opus at 24 kbit/s, with RTP). Of `bulk`: how much is sent; without it,
+    /// TCP sends until the end.
     pub(crate) bytes: Option<u32>,
     /// Of `frames`: packets of a frame at most; each has 1 to so many.
     pub(crate) packets: Option<u32>,
@@ -206,9 +249,28 @@ pub(crate) struct TypedTraffic {
     pub(crate) on: Option<TypedDuration>,
     /// Of `on-off`: how long it pauses, in the mean of an exponential distribution.
     pub(crate) off: Option<TypedDuration>,
+    /// Of `fetches`: how many bytes the client sends.
+    pub(crate) request: Option<u32>,
+    /// Of `fetches`: how many bytes come back.
+    pub(crate) response: Option<u32>,
+    /// Of `fetches`: how many there are. Default: as many as there is time for.
+    pub(crate) count: Option<u32>,
+    /// Of `fetches`: from the end of one to the beginning of the next. Default: `"100 ms"`.
+    pub(crate) pause: Option<TypedDuration>,
+    /// Of TCP: the most bytes of options and payload in a segment. Default: 1200.
+    pub(crate) segment: Option<u32>,
+    /// Of TCP: the congestion control. Default: `"cubic"`.
+    pub(crate) algorithm: Option<TypedAlgorithm>,
+    /// Of TCP: after what time a SYN or SYN-ACK that is not answered is sent again, and twice that the next time. Default: `"1 s"`
+    /// (RFC 6298); before 2011, it was `"3 s"`.
+    pub(crate) first_timeout: Option<TypedDuration>,
+    /// Of TCP: whether it uses ECN; what was lost and repaired then arrives marked. Default: `false`.
+    pub(crate) ecn: Option<bool>,
+    /// Of TCP: what flows are registered with at their relays, in each direction. Default: `"10 Mbit/s"`.
+    pub(crate) rate: Option<TypedRate>,
     /// When it begins; sessions and flows are set up before. Default: `"2 s"`.
     pub(crate) begin: Option<TypedDuration>,
-    /// When it ends. Default: a second before the scenario does.
+    /// When it ends; of `fetches`, when the last one begins at the latest. Default: a second before the scenario does.
     pub(crate) end: Option<TypedDuration>,
 }
 
@@ -224,6 +286,20 @@ pub(crate) enum TypedTrafficKind {
     Frames,
     /// Talk: 72 bytes every 20 ms while it lasts, with the talkspurts and pauses of a conversation (ITU-T P.59).
     Voice,
+    /// TCP: `from` is a client that fetches from `to` again and again, each time by a new connection.
+    Fetches,
+    /// TCP: `from` sends `to` as much as it can.
+    Bulk,
+}
+
+/// Congestion controls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TypedAlgorithm {
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// `NewReno` (RFC 5681, 6582).
+    NewReno,
 }
 
 /// Something that happens to machines, or to the links between them.
@@ -314,4 +390,16 @@ pub(crate) enum TypedMeasure {
     DelayP99,
     /// The bytes that relays send, by those that the applications send: a share.
     RelayBytes,
+    /// Transfers over TCP that did not come to their end, those that are under way at the end included: a number.
+    TransfersUnfinished,
+    /// Half of the finished transfers take at most this time, from the first SYN.
+    TransferP50,
+    /// 99 % of them do.
+    TransferP99,
+    /// 99.9 % of them do.
+    TransferP999,
+    /// All of them do.
+    TransferMax,
+    /// What TCP delivers in the mean of the time from its beginning to its end: a rate.
+    Goodput,
 }

@@ -1,14 +1,21 @@
 //! What the world does when something happens: it hands inputs to hosts, and drains them.
 
+use byway_code::prefetch_value;
 use byway_units::Time;
 
 use crate::host::{Datagram, Host};
-use crate::limits::{DRAINED_DATAGRAMS_MAX, HELD_PACKETS_MAX, INSTANT_EVENTS_MAX};
+use crate::limits::{CACHED_NODES, DRAINED_DATAGRAMS_MAX, HELD_PACKETS_MAX, INSTANT_EVENTS_MAX, NEAR_EVENTS};
 use crate::log::LossReason;
 use crate::node::{Condition, Hang, NodeId};
 use crate::pool::PacketIndex;
 use crate::queue::Event;
 use crate::world::{Scenario, World};
+
+/// How many steps it takes to find what a host needs.
+const HOST_DEPTHS: usize = 3;
+
+// Before a host is asked, its node and the datagram have been fetched.
+const _: () = assert!(NEAR_EVENTS - 2 > HOST_DEPTHS);
 
 impl<S: Scenario> World<S> {
     /// It is `time` now.
@@ -34,11 +41,54 @@ impl<S: Scenario> World<S> {
         );
     }
 
+    /// Brings what the next events need into the cache, while the one at hand happens.
+    ///
+    /// What an event needs is found step by step, one for each event before it: what the world knows of it, the datagram, and
+    /// then what hosts have, at each depth what the one before found.
+    pub(crate) fn look_ahead(&mut self, scenario: &S) {
+        if self.nodes.len() < CACHED_NODES {
+            return;
+        }
+        while let Some(event) = self.queue.approach() {
+            match event {
+                Event::Arrival(packet) => self.network.fetch(packet),
+                _ => self.fetch_node(event, scenario),
+            }
+        }
+        if let Some(event @ Event::Arrival(packet)) = self.queue.ahead(NEAR_EVENTS - 2) {
+            self.network.fetch_payload(packet);
+            self.fetch_node(event, scenario);
+        }
+        for depth in 0..HOST_DEPTHS {
+            let Some(event) = self.queue.ahead(HOST_DEPTHS - depth) else {
+                continue;
+            };
+            if let Some(node) = self.node_of(event, scenario) {
+                self.nodes[node.index()].host.prepare(depth, self.network.datagram(event));
+            }
+        }
+    }
+
+    fn fetch_node(&self, event: Event, scenario: &S) {
+        if let Some(node) = self.node_of(event, scenario) {
+            prefetch_value(&self.nodes[node.index()]);
+        }
+    }
+
+    /// The node that an event is about.
+    fn node_of(&self, event: Event, scenario: &S) -> Option<NodeId> {
+        match event {
+            Event::Arrival(packet) => Some(self.network.target(packet)),
+            Event::Wake(node) | Event::Drain(node) => Some(node),
+            Event::Scheduled(index) => scenario.prepare(self.scheduled.get(index)?, self),
+        }
+    }
+
     pub(crate) fn arrive(&mut self, packet: PacketIndex) {
         let target = self.network.target(packet);
-        if let Some(link) = self.network.onward(packet) {
+        if let Some(onward) = self.network.onward(packet) {
             return match self.nodes[target.index()].condition {
-                Condition::Running => self.network.pass_on(packet, link, self.now, &mut self.queue),
+                Condition::Running => self.network.pass_on(packet, onward, self.now, &mut self.queue),
                 Condition::Hung(_) => self.network.lose(packet, LossReason::Hung, self.now),
                 Condition::Stopped => self.network.lose(packet, LossReason::Stopped, self.now),
             };

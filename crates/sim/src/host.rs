@@ -22,6 +22,10 @@ pub trait Host {
 
     /// State: when to be woken at the latest; `None` for never. A deadline in the past is due at once.
     fn deadline(&self) -> Option<Time>;
+
+    /// Hint: an input comes soon, this datagram if it is one. With each depth, from 0 to 2, what the one before found may be
+    /// brought into the cache.
+    fn prepare(&self, _depth: usize, _datagram: Option<&[u8]>) {}
 }
 
 /// A datagram as it arrives.

@@ -67,6 +67,7 @@
 //! - [`World`]: how hosts are put together and moved; [`Scenario`]: who moves them; [`Script`]: for short tests.
 //! - [`Link`]: what can happen to a packet, by its fields.
 //! - [`checkers`]: what must hold in every run, whatever the hosts do.
+//! - [`tcp`]: what else flows through a network, as a workload.
 //!
 //! # Chance
 //! One [`Seed`] gives everything. Each random process has a seed of its own, derived from that of the world,
@@ -85,6 +86,7 @@ pub mod limits;
 
 mod events;
 mod faults;
+mod hash;
 mod host;
 mod link;
 mod log;
@@ -96,6 +98,8 @@ mod queue;
 mod random;
 mod script;
 mod slab;
+mod table;
+pub mod tcp;
 mod world;
 
 pub use byway_wire::Ecn;

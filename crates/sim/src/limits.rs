@@ -38,3 +38,13 @@ pub const RECORDED_SLOTS_MAX: usize = 1 << 24;
 // A hung host that resumes takes all its packets within one instant.
 const _: () = assert!(HELD_PACKETS_MAX < INSTANT_EVENTS_MAX);
 const _: () = assert!(DRAINED_DATAGRAMS_MAX <= IN_FLIGHT_PACKETS_MAX);
+
+/// Fewest nodes for which events are looked at before they happen: a hundred agents fit in the cache, and stay there.
+pub const CACHED_NODES: usize = 100;
+
+/// How many events are looked at before they happen, so that what they need is in the cache by then: memory answers within
+/// a tenth of an event, but what is there says where the rest is.
+pub const NEAR_EVENTS: usize = 6;
+
+/// Most events that are kept in order rather than in a heap: those that come in between others make way here.
+pub const NEAR_EVENTS_MAX: usize = 16;

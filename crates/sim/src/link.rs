@@ -2,10 +2,12 @@
 //!
 //! A link's processes are read at the instant at which a packet is offered to it. What is random depends on the
 //! world's seed, the link, the purpose and that instant only: whoever sends at an instant meets the same
-//! burst, whatever else was sent before, on this link or another.
+//! burst, whatever else was sent before, on this link or another. Only losses that are described by packets
+//! ([`Loss::Chain`], [`Loss::Ordinals`], [`Loss::Every`]) depend on what was sent before.
 
 mod bernoulli;
 mod bottleneck;
+mod chain;
 mod damage;
 mod delay;
 mod gilbert_elliott;

@@ -9,10 +9,10 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::{Index, IndexMut};
 
 use byway_units::{Bytes, Time};
-use twox_hash::XxHash3_64;
 
 use byway_wire::Ecn;
 
+use crate::hash;
 use crate::host::ip_bytes;
 use crate::network::LinkIndex;
 use crate::node::NodeId;
@@ -345,9 +345,8 @@ impl<O: Observer> Log<O> {
         // Afterwards, all this follows from the steps.
         if matches!(record.step, Step::Sent | Step::Unroutable) {
             let (source, destination) = (address_digest(record.source), address_digest(record.destination));
-            let words =
-                [source, destination, u64::from(record.ecn.bits()), XxHash3_64::oneshot(record.payload)];
-            self.digest = chain(self.digest, &words);
+            let content = hash::digest(u64::from(record.ecn.bits()), record.payload);
+            self.digest = chain(self.digest, &[source, destination, content]);
         }
         self.observer.packet(record);
     }
@@ -359,13 +358,11 @@ fn chain(digest: u64, words: &[u64]) -> u64 {
     words.iter().fold(digest, |digest, word| mix(digest ^ word).wrapping_add(1))
 }
 
+/// A number that hardly another address has.
 fn address_digest(address: SocketAddr) -> u64 {
-    let mut bytes = [0; 18];
-    let (ip, port) = bytes.split_at_mut(16);
+    let port = u64::from(address.port());
     match address.ip() {
-        IpAddr::V4(address) => ip[..4].copy_from_slice(&address.octets()),
-        IpAddr::V6(address) => ip.copy_from_slice(&address.octets()),
+        IpAddr::V4(ip) => u64::from(ip.to_bits()) << 16 | port,
+        IpAddr::V6(ip) => hash::digest(port, &ip.octets()),
     }
-    port.copy_from_slice(&address.port().to_be_bytes());
-    XxHash3_64::oneshot(&bytes)
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::net::SocketAddr;
 
+use byway_code::{prefetch, prefetch_value};
 use byway_units::Time;
 use thiserror::Error;
 
@@ -13,9 +14,10 @@ use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::link::{Fate, Link, LinkState, Passage};
 use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};
 use crate::node::NodeId;
-use crate::pool::{Header, Packet, PacketIndex, Pool};
+use crate::pool::{Header, Holder, Packet, PacketIndex, Pool};
 use crate::queue::{Event, EventQueue};
 use crate::random::Seed;
+use crate::table::Table;
 
 /// A link's place in the [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,23 +56,19 @@ pub struct ConservationError {
     pub in_flight: u64,
 }
 
-/// A link and its ends.
-#[derive(Debug)]
-struct Edge {
-    from: NodeId,
-    to: NodeId,
-    state: LinkState,
-}
-
 /// Everything between hosts.
 #[derive(Debug)]
 pub(crate) struct Network<O> {
     seed: Seed,
-    routes: BTreeMap<SocketAddr, NodeId>,
-    by_ends: BTreeMap<(NodeId, NodeId), LinkIndex>,
+    addresses: Table<SocketAddr, NodeId>,
+    /// How often an address changed hands.
+    changes: u32,
+    by_ends: Table<(NodeId, NodeId), LinkIndex>,
     /// Where packets go first, by the node where they are and the one they are for, if that is no neighbour.
-    next_hops: BTreeMap<(NodeId, NodeId), NodeId>,
-    edges: Vec<Edge>,
+    next_hops: Table<(NodeId, NodeId), NodeId>,
+    links: Vec<LinkState>,
+    /// The links' ends, in order.
+    ends: BTreeMap<(NodeId, NodeId), LinkIndex>,
     pool: Pool,
     packets: u64,
     pub(crate) log: Log<O>,
@@ -80,10 +78,12 @@ impl<O: Observer> Network<O> {
     pub(crate) fn new(seed: Seed, observer: O) -> Self {
         Self {
             seed: seed.named("link"),
-            routes: BTreeMap::new(),
-            by_ends: BTreeMap::new(),
-            next_hops: BTreeMap::new(),
-            edges: Vec::new(),
+            addresses: Table::new(),
+            changes: 0,
+            by_ends: Table::new(),
+            next_hops: Table::new(),
+            links: Vec::new(),
+            ends: BTreeMap::new(),
             pool: Pool::default(),
             packets: 0,
             log: Log::new(observer),
@@ -91,32 +91,36 @@ impl<O: Observer> Network<O> {
     }
 
     pub(crate) fn connect(&mut self, from: NodeId, to: NodeId, link: Link) {
-        if let Some(index) = self.by_ends.get(&(from, to)) {
-            return self.edges[index.index()].state.change(link);
+        if let Some(index) = self.by_ends.get((from, to)) {
+            return self.links[index.index()].change(link);
         }
         // The seed depends on the ends, not on the order in which links are made.
         let seed = self.seed.numbered(u64::from(from.number())).numbered(u64::from(to.number()));
-        self.by_ends.insert((from, to), LinkIndex::from_index(self.edges.len()));
-        self.edges.push(Edge { from, to, state: LinkState::new(link, seed) });
+        let index = LinkIndex::from_index(self.links.len());
+        self.by_ends.insert((from, to), index);
+        self.ends.insert((from, to), index);
+        self.links.push(LinkState::new(link, seed));
         self.log.add_link();
     }
 
     pub(crate) fn assign(&mut self, address: SocketAddr, node: NodeId) {
-        self.routes.insert(address, node);
+        self.changes += 1;
+        self.addresses.insert(address, node);
     }
 
     /// Nobody has the address from now on; whose it was before.
     pub(crate) fn release(&mut self, address: SocketAddr) -> Option<NodeId> {
-        self.routes.remove(&address)
+        self.changes += 1;
+        self.addresses.remove(address)
     }
 
     pub(crate) fn counters(&self, from: NodeId, to: NodeId) -> Option<&LinkCounters> {
-        self.by_ends.get(&(from, to)).map(|&link| self.log.counters(link))
+        self.by_ends.get((from, to)).map(|link| self.log.counters(link))
     }
 
     /// All links by their ends, in order.
     pub(crate) fn links(&self) -> impl Iterator<Item = (NodeId, NodeId, &LinkCounters)> {
-        self.by_ends.iter().map(|(&(from, to), &link)| (from, to, self.log.counters(link)))
+        self.ends.iter().map(|(&(from, to), &link)| (from, to, self.log.counters(link)))
     }
 
     pub(crate) const fn in_flight(&self) -> usize {
@@ -125,11 +129,11 @@ impl<O: Observer> Network<O> {
 
     /// Compares the counters of each link with the packets that are really under way.
     pub(crate) fn check_conservation(&self) -> Result<(), ConservationError> {
-        let mut under_way = alloc::vec![0; self.edges.len()];
+        let mut under_way = alloc::vec![0; self.links.len()];
         for packet in self.pool.under_way() {
             under_way[packet.header.link.index()] += 1;
         }
-        for (&(from, to), &link) in &self.by_ends {
+        for (&(from, to), &link) in &self.ends {
             let &LinkCounters { sent, duplicated, delivered, lost, .. } = self.log.counters(link);
             let (lost, in_flight) = (lost.total(), under_way[link.index()]);
             if sent + duplicated != delivered + lost + in_flight {
@@ -158,14 +162,14 @@ impl<O: Observer> Network<O> {
         self.packets += 1;
         // Who has no address sends from none.
         let source = source.or(address).unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        let Some(link) = self.route(from, destination) else {
+        let Some((link, to, holder)) = self.route(from, destination) else {
             let step = Step::Unroutable;
             let to = None;
             let record =
                 Record { time: now, packet: number, from, to, source, destination, ecn, payload, step };
             return self.log.unroutable_packet(&record);
         };
-        self.offer(Header { number, link, source, destination, ecn }, payload, now, queue);
+        self.offer(Header { number, link, from, to, holder, source, destination, ecn }, payload, now, queue);
     }
 
     /// Packets at one node for another go by a third one next.
@@ -173,25 +177,41 @@ impl<O: Observer> Network<O> {
         self.next_hops.insert((at, to), next);
     }
 
-    fn route(&self, from: NodeId, destination: SocketAddr) -> Option<LinkIndex> {
-        let to = *self.routes.get(&destination)?;
-        let next = self.next_hops.get(&(from, to)).copied().unwrap_or(to);
-        self.by_ends.get(&(from, next)).copied()
+    /// The link on which a packet leaves a node, the node at its end, and the one that the packet is for.
+    fn route(&self, from: NodeId, destination: SocketAddr) -> Option<(LinkIndex, NodeId, Holder)> {
+        let node = self.addresses.get(destination)?;
+        let next = self.next_hop(from, node).unwrap_or(node);
+        let link = self.by_ends.get((from, next))?;
+        Some((link, next, Holder { node, changes: self.changes }))
     }
 
-    /// The link on which the packet goes on from where it is; `None` if it goes no further.
-    pub(crate) fn onward(&self, index: PacketIndex) -> Option<LinkIndex> {
-        let destination = self.pool.get(index).header.destination;
-        let (at, to) = (self.target(index), *self.routes.get(&destination)?);
-        (at != to && self.next_hops.contains_key(&(at, to))).then(|| self.route(at, destination))?
+    fn next_hop(&self, at: NodeId, to: NodeId) -> Option<NodeId> {
+        // Few worlds have routers.
+        if self.next_hops.is_empty() { None } else { self.next_hops.get((at, to)) }
+    }
+
+    /// Who has the address that the packet was sent to.
+    fn holder(&self, header: &Header) -> Option<NodeId> {
+        let Holder { node, changes } = header.holder;
+        if changes == self.changes { Some(node) } else { self.addresses.get(header.destination) }
+    }
+
+    /// The packet as it goes on from where it is; `None` if it goes no further.
+    pub(crate) fn onward(&self, index: PacketIndex) -> Option<Header> {
+        let header = self.pool.get(index).header;
+        let (at, holder) = (header.to, self.holder(&header)?);
+        if at == holder || self.next_hop(at, holder).is_none() {
+            return None;
+        }
+        let (link, to, holder) = self.route(at, header.destination)?;
+        Some(Header { link, from: at, to, holder, ..header })
     }
 
     /// The packet goes on.
-    pub(crate) fn pass_on(&mut self, index: PacketIndex, link: LinkIndex, now: Time, queue: &mut EventQueue) {
+    pub(crate) fn pass_on(&mut self, index: PacketIndex, onward: Header, now: Time, queue: &mut EventQueue) {
         self.note_packet(now, index, Step::Delivered);
-        let packet = self.pool.get_mut(index);
-        let (header, payload) = (Header { link, ..packet.header }, mem::take(&mut packet.payload));
-        self.offer(header, &payload, now, queue);
+        let payload = mem::take(&mut self.pool.get_mut(index).payload);
+        self.offer(onward, &payload, now, queue);
         // The buffer is used again.
         self.pool.get_mut(index).payload = payload;
         self.pool.release(index);
@@ -199,7 +219,7 @@ impl<O: Observer> Network<O> {
 
     fn offer(&mut self, mut header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
         self.note(now, header, payload, Step::Sent);
-        let link = &mut self.edges[header.link.index()].state;
+        let link = &mut self.links[header.link.index()];
         header.ecn = link.ecn_behind(header.ecn);
         match link.offer(now, ip_bytes(payload, header.destination), payload.len()) {
             Fate::Lost(reason) => self.note(now, header, payload, Step::Lost(reason)),
@@ -231,13 +251,33 @@ impl<O: Observer> Network<O> {
 
     /// To which node the packet goes.
     pub(crate) fn target(&self, index: PacketIndex) -> NodeId {
-        self.edges[self.pool.get(index).header.link.index()].to
+        self.pool.get(index).header.to
     }
 
     /// Whether the node still has the address that the packet was sent to.
     pub(crate) fn is_current(&self, index: PacketIndex) -> bool {
-        let destination = &self.pool.get(index).header.destination;
-        self.routes.get(destination) == Some(&self.target(index))
+        let header = &self.pool.get(index).header;
+        self.holder(header) == Some(header.to)
+    }
+
+    /// The packet will arrive soon: first what the world knows of it is brought near, then what it carries.
+    pub(crate) fn fetch(&self, index: PacketIndex) {
+        prefetch_value(self.pool.get(index));
+    }
+
+    /// See [`Network::fetch`].
+    pub(crate) fn fetch_payload(&self, index: PacketIndex) {
+        let Packet { header, payload, .. } = self.pool.get(index);
+        prefetch(payload);
+        prefetch_value(self.log.counters(header.link));
+    }
+
+    /// What arrives, if something does.
+    pub(crate) fn datagram(&self, event: Event) -> Option<&[u8]> {
+        match event {
+            Event::Arrival(index) => Some(&self.pool.get(index).payload),
+            _ => None,
+        }
     }
 
     /// The packet is lost at the end of its link.
@@ -257,22 +297,18 @@ impl<O: Observer> Network<O> {
     }
 
     fn note_packet(&mut self, now: Time, index: PacketIndex, step: Step) {
-        let Self { pool, log, edges, .. } = self;
-        let Packet { header, payload, .. } = pool.get(index);
-        let edge = &edges[header.link.index()];
-        log.packet(header.link, &record(now, header, edge, payload, step));
+        let Packet { header, payload, .. } = self.pool.get(index);
+        self.log.packet(header.link, &record(now, header, payload, step));
     }
 
     fn note(&mut self, now: Time, header: Header, payload: &[u8], step: Step) {
-        let edge = &self.edges[header.link.index()];
-        self.log.packet(header.link, &record(now, &header, edge, payload, step));
+        self.log.packet(header.link, &record(now, &header, payload, step));
     }
 }
 
-fn record<'a>(time: Time, header: &Header, edge: &Edge, payload: &'a [u8], step: Step) -> Record<'a> {
-    let &Header { number: packet, source, destination, ecn, .. } = header;
-    let (from, to) = (edge.from, Some(edge.to));
-    Record { time, packet, from, to, source, destination, ecn, payload, step }
+fn record<'a>(time: Time, header: &Header, payload: &'a [u8], step: Step) -> Record<'a> {
+    let &Header { number: packet, from, to, source, destination, ecn, .. } = header;
+    Record { time, packet, from, to: Some(to), source, destination, ecn, payload, step }
 }
 
 #[cfg(test)]

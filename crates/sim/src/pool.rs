@@ -5,11 +5,19 @@ use core::net::SocketAddr;
 
 use crate::limits::IN_FLIGHT_PACKETS_MAX;
 use crate::network::LinkIndex;
+use crate::node::NodeId;
 use byway_wire::Ecn;
 
 /// A packet's place in the [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PacketIndex(u32);
+
+/// Who has an address, and how often any address had changed hands by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub(crate) node: NodeId,
+    pub(crate) changes: u32,
+}
 
 /// What the world knows about a packet besides its payload.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +25,11 @@ pub(crate) struct Header {
     /// Counts the packets of the world; a duplicate has the number of its original.
     pub(crate) number: u64,
     pub(crate) link: LinkIndex,
+    /// The ends of the link.
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    /// Who had the destination's address when that was looked up.
+    pub(crate) holder: Holder,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
     pub(crate) ecn: Ecn,
@@ -104,6 +117,9 @@ mod tests {
         Header {
             number: 0,
             link: LinkIndex::from_index(0),
+            from: NodeId::from_index(0),
+            to: NodeId::from_index(1),
+            holder: Holder { node: NodeId::from_index(1), changes: 0 },
             source: address,
             destination: address,
             ecn: Ecn::NotCapable,

@@ -1,16 +1,17 @@
 //! What is going to happen, in order.
 
-use alloc::collections::BinaryHeap;
-use core::cmp::Reverse;
+use alloc::collections::{BinaryHeap, VecDeque};
+use core::cmp::Ordering;
 
 use byway_units::Time;
 
+use crate::limits::{NEAR_EVENTS, NEAR_EVENTS_MAX};
 use crate::node::NodeId;
 use crate::pool::PacketIndex;
 use crate::slab::SlabIndex;
 
 /// Something that happens at an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A packet reaches the end of its link.
     Arrival(PacketIndex),
@@ -22,25 +23,92 @@ pub(crate) enum Event {
     Scheduled(SlabIndex),
 }
 
+/// An event that is queued.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: Time,
+    /// How many were queued before it.
+    number: u64,
+    event: Event,
+}
+
+impl Entry {
+    /// Time and number in one: that is one comparison.
+    const fn order(&self) -> u128 {
+        (self.time.as_nanos() as u128) << 64 | self.number as u128
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The next one is the greatest, as a heap has it.
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.order().cmp(&self.order())
+    }
+}
+
 /// Events by time; those of one instant in the order in which they were queued.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
-    heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    /// The next ones, in order: none of the heap is before any of them.
+    near: VecDeque<Entry>,
+    heap: BinaryHeap<Entry>,
     queued: u64,
 }
 
 impl EventQueue {
     pub(crate) fn push(&mut self, time: Time, event: Event) {
-        self.heap.push(Reverse((time, self.queued, event)));
+        let entry = Entry { time, number: self.queued, event };
         self.queued += 1;
+        if self.near.back().is_none_or(|last| time >= last.time) {
+            return self.heap.push(entry);
+        }
+        let place = self.near.partition_point(|other| other.time <= time);
+        self.near.insert(place, entry);
+        if self.near.len() > NEAR_EVENTS_MAX {
+            self.heap.extend(self.near.pop_back());
+        }
     }
 
     pub(crate) fn next_time(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse((time, ..))| *time)
+        match self.near.front() {
+            Some(entry) => Some(entry.time),
+            None => self.heap.peek().map(|entry| entry.time),
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
-        self.heap.pop().map(|Reverse((time, _, event))| (time, event))
+        let next = self.near.pop_front().or_else(|| self.heap.pop());
+        next.map(|entry| (entry.time, entry.event))
+    }
+
+    /// One more event comes near, while fewer than [`NEAR_EVENTS`] are.
+    pub(crate) fn approach(&mut self) -> Option<Event> {
+        if self.near.len() >= NEAR_EVENTS {
+            return None;
+        }
+        let entry = self.heap.pop()?;
+        self.near.push_back(entry);
+        Some(entry.event)
+    }
+
+    /// The event before which so many others come, of those that are near.
+    pub(crate) fn ahead(&self, place: usize) -> Option<Event> {
+        self.near.get(place).map(|entry| entry.event)
     }
 }
 
@@ -50,25 +118,54 @@ mod tests {
 
     use std::vec::Vec;
 
+    use byway_units::Duration;
     use proptest::prelude::*;
 
     use super::*;
 
     proptest! {
         #[test]
-        fn events_come_by_time_and_then_as_they_were_queued(times in prop::collection::vec(0_u64..20, 0..100)) {
+        fn events_come_by_time_and_then_as_they_were_queued(
+            steps in prop::collection::vec((0_u64..40, 0_usize..4, 0_usize..3), 0..300),
+        ) {
             let mut queue = EventQueue::default();
-            for (index, &time) in times.iter().enumerate() {
-                queue.push(Time::from_nanos(time), Event::Drain(NodeId::from_index(index)));
+            // A sorted list is the oracle.
+            let mut expected: Vec<(Time, usize)> = Vec::new();
+            let mut now = Time::START;
+            for (index, (ahead, pops, looks)) in steps.into_iter().enumerate() {
+                let time = now + Duration::from_nanos(ahead);
+                queue.push(time, Event::Drain(NodeId::from_index(index)));
+                expected.insert(expected.partition_point(|(other, _)| *other <= time), (time, index));
+                for _ in 0..looks {
+                    queue.approach();
+                }
+                let popped = if pops == 3 { 2 } else { pops / 2 };
+                for (time, index) in expected.drain(..popped.min(expected.len())) {
+                    prop_assert_eq!(queue.next_time(), Some(time));
+                    prop_assert_eq!(queue.pop(), Some((time, Event::Drain(NodeId::from_index(index)))));
+                    now = time;
+                }
             }
-            // A stable sort is the oracle.
-            let mut expected: Vec<_> = times.iter().copied().enumerate().collect();
-            expected.sort_by_key(|&(_, time)| time);
-            for (index, time) in expected {
-                prop_assert_eq!(queue.next_time(), Some(Time::from_nanos(time)));
-                prop_assert_eq!(queue.pop(), Some((Time::from_nanos(time), Event::Drain(NodeId::from_index(index)))));
+            for (time, index) in expected {
+                prop_assert_eq!(queue.next_time(), Some(time));
+                prop_assert_eq!(queue.pop(), Some((time, Event::Drain(NodeId::from_index(index)))));
             }
             prop_assert_eq!(queue.pop(), None);
         }
+    }
+
+    #[test]
+    fn each_event_comes_near_once() {
+        let mut queue = EventQueue::default();
+        let event = |index| Event::Drain(NodeId::from_index(index));
+        for (index, nanos) in (0..20).zip(0..) {
+            queue.push(Time::from_nanos(nanos), event(index));
+        }
+        let near: Vec<_> = core::iter::from_fn(|| queue.approach()).collect();
+        assert_eq!(near, (0..NEAR_EVENTS).map(event).collect::<Vec<_>>());
+        assert_eq!(queue.ahead(2), Some(event(2)));
+        queue.pop();
+        assert_eq!((queue.approach(), queue.approach()), (Some(event(NEAR_EVENTS)), None));
+        assert_eq!(queue.ahead(2), Some(event(3)));
     }
 }

@@ -30,6 +30,10 @@ impl<T> Slab<T> {
         index
     }
 
+    pub(crate) fn get(&self, index: SlabIndex) -> Option<&T> {
+        self.places[index.0 as usize].as_ref()
+    }
+
     /// # Panics
     /// If there is nothing at this place.
     pub(crate) fn take(&mut self, index: SlabIndex) -> T {

@@ -29,6 +29,12 @@ pub trait Scenario: Sized {
     /// What was [scheduled](World::schedule) for this instant happens.
     fn event(&mut self, event: Self::Event, world: &mut World<Self>);
 
+    /// Hint, more than once for an event: it is going to happen soon, and the scenario may bring what it needs into the cache.
+    /// The node that gets an input by it, if one does, whose host is told likewise.
+    fn prepare(&self, _event: &Self::Event, _world: &World<Self>) -> Option<NodeId> {
+        None
+    }
+
     /// A node took an input and was drained: now is the time to take what its host has for the application, by
     /// [`World::host_mut`], and to answer, by [`World::input`].
     fn drained(&mut self, _node: NodeId, _world: &mut World<Self>) {}
@@ -51,7 +57,7 @@ pub struct World<S: Scenario> {
     pub(crate) nodes: Vec<Node<S::Host>>,
     pub(crate) network: Network<S::Observer>,
     pub(crate) queue: EventQueue,
-    scheduled: Slab<S::Event>,
+    pub(crate) scheduled: Slab<S::Event>,
     /// Nodes of which the scenario has not yet been told that they were drained.
     pub(crate) drained: VecDeque<NodeId>,
     /// Events in this instant so far.
@@ -202,6 +208,7 @@ impl<S: Scenario> World<S> {
         };
         self.advance(time);
         self.count_event();
+        self.look_ahead(scenario);
         match event {
             Event::Arrival(packet) => self.arrive(packet),
             Event::Wake(node) => self.ring(node),

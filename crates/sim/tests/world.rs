@@ -370,7 +370,7 @@ fn the_digest_sees_a_single_nanosecond_byte_mark_and_address() {
 #[test]
 fn the_trace_of_a_known_run_is_what_it_was() {
     // The same on every machine and with every compiler: integers, and logarithms in software.
-    assert_eq!(digest_of(3, &chance()), 10_324_362_524_531_009_986);
+    assert_eq!(digest_of(3, &chance()), 5_566_557_246_157_814_774);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub struct PureCrate {
 pub const PURE_CRATES: &[PureCrate] = &[
     PureCrate { name: "byway-units", folder: "crates/units", may_depend_on: &[] },
     PureCrate { name: "byway-code", folder: "crates/code", may_depend_on: &["byway-units"] },
+    PureCrate { name: "byway-plan", folder: "crates/plan", may_depend_on: &["byway-units", "byway-wire"] },
+    PureCrate { name: "byway-plot", folder: "crates/plot", may_depend_on: &[] },
     PureCrate { name: "byway-wire", folder: "crates/wire", may_depend_on: &["byway-units"] },
     PureCrate {
         name: "byway-proto",
@@ -46,6 +48,7 @@ pub const IMPURE_CRATES: &[ImpureCrate] = &[
     ImpureCrate { folder: "crates/aws-lc", reason: "calls a library written in C" },
     ImpureCrate { folder: "crates/bench", reason: "reads the clock, and calls other projects' coders" },
     ImpureCrate { folder: "crates/byway", reason: "is the program: files, clocks, processes" },
+    ImpureCrate { folder: "crates/experiment", reason: "reads TOML, and writes JSON and HTML" },
     ImpureCrate { folder: "crates/net", reason: "opens sockets and reads the clock" },
     ImpureCrate { folder: "crates/scenario", reason: "reads TOML, and writes JSON" },
     ImpureCrate { folder: "crates/tidy", reason: "reads the repository" },

@@ -39,7 +39,8 @@ impl Flags {
 
     /// The flags in this byte; `None` for a piece that there is not.
     #[inline]
-    pub(crate) const fn from_wire(byte: u8) -> Option<Self> {
+    #[must_use]
+    pub const fn from_wire(byte: u8) -> Option<Self> {
         if byte >> 2 & 0b11 == 3 { None } else { Some(Self(byte)) }
     }
 

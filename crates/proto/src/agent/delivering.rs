@@ -81,8 +81,11 @@ impl Agent {
                 active.ways.relayed(now);
             }
         }
+        let is_in_vain =
+            is_original && (active.open == Some(sequence) || active.tracker.was_asked(sequence.number()));
         let before = active.tracker.highest();
         let arrival = active.tracker.arrived(sequence.number(), now);
+        flow.statistics.nacks_in_vain += u64::from(is_in_vain);
         let has_lost = flow.count(sequence, delivery, lateness);
         self.plan_report(id, has_lost, now);
         self.keep(id, sequence, now);
@@ -119,9 +122,15 @@ impl Agent {
     /// relay repairs whatever is sent.
     pub(super) fn direct_path_delivers(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
+        let was_asked = flow.active().is_some_and(|active| active.open == Some(sequence));
+        flow.statistics.nacks_in_vain += u64::from(was_asked);
         let Some(active) = flow.active_mut() else {
             return;
         };
+        // One that was overtaken, or sent again, says nothing of when packets are sent.
+        if active.highest_original.is_some_and(|highest| sequence <= highest) {
+            return;
+        }
         let follows = active.highest_original.is_some_and(|highest| sequence == highest.next());
         active.timer.arrival(follows, now);
         active.last_original = now;

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
+use byway_code::prefetch_value;
+
 /// The flows of an agent in one direction.
 #[derive(Debug)]
 pub(super) struct FlowTable<T> {
@@ -35,6 +37,11 @@ impl<T> FlowTable<T> {
 
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         self.flows.get(number as usize)?.as_ref()
+    }
+
+    /// Brings some flows into the cache.
+    pub(super) fn prefetch(&self) {
+        self.flows.iter().take(2).for_each(prefetch_value);
     }
 
     /// The flows, with their numbers.

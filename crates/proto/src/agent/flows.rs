@@ -216,9 +216,9 @@ impl Agent {
         if self.life != Life::Open {
             return self.leaving_deadline();
         }
-        // Rather early than exact: most packets put a timer off, and setting the heap right costs more than an input
-        // too many now and then.
-        let flows = self.timers.next_look().map(|(at, key)| {
+        // Exact: most packets put a timer off that would come up before the next one, and setting the heap right costs
+        // less than an input each time.
+        let flows = self.timers.earliest().map(|(at, key)| {
             let (timer, flow) = timer_of(key);
             let reason = match timer {
                 Timer::Loss => Reason::Loss,

@@ -26,12 +26,14 @@ mod offers;
 mod ordering;
 mod own_repairs;
 mod paths;
+mod prefetching;
 mod receive_flow;
 mod receiving;
 mod registration;
 mod relay_link;
 mod reporting;
 mod requests;
+mod resending;
 mod send_flow;
 mod sending;
 mod settings;
@@ -155,6 +157,8 @@ pub struct AgentCounters {
     pub copies: u64,
     /// Copies sent again, as a relay asked for them.
     pub copies_resent: u64,
+    /// Originals sent again, as a relay missed their copies: both leave by the same line.
+    pub originals_again: u64,
     /// Copies not sent: they would queue, do not arrive, or too many wait.
     pub copies_held: u64,
     /// In-stream repair packets sent that this agent made of its own packets.

@@ -8,7 +8,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
 use super::registration::Registrations;
 use super::settings::{Duplication, FlowSettings};
 use super::totals::Reports;
-use crate::limits::RESEND_REACH;
+use crate::limits::{ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
@@ -39,6 +39,8 @@ pub(super) struct SendFlow {
     pub(super) copies_until: Time,
     /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
     stands_in: bool,
+    /// How many originals may be sent again.
+    again: u8,
     /// What the receiver reported; `None` before its first report.
     pub(super) reports: Option<Box<Reports>>,
 }
@@ -57,6 +59,7 @@ impl SendFlow {
             uncopied: Uncopied::NONE,
             copies_until: Time::START,
             stands_in: false,
+            again: ORIGINALS_AGAIN_MAX,
             reports: None,
         }
     }
@@ -65,7 +68,17 @@ impl SendFlow {
     pub(super) const fn take_number(&mut self) -> SequenceNumber {
         let number = self.next;
         self.next = number.next();
+        if number.number().is_multiple_of(PACKETS_PER_ORIGINAL_AGAIN) && self.again < ORIGINALS_AGAIN_MAX {
+            self.again += 1;
+        }
         number
+    }
+
+    /// Whether an original may be sent again; it counts as sent then.
+    pub(super) const fn take_original_again(&mut self) -> bool {
+        let may = self.again > 0;
+        self.again = self.again.saturating_sub(1);
+        may
     }
 
     /// Has relays deliver what they would else repair, or not any more. Without relays there is nothing that could be done,

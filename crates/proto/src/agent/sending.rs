@@ -1,13 +1,12 @@
 //! What applications send: originals at once, copies behind them.
 
 use byway_units::Time;
-use byway_wire::messages::CopyNack;
 use byway_wire::packets::{EnvelopeRole, SourceHeader};
 use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNumber, Timestamp};
 
+use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
-use super::{Agent, Flow};
 use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
@@ -235,24 +234,5 @@ impl Agent {
             Some(relay.when(waiting.packet.bytes() + ENVELOPE_OVERHEAD, now))
         });
         times.min()
-    }
-
-    /// A relay asks for copies again.
-    pub(super) fn resend_copies(&mut self, session: SessionId, nack: &CopyNack<'_>, now: Time) {
-        let flow = self.relay_of(session).and_then(|relay| relay.flow(nack.alias));
-        let Some(Flow::Sent(id)) = flow else {
-            self.counters.flows_unknown += 1;
-            return;
-        };
-        for low in nack.ranges.numbers_low().take(crate::limits::RESEND_REACH) {
-            let flow = &self.senders[id.0 as usize];
-            let sequence = SequenceNumber::nearest(low, flow.next);
-            match flow.sent.get(sequence.number()) {
-                Some(packet) => {
-                    self.send_behind(session, EnvelopeRole::ResentCopy, nack.alias, sequence, packet, now);
-                }
-                None => self.counters.copies_gone += 1,
-            }
-        }
     }
 }

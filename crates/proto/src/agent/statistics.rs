@@ -87,6 +87,8 @@ pub struct ReceiveStatistics {
     pub nacks: u64,
     /// Open-ended NACKs sent.
     pub open_nacks: u64,
+    /// Packets that were asked for, and then came by the direct path all the same.
+    pub nacks_in_vain: u64,
     /// ACKs sent.
     pub acks: u64,
     /// Packets given for others.
@@ -127,6 +129,7 @@ impl ReceiveStatistics {
         false_repairs: 0,
         nacks: 0,
         open_nacks: 0,
+        nacks_in_vain: 0,
         acks: 0,
         given: 0,
         given_bytes: 0,
@@ -189,7 +192,7 @@ macro_rules! summable {
 
 summable!(
     direct, lost, in_stream, cooperative, cached, forwarded, late, held, gaps_passed, marked_dropped, duplicates,
-    forged, false_repairs, nacks, open_nacks, acks, given, given_bytes, beyond_consent, bursts;
+    forged, false_repairs, nacks, open_nacks, nacks_in_vain, acks, given, given_bytes, beyond_consent, bursts;
     besides longest_burst, lateness_max, in_stream_times, cooperative_times, cached_times
 );
 

@@ -202,6 +202,12 @@ impl GapTracker {
         self.missing.contains(number)
     }
 
+    /// Whether this number is missing, and was asked for.
+    #[must_use]
+    pub fn was_asked(&self, number: u64) -> bool {
+        self.missing.was_asked(number)
+    }
+
     /// How many numbers are missing.
     #[must_use]
     pub const fn missing(&self) -> usize {

@@ -105,12 +105,6 @@ impl Timers {
         self.heap.first().map(|entry| entry.queued)
     }
 
-    /// That instant, and the timer that is looked at then, which may have been put off.
-    #[must_use]
-    pub fn next_look(&self) -> Option<(Time, TimerKey)> {
-        self.heap.first().map(|entry| (entry.queued, entry.key))
-    }
-
     /// The timer to fire next, and when; of several at once, the one with the lowest key.
     pub fn earliest(&mut self) -> Option<(Time, TimerKey)> {
         while let Some(first) = self.heap.first().copied() {

@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use byway_code::prefetch_value;
 use byway_units::{AgentId, Bytes, Duration, RelayId, Time};
 use byway_wire::{Alias, FlowKey, Receiver, Shard};
 
@@ -100,6 +101,13 @@ pub(super) struct Links {
 impl Links {
     fn link(&self, session: SessionId) -> Option<&Link> {
         self.by_session.get(session.0 as usize)
+    }
+
+    /// Brings into the cache what a session has registered.
+    pub(super) fn prefetch(&self, session: SessionId) {
+        if let Some(link) = self.link(session) {
+            prefetch_value(link);
+        }
     }
 
     /// What the session calls so.

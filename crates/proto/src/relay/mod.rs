@@ -16,6 +16,7 @@ mod others;
 mod outlet;
 mod perform;
 mod ports;
+mod prefetching;
 mod reach;
 mod registration;
 mod relaying;

@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
+use byway_code::prefetch_value;
 use byway_units::Time;
 use byway_wire::packets::InitiationHeader;
 use byway_wire::seal::{CookieJar, Provider, PublicKey, Purpose, Responder, StaticSecret, Suite};
@@ -101,6 +102,10 @@ pub struct SessionCounters {
     pub unsendable: u64,
 }
 }
+
+/// How many sessions of an agent are brought into the cache before an input: a peer's and its relays'. Those of more would
+/// be more than most inputs need.
+const SESSIONS_AT_HAND: usize = 4;
 
 /// All sessions of a node.
 pub(crate) struct Sessions {
@@ -303,6 +308,30 @@ impl Sessions {
         if let Some(at) = deadline {
             self.deadlines.insert((at, id));
         }
+    }
+
+    /// Brings what most inputs of an agent need into the cache: its first sessions, and where it writes.
+    pub(crate) fn prefetch(&self) {
+        self.slots.iter().take(SESSIONS_AT_HAND).for_each(prefetch_value);
+        self.outbox.prefetch();
+        self.by_index.prefetch_all();
+    }
+
+    /// Brings the place of an index into the cache.
+    pub(crate) fn prefetch_index(&self, index: SessionIndex) {
+        self.by_index.prefetch(index);
+    }
+
+    /// Brings a session into the cache.
+    pub(crate) fn prefetch_session(&self, id: SessionId) {
+        if let Some(session) = self.get(id) {
+            prefetch_value(session);
+        }
+    }
+
+    /// The session with this index in what this side receives.
+    pub(crate) fn by_index(&self, index: SessionIndex) -> Option<SessionId> {
+        self.by_index.get(index).map(SessionId)
     }
 
     /// When [`Sessions::handle_timeout`] is due.

@@ -1,9 +1,9 @@
 //! What is to come of a scenario.
 
-use byway_typed::{KeyPath, Problem, TypedDuration, TypedRatio, TypedShare};
+use byway_typed::{KeyPath, Problem, TypedDuration, TypedRate, TypedRatio, TypedShare};
 
 use super::{Reader, element};
-use crate::measure::Unit;
+use crate::measure::{Unit, megabits};
 use crate::scenario::{Bound, Expectation};
 use crate::typed::{TypedExpectation, TypedFlow};
 
@@ -52,6 +52,10 @@ impl Reader<'_> {
             Unit::Ratio => {
                 text.parse::<TypedRatio>().map(|ratio| ratio.0).map_err(|error| self.problem(path, error))
             }
+            Unit::Megabits => text
+                .parse::<TypedRate>()
+                .map(|rate| megabits(rate.0))
+                .map_err(|error| self.problem(path, error)),
             Unit::Milliseconds => text
                 .parse::<TypedDuration>()
                 .map(|time| time.0.as_secs_f64() * 1_000.0)

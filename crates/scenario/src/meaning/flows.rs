@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use byway_typed::{KeyPath, Problem};
-use byway_units::{Duration, FlowId};
+use byway_units::{Duration, FlowId, Probability};
 use byway_wire::{BlockShape, Service};
 
+use super::conversations::{is_tcp, turned};
 use super::names::{Names, matched};
 use super::{Reader, element};
 use crate::limits::{
     DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DELAY_MAX, FLOWS_MAX, FRAME_PACKETS_MAX, INTERVAL_MIN, LENGTH_MAX,
 };
-use crate::scenario::{FlowPlan, Pattern, Role, Traffic};
+use crate::scenario::{ConversationPlan, FlowPlan, Load, Pattern, Role, Traffic};
 use crate::typed::{TypedFlow, TypedService, TypedTraffic, TypedTrafficKind};
 
 /// When applications begin, unless they are told otherwise: sessions and flows are set up by then.
@@ -33,28 +34,46 @@ const VOICE_INTERVAL: Duration = Duration::from_millis(20);
 /// See [`VOICE_INTERVAL`].
 const VOICE_BYTES: u32 = 72;
 
+/// The numbers of flows between two agents, from 1.
+#[derive(Default)]
+struct Numbers(BTreeMap<(usize, usize), u16>);
+
+impl Numbers {
+    fn next(&mut self, from: usize, to: usize) -> FlowId {
+        let number = self.0.entry((from, to)).or_default();
+        *number = number.saturating_add(1);
+        FlowId::new(*number)
+    }
+}
+
 impl Reader<'_> {
     pub(super) fn flows(
         &self,
         typed: &[TypedFlow],
         names: &Names,
         length: Duration,
-    ) -> Result<Vec<FlowPlan>, Problem> {
-        let mut flows = Vec::new();
-        let mut numbers: BTreeMap<(usize, usize), u16> = BTreeMap::new();
+    ) -> Result<(Vec<FlowPlan>, Vec<ConversationPlan>), Problem> {
+        let (mut flows, mut conversations) = (Vec::new(), Vec::new());
+        let mut numbers = Numbers::default();
         for (place, flow) in typed.iter().enumerate() {
             let here = element("flow", place);
             if typed[..place].iter().any(|before| before.name == flow.name) {
                 let message = format!("another flow is called {:?}: names differ", flow.name);
                 return Err(self.problem(&here.key("name"), message));
             }
-            let plan = self.flow(&here, flow, names, length)?;
+            let plan = FlowPlan { group: place, ..self.flow(&here, flow, names, length)? };
+            let conversation = self.conversation(&here.key("sends"), &flow.sends, length)?;
             for (from, to) in self.between(&here, flow, names)? {
                 for _ in 0..flow.count.unwrap_or(1) {
-                    let number = numbers.entry((from, to)).or_default();
-                    *number = number.saturating_add(1);
-                    let number = FlowId::new(*number);
-                    flows.push(FlowPlan { group: place, from, to, number, ..plan.clone() });
+                    let forth = FlowPlan { from, to, number: numbers.next(from, to), ..plan.clone() };
+                    flows.push(forth);
+                    if let Some(conversation) = conversation {
+                        let back =
+                            FlowPlan { from: to, to: from, number: numbers.next(to, from), ..plan.clone() };
+                        flows.push(turned(back, flow.back.unwrap_or_default()));
+                        let flows = [flows.len() - 2, flows.len() - 1];
+                        conversations.push(ConversationPlan { flows, ..conversation });
+                    }
                     if flows.len() > FLOWS_MAX {
                         let message = format!("there are more than {FLOWS_MAX} flows: have fewer");
                         return Err(self.problem(&here, message));
@@ -62,7 +81,7 @@ impl Reader<'_> {
                 }
             }
         }
-        Ok(flows)
+        Ok((flows, conversations))
     }
 
     fn between(
@@ -115,12 +134,27 @@ impl Reader<'_> {
             in_stream: shape(flow.in_stream, BlockShape::new(5, 1)),
             batch: shape(flow.batch, BlockShape::new(8, 2)),
             is_on_standby: flow.standby.unwrap_or(false),
-            traffic: self.traffic(&here.key("sends"), &flow.sends, length)?,
+            consent_per_mille: flow.consent.map(|share| per_mille(share.0)),
+            load: self.load(here, flow, length)?,
         })
     }
 
+    fn load(&self, here: &KeyPath, flow: &TypedFlow, length: Duration) -> Result<Load, Problem> {
+        let sends = here.key("sends");
+        self.check_keys(&sends, &flow.sends)?;
+        if is_tcp(flow.sends.kind) {
+            return self.segments(&sends, flow).map(Load::Segments);
+        }
+        for (key, is_given) in [("copies", flow.copies.is_some()), ("back", flow.back.is_some())] {
+            if is_given {
+                let message = "is of TCP: leave it out, or send `fetches` or `bulk`";
+                return Err(self.problem(&here.key(key), message));
+            }
+        }
+        self.traffic(&sends, &flow.sends, length).map(Load::Datagrams)
+    }
+
     fn traffic(&self, here: &KeyPath, typed: &TypedTraffic, length: Duration) -> Result<Traffic, Problem> {
-        self.check_keys(here, typed)?;
         let is_voice = typed.kind == TypedTrafficKind::Voice;
         let every = match typed.every {
             Some(every) => every.0,
@@ -139,17 +173,28 @@ impl Reader<'_> {
             let message = format!("{bytes} is out of range: {DATAGRAM_BYTES_MIN} to {DATAGRAM_BYTES_MAX}");
             return Err(self.problem(&here.key("bytes"), message));
         }
+        let (begin, end) = self.time_of(here, typed, length)?;
+        if end - begin < every {
+            let message = format!("from {begin} to {end} nothing is sent every {every}: give it more time");
+            return Err(self.problem(here, message));
+        }
+        Ok(Traffic { pattern: self.pattern(here, typed)?, every, bytes: bytes as usize, begin, end })
+    }
+
+    /// When an application begins and ends.
+    pub(super) fn time_of(
+        &self,
+        here: &KeyPath,
+        typed: &TypedTraffic,
+        length: Duration,
+    ) -> Result<(Duration, Duration), Problem> {
         let begin = typed.begin.map_or(BEGIN.min(length), |begin| begin.0);
         let end = typed.end.map_or(length.saturating_sub(LAST).max(begin), |end| end.0);
         if begin > end || end > length {
             let message = format!("from {begin} to {end} is no time within the {length} of the scenario");
             return Err(self.problem(here, message));
         }
-        if end - begin < every {
-            let message = format!("from {begin} to {end} nothing is sent every {every}: give it more time");
-            return Err(self.problem(here, message));
-        }
-        Ok(Traffic { pattern: self.pattern(here, typed)?, every, bytes: bytes as usize, begin, end })
+        Ok((begin, end))
     }
 
     fn pattern(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<Pattern, Problem> {
@@ -173,16 +218,31 @@ impl Reader<'_> {
                 }
                 None => Err(self.problem(here, "says not how long frames are: give `packets`")),
             },
+            TypedTrafficKind::Fetches | TypedTrafficKind::Bulk => unreachable!("TCP has no calendar"),
         }
     }
 
     /// That no key is there that this kind has no use for.
     fn check_keys(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<(), Problem> {
         let is = |kind| typed.kind == kind;
+        let (fetches, bulk) = (is(TypedTrafficKind::Fetches), is(TypedTrafficKind::Bulk));
+        let of_tcp = fetches || bulk;
         let keys = [
+            ("every", typed.every.is_some(), !of_tcp),
+            ("bytes", typed.bytes.is_some(), !fetches),
             ("packets", typed.packets.is_some(), is(TypedTrafficKind::Frames)),
             ("on", typed.on.is_some(), is(TypedTrafficKind::OnOff)),
             ("off", typed.off.is_some(), is(TypedTrafficKind::OnOff)),
+            ("request", typed.request.is_some(), fetches),
+            ("response", typed.response.is_some(), fetches),
+            ("count", typed.count.is_some(), fetches),
+            ("pause", typed.pause.is_some(), fetches),
+            ("segment", typed.segment.is_some(), of_tcp),
+            ("algorithm", typed.algorithm.is_some(), of_tcp),
+            ("first_timeout", typed.first_timeout.is_some(), of_tcp),
+            ("ecn", typed.ecn.is_some(), of_tcp),
+            ("rate", typed.rate.is_some(), of_tcp),
+            ("end", typed.end.is_some(), !bulk),
         ];
         match keys.into_iter().find(|(_, is_given, is_used)| *is_given && !is_used) {
             Some((key, ..)) => {
@@ -193,7 +253,16 @@ impl Reader<'_> {
     }
 }
 
-const fn service(typed: TypedService) -> Service {
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a probability is between 0 and 1"
+)]
+fn per_mille(share: Probability) -> u16 {
+    (share.value() * 1_000.0).round() as u16
+}
+
+pub(super) const fn service(typed: TypedService) -> Service {
     match typed {
         TypedService::Internet => Service::Internet,
         TypedService::Coding => Service::Coding,

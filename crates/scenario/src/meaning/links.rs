@@ -8,7 +8,7 @@ use byway_units::{Duration, Probability};
 
 use super::names::{Names, matched};
 use super::{Reader, element};
-use crate::limits::{DELAY_MAX, LENGTH_MAX, LINKS_MAX};
+use crate::limits::{DELAY_MAX, LENGTH_MAX, LINKS_MAX, OUTAGES_EVERY_MIN};
 use crate::scenario::{LinkPlan, LinkShape, LossShape, OutageShape};
 use crate::typed::{TypedLink, TypedLoss, TypedOutage, TypedStay};
 
@@ -120,6 +120,9 @@ impl Reader<'_> {
     }
 
     pub(super) fn loss(&self, here: &KeyPath, loss: &TypedLoss) -> Result<LossShape, Problem> {
+        if loss.first.is_some() || loss.next.is_some() {
+            return self.chain(here, loss);
+        }
         if let (Some(good), Some(bad)) = (loss.good, loss.bad) {
             if loss.share.is_some() || loss.burst.is_some() || loss.every.is_some() || loss.trace.is_some() {
                 return Err(self.problem(here, "{ good, bad } say all: leave the rest out"));
@@ -146,8 +149,29 @@ impl Reader<'_> {
                 let recorded = Recorded::parse(every.0, &text);
                 recorded.map(LossShape::Recorded).map_err(|error| self.problem(&here.key("trace"), error))
             }
-            _ => Err(self
-                .problem(here, "a loss is one of { share }, { share, burst, every } and { trace, every }")),
+            _ => Err(self.problem(
+                here,
+                "a loss is one of { share }, { share, burst, every }, { first, next } and { trace, every }",
+            )),
+        }
+    }
+
+    /// Losses whose memory lasts from one packet to the next.
+    fn chain(&self, here: &KeyPath, loss: &TypedLoss) -> Result<LossShape, Problem> {
+        let others = [
+            loss.share.is_some(),
+            loss.burst.is_some(),
+            loss.every.is_some(),
+            loss.trace.is_some(),
+            loss.good.is_some(),
+            loss.bad.is_some(),
+        ];
+        match (loss.first, loss.next) {
+            _ if others.contains(&true) => {
+                Err(self.problem(here, "{ first, next } say all: leave the rest out"))
+            }
+            (Some(first), Some(next)) => Ok(LossShape::Chain { first: first.0, next: next.0 }),
+            _ => Err(self.problem(here, "bursts begin and go on: give `first` and `next`")),
         }
     }
 
@@ -159,6 +183,16 @@ impl Reader<'_> {
         for (key, time) in [("at", &outage.at), ("for", &outage.length)] {
             self.no_longer_than(&here.key(key), time.extremes().into_iter().map(|time| time.0), LENGTH_MAX)?;
         }
-        Ok(OutageShape { at: outage.at.clone(), length: outage.length.clone(), member: outage.link })
+        if outage.every.is_some_and(|every| every.0 < OUTAGES_EVERY_MIN) {
+            let message = format!("is too often: at least {OUTAGES_EVERY_MIN}");
+            return Err(self.problem(&here.key("every"), message));
+        }
+        Ok(OutageShape {
+            at: outage.at.clone(),
+            length: outage.length.clone(),
+            member: outage.link,
+            on: outage.on.map_or(Probability::ONE, |share| share.0),
+            every: outage.every.map(|every| every.0),
+        })
     }
 }

@@ -217,6 +217,51 @@ fn what_is_wrong_with_flows_and_what_happens_is_named_with_its_place_and_a_remed
 }
 
 #[test]
+fn what_is_wrong_with_transfers_is_named_with_its_place_and_a_remedy() {
+    let sends = "kind = \"steady\"\nevery = \"10 ms\"\nbytes = 500";
+    let fetches = "kind = \"fetches\"\nrequest = 12\nresponse = 50_000";
+    assert!(parse(&RIGHT.replacen(sends, fetches, 1)).is_ok_and(|scenario| scenario.flows.len() == 4));
+    for (instead, place, words) in [
+        ("kind = \"fetches\"", "scenario.toml:35: flow[0].sends", "give `request` and `response`"),
+        ("kind = \"fetches\"\nrequest = 0\nresponse = 1", "scenario.toml:37: flow[0].sends.request", "is 0"),
+        (
+            "kind = \"fetches\"\nrequest = 1\nresponse = 1\nevery = \"1 s\"",
+            "flow[0].sends.every",
+            "leave it out",
+        ),
+        ("kind = \"fetches\"\nrequest = 1\nresponse = 1\npause = \"2 d\"", "flow[0].sends.pause", "at most"),
+        ("kind = \"bulk\"\nbytes = 0", "scenario.toml:37: flow[0].sends.bytes", "is 0"),
+        ("kind = \"bulk\"\nend = \"3 s\"", "scenario.toml:37: flow[0].sends.end", "leave it out"),
+        ("kind = \"bulk\"\nsegment = 1400", "scenario.toml:37: flow[0].sends.segment", "64 to 1318"),
+        ("kind = \"bulk\"\nrate = \"0 bit/s\"", "scenario.toml:37: flow[0].sends.rate", "is 0"),
+        ("kind = \"bulk\"\nfirst_timeout = \"1 ms\"", "flow[0].sends.first_timeout", "200 ms to 60 s"),
+        ("kind = \"bulk\"\nalgorithm = \"bbr\"", "scenario.toml:37", "`cubic` or `newreno`"),
+        ("kind = \"bulk\"\nbegin = \"11 s\"", "scenario.toml:35: flow[0].sends", "within the 10 s"),
+    ] {
+        is_named((sends, instead, place, words));
+    }
+    is_named((
+        "to = \"bob\"",
+        "to = \"bob\"\ncopies = \"syn\"",
+        "scenario.toml:34: flow[0].copies",
+        "is of TCP",
+    ));
+    is_named(("to = \"bob\"", "to = \"bob\"\nback = {}", "scenario.toml:34: flow[0].back", "is of TCP"));
+    is_named((
+        "delay = \"40 ms\"",
+        "loss = [{ first = \"1 %\" }]",
+        "scenario.toml:20: link[0].loss[0]",
+        "`first` and `next`",
+    ));
+    is_named((
+        "delay = \"40 ms\"",
+        "loss = [{ first = \"1 %\", next = \"1 %\", share = \"1 %\" }]",
+        "scenario.toml:20: link[0].loss[0]",
+        "leave the rest out",
+    ));
+}
+
+#[test]
 fn unknown_keys_are_errors() {
     let said = problem("delay = \"40 ms\"", "dalay = \"40 ms\"");
     assert!(

@@ -5,7 +5,8 @@ use core::fmt::Debug;
 
 use byway_units::{Duration, Time};
 use thiserror::Error;
-use twox_hash::XxHash3_64;
+
+use crate::hash::digest;
 
 /// What is known about a payload.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +167,7 @@ impl<F: Copy + Ord + Debug> Deliveries<F> {
 }
 
 fn content(payload: &[u8]) -> Content {
-    (XxHash3_64::oneshot(payload), payload.len())
+    (digest(0, payload), payload.len())
 }
 
 #[cfg(test)]

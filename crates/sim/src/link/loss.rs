@@ -6,6 +6,7 @@ use byway_units::Probability;
 
 use crate::link::Offer;
 use crate::link::bernoulli::Bernoulli;
+use crate::link::chain::Chain;
 use crate::link::gilbert_elliott::{GilbertElliott, GilbertElliottProcess};
 use crate::link::ordinals::{Every, Ordinals};
 use crate::link::recorded::Recorded;
@@ -18,6 +19,13 @@ pub enum Loss {
     Independent(Probability),
     /// In bursts.
     GilbertElliott(GilbertElliott),
+    /// In bursts that packets themselves go on with, however long the time between them: as in models that count packets.
+    Chain {
+        /// How likely a packet is lost after one that was not.
+        first: Probability,
+        /// How likely a packet is lost after one that was.
+        next: Probability,
+    },
     /// As once recorded.
     Recorded(Recorded),
     /// The packets with these ordinals, in any order: the first packet offered to the link has ordinal 0.
@@ -36,6 +44,7 @@ pub enum Loss {
 pub(crate) enum LossProcess {
     Bernoulli(Bernoulli),
     GilbertElliott(GilbertElliottProcess),
+    Chain(Chain),
     Recorded(Recorded),
     Ordinals(Ordinals),
     Every(Every),
@@ -46,6 +55,7 @@ impl LossProcess {
         match loss {
             Loss::Independent(probability) => Self::Bernoulli(Bernoulli::new(probability, seed)),
             Loss::GilbertElliott(model) => Self::GilbertElliott(GilbertElliottProcess::new(model, seed)),
+            Loss::Chain { first, next } => Self::Chain(Chain::new(first, next, seed)),
             Loss::Recorded(trace) => Self::Recorded(trace),
             Loss::Ordinals(ordinals) => Self::Ordinals(Ordinals::new(ordinals)),
             Loss::Every { first, period } => Self::Every(Every { first, period }),
@@ -56,6 +66,7 @@ impl LossProcess {
         match self {
             Self::Bernoulli(process) => process.loses(offer),
             Self::GilbertElliott(process) => process.loses(offer),
+            Self::Chain(chain) => chain.loses(offer),
             Self::Recorded(trace) => trace.loses(offer),
             Self::Ordinals(ordinals) => ordinals.loses(offer),
             Self::Every(every) => every.loses(offer),

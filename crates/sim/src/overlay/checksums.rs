@@ -4,7 +4,8 @@
 use alloc::boxed::Box;
 
 use byway_wire::seal::{Forged, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
-use twox_hash::XxHash3_64;
+
+use crate::hash::digest;
 
 /// Seals by checksums under a key: what is damaged, or sealed under another key, does not open. Nothing is kept secret.
 #[derive(Clone, Copy, Debug)]
@@ -15,15 +16,15 @@ struct Key(u64);
 
 impl Provider for Checksums {
     fn key(&self, _suite: Suite, key: &[u8; KEY_BYTES]) -> Box<dyn PacketKey> {
-        Box::new(Key(XxHash3_64::oneshot(key)))
+        Box::new(Key(digest(0, key)))
     }
 }
 
 impl Key {
     fn tag(&self, nonce: &Nonce, associated: &[u8], bytes: &[u8]) -> [u8; TAG_BYTES] {
-        let head = XxHash3_64::oneshot_with_seed(self.0, nonce.bytes());
-        let head = XxHash3_64::oneshot_with_seed(head, associated);
-        let body = XxHash3_64::oneshot_with_seed(head, bytes);
+        let head = digest(self.0, nonce.bytes());
+        let head = digest(head, associated);
+        let body = digest(head, bytes);
         let mut tag = [0; TAG_BYTES];
         let (first, second) = tag.split_at_mut(TAG_BYTES / 2);
         first.copy_from_slice(&body.to_be_bytes());

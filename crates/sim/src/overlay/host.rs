@@ -180,6 +180,14 @@ impl Host for OverlayHost {
             Self::Relay(relay) => relay.deadline().map(|(at, _)| at),
         }
     }
+
+    fn prepare(&self, depth: usize, datagram: Option<&[u8]>) {
+        match (self, datagram) {
+            (Self::Agent { agent, .. }, _) => agent.prefetch(depth),
+            (Self::Relay(relay), Some(datagram)) => relay.prefetch(depth, datagram),
+            (Self::Relay(_), None) => {}
+        }
+    }
 }
 
 fn datagram(to: SocketAddr, ecn: Ecn, payload: &[u8]) -> Transmit<'_> {

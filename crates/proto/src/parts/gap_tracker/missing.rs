@@ -69,6 +69,11 @@ impl Missing {
         self.find(number).is_some()
     }
 
+    /// Whether a number is missing, and was asked for.
+    pub(super) fn was_asked(&self, number: u64) -> bool {
+        self.find(number).is_some_and(|index| self.gaps[index].asked > 0)
+    }
+
     /// Adds a gap beyond all others; how many numbers are forgotten for it.
     pub(super) fn add(&mut self, gap: Gap) -> u64 {
         if gap.count() == 0 {

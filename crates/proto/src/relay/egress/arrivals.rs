@@ -187,8 +187,12 @@ impl Egress {
                 self.counters.confirms += 1;
                 actions.push(Action::Confirm { flow: slot, sequence });
             }
+            // Others were asked, which takes them a round trip: the flow's own repair packets are here before.
+            Stage::Cooperating => {
+                self.repair_in_stream(slot, sequence, now, actions);
+            }
             // A first repair is on its way; a second one waits until it is asked for.
-            Stage::Confirming | Stage::InStream | Stage::Cooperating | Stage::Given => {}
+            Stage::Confirming | Stage::InStream | Stage::Given => {}
         }
     }
 }

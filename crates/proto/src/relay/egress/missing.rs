@@ -96,6 +96,17 @@ impl Missing {
         self.packets.get_mut(position)
     }
 
+    /// The receiver saw a later packet than these, from the first to before the end: nobody has to ask whether they are missing.
+    pub(crate) fn make_certain(&mut self, first: SequenceNumber, end: SequenceNumber, now: Time) {
+        let start = self.packets.partition_point(|packet| packet.sequence < first);
+        for packet in self.packets.range_mut(start..).take_while(|packet| packet.sequence < end) {
+            packet.certain = true;
+            if packet.stage == Stage::Confirming {
+                packet.enter(Stage::Waiting, now);
+            }
+        }
+    }
+
     /// The packets among these numbers, in rising order.
     pub(crate) fn within(
         &self,

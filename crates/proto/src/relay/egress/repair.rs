@@ -98,7 +98,7 @@ impl Egress {
     }
 
     /// Sends repair packets of the flow's own block, if they suffice for all that is missing in it.
-    fn repair_in_stream(
+    pub(super) fn repair_in_stream(
         &mut self,
         slot: FlowSlot,
         sequence: SequenceNumber,
@@ -348,6 +348,7 @@ impl Egress {
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
         let missed = active.missing.get(sequence);
+        // Where the flow's own repair packets were sent, the receiver may still wait for others of their block.
         let is_missed = |missing: &MissingPacket| missing.until > now && missing.stage != Stage::Given;
         if may_be_repaired && missed.is_some_and(is_missed) {
             self.give(slot, sequence, packet, Given::Cooperative, now, actions);

@@ -167,6 +167,9 @@ impl Egress {
         active.open = active.open.filter(|open| open.from < from);
         if let Some(open) = &mut active.open {
             open.to = Some(open.to.map_or(from, |to| to.min(from)));
+            // A later packet has come, and those before it have not.
+            open.certain = true;
+            active.missing.make_certain(open.from, from, now);
         }
         active.missing.forget_waiting(from);
         let block_before = SequenceNumber::new(from.number().saturating_sub(Mask::SPAN_MAX));

@@ -18,7 +18,7 @@ mod group;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
-use byway_code::Engine;
+use byway_code::{Engine, prefetch_value};
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
 use byway_wire::{Alias, CODED_OVERHEAD, Ecn, FlowKey, SequenceNumber};
@@ -190,6 +190,13 @@ impl Ingress {
     pub(crate) fn remove_onward(&mut self, slot: FlowSlot, port: EgressPort) {
         if let Some(flow) = self.flow_mut(slot) {
             flow.onward.retain(|onward| onward.port != port);
+        }
+    }
+
+    /// Brings a flow into the cache.
+    pub(crate) fn prefetch(&self, slot: FlowSlot) {
+        if let Some(flow) = self.flow(slot) {
+            prefetch_value(flow);
         }
     }
 

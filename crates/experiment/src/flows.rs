@@ -1,0 +1,293 @@
+//! The study of flows: what is lost on their direct paths, what is repaired, how soon and at what cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use byway_scenario::{Fate, FlowRecord, LossPlace, Outcome, Way};
+use byway_units::Duration;
+
+use crate::findings::{Findings, Unit, number, quantile, share};
+use crate::ideal;
+
+/// Losses from which on a path's own share of repairs says something: fewer are left out of shares of paths.
+const PATH_LOSSES_MIN: u64 = 20;
+
+/// Losses from which on a path by itself has to be good.
+const PATH_LOSSES_MANY: u64 = 200;
+
+/// Longest burst that is none of an outage (J-QoS, section 5.2).
+const BURST_PACKETS_MAX: u64 = 14;
+
+/// What a run comes to.
+pub(crate) fn reduce(outcome: &Outcome) -> Findings {
+    let mut findings = Findings::default();
+    let records: Vec<&FlowRecord> = outcome.records.iter().collect();
+    let names: BTreeSet<&str> = records.iter().map(|record| record.name.as_str()).collect();
+    let farthest = farthest_receivers(&records);
+    for record in &records {
+        sample(record, &farthest, &mut findings);
+    }
+    let groups = names.iter().map(|name| Some(*name)).chain([None]);
+    for group in groups {
+        let members: Vec<&FlowRecord> =
+            records.iter().copied().filter(|record| group.is_none_or(|name| record.name == name)).collect();
+        measure(&members, group, &mut findings);
+    }
+    ideal::bounds(&records, &mut findings);
+    let app_bytes = records.iter().map(|record| record.bytes).sum();
+    let relays: BTreeSet<&str> = records
+        .iter()
+        .filter_map(|record| record.overlay.as_ref())
+        .flat_map(|overlay| [overlay.ingress.as_str(), overlay.egress.as_str()])
+        .collect();
+    let relayed = outcome.nodes.iter().filter(|node| relays.contains(node.name.as_str()));
+    let relayed = relayed.map(|node| node.sent_bytes).sum();
+    findings.measure("relay-bytes", None, Some(number(relayed)), Unit::Count);
+    findings.measure("relay-share", None, share(relayed, app_bytes), Unit::Ratio);
+    findings
+}
+
+/// By relay near receivers, the longest way from it to a receiver: those who may have to help.
+fn farthest_receivers(records: &[&FlowRecord]) -> BTreeMap<String, Duration> {
+    let mut farthest: BTreeMap<String, Duration> = BTreeMap::new();
+    for overlay in records.iter().filter_map(|record| record.overlay.as_ref()) {
+        let delay = farthest.entry(overlay.egress.clone()).or_default();
+        *delay = overlay.egress_to_receiver.max(*delay);
+    }
+    farthest
+}
+
+fn measure(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) {
+    let tallies: Vec<Tally> = records.iter().map(|record| Tally::of(record)).collect();
+    let total = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>();
+    let (sent, lost) = (total(|tally| tally.sent), total(|tally| tally.lost));
+    let mut put = |name: &str, value: Option<f64>, unit: Unit| findings.measure(name, group, value, unit);
+    put("sent", Some(number(sent)), Unit::Count);
+    put("lost", Some(number(lost)), Unit::Count);
+    put("loss", share(lost, sent), Unit::Share);
+    put("repaired", share(total(|tally| tally.repaired), lost), Unit::Share);
+    put("repaired-within-rtt", share(total(|tally| tally.within_rtt), lost), Unit::Share);
+    put(
+        "repairs-within-half-rtt",
+        share(total(|tally| tally.within_half_rtt), total(|tally| tally.repaired)),
+        Unit::Share,
+    );
+    put("residual-loss", share(total(|tally| tally.undelivered), sent), Unit::Share);
+    let places = sums(tallies.iter().map(|tally| tally.places));
+    let episodes = sums(tallies.iter().map(|tally| tally.episodes));
+    for (name, (of_kind, repaired)) in
+        PLACES.into_iter().zip(places).chain(EPISODES.into_iter().zip(episodes))
+    {
+        put(&format!("lost-{name}"), share(of_kind, lost), Unit::Share);
+        put(&format!("repaired-{name}"), share(repaired, of_kind), Unit::Share);
+    }
+    let (vain, nacks) = (total(|tally| tally.nacks_in_vain), total(|tally| tally.nacks));
+    put("nacks-in-vain", share(vain, sent), Unit::Share);
+    put("nacks", Some(number(nacks)), Unit::Count);
+    put("given-share", share(total(|tally| tally.given_bytes), total(|tally| tally.bytes)), Unit::Share);
+    paths(&tallies, put);
+    times(records, group, findings);
+}
+
+fn paths(tallies: &[Tally], mut put: impl FnMut(&str, Option<f64>, Unit)) {
+    let enough = |least| tallies.iter().filter(move |tally| tally.lost >= least);
+    let over_80 = enough(PATH_LOSSES_MIN).filter(|tally| tally.within_rtt * 5 > tally.lost * 4).count();
+    put("paths-over-80", share(over_80 as u64, enough(PATH_LOSSES_MIN).count() as u64), Unit::Share);
+    let worst =
+        enough(PATH_LOSSES_MANY).filter_map(|tally| share(tally.within_rtt, tally.lost)).reduce(f64::min);
+    put("worst-path", worst, Unit::Share);
+    put("paths-with-200-losses", Some(number(enough(PATH_LOSSES_MANY).count() as u64)), Unit::Count);
+}
+
+/// Quantiles of what was sampled of these flows.
+fn times(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) {
+    for (sample, unit) in
+        [("repair", Unit::Milliseconds), ("repair-over-rtt", Unit::Ratio), ("repair-over-floor", Unit::Ratio)]
+    {
+        let name = (sample.to_owned(), group.map(str::to_owned));
+        let mut values = findings.samples.get(&name).cloned().unwrap_or_default();
+        for (suffix, at) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)] {
+            findings.measure(&format!("{sample}-{suffix}"), group, quantile(&mut values, at), unit);
+        }
+    }
+    let fates = || records.iter().flat_map(|record| &record.fates);
+    let mut all: Vec<f64> = fates().filter_map(Fate::delay).map(milliseconds).collect();
+    // Repairs take longer than what is not lost: whether that is held up shows in what was not.
+    let mut direct: Vec<f64> =
+        fates().filter(|fate| !fate.is_lost()).filter_map(Fate::delay).map(milliseconds).collect();
+    for (suffix, at) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+        findings.measure(&format!("delay-{suffix}"), group, quantile(&mut all, at), Unit::Milliseconds);
+        findings.measure(
+            &format!("direct-delay-{suffix}"),
+            group,
+            quantile(&mut direct, at),
+            Unit::Milliseconds,
+        );
+    }
+}
+
+/// Samples of one flow: how long each repair took, by itself, by the round trip and by the shortest time that is possible.
+fn sample(record: &FlowRecord, farthest: &BTreeMap<String, Duration>, findings: &mut Findings) {
+    let round_trip = milliseconds(record.terms.round_trip);
+    let floors = Floors::of(record, farthest);
+    let (mut times, mut of_round_trip, mut of_floor) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, fate) in record.fates.iter().enumerate() {
+        let (Some(time), Some((_, way))) = (fate.repair_time(&record.terms), fate.delivered) else {
+            continue;
+        };
+        let time = milliseconds(time);
+        times.push(time);
+        of_round_trip.push(time / round_trip);
+        of_floor.extend(floors.as_ref().map(|floors| time / milliseconds(floors.floor(place, way))));
+    }
+    for (name, values) in
+        [("repair", &times), ("repair-over-rtt", &of_round_trip), ("repair-over-floor", &of_floor)]
+    {
+        findings.sample(name, &record.name, values);
+    }
+    let tally = Tally::of(record);
+    if tally.lost >= PATH_LOSSES_MIN {
+        let within = share(tally.within_rtt, tally.lost);
+        findings.sample("path-repaired", &record.name, within.as_slice());
+    }
+    findings.sample("path-loss", &record.name, share(tally.lost, tally.sent).as_slice());
+}
+
+/// The shortest times that repairs of a flow may take, by how they come.
+struct Floors<'a> {
+    record: &'a FlowRecord,
+    /// The time between two packets: what tells soonest that one is missing.
+    gap: Duration,
+    to_ingress: Duration,
+    to_egress: Duration,
+    /// From the relay near the receiver to the farthest receiver that may have to help.
+    helpers: Duration,
+}
+
+impl<'a> Floors<'a> {
+    fn of(record: &'a FlowRecord, farthest: &BTreeMap<String, Duration>) -> Option<Self> {
+        let overlay = record.overlay.as_ref()?;
+        Some(Self {
+            record,
+            gap: interval(record),
+            to_ingress: overlay.sender_to_ingress,
+            to_egress: overlay.egress_to_receiver,
+            helpers: farthest.get(&overlay.egress).copied().unwrap_or_default(),
+        })
+    }
+
+    fn floor(&self, place: usize, way: Way) -> Duration {
+        match way {
+            Way::Cooperative => self.gap + self.to_egress * 2 + self.helpers * 2,
+            // The relay near the sender sees the next copy that comes, and asks.
+            Way::Direct => self.gap_of_copies(place) + self.to_ingress * 2,
+            Way::Cached | Way::InStream | Way::Forwarded => self.gap + self.to_egress * 2,
+        }
+    }
+
+    fn gap_of_copies(&self, place: usize) -> Duration {
+        let (lost, later) = (self.record.fates[place], self.record.fates.get(place..).unwrap_or_default());
+        let next = later.iter().find(|fate| !fate.is_lost());
+        next.map_or(self.gap, |next| next.sent.saturating_since(lost.sent))
+    }
+}
+
+/// The shortest time between two packets of a flow: what tells soonest that one is missing.
+fn interval(record: &FlowRecord) -> Duration {
+    let between = record.fates.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
+    between.filter(|time| !time.is_zero()).min().unwrap_or_default()
+}
+
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}
+
+/// Where packets are lost.
+const PLACES: [&str; 3] = ["sender-access", "middle", "receiver-access"];
+
+/// How many are lost together.
+const EPISODES: [&str; 3] = ["single", "burst", "outage"];
+
+/// Of each of three kinds of losses: how many there were, and how many were repaired within a round trip.
+type Kinds = [(u64, u64); 3];
+
+fn sums(of_flows: impl Iterator<Item = Kinds>) -> Kinds {
+    of_flows.fold(Kinds::default(), |mut sums, kinds| {
+        sums.iter_mut().zip(kinds).for_each(|(sum, kind)| add(sum, kind));
+        sums
+    })
+}
+
+/// What is counted of one flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    sent: u64,
+    lost: u64,
+    repaired: u64,
+    within_rtt: u64,
+    within_half_rtt: u64,
+    /// Never delivered, or after the budget.
+    undelivered: u64,
+    /// By where they are lost: [`PLACES`].
+    places: Kinds,
+    /// By how many are lost together: [`EPISODES`].
+    episodes: Kinds,
+    nacks: u64,
+    nacks_in_vain: u64,
+    /// What applications sent, and what the receiver gave for others' repairs, in bytes.
+    bytes: u64,
+    given_bytes: u64,
+}
+
+impl Tally {
+    fn of(record: &FlowRecord) -> Self {
+        let sent = record.fates.len() as u64;
+        let mut tally = Self { sent, bytes: record.bytes, ..Self::default() };
+        let mut episode = (0, 0);
+        for fate in &record.fates {
+            let in_time = fate.delay().is_some_and(|delay| delay <= record.terms.budget);
+            tally.undelivered += u64::from(!in_time);
+            if !fate.is_lost() {
+                tally.close(&mut episode);
+                continue;
+            }
+            let repair = fate.repair_time(&record.terms);
+            let is_within = repair.is_some_and(|time| time <= record.terms.round_trip);
+            tally.lost += 1;
+            tally.repaired += u64::from(repair.is_some());
+            tally.within_rtt += u64::from(is_within);
+            tally.within_half_rtt +=
+                u64::from(repair.is_some_and(|time| time * 2 <= record.terms.round_trip));
+            let place = match fate.lost {
+                Some(LossPlace::SenderAccess) => 0,
+                Some(LossPlace::ReceiverAccess) => 2,
+                _ => 1,
+            };
+            add(&mut tally.places[place], (1, u64::from(is_within)));
+            add(&mut episode, (1, u64::from(is_within)));
+        }
+        tally.close(&mut episode);
+        if let Some(counted) = &record.counted {
+            tally.nacks = counted.nacks + counted.open_nacks;
+            tally.nacks_in_vain = counted.nacks_in_vain;
+            tally.given_bytes = counted.given_bytes;
+        }
+        tally
+    }
+
+    /// Counts losses one after the other to their kind.
+    fn close(&mut self, episode: &mut (u64, u64)) {
+        let kind = match episode.0 {
+            0 => return,
+            1 => 0,
+            2..=BURST_PACKETS_MAX => 1,
+            _ => 2,
+        };
+        add(&mut self.episodes[kind], *episode);
+        *episode = (0, 0);
+    }
+}
+
+fn add(sums: &mut (u64, u64), values: (u64, u64)) {
+    sums.0 += values.0;
+    sums.1 += values.1;
+}

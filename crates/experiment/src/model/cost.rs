@@ -1,0 +1,221 @@
+//! What services cost (J-QoS, section 5.1.1 and figure 5; CASPR, section 5.4).
+
+use byway_plan::{
+    Cost, FlowTerms, LOSS_RATES, Messages, PriceBook, PricePerGigabyte, Prices, World, cost as cost_of,
+    thresholds,
+};
+use byway_units::{Money, Probability, Rate};
+use byway_wire::{BlockShape, Service};
+
+use super::Model;
+use super::data::Data;
+use super::drawing::{curve, name};
+use super::markets::{self, Market};
+use crate::findings::{Unit, quantile, share};
+use crate::result::{Kind, Plot, Scale};
+
+/// What is compared: the services that repair losses by way of relays.
+pub(super) const SERVICES: [Service; 3] = [Service::Coding, Service::Caching, Service::Forwarding];
+
+/// The published pair of regions: from Oceania to Europe.
+const PUBLISHED_PAIR: (&str, &str) = ("aws:ap-southeast-2", "aws:eu-central-1");
+
+/// A machine's price for an hour with which forwarding takes the published 0.19 cents of compute: 0.445 dollars. It is
+/// fitted; the publication names the kind of machine, and no price.
+const FITTED_MACHINE: Money = Money::from_nanodollars(445_000_000);
+
+/// The price of a gigabyte with which forwarding 150 calls costs the published 17.60 dollars: 8.69 cents. It is fitted.
+const FITTED_BYTES: PricePerGigabyte = PricePerGigabyte::new(Money::from_nanodollars(86_900_000));
+
+/// The highest loss rate that the publication calls typical.
+pub(super) const TYPICAL_LOSS: f64 = 0.01;
+
+/// The highest price of bytes that come in, in cents for a gigabyte, as published.
+const INCOMING_CENTS_MAX: i64 = 10;
+
+/// What was published as a number, by its measure and in its unit.
+const PUBLISHED: [(&str, f64); 7] = [
+    ("dc1-coding", 1.32),
+    ("dc1-forwarding", 6.62),
+    ("compute-coding", 0.51),
+    ("compute-forwarding", 0.19),
+    ("calls-coding", 1.10),
+    ("calls-forwarding", 17.60),
+    ("calls-ratio", 16.0),
+];
+
+/// The study: with the built-in price books, and beside them with public ones if they are at hand.
+pub(crate) fn cost(data: &Data) -> Model {
+    let world = World::built_in();
+    let hyperscale = PriceBook::hyperscale(&world);
+    let mut model = Model { notes: data.notes(), ..Model::default() };
+    if let Some(prices) = hyperscale.prices(PUBLISHED_PAIR.0, PUBLISHED_PAIR.1) {
+        one_call(
+            &Prices {
+                ingress_relay: fitted(prices.ingress_relay),
+                egress_relay: fitted(prices.egress_relay),
+                ..prices
+            },
+            &mut model,
+        );
+        over_loss(&prices, &mut model);
+    }
+    many_calls(&hyperscale, &mut model);
+    let apart = PUBLISHED.iter().filter_map(|(name, published)| {
+        model.only().value(name, None).map(|measured| (measured / published - 1.0).abs())
+    });
+    let apart = apart.reduce(f64::max);
+    model.only().measure("apart-from-published", None, apart, Unit::Share);
+    coding_against_others(&hyperscale, &mut model);
+    incoming(&hyperscale, &mut model);
+    let markets = Market::all(&world, data);
+    markets::compare(&markets, &mut model);
+    model
+}
+
+fn fitted(relay: byway_plan::RelayPrices) -> byway_plan::RelayPrices {
+    byway_plan::RelayPrices { machine_per_hour: FITTED_MACHINE, ..relay }
+}
+
+/// A call that loses this share, and says what Byway says.
+pub(super) fn call(loss: f64) -> FlowTerms {
+    let loss = Probability::new(loss).expect("the loss rates of the study are shares");
+    FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(loss) }
+}
+
+/// The published numbers of one call, with its messages neglected.
+fn one_call(prices: &Prices, model: &mut Model) {
+    let flow = FlowTerms { messages: Messages::Neglected, ..call(TYPICAL_LOSS) };
+    let costs = SERVICES.map(|service| cost_of(service, &flow, prices));
+    let mut put = |name: String, value, unit| model.only().measure(&name, None, Some(value), unit);
+    for cost in &costs {
+        put(format!("dc1-{}", name(cost.service)), cents(cost.ingress_relay.outgoing), Unit::CentsPerHour);
+        put(format!("compute-{}", name(cost.service)), cents(cost.compute()), Unit::CentsPerHour);
+        put(format!("total-{}", name(cost.service)), cents(cost.relays()), Unit::CentsPerHour);
+    }
+    let [coding, _, forwarding] = costs;
+    let ratio = |of: fn(&Cost) -> Money| cents(of(&forwarding)) / cents(of(&coding));
+    put("dc1-ratio".to_owned(), ratio(|cost| cost.ingress_relay.outgoing), Unit::Ratio);
+    put("total-ratio".to_owned(), ratio(Cost::relays), Unit::Ratio);
+}
+
+/// 150 calls with one repair packet for sixteen of them, all of which are sent to receivers.
+fn many_calls(book: &PriceBook, model: &mut Model) {
+    let flow = FlowTerms {
+        rate: Rate::from_kilobits_per_second(150 * 1_500),
+        cross_stream: BlockShape::new(16, 1),
+        messages: Messages::Neglected,
+        ..call(1.0 / 16.0)
+    };
+    let Some(prices) = book.prices(PUBLISHED_PAIR.0, PUBLISHED_PAIR.1) else {
+        return;
+    };
+    let relay = byway_plan::RelayPrices { outgoing: FITTED_BYTES, ..prices.ingress_relay };
+    let prices = Prices { ingress_relay: relay, egress_relay: relay, ..prices };
+    let [coding, forwarding] = [Service::Coding, Service::Forwarding]
+        .map(|service| cents(cost_of(service, &flow, &prices).bandwidth()) / 100.0);
+    model.only().measure("calls-coding", None, Some(coding), Unit::DollarsPerHour);
+    model.only().measure("calls-forwarding", None, Some(forwarding), Unit::DollarsPerHour);
+    model.only().measure("calls-ratio", None, Some(forwarding / coding), Unit::Ratio);
+}
+
+/// Between which regions coding costs least, and up to which loss rate.
+fn coding_against_others(book: &PriceBook, model: &mut Model) {
+    let typical = LOSS_RATES.into_iter().filter(|loss| *loss <= TYPICAL_LOSS);
+    let typical: Vec<FlowTerms> = typical.map(call).collect();
+    let is_cheapest = |prices: &Prices| {
+        typical.iter().all(|flow| {
+            let [coding, caching, forwarding] =
+                SERVICES.map(|service| cost_of(service, flow, prices).relays());
+            coding < caching && coding < forwarding
+        })
+    };
+    let prices: Vec<Prices> = book.region_pairs().filter_map(|(from, to)| book.prices(from, to)).collect();
+    let cheapest = prices.iter().filter(|prices| is_cheapest(prices)).count();
+    let pairs = prices.len() as u64;
+    let mut put = |name: &str, value, unit| model.only().measure(name, None, value, unit);
+    put("coding-cheapest-at-typical-loss", share(cheapest as u64, pairs), Unit::Share);
+    let mut losses: Vec<f64> = thresholds(book, &call(0.0))
+        .iter()
+        .filter_map(|row| {
+            row.caching.into_iter().chain(row.forwarding).map(Probability::value).reduce(f64::min)
+        })
+        .collect();
+    put("threshold-pairs", share(losses.len() as u64, pairs), Unit::Share);
+    put("threshold-least", quantile(&mut losses, 0.0), Unit::Share);
+    put("threshold-p50", quantile(&mut losses, 0.5), Unit::Share);
+    let below = losses.iter().filter(|loss| **loss <= 0.5).count();
+    put("threshold-within-half", share(below as u64, losses.len() as u64), Unit::Share);
+}
+
+/// What services cost on the average of all pairs if bytes that come in cost something.
+fn incoming(free: &PriceBook, model: &mut Model) {
+    let mean = |book: &PriceBook, service| {
+        let prices = book.region_pairs().filter_map(|(from, to)| book.prices(from, to));
+        let costs: Vec<f64> =
+            prices.map(|prices| cents(cost_of(service, &call(TYPICAL_LOSS), &prices).relays())).collect();
+        mean(&costs)
+    };
+    let book = |price| free.clone().with_incoming(PricePerGigabyte::new(Money::from_cents(price)));
+    let highest = book(INCOMING_CENTS_MAX);
+    let ratio = |over: Option<f64>, under: Option<f64>| over.zip(under).map(|(over, under)| over / under);
+    let forwarding = mean(&highest, Service::Forwarding);
+    let mut put = |name: &str, value| model.only().measure(name, None, value, Unit::Ratio);
+    put("incoming-forwarding-over-free", ratio(forwarding, mean(free, Service::Forwarding)));
+    put("incoming-coding-over-forwarding", ratio(mean(&highest, Service::Coding), forwarding));
+    let curves = SERVICES.map(|service| {
+        let points = (0..=INCOMING_CENTS_MAX).zip(0_i32..);
+        let points = points.filter_map(|(price, x)| Some([f64::from(x), mean(&book(price), service)?]));
+        curve(name(service), points.collect())
+    });
+    let plot = Plot {
+        title: "What a call costs if relays pay for bytes that come in".to_owned(),
+        caption: "The average of all pairs of regions of the hyperscale book, at 1 % loss.".to_owned(),
+        x: "price of bytes that come in, ¢/GB".to_owned(),
+        y: "cost, ¢/h".to_owned(),
+        x_scale: Scale::Linear,
+        y_scale: Scale::Linear,
+        kind: Kind::Lines,
+        curves: curves.to_vec(),
+        labels: Vec::new(),
+    };
+    model.series.insert("incoming".to_owned(), plot);
+}
+
+/// What a call from Oceania to Europe costs over the loss rate, and as a part of forwarding's cost.
+fn over_loss(prices: &Prices, model: &mut Model) {
+    let of = |service, loss| cents(cost_of(service, &call(loss), prices).relays());
+    let plot = |title: &str, y: &str, value: &dyn Fn(Service, f64) -> f64| Plot {
+        title: title.to_owned(),
+        caption: "As figure 5: from Sydney to Frankfurt.".to_owned(),
+        x: "loss on the direct path, %".to_owned(),
+        y: y.to_owned(),
+        x_scale: Scale::Log,
+        y_scale: Scale::Linear,
+        kind: Kind::Lines,
+        curves: SERVICES
+            .iter()
+            .map(|service| {
+                curve(name(*service), LOSS_RATES.map(|loss| [loss * 100.0, value(*service, loss)]).to_vec())
+            })
+            .collect(),
+        labels: Vec::new(),
+    };
+    let actual = plot("What a call from Oceania to Europe costs", "cost, ¢/h", &of);
+    let normalised =
+        plot("The same as a part of forwarding", "part of forwarding's cost", &|service, loss| {
+            of(service, loss) / of(Service::Forwarding, loss)
+        });
+    model.series.insert("oceania-to-europe".to_owned(), actual);
+    model.series.insert("oceania-to-europe-normalised".to_owned(), normalised);
+}
+
+pub(super) fn mean(values: &[f64]) -> Option<f64> {
+    let count = crate::findings::number(values.len() as u64);
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "costs of an hour are far below 2^53 billionths of a dollar")]
+pub(super) fn cents(money: Money) -> f64 {
+    money.nanodollars() as f64 / 1e7
+}

@@ -1,0 +1,82 @@
+//! Values in the place of a scenario's own: what makes a variant of it.
+
+use toml::{Table, Value};
+
+/// Sets a value by its key, as `flow.call.batch`. Of several tables, one is meant by its name or by its place, and `*` means
+/// all; a key of the last table need not be there yet.
+///
+/// # Errors
+/// If nothing is where the key leads.
+pub(crate) fn set(scenario: &mut Table, key: &str, value: &Value) -> Result<(), String> {
+    let steps: Vec<&str> = key.split('.').collect();
+    let (last, way) = steps.split_last().expect("a text has at least one part");
+    set_within(scenario, way, last, value)
+        .map_err(|step| format!("{key}: the scenario has no {step:?} there"))
+}
+
+/// The step that leads nowhere is the error.
+fn set_within<'a>(table: &mut Table, way: &[&'a str], last: &str, value: &Value) -> Result<(), &'a str> {
+    let Some((step, rest)) = way.split_first() else {
+        table.insert(last.to_owned(), value.clone());
+        return Ok(());
+    };
+    match table.get_mut(*step).ok_or(*step)? {
+        Value::Table(inner) => set_within(inner, rest, last, value),
+        Value::Array(elements) => {
+            let (which, rest) = rest.split_first().ok_or(*step)?;
+            set_in_elements(elements, which, rest, last, value)
+        }
+        _ => Err(step),
+    }
+}
+
+fn set_in_elements<'a>(
+    elements: &mut [Value],
+    which: &'a str,
+    way: &[&'a str],
+    last: &str,
+    value: &Value,
+) -> Result<(), &'a str> {
+    let is_meant = |(place, element): &(usize, &mut Value)| {
+        let name = element.get("name").and_then(Value::as_str);
+        which == "*" || name == Some(which) || which.parse() == Ok(*place)
+    };
+    let mut found = Err(which);
+    for (_, element) in elements.iter_mut().enumerate().filter(is_meant) {
+        let inner = element.as_table_mut().ok_or(which)?;
+        set_within(inner, way, last, value)?;
+        found = Ok(());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patched(key: &str, value: impl Into<Value>) -> Result<String, String> {
+        let text = "length = \"1 s\"\n[[flow]]\nname = \"a\"\n[flow.sends]\nbytes = 1\n[[flow]]\nname = \"b\"\nsends = {}\n";
+        let mut table: Table = text.parse().expect("TOML");
+        set(&mut table, key, &value.into())?;
+        Ok(table.to_string())
+    }
+
+    #[test]
+    fn values_are_set_by_name_place_and_all() {
+        assert!(patched("length", "2 s").is_ok_and(|text| text.contains("length = \"2 s\"")));
+        assert!(patched("flow.a.sends.bytes", 7).is_ok_and(|text| text.matches("bytes = 7").count() == 1));
+        assert!(patched("flow.1.sends.bytes", 7).is_ok_and(|text| text.contains("bytes = 1")));
+        assert!(patched("flow.*.sends.bytes", 7).is_ok_and(|text| text.matches("bytes = 7").count() == 2));
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        for (key, absent) in
+            [("flow.c.batch", "c"), ("flows.a.batch", "flows"), ("flow.a.send.bytes", "send")]
+        {
+            let message = patched(key, 1).expect_err("there is nothing");
+            assert!(message.contains(key) && message.contains(&format!("{absent:?}")), "{message}");
+        }
+        assert!(patched("length.x", 1).is_err());
+    }
+}

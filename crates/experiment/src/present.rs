@@ -1,0 +1,310 @@
+//! From what runs came to, to rows, tables and plots.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::experiment::Experiment;
+use crate::findings::{Findings, Unit, key, quantile};
+use crate::model::Model;
+use crate::result::{Bound, Curve, Kind, Plot, Results, Row, Table, World};
+use crate::target::target;
+use crate::typed::{TypedForm, TypedPlot, TypedRow, TypedTable};
+
+/// What the runs of one arm came to, in the order of the seeds.
+pub(crate) type OfArm = Vec<Findings>;
+
+/// What an experiment came to.
+pub(crate) fn results(experiment: &Experiment, arms: &[OfArm]) -> Results {
+    let typed = &experiment.typed;
+    let report = Report { experiment, arms };
+    let rows = typed.row.iter().map(|row| report.row(row)).collect();
+    let mut tables: Vec<Table> = typed.table.iter().map(|table| report.table(table)).collect();
+    tables.extend(report.controls());
+    let series = typed.plot.iter().map(|plot| (plot.name.clone(), report.plot(plot))).collect();
+    Results {
+        id: typed.id.clone(),
+        title: typed.title.clone(),
+        description: typed.description.clone(),
+        source: typed.source.clone(),
+        world: World::Sim,
+        is_full: experiment.is_full,
+        seeds: experiment.seeds.clone(),
+        rows,
+        tables,
+        series,
+        notes: typed.notes.clone(),
+    }
+}
+
+/// What a model came to.
+pub(crate) fn model(experiment: &Experiment, model: Model) -> Results {
+    let Model { findings, tables, series, notes } = model;
+    let mut results = results(experiment, &[findings]);
+    results.world = World::Model;
+    results.tables.extend(tables);
+    results.series.extend(series);
+    results.notes.extend(notes);
+    results
+}
+
+struct Report<'a> {
+    experiment: &'a Experiment,
+    arms: &'a [OfArm],
+}
+
+impl Report<'_> {
+    fn place(&self, arm: Option<&str>) -> usize {
+        arm.map_or(0, |name| self.experiment.arm(name).expect("arms were checked when the file was read"))
+    }
+
+    /// What a row measures in an arm, seed by seed.
+    fn values(&self, row: &TypedRow, arm: usize) -> Vec<(f64, Unit)> {
+        let key = key(&row.measure, row.flow.as_deref());
+        let other = row.over.as_deref().or(row.beyond.as_deref()).map(|name| self.place(Some(name)));
+        let value = |(seed, findings): (usize, &Findings)| {
+            let (value, unit) = *findings.measures.get(&key)?;
+            let Some(other) = other else {
+                return Some((value, unit));
+            };
+            let (reference, _) = *self.arms[other][seed].measures.get(&key)?;
+            match row.over {
+                Some(_) if reference == 0.0 => None,
+                Some(_) => Some((value / reference, Unit::Ratio)),
+                None => Some((value - reference, unit)),
+            }
+        };
+        self.arms[arm].iter().enumerate().filter_map(value).collect()
+    }
+
+    fn row(&self, row: &TypedRow) -> Row {
+        let values = self.values(row, self.place(row.arm.as_deref()));
+        let target = target(row).expect("targets were checked when the file was read");
+        let (bound, asked) = target.map_or((None, None), |(bound, unit)| (Some(bound), unit));
+        let unit = values.first().map(|(_, unit)| *unit).or(asked);
+        let numbers: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
+        let measured = median(&numbers);
+        let worst =
+            bound.and_then(|bound| numbers.iter().copied().reduce(|one, other| bound.worse(one, other)));
+        let is_whole = numbers.len() == self.arms[self.place(row.arm.as_deref())].len();
+        let holds = |bound: Bound| measured.is_some_and(|value| is_whole && bound.holds(value));
+        Row {
+            metric: row.metric.clone(),
+            unit: unit.map_or("count", Unit::name).to_owned(),
+            measured,
+            worst: worst.filter(|_| numbers.len() > 1),
+            published: row.published.clone(),
+            target: bound,
+            met: bound.map(|bound| holds(bound) && self.fails_without(row, bound) != Some(false)),
+        }
+    }
+
+    /// The arm in which the target of a row has to be missed.
+    fn control(&self, row: &TypedRow) -> Option<usize> {
+        let name = row.control.as_deref().or(self.experiment.typed.control.as_deref())?;
+        (!name.is_empty()).then(|| self.place(Some(name)))
+    }
+
+    /// Whether a row's target is missed without the overlay, as it must be: else it says nothing of the overlay.
+    fn fails_without(&self, row: &TypedRow, bound: Bound) -> Option<bool> {
+        let values: Vec<f64> = self.values(row, self.control(row)?).iter().map(|(value, _)| *value).collect();
+        Some(median(&values).is_none_or(|value| !bound.holds(value)))
+    }
+
+    /// The rows' values without the overlay.
+    fn controls(&self) -> Option<Table> {
+        let mut lines = Vec::new();
+        for row in &self.experiment.typed.row {
+            let (Ok(Some((bound, _))), Some(arm)) = (target(row), self.control(row)) else {
+                continue;
+            };
+            let values = self.values(row, arm);
+            let numbers: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
+            let unit = values.first().map_or(Unit::Count, |(_, unit)| *unit);
+            let shown =
+                median(&numbers).map_or_else(|| "nothing to measure".to_owned(), |value| words(value, unit));
+            let verdict = match self.fails_without(row, bound) {
+                Some(true) => "missed, as it must be",
+                _ => "reached without the overlay: the row proves nothing",
+            };
+            lines.push(vec![row.metric.clone(), shown, verdict.to_owned()]);
+        }
+        (!lines.is_empty()).then(|| Table {
+            title: "The same without the overlay".to_owned(),
+            columns: ["measure", "without", "target"].map(str::to_owned).to_vec(),
+            lines,
+        })
+    }
+
+    fn table(&self, table: &TypedTable) -> Table {
+        let mut lines = Vec::new();
+        for arm in self.chosen(table.arms.as_deref()) {
+            for flow in self.groups(arm, table.by_flow) {
+                let title = &self.experiment.arms[arm].title;
+                let name = flow.as_ref().map_or_else(|| title.clone(), |flow| format!("{title}, {flow}"));
+                let cells = table.measures.iter().map(|measure| self.cell(arm, measure, flow.as_deref()));
+                lines.push([name].into_iter().chain(cells).collect());
+            }
+        }
+        let columns =
+            [String::new()].into_iter().chain(table.measures.iter().map(|name| name.replace('-', " ")));
+        Table { title: table.title.clone(), columns: columns.collect(), lines }
+    }
+
+    fn cell(&self, arm: usize, measure: &str, flow: Option<&str>) -> String {
+        let key = key(measure, flow);
+        let found = self.arms[arm].iter().filter_map(|findings| findings.measures.get(&key));
+        let (values, units): (Vec<f64>, Vec<Unit>) = found.copied().unzip();
+        let shown = median(&values).zip(units.first()).map(|(value, unit)| words(value, *unit));
+        shown.unwrap_or_else(|| "–".to_owned())
+    }
+
+    /// The arms of these names, or all.
+    fn chosen(&self, names: Option<&[String]>) -> Vec<usize> {
+        match names {
+            Some(names) => names.iter().map(|name| self.place(Some(name))).collect(),
+            None => (0..self.arms.len()).collect(),
+        }
+    }
+
+    /// The names of an arm's flows, or that of all.
+    fn groups(&self, arm: usize, by_flow: bool) -> Vec<Option<String>> {
+        if !by_flow {
+            return vec![None];
+        }
+        let keys = self.arms[arm].iter().flat_map(|findings| findings.measures.keys());
+        let names: BTreeSet<&String> = keys.filter_map(|(_, flow)| flow.as_ref()).collect();
+        names.into_iter().cloned().map(Some).collect()
+    }
+
+    fn plot(&self, plot: &TypedPlot) -> Plot {
+        let arms = self.chosen(plot.arms.as_deref());
+        let scaled = |value: f64| value * plot.times.unwrap_or(1.0);
+        let (kind, curves, labels) = match plot.form {
+            TypedForm::Cdf | TypedForm::Ccdf => {
+                (Kind::Steps, self.distributions(plot, &arms, scaled), Vec::new())
+            }
+            TypedForm::Sweep => (Kind::Lines, self.sweep(plot, &arms, scaled), Vec::new()),
+            TypedForm::Bars => {
+                let labels = arms.iter().map(|arm| self.experiment.arms[*arm].title.clone()).collect();
+                (Kind::Bars, self.bars(plot, &arms, scaled), labels)
+            }
+        };
+        Plot {
+            title: plot.title.clone(),
+            caption: plot.caption.clone(),
+            x: plot.x.clone(),
+            y: plot.y.clone(),
+            x_scale: plot.x_scale.unwrap_or_default(),
+            y_scale: plot.y_scale.unwrap_or_default(),
+            kind,
+            curves,
+            labels,
+        }
+    }
+
+    /// The distribution of a sample in each arm, of all seeds together.
+    fn distributions(&self, plot: &TypedPlot, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
+        let mut curves = Vec::new();
+        for arm in arms {
+            for flow in self.groups(*arm, plot.by_flow) {
+                let key = key(&plot.of, flow.as_deref());
+                let samples = self.arms[*arm].iter().filter_map(|findings| findings.samples.get(&key));
+                let values: Vec<f64> = samples.flatten().map(|value| scaled(*value)).collect();
+                let title = &self.experiment.arms[*arm].title;
+                let name = match flow {
+                    Some(flow) if arms.len() == 1 => flow,
+                    Some(flow) => format!("{title}, {flow}"),
+                    None => title.clone(),
+                };
+                let points = distribution(values, plot.form == TypedForm::Ccdf);
+                curves.push(Curve { name, points, is_reference: false });
+            }
+        }
+        curves
+    }
+
+    fn sweep(&self, plot: &TypedPlot, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
+        let mut curves: BTreeMap<Option<String>, Vec<[f64; 2]>> = BTreeMap::new();
+        for arm in arms {
+            let Some(x) = self.experiment.arms[*arm].x else {
+                continue;
+            };
+            for flow in self.groups(*arm, plot.by_flow) {
+                if let Some(value) = self.median_of(*arm, &plot.of, flow.as_deref()) {
+                    curves.entry(flow).or_default().push([x, scaled(value)]);
+                }
+            }
+        }
+        let curve = |(flow, points): (Option<String>, Vec<[f64; 2]>)| Curve {
+            name: flow.unwrap_or_else(|| "measured".to_owned()),
+            points,
+            is_reference: false,
+        };
+        let measured = curves.into_iter().map(curve);
+        measured.chain(plot.references.iter().map(|name| self.reference(name, arms, &scaled))).collect()
+    }
+
+    /// A bound or a model over the arms' `x`.
+    fn reference(&self, measure: &str, arms: &[usize], scaled: &impl Fn(f64) -> f64) -> Curve {
+        let point = |arm: &usize| {
+            let x = self.experiment.arms[*arm].x?;
+            Some([x, scaled(self.median_of(*arm, measure, None)?)])
+        };
+        Curve {
+            name: measure.replace('-', " "),
+            points: arms.iter().filter_map(point).collect(),
+            is_reference: true,
+        }
+    }
+
+    fn bars(&self, plot: &TypedPlot, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
+        let groups: BTreeSet<Option<String>> =
+            arms.iter().flat_map(|arm| self.groups(*arm, plot.by_flow)).collect();
+        let curve = |flow: Option<String>| {
+            let value = |(place, arm): (u32, &usize)| {
+                let value = self.median_of(*arm, &plot.of, flow.as_deref())?;
+                Some([f64::from(place), scaled(value)])
+            };
+            let points = (0..).zip(arms).filter_map(value).collect();
+            Curve { name: flow.clone().unwrap_or_else(|| plot.y.clone()), points, is_reference: false }
+        };
+        groups.into_iter().map(curve).collect()
+    }
+
+    fn median_of(&self, arm: usize, measure: &str, flow: Option<&str>) -> Option<f64> {
+        let values = self.arms[arm].iter().filter_map(|findings| findings.value(measure, flow));
+        median(&values.collect::<Vec<f64>>())
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    quantile(&mut values.to_vec(), 0.5)
+}
+
+/// The share of values that are at most, or more than, each of them.
+fn distribution(mut values: Vec<f64>, is_complementary: bool) -> Vec<[f64; 2]> {
+    values.sort_unstable_by(f64::total_cmp);
+    let (mut points, mut below, whole) =
+        (Vec::<[f64; 2]>::new(), 0.0, crate::findings::number(values.len() as u64));
+    for value in values {
+        below += 1.0;
+        let share = if is_complementary { (whole - below) / whole } else { below / whole };
+        match points.last_mut() {
+            Some(last) if last[0].total_cmp(&value).is_eq() => last[1] = share,
+            _ => points.push([value, share]),
+        }
+    }
+    points
+}
+
+/// A value as tables show it.
+fn words(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Share => format!("{:.2} %", value * 100.0),
+        Unit::Ratio => format!("{value:.3}"),
+        Unit::Milliseconds => format!("{value:.1} ms"),
+        Unit::CentsPerHour => format!("{value:.2} ¢/h"),
+        Unit::DollarsPerHour => format!("{value:.2} $/h"),
+        Unit::Megabits => format!("{value:.2} Mbit/s"),
+        Unit::Count => format!("{value:.0}"),
+    }
+}

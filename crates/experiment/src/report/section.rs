@@ -1,0 +1,177 @@
+//! The section of an experiment.
+
+use std::fmt::Write as _;
+
+use byway_plot::escaped;
+
+use super::numbers::{self, NOTHING, count, seeds};
+use super::picture;
+use crate::{Plot, Results, Row, Table, World};
+
+/// All about one experiment.
+pub(super) fn section(results: &Results) -> String {
+    let id = escaped(&results.id);
+    let parts = [
+        heading(results),
+        paragraphs("p", &results.description),
+        rows(results),
+        plots(results),
+        results.tables.iter().map(table).collect(),
+        notes(results),
+        again(results),
+    ];
+    format!("<section id=\"{id}\">{}</section>", parts.concat())
+}
+
+fn heading(results: &Results) -> String {
+    let targets = results.targets();
+    let verdict = match (targets.all, results.is_met()) {
+        (0, true) => "<span class=\"badge\">no targets</span>".into(),
+        (all, true) => format!("<span class=\"badge good\">✓ {} of {all} targets met</span>", targets.met),
+        (all, false) => format!("<span class=\"badge bad\">✗ {} of {all} targets met</span>", targets.met),
+    };
+    let source = if results.source.trim().is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"source\">Published in {}</p>", escaped(&results.source))
+    };
+    format!(
+        "<div class=\"top\"><p class=\"id\"><code>{}</code></p>{verdict}</div><h2>{}</h2>{source}",
+        escaped(&results.id),
+        escaped(&results.title),
+    )
+}
+
+/// Texts, each as an element of its own.
+fn elements(tag: &str, texts: impl Iterator<Item = String>) -> String {
+    texts.fold(String::new(), |mut elements, text| {
+        // No line ends between a number and its percent sign. Writing to a string cannot fail.
+        let _ = write!(elements, "<{tag}>{}</{tag}>", escaped(&text).replace(" %", "\u{a0}%"));
+        elements
+    })
+}
+
+/// Text in paragraphs, which empty lines part.
+fn paragraphs(tag: &str, text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let paragraphs = lines.split(|line| line.is_empty()).filter(|lines| !lines.is_empty());
+    elements(tag, paragraphs.map(|lines| lines.join(" ")))
+}
+
+fn rows(results: &Results) -> String {
+    if results.rows.is_empty() {
+        return String::new();
+    }
+    // A column of dashes tells nothing.
+    let has_worst = results.rows.iter().any(|row| row.worst.is_some());
+    let worst_head = if has_worst { "<th>worst seed</th>" } else { "" };
+    let mut body = String::new();
+    for row in &results.rows {
+        let worst =
+            if has_worst { format!("<td>{}</td>", escaped(&numbers::worst(row))) } else { String::new() };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            body,
+            "<tr><th scope=\"row\">{}</th><td class=\"measured\">{}</td>{worst}<td class=\"words\">{}</td><td>{}</td><td>{}</td></tr>",
+            escaped(&row.metric),
+            escaped(&numbers::measured(row)),
+            escaped(row.published.as_deref().unwrap_or(NOTHING)),
+            escaped(&numbers::target(row)),
+            verdict(row),
+        );
+    }
+    format!(
+        "<div class=\"wide\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>what is measured</th><th>measured</th>{worst_head}\
+         <th class=\"words\">published</th><th>target</th><th>verdict</th></tr></thead><tbody>{body}</tbody></table></div>"
+    )
+}
+
+/// Whether a target is met: a sign and a word, and a colour for those who see it.
+pub(super) fn verdict(row: &Row) -> &'static str {
+    match row.met {
+        Some(true) => "<span class=\"good\">✓&nbsp;met</span>",
+        Some(false) => "<span class=\"bad\">✗&nbsp;missed</span>",
+        None => "<span class=\"none\">no&nbsp;target</span>",
+    }
+}
+
+fn plots(results: &Results) -> String {
+    if results.series.is_empty() {
+        return String::new();
+    }
+    // Narrow ones stand two in a row; one that is left over has its caption at its side.
+    let narrow: Vec<_> = results.series.values().filter(|plot| !picture::is_wide(plot)).collect();
+    let alone = if narrow.len() % 2 == 1 { narrow.len() - 1 } else { narrow.len() };
+    let mut figures = String::new();
+    for (place, plot) in narrow.iter().enumerate() {
+        figures.push_str(&figure(if place == alone { "alone" } else { "half" }, plot));
+    }
+    for plot in results.series.values().filter(|plot| picture::is_wide(plot)) {
+        figures.push_str(&figure("whole", plot));
+    }
+    format!("<div class=\"plots\">{figures}</div>")
+}
+
+fn figure(class: &str, plot: &Plot) -> String {
+    let caption = paragraphs("span", &plot.caption);
+    format!(
+        "<figure class=\"{class}\"><div class=\"plot\"><h3>{}</h3><div class=\"wide\">{}</div></div><figcaption>{caption}</figcaption></figure>",
+        escaped(&plot.title),
+        picture::inline(plot),
+    )
+}
+
+fn table(table: &Table) -> String {
+    let is_number =
+        |column: usize| table.lines.iter().filter_map(|line| line.get(column)).all(|cell| is_numeric(cell));
+    let classes: Vec<_> = (0..table.columns.len())
+        .map(|column| if is_number(column) { "" } else { " class=\"words\"" })
+        .collect();
+    let cell =
+        |tag: &str, (text, class): (&String, &&str)| format!("<{tag}{class}>{}</{tag}>", escaped(text));
+    let head: String = table.columns.iter().zip(&classes).map(|pair| cell("th", pair)).collect();
+    let mut body = String::new();
+    for line in &table.lines {
+        let cells = line.iter().zip(&classes).map(|pair| cell("td", pair));
+        let _ = write!(body, "<tr>{}</tr>", cells.collect::<String>());
+    }
+    format!(
+        "<h3>{}</h3><div class=\"wide\" tabindex=\"0\"><table class=\"data\"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>",
+        escaped(&table.title)
+    )
+}
+
+/// Whether a cell is to stand right, as numbers do.
+fn is_numeric(cell: &str) -> bool {
+    let cell = cell.trim().trim_start_matches(['−', '-', '+', '<', '>', '≤', '≥', '~', ' ']);
+    cell.is_empty()
+        || cell == NOTHING
+        || cell.starts_with(|letter: char| letter.is_ascii_digit() || letter == '∞')
+}
+
+fn notes(results: &Results) -> String {
+    if results.notes.is_empty() {
+        return String::new();
+    }
+    let notes = elements("li", results.notes.iter().cloned());
+    format!("<h3>What differs from what was published</h3><ul>{notes}</ul>")
+}
+
+/// Where it ran, and how it is run again.
+fn again(results: &Results) -> String {
+    let world = match results.world {
+        World::Sim => "In virtual time",
+        World::Lab => "Real processes, on one machine",
+        World::Model => "Computed from tables; nothing ran",
+    };
+    let scale = if results.is_full { "in full" } else { "as the default suite does, shorter than in full" };
+    let seeds = match results.seeds.len() {
+        0 => String::new(),
+        1 => format!("; seed {}", seeds(&results.seeds)),
+        many => format!("; {} seeds: {}", count(many), seeds(&results.seeds)),
+    };
+    format!(
+        "<p class=\"again\">{world}, {scale}{seeds}. Once more: <code>byway experiment run {}</code> <a href=\"#top\">↑ all experiments</a></p>",
+        escaped(&results.id)
+    )
+}

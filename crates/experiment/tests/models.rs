@@ -1,0 +1,168 @@
+//! The experiments that are computed: their verdicts with built-in tables, and what datasets change.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use byway_experiment::{Experiment, Options, Results, Row};
+
+const FEASIBILITY: &str = include_str!("../../../experiments/rec-feasibility.toml");
+const COST: &str = include_str!("../../../experiments/rec-cost.toml");
+
+/// A file of datasets that a test makes up.
+type File<'a> = (&'a str, &'a str);
+
+fn results(experiment: &str, data: Option<&[File<'_>]>) -> Result<Results, String> {
+    let read = |file: &Path| match file.strip_prefix("data") {
+        Err(_) => Ok(experiment.to_owned()),
+        Ok(file) => {
+            let found = data.into_iter().flatten().find(|(name, _)| Path::new(name) == file);
+            found.map(|(_, text)| (*text).to_owned()).ok_or(io::Error::from(io::ErrorKind::NotFound))
+        }
+    };
+    let options = Options { data: data.map(|_| PathBuf::from("data")), ..Options::default() };
+    let experiment = Experiment::read(Path::new("experiment.toml"), &options, &read);
+    let experiment = experiment.map_err(|problem| problem.to_string())?;
+    let finding = experiment.run(0, &mut |_| ControlFlow::Continue(()));
+    Ok(experiment.results(vec![finding.expect("a model has nothing to build")]))
+}
+
+/// What the built-in tables come to.
+fn feasibility() -> &'static Results {
+    static RESULTS: OnceLock<Results> = OnceLock::new();
+    RESULTS.get_or_init(|| results(FEASIBILITY, None).expect("the experiment is right"))
+}
+
+fn row<'a>(results: &'a Results, metric: &str) -> &'a Row {
+    results.rows.iter().find(|row| row.metric == metric).unwrap_or_else(|| panic!("there is no {metric}"))
+}
+
+/// That a row has about this value, and this verdict.
+fn check(results: &Results, metric: &str, expected: f64, met: Option<bool>) {
+    let row = row(results, metric);
+    let measured = row.measured.unwrap_or_else(|| panic!("{metric} is not measured"));
+    assert!((measured - expected).abs() <= 0.01 * expected, "{metric}: {measured}, not {expected}");
+    assert_eq!(row.met, met, "{metric}");
+}
+
+fn missed(results: &Results) -> Vec<&str> {
+    let missed = results.rows.iter().filter(|row| row.met == Some(false));
+    missed.map(|row| row.metric.as_str()).collect()
+}
+
+#[test]
+fn deliveries_are_near_what_was_published_and_recovery_times_are_not() {
+    let found = feasibility();
+    check(found, "caching delivers within 200 ms", 0.793, Some(true));
+    check(found, "coding delivers within 200 ms", 0.381, Some(false));
+    check(found, "caching delivers within 200 ms, North America to Europe", 0.932, Some(true));
+    check(found, "caching delivers within 200 ms, Europe to Oceania", 0.373, Some(false));
+    check(found, "caching recovers within 0.25 RTT", 0.648, Some(false));
+    check(found, "coding recovers within 0.25 RTT", 0.0672, Some(false));
+    check(found, "coding recovers within 0.5 RTT", 0.413, Some(false));
+    check(found, "last mile over 20 ms", 0.400, Some(false));
+    assert!(found.rows.iter().all(|row| row.measured.is_some()));
+    let plots: Vec<_> = found.series.keys().map(String::as_str).collect();
+    assert_eq!(plots, ["delivery", "delivery-by-continents", "last-mile", "recovery"]);
+    assert!(found.series.values().flat_map(|plot| &plot.curves).all(|curve| !curve.points.is_empty()));
+    assert!(row(found, "caching recovers within 0.25 RTT").worst.is_some());
+    assert_eq!(&results(FEASIBILITY, None).expect("the experiment is right"), found);
+}
+
+#[test]
+fn near_relays_and_atlantic_endpoints_explain_most() {
+    let found = feasibility();
+    let explained = |what: &str| format!("{what}, if relays are near, and most endpoints Atlantic");
+    check(found, &explained("caching delivers within 200 ms"), 0.787, Some(true));
+    check(found, &explained("coding delivers within 200 ms"), 0.424, Some(true));
+    check(found, &explained("caching recovers within 0.25 RTT"), 0.844, Some(true));
+    check(found, &explained("coding recovers within 0.25 RTT"), 0.155, Some(true));
+    check(found, &explained("coding recovers within 0.5 RTT"), 0.577, Some(false));
+}
+
+#[test]
+fn costs_are_those_that_were_published() {
+    let found = results(COST, None).expect("the experiment is right");
+    assert_eq!(missed(&found), Vec::<&str>::new());
+    check(&found, "egress of the ingress relay, coding", 1.323, Some(true));
+    check(&found, "egress of the ingress relay, forwarding", 6.615, None);
+    check(&found, "compute, coding", 0.5086, Some(true));
+    check(&found, "compute, forwarding and caching (fitted)", 0.1935, None);
+    check(&found, "150 calls, coding", 1.0998, Some(true));
+    check(&found, "150 calls, forwarding over coding", 16.0, Some(true));
+    check(&found, "pairs of regions for which Byway chooses forwarding at 1 % loss, quota", 1.0, Some(true));
+    assert_eq!(row(&found, "150 calls, coding").unit, "$/h");
+    assert!(found.rows.iter().all(|row| row.measured.is_some()));
+    let pairs = found.tables.iter().find(|table| table.title.starts_with("Every pair"));
+    assert_eq!(pairs.map(|table| table.lines.len()), Some(132));
+    assert_eq!(results(COST, None).expect("the experiment is right"), found);
+}
+
+#[test]
+fn every_line_of_a_table_has_a_cell_for_each_column() {
+    let cost = results(COST, None).expect("the experiment is right");
+    for table in feasibility().tables.iter().chain(&cost.tables) {
+        let is_whole = |line: &Vec<String>| line.len() == table.columns.len();
+        assert!(table.lines.iter().all(is_whole), "{}", table.title);
+    }
+}
+
+#[test]
+fn notes_say_which_tables_were_used() {
+    let without = results(COST, None).expect("the experiment is right");
+    let names = |results: &Results, words: &str| results.notes.iter().any(|note| note.contains(words));
+    assert!(names(&without, "Without the public dataset prices/aws_transfer_2023-04.csv"));
+    let prices = "src,dst,usd_per_gb\naws:a,aws:b,0.02\naws:b,aws:a,0.09\n";
+    let with = results(COST, Some(&[("prices/allcloud_egress_pairs_2023-02.csv", prices)]));
+    let with = with.expect("the dataset is right");
+    assert!(names(&with, "Of public datasets, this uses prices between all regions"));
+    assert!(names(&with, "Without the public dataset prices/aws_transfer_2023-04.csv"));
+    assert_eq!(with.rows, without.rows);
+    let markets = &with.series.get("markets").expect("markets are drawn").labels;
+    assert!(markets.contains(&"three clouds, public table".to_owned()));
+}
+
+#[test]
+fn public_delays_stand_beside_built_in_ones() {
+    let files = [
+        (
+            "latency/interdc_rtt_2022.csv",
+            "src,src_tier,dst,dst_tier,rtt_min_ms\naws:eu-central-1,P,aws:us-east-1,P,88\n",
+        ),
+        (
+            "latency/wondernetwork_2018_avg_rtt_ms.csv",
+            "src\\dst,Frankfurt,Washington\nFrankfurt,,90\nWashington,92,\n",
+        ),
+        (
+            "latency/wondernetwork_cities.csv",
+            "city,country_continent,lat_deg,lon_deg\nFrankfurt,\"Germany, Eurasia\",50,8\n\
+             Washington,\"United States, North America\",39,-77\n",
+        ),
+    ];
+    let found = results(FEASIBILITY, Some(&files)).expect("the datasets are right");
+    let curves = &found.series.get("delivery").expect("deliveries are drawn").curves;
+    assert!(curves.iter().any(|curve| curve.name == "caching, public tables" && !curve.points.is_empty()));
+    let alone = results(FEASIBILITY, Some(&files[..1])).expect("one dataset is right");
+    let curves = &alone.series.get("delivery").expect("deliveries are drawn").curves;
+    assert!(curves.iter().all(|curve| curve.name != "caching, public tables"));
+}
+
+#[test]
+fn damaged_datasets_are_named_with_line_and_remedy() {
+    let problem =
+        |experiment, files: &[File<'_>]| results(experiment, Some(files)).expect_err("it is damaged");
+    let file = "prices/aws_transfer_2023-04.csv";
+    let text = problem(COST, &[(file, "src_region,dst,usd_per_gb\na,b,dear\n")]);
+    assert_eq!(
+        text,
+        "data/prices/aws_transfer_2023-04.csv:2: usd_per_gb: \"dear\" is no such number: give one from 0 to 1000; \
+         or take the file away"
+    );
+    let text = problem(COST, &[(file, "src_region,dst,usd_per_gb\n")]);
+    assert_eq!(text, "data/prices/aws_transfer_2023-04.csv:1: has no rows; get it again, or take it away");
+    let text = problem(FEASIBILITY, &[("latency/wondernetwork_2018_avg_rtt_ms.csv", "x,A\nA,far\n")]);
+    assert!(text.starts_with("data/latency/wondernetwork_2018_avg_rtt_ms.csv:2: A: \"far\""), "{text}");
+    let text = problem(FEASIBILITY, &[]);
+    assert!(text.starts_with("data: has no latency/interdc_rtt_2022.csv"), "{text}");
+}

@@ -1,0 +1,313 @@
+//! The cheapest competent service for a flow, and why it is that.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use byway_units::{Duration, Money, Probability};
+use byway_wire::{Service, Services};
+
+use crate::cost::{Cost, Prices, cost};
+use crate::delay::Delays;
+use crate::flow::FlowTerms;
+
+/// What a service must do to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Criteria {
+    /// The services to choose from. The Internet alone is chosen only if nothing is lost.
+    pub allowed: Services,
+    /// How long a delivery may take when the direct copy is lost; `None` for as long as it takes.
+    pub budget: Option<Duration>,
+    /// The share of lost packets that coding has to bring back; the other services bring back all.
+    pub repaired_min: Probability,
+    /// How much more than the cheapest, as a share of it, services may cost to count as equally cheap; the fastest of these
+    /// is chosen.
+    pub indifference: Probability,
+}
+
+impl Default for Criteria {
+    /// Coding, caching and forwarding, in any time. Coding has to bring back 80 %, which the published system does on most
+    /// paths (J-QoS, section 5.2). A difference of 10 % is none: tiers, taxes and discounts make list prices no better than
+    /// that.
+    fn default() -> Self {
+        Self {
+            allowed: Services::NONE.with(Service::Coding).with(Service::Caching).with(Service::Forwarding),
+            budget: None,
+            repaired_min: Probability::from_ratio(4, 5).expect("four fifths are a share"),
+            indifference: Probability::from_ratio(1, 10).expect("a tenth is a share"),
+        }
+    }
+}
+
+/// Why a service is out of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The criteria do not allow it.
+    NotAllowed,
+    /// Its deliveries take longer than the budget, when the direct copy is lost.
+    TooSlow,
+    /// It brings back too few of the lost packets, because too many are lost or nobody is there to be coded with.
+    RepairsTooLittle,
+}
+
+/// One service, as the choice sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it costs in an hour, with the service's name.
+    pub cost: Cost,
+    /// How long a delivery takes when the direct copy is lost; `None` if it never comes, or if no delays are known.
+    pub delivery: Option<Duration>,
+    /// Why it cannot be chosen, if it cannot.
+    pub rejected: Option<Rejection>,
+}
+
+/// Why a service is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing is lost, so nothing has to be repaired.
+    NothingIsLost,
+    /// It costs the least of those that are competent.
+    Cheapest,
+    /// It is forwarding, and its bytes cost less than its parts of machines: there is nothing for other services to save.
+    EgressNearlyFree,
+    /// It is the fastest of those that cost the same, within the indifference; the cheapest would be this one.
+    FasterForTheSame {
+        /// The cheapest.
+        than: Service,
+    },
+    /// No other is competent.
+    OnlyOneCompetent,
+    /// None is competent; of those that are allowed, this is the fastest.
+    NoneCompetent,
+}
+
+/// The service for a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The service.
+    pub service: Service,
+    /// Why this one.
+    pub reason: Reason,
+    /// Every service, chosen or not, in the order of [`Service::ALL`].
+    pub candidates: Vec<Candidate>,
+}
+
+impl Choice {
+    /// What the chosen service costs.
+    ///
+    /// # Panics
+    /// Only if `candidates` was emptied.
+    #[must_use]
+    pub fn cost(&self) -> &Cost {
+        let chosen = self.candidates.iter().find(|candidate| candidate.cost.service == self.service);
+        &chosen.expect("every service is among the candidates").cost
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAllowed => "is not allowed",
+            Self::TooSlow => "takes longer than the budget",
+            Self::RepairsTooLittle => "brings back too few of the lost packets",
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NothingIsLost => "nothing is lost",
+            Self::Cheapest => "costs the least",
+            Self::EgressNearlyFree => "bytes cost less than machines: there is nothing to save",
+            Self::FasterForTheSame { .. } => "is the fastest of those that cost about the same",
+            Self::OnlyOneCompetent => "no other service is competent",
+            Self::NoneCompetent => "no service is competent; this is the fastest",
+        })
+    }
+}
+
+/// The cheapest competent service for this flow, by what relays and endpoints cost together.
+///
+/// Without delays, no service is too slow, and later services in [`Service::ALL`] count as faster.
+#[must_use]
+pub fn choose(flow: &FlowTerms, prices: &Prices, delays: Option<&Delays>, criteria: &Criteria) -> Choice {
+    let candidates: Vec<_> =
+        Service::ALL.iter().map(|service| candidate(*service, flow, prices, delays, criteria)).collect();
+    let (service, reason) = pick(flow, &candidates, criteria);
+    Choice { service, reason, candidates }
+}
+
+fn candidate(
+    service: Service,
+    flow: &FlowTerms,
+    prices: &Prices,
+    delays: Option<&Delays>,
+    criteria: &Criteria,
+) -> Candidate {
+    let delivery = delays.and_then(|delays| delays.delivery(service));
+    let too_slow = delivery.zip(criteria.budget).is_some_and(|(delivery, budget)| delivery > budget);
+    let rejected = if !criteria.allowed.allow(service) {
+        Some(Rejection::NotAllowed)
+    } else if repaired(service, flow) < criteria.repaired_min {
+        Some(Rejection::RepairsTooLittle)
+    } else if too_slow {
+        Some(Rejection::TooSlow)
+    } else {
+        None
+    };
+    Candidate { cost: cost(service, flow, prices), delivery, rejected }
+}
+
+/// The share of lost packets that the service brings back.
+fn repaired(service: Service, flow: &FlowTerms) -> Probability {
+    match service {
+        Service::Internet if flow.loss > Probability::ZERO => Probability::ZERO,
+        Service::Coding => flow.repaired_by_coding(),
+        Service::Internet | Service::Caching | Service::Forwarding | Service::Both => Probability::ONE,
+    }
+}
+
+fn pick(flow: &FlowTerms, candidates: &[Candidate], criteria: &Criteria) -> (Service, Reason) {
+    let allows = |service| criteria.allowed.allow(service);
+    if flow.loss == Probability::ZERO && allows(Service::Internet) {
+        return (Service::Internet, Reason::NothingIsLost);
+    }
+    let competent: Vec<_> = candidates.iter().filter(|candidate| candidate.rejected.is_none()).collect();
+    let Some(cheapest) = competent.iter().min_by_key(|candidate| candidate.cost.total()) else {
+        let allowed = candidates.iter().filter(|candidate| {
+            let service = candidate.cost.service;
+            allows(service) && service != Service::Internet
+        });
+        let fastest = allowed.min_by_key(|candidate| slowness(candidate));
+        let service = fastest.map_or(Service::Internet, |candidate| candidate.cost.service);
+        return (service, Reason::NoneCompetent);
+    };
+    let limit = at_most(cheapest.cost.total(), criteria.indifference);
+    let about_the_same = competent.iter().filter(|candidate| candidate.cost.total() <= limit);
+    let chosen = about_the_same.min_by_key(|candidate| slowness(candidate)).unwrap_or(cheapest);
+    (chosen.cost.service, reason(&chosen.cost, &cheapest.cost, competent.len()))
+}
+
+fn reason(chosen: &Cost, cheapest: &Cost, competent: usize) -> Reason {
+    if competent == 1 {
+        Reason::OnlyOneCompetent
+    } else if chosen.service == Service::Forwarding && chosen.bandwidth() <= chosen.compute() {
+        Reason::EgressNearlyFree
+    } else if chosen.total() == cheapest.total() {
+        Reason::Cheapest
+    } else {
+        Reason::FasterForTheSame { than: cheapest.service }
+    }
+}
+
+/// Orders candidates, fastest first, then cheapest. Without delays, services are faster the more they send.
+fn slowness(candidate: &Candidate) -> (Duration, u8, Money) {
+    let rank = if candidate.delivery.is_some() { 0 } else { u8::MAX - candidate.cost.service as u8 };
+    (candidate.delivery.unwrap_or(Duration::MAX), rank, candidate.cost.total())
+}
+
+/// This amount, and so much more.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "an allowance is known to a few digits, and the cast saturates"
+)]
+fn at_most(money: Money, more: Probability) -> Money {
+    let allowance = (money.nanodollars() as f64 * more.value()) as i64;
+    money.saturating_add(Money::from_nanodollars(allowance.max(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{CODING_COMPUTE_RATIO, FLOWS_PER_THREAD, RelayPrices};
+    use crate::price::PricePerGigabyte;
+
+    fn prices(outgoing_nanodollars: i64) -> Prices {
+        let relay = RelayPrices {
+            incoming: PricePerGigabyte::FREE,
+            outgoing: PricePerGigabyte::new(Money::from_nanodollars(outgoing_nanodollars)),
+            machine_per_hour: Money::from_cents(8),
+            flows_per_machine: FLOWS_PER_THREAD,
+        };
+        Prices {
+            ingress_relay: relay,
+            egress_relay: relay,
+            coding_compute_ratio: CODING_COMPUTE_RATIO,
+            sender_access: PricePerGigabyte::FREE,
+            receiver_access: PricePerGigabyte::FREE,
+        }
+    }
+
+    fn call(loss: f64) -> FlowTerms {
+        FlowTerms::published_call(Probability::new(loss).expect("the test gives a share"))
+    }
+
+    fn chosen(flow: &FlowTerms, prices: &Prices, criteria: &Criteria) -> (Service, Reason) {
+        let choice = choose(flow, prices, None, criteria);
+        assert_eq!(choice.cost().service, choice.service);
+        (choice.service, choice.reason)
+    }
+
+    #[test]
+    fn where_bytes_are_dear_coding_is_cheapest() {
+        let criteria = Criteria::default();
+        assert_eq!(chosen(&call(0.01), &prices(90_000_000), &criteria), (Service::Coding, Reason::Cheapest));
+    }
+
+    #[test]
+    fn where_bytes_are_free_forwarding_is_the_answer() {
+        let criteria = Criteria::default();
+        let expected = (Service::Forwarding, Reason::EgressNearlyFree);
+        assert_eq!(chosen(&call(0.01), &prices(0), &criteria), expected);
+        assert_eq!(chosen(&call(0.01), &prices(20_000), &criteria), expected);
+    }
+
+    #[test]
+    fn a_flow_with_nobody_to_be_coded_with_is_cached() {
+        let lone = FlowTerms { cross_stream: None, ..call(0.01) };
+        let choice = choose(&lone, &prices(90_000_000), None, &Criteria::default());
+        assert_eq!((choice.service, choice.reason), (Service::Caching, Reason::Cheapest));
+        let coding = choice.candidates.iter().find(|one| one.cost.service == Service::Coding);
+        assert_eq!(coding.and_then(|one| one.rejected), Some(Rejection::RepairsTooLittle));
+    }
+
+    #[test]
+    fn heavy_loss_is_too_much_for_batches() {
+        let criteria = Criteria::default();
+        assert_eq!(chosen(&call(0.3), &prices(90_000_000), &criteria), (Service::Caching, Reason::Cheapest));
+    }
+
+    #[test]
+    fn budgets_leave_out_what_is_too_slow() {
+        let ms = Duration::from_millis;
+        let delays = Delays {
+            sender_to_ingress: ms(10),
+            ingress_to_egress: ms(80),
+            egress_to_receiver: ms(10),
+            direct: ms(110),
+            cooperating: ms(10),
+            ..Delays::default()
+        };
+        let choice = |budget| {
+            let criteria = Criteria { budget: Some(ms(budget)), ..Criteria::default() };
+            let choice = choose(&call(0.01), &prices(90_000_000), Some(&delays), &criteria);
+            (choice.service, choice.reason)
+        };
+        assert_eq!(choice(150), (Service::Coding, Reason::Cheapest));
+        assert_eq!(choice(149), (Service::Caching, Reason::Cheapest));
+        assert_eq!(choice(129), (Service::Forwarding, Reason::OnlyOneCompetent));
+        assert_eq!(choice(99), (Service::Forwarding, Reason::NoneCompetent));
+    }
+
+    #[test]
+    fn what_loses_nothing_needs_nothing() {
+        let allowed = Criteria::default().allowed.with(Service::Internet);
+        let criteria = Criteria { allowed, ..Criteria::default() };
+        let clean = chosen(&call(0.0), &prices(90_000_000), &criteria);
+        assert_eq!(clean, (Service::Internet, Reason::NothingIsLost));
+        assert_eq!(chosen(&call(0.000_1), &prices(90_000_000), &criteria).0, Service::Coding);
+        let nothing = Criteria { allowed: Services::NONE, ..criteria };
+        assert_eq!(chosen(&call(0.1), &prices(0), &nothing), (Service::Internet, Reason::NoneCompetent));
+    }
+}

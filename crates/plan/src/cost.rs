@@ -1,0 +1,451 @@
+//! What a service costs for a flow: by relay, direction and kind.
+
+use core::num::NonZeroU32;
+
+use byway_units::{Bytes, Money, Probability};
+use byway_wire::Service;
+
+use crate::flow::{FlowTerms, Traffic};
+use crate::price::PricePerGigabyte;
+
+/// How many flows of 1.5 Mbit/s in packets of 512 bytes one thread forwards: 170,000 packets a second.
+///
+/// J-QoS, appendix B. The prototype's numbers; they make the published costs.
+pub const FLOWS_PER_THREAD: NonZeroU32 = NonZeroU32::new(460).expect("460 is not 0");
+
+/// `alpha`: what a coded flow takes of a machine, as a multiple of a forwarded one: 460 flows for each thread against 175.
+///
+/// J-QoS, appendix B, which rounds it to 2.6.
+pub const CODING_COMPUTE_RATIO: f64 = 460.0 / 175.0;
+
+/// What one relay costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayPrices {
+    /// `i`: the price of bytes that come in.
+    pub incoming: PricePerGigabyte,
+    /// `e`: the price of bytes that leave; of the ingress relay towards the egress relay, of that towards the Internet.
+    pub outgoing: PricePerGigabyte,
+    /// `v`: the price of a machine for an hour.
+    pub machine_per_hour: Money,
+    /// `f`: how many forwarded flows share a machine.
+    pub flows_per_machine: NonZeroU32,
+}
+
+/// What everything costs that a flow uses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prices {
+    /// The relay near the sender, DC1.
+    pub ingress_relay: RelayPrices,
+    /// The relay near the receiver, DC2.
+    pub egress_relay: RelayPrices,
+    /// `alpha`: how much more of a machine a coded flow takes than a forwarded one; at least 0, usually
+    /// [`CODING_COMPUTE_RATIO`]. What is no number counts as 0.
+    pub coding_compute_ratio: f64,
+    /// What a byte costs the sender on its own access network, in either direction.
+    pub sender_access: PricePerGigabyte,
+    /// What a byte costs the receiver on its own access network, in either direction.
+    pub receiver_access: PricePerGigabyte,
+}
+
+/// The cost of one relay for one flow and hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayCost {
+    /// Bytes that come in.
+    pub incoming: Money,
+    /// Bytes that leave.
+    pub outgoing: Money,
+    /// The flow's part of a machine.
+    pub compute: Money,
+}
+
+/// What the endpoints of a flow send and receive in an hour, and what that costs them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointCost {
+    /// The sender: originals, where they go the direct path, and copies.
+    pub sender_sends: Bytes,
+    /// The receiver, what comes in.
+    pub receiver_receives: Bytes,
+    /// The receiver: NACKs, and answers for others' repairs.
+    pub receiver_sends: Bytes,
+    /// All of them at the prices of their access networks.
+    pub money: Money,
+}
+
+/// The cost of a service for one flow and hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The service.
+    pub service: Service,
+    /// The relay near the sender, DC1.
+    pub ingress_relay: RelayCost,
+    /// The relay near the receiver, DC2.
+    pub egress_relay: RelayCost,
+    /// The endpoints.
+    pub endpoints: EndpointCost,
+}
+
+impl RelayCost {
+    /// Bytes in both directions.
+    #[must_use]
+    pub fn bandwidth(&self) -> Money {
+        self.incoming.saturating_add(self.outgoing)
+    }
+
+    /// Everything.
+    #[must_use]
+    pub fn total(&self) -> Money {
+        self.bandwidth().saturating_add(self.compute)
+    }
+}
+
+impl Cost {
+    /// Bytes in both directions at both relays.
+    #[must_use]
+    pub fn bandwidth(&self) -> Money {
+        self.ingress_relay.bandwidth().saturating_add(self.egress_relay.bandwidth())
+    }
+
+    /// The flow's parts of machines at both relays.
+    #[must_use]
+    pub fn compute(&self) -> Money {
+        self.ingress_relay.compute.saturating_add(self.egress_relay.compute)
+    }
+
+    /// What the relays cost, as the papers count.
+    #[must_use]
+    pub fn relays(&self) -> Money {
+        self.bandwidth().saturating_add(self.compute())
+    }
+
+    /// What relays and endpoints cost together.
+    #[must_use]
+    pub fn total(&self) -> Money {
+        self.relays().saturating_add(self.endpoints.money)
+    }
+}
+
+/// The bytes through one relay in an hour.
+#[derive(Clone, Copy, Debug, Default)]
+struct Through {
+    incoming: Bytes,
+    outgoing: Bytes,
+}
+
+/// What a service costs for this flow and an hour of it.
+///
+/// J-QoS, table 2, with cooperative bytes charged at the egress relay, where they are:
+///
+/// | service | DC1 in | DC1 out | DC2 in | DC2 out |
+/// |---|---|---|---|---|
+/// | internet | | | | |
+/// | coding | b | b (r + s) | b (r + s) + N + A | b p + Q |
+/// | caching | b | b | b + N | b p |
+/// | forwarding, both | b | b | b | b |
+///
+/// Where bytes come in for free, no service costs less for more loss. Sums beyond [`Money::MAX`] are that.
+#[must_use]
+pub fn cost(service: Service, flow: &FlowTerms, prices: &Prices) -> Cost {
+    let traffic = flow.traffic();
+    let [ingress, egress] = through_relays(service, &traffic);
+    let ratio = match service {
+        Service::Internet => 0.0,
+        Service::Coding => prices.coding_compute_ratio,
+        Service::Caching | Service::Forwarding | Service::Both => 1.0,
+    };
+    Cost {
+        service,
+        ingress_relay: relay_cost(ingress, &prices.ingress_relay, ratio),
+        egress_relay: relay_cost(egress, &prices.egress_relay, ratio),
+        endpoints: endpoint_cost(service, &traffic, prices),
+    }
+}
+
+/// The lowest loss rate, to a millionth, from which on `other` costs less at the relays than `preferred`; `None` if it
+/// never does. Found by halving, as costs rise with loss, and coding's the most.
+///
+/// For `preferred` = coding and `other` = caching or forwarding this is the published threshold (J-QoS, section 5.1.1).
+#[must_use]
+pub fn break_even(
+    preferred: Service,
+    other: Service,
+    flow: &FlowTerms,
+    prices: &Prices,
+) -> Option<Probability> {
+    const PARTS: u64 = 1_000_000;
+    let loss_of = |parts| Probability::from_ratio(parts, PARTS).unwrap_or(Probability::ONE);
+    let other_is_cheaper = |parts| {
+        let flow = flow.at_loss(loss_of(parts));
+        cost(other, &flow, prices).relays() < cost(preferred, &flow, prices).relays()
+    };
+    if other_is_cheaper(0) {
+        return Some(Probability::ZERO);
+    }
+    if !other_is_cheaper(PARTS) {
+        return None;
+    }
+    let (mut below, mut from) = (0, PARTS);
+    while from - below > 1 {
+        let middle = u64::midpoint(below, from);
+        if other_is_cheaper(middle) {
+            from = middle;
+        } else {
+            below = middle;
+        }
+    }
+    Some(loss_of(from))
+}
+
+fn through_relays(service: Service, traffic: &Traffic) -> [Through; 2] {
+    let Traffic { source, repairs, resent, nacks, requests, answers } = *traffic;
+    let whole = Through { incoming: source, outgoing: source };
+    match service {
+        Service::Internet => [Through::default(); 2],
+        Service::Coding => [
+            Through { incoming: source, outgoing: repairs },
+            Through { incoming: sum(&[repairs, nacks, answers]), outgoing: sum(&[resent, requests]) },
+        ],
+        Service::Caching => [whole, Through { incoming: sum(&[source, nacks]), outgoing: resent }],
+        Service::Forwarding | Service::Both => [whole, whole],
+    }
+}
+
+fn relay_cost(through: Through, prices: &RelayPrices, ratio: f64) -> RelayCost {
+    RelayCost {
+        incoming: prices.incoming.of(through.incoming),
+        outgoing: prices.outgoing.of(through.outgoing),
+        compute: scaled(prices.machine_per_hour, ratio / f64::from(prices.flows_per_machine.get())),
+    }
+}
+
+/// What endpoints send and receive. A receiver answers for others as often as others answer for it, on the average.
+fn endpoint_cost(service: Service, traffic: &Traffic, prices: &Prices) -> EndpointCost {
+    let Traffic { source, resent, nacks, requests, answers, .. } = *traffic;
+    let direct = source.saturating_sub(resent);
+    let [sender_sends, receiver_receives, receiver_sends] = match service {
+        Service::Internet => [source, direct, Bytes::ZERO],
+        Service::Coding => [sum(&[source, source]), sum(&[source, requests]), sum(&[nacks, answers])],
+        Service::Caching => [sum(&[source, source]), source, nacks],
+        Service::Forwarding => [source, source, Bytes::ZERO],
+        Service::Both => [sum(&[source, source]), sum(&[direct, source]), Bytes::ZERO],
+    };
+    let receiver = prices.receiver_access.of(sum(&[receiver_receives, receiver_sends]));
+    let money = prices.sender_access.of(sender_sends).saturating_add(receiver);
+    EndpointCost { sender_sends, receiver_receives, receiver_sends, money }
+}
+
+fn sum(bytes: &[Bytes]) -> Bytes {
+    bytes.iter().fold(Bytes::ZERO, |total, more| total.saturating_add(*more))
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "a flow's part of a machine is known to a few digits, and the cast saturates"
+)]
+fn scaled(money: Money, factor: f64) -> Money {
+    let product = money.nanodollars() as f64 * factor;
+    Money::from_nanodollars((product + 0.5_f64.copysign(product)) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+    use byway_units::Rate;
+    use byway_wire::BlockShape;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::flow::Messages;
+
+    fn share(value: f64) -> Probability {
+        Probability::new(value).expect("the test gives a share")
+    }
+
+    fn per_gigabyte(dollars: f64) -> PricePerGigabyte {
+        PricePerGigabyte::new(scaled(Money::from_dollars(1), dollars))
+    }
+
+    fn relay(outgoing: f64) -> RelayPrices {
+        RelayPrices {
+            incoming: PricePerGigabyte::FREE,
+            outgoing: per_gigabyte(outgoing),
+            // With 460 flows, two machines of this price make the published 0.19 cents, and 0.51 when they code.
+            machine_per_hour: scaled(Money::from_dollars(1), 0.445),
+            flows_per_machine: FLOWS_PER_THREAD,
+        }
+    }
+
+    fn prices(ingress_out: f64, egress_out: f64) -> Prices {
+        Prices {
+            ingress_relay: relay(ingress_out),
+            egress_relay: relay(egress_out),
+            coding_compute_ratio: CODING_COMPUTE_RATIO,
+            sender_access: PricePerGigabyte::FREE,
+            receiver_access: PricePerGigabyte::FREE,
+        }
+    }
+
+    /// From Oceania to Europe: 9.8 cents between regions, 9 cents from Europe to the Internet.
+    fn oceania_to_europe() -> Prices {
+        prices(0.098, 0.09)
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "the tests compare a few digits")]
+    fn number(money: Money) -> f64 {
+        money.nanodollars() as f64 / 1e7
+    }
+
+    /// An amount in cents with two decimals.
+    fn cents(money: Money) -> String {
+        format!("{:.2}", number(money))
+    }
+
+    #[test]
+    fn oceania_to_europe_costs_what_was_published() {
+        let flow = FlowTerms::published_call(share(0.01));
+        let outgoing = |service| cents(cost(service, &flow, &oceania_to_europe()).ingress_relay.outgoing);
+        assert_eq!(
+            [Service::Coding, Service::Caching, Service::Forwarding].map(outgoing),
+            ["1.32", "6.62", "6.62"]
+        );
+    }
+
+    #[test]
+    fn compute_costs_what_was_published() {
+        let flow = FlowTerms::published_call(share(0.01));
+        let compute = |service| cents(cost(service, &flow, &oceania_to_europe()).compute());
+        assert_eq!(
+            [Service::Coding, Service::Caching, Service::Forwarding].map(compute),
+            ["0.51", "0.19", "0.19"]
+        );
+    }
+
+    #[test]
+    fn a_hundred_and_fifty_calls_cost_a_sixteenth() {
+        // At both relays the same price, such that forwarding costs what was published; every repair packet is used.
+        let flow = FlowTerms {
+            rate: Rate::from_kilobits_per_second(150 * 1_500),
+            loss: share(1.0 / 16.0),
+            cross_stream: BlockShape::new(16, 1),
+            ..FlowTerms::published_call(Probability::ZERO)
+        };
+        let prices = prices(0.086_9, 0.086_9);
+        let bandwidth = |service| cents(cost(service, &flow, &prices).bandwidth());
+        assert_eq!(bandwidth(Service::Forwarding), "1759.72");
+        assert_eq!(bandwidth(Service::Coding), "109.98");
+    }
+
+    #[test]
+    fn at_the_highest_ingress_price_coding_costs_two_fifths_of_forwarding() {
+        let flow = FlowTerms::published_call(share(0.01));
+        let free = oceania_to_europe();
+        let mut charged = free;
+        charged.ingress_relay.incoming = per_gigabyte(0.1);
+        charged.egress_relay.incoming = per_gigabyte(0.1);
+        let relays = |service, prices| number(cost(service, &flow, prices).relays());
+        let forwarding = [relays(Service::Forwarding, &free), relays(Service::Forwarding, &charged)];
+        let coding = [relays(Service::Coding, &free), relays(Service::Coding, &charged)];
+        let shown = |costs: [f64; 2]| costs.map(|cost| format!("{cost:.2}"));
+        assert_eq!(shown(forwarding), ["12.88", "26.38"]);
+        assert_eq!(shown(coding), ["1.89", "9.99"]);
+        assert!((1.9..2.1).contains(&(forwarding[1] / forwarding[0])));
+        assert!((0.35..0.45).contains(&(coding[1] / forwarding[1])));
+    }
+
+    #[test]
+    fn thresholds_lie_where_they_were_published() {
+        let flow =
+            FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(Probability::ZERO) };
+        // Cheap between regions, dear towards the receiver, and the other way round.
+        let threshold = |ingress_out, egress_out| {
+            break_even(Service::Coding, Service::Caching, &flow, &prices(ingress_out, egress_out))
+        };
+        let shown =
+            |threshold: Option<Probability>| threshold.map(|loss| (loss.value() * 1e3).round() / 10.0);
+        let thresholds = [(0.02, 0.05), (0.02, 0.09), (0.02, 0.154), (0.05, 0.154), (0.098, 0.09)];
+        let found = thresholds.map(|(ingress_out, egress_out)| shown(threshold(ingress_out, egress_out)));
+        assert_eq!(found, [Some(42.5), Some(23.6), Some(13.8), Some(43.2), None]);
+    }
+
+    #[test]
+    fn endpoints_pay_for_their_own_copies() {
+        let flow = FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(share(0.01)) };
+        let metered = Prices { sender_access: per_gigabyte(1.0), ..oceania_to_europe() };
+        let sends = |service| cost(service, &flow, &metered).endpoints.sender_sends.count();
+        assert_eq!(sends(Service::Caching), 2 * sends(Service::Forwarding));
+        let money = |service| cents(cost(service, &flow, &metered).endpoints.money);
+        assert_eq!(
+            [Service::Internet, Service::Coding, Service::Both].map(money),
+            ["67.50", "135.00", "135.00"]
+        );
+    }
+
+    #[test]
+    fn the_internet_alone_costs_relays_nothing() {
+        let flow = FlowTerms::published_call(share(0.5));
+        assert!(cost(Service::Internet, &flow, &oceania_to_europe()).relays().is_zero());
+    }
+
+    proptest! {
+        #[test]
+        fn more_loss_never_costs_less(low in 0.0..1.0_f64, more in 0.0..1.0_f64, out in 0.0..0.2_f64) {
+            let high = (low + more).min(1.0);
+            let prices = prices(out, 0.09);
+            let flow = FlowTerms {
+                messages: Messages::OnTheWire,
+                in_stream: BlockShape::new(5, 1),
+                ..FlowTerms::published_call(share(low))
+            };
+            for service in Service::ALL {
+                let [low, high] = [low, high].map(|loss| cost(*service, &flow.at_loss(share(loss)), &prices));
+                // The answers are what may fall: who has lost its packet does not answer; they come in for free here.
+                prop_assert!(low.relays() <= high.relays());
+            }
+        }
+
+        #[test]
+        fn coding_sends_less_than_caching_between_relays(loss in 0.0..=1.0_f64, source in 2..=32_u8) {
+            for repair in 1..=(source / 2).min(8) {
+                let flow = FlowTerms {
+                    cross_stream: BlockShape::new(source, repair),
+                    messages: Messages::OnTheWire,
+                    ..FlowTerms::published_call(share(loss))
+                };
+                let outgoing = |service| cost(service, &flow, &oceania_to_europe()).ingress_relay.outgoing;
+                prop_assert!(outgoing(Service::Coding) < outgoing(Service::Caching));
+            }
+        }
+
+        #[test]
+        fn every_price_and_flow_has_a_cost(
+            numbers in proptest::array::uniform4(i64::MIN..=i64::MAX),
+            rate in 0..=u64::MAX,
+            packet in 0..=u64::MAX,
+        ) {
+            let [incoming, outgoing, machine, access] = numbers.map(Money::from_nanodollars);
+            let flows_per_machine = NonZeroU32::MIN;
+            let relay = RelayPrices {
+                incoming: PricePerGigabyte::new(incoming),
+                outgoing: PricePerGigabyte::new(outgoing),
+                machine_per_hour: machine,
+                flows_per_machine,
+            };
+            let prices = Prices {
+                ingress_relay: relay,
+                egress_relay: relay,
+                coding_compute_ratio: f64::NAN,
+                sender_access: PricePerGigabyte::new(access),
+                receiver_access: PricePerGigabyte::new(access),
+            };
+            let flow = FlowTerms {
+                rate: Rate::from_bits_per_second(rate),
+                packet: Bytes::new(packet),
+                ..FlowTerms::published_call(share(0.3))
+            };
+            for service in Service::ALL {
+                let _ = cost(*service, &flow, &prices).total();
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! How long a delivery takes when the direct copy is lost.
+
+use byway_units::Duration;
+use byway_wire::Service;
+
+/// The delays between sender, relays and receivers of one flow; all of them one way.
+///
+/// Symbols are those of J-QoS, section 5.1: `d_S`, `x`, `d_R`, `y` and `d_R'`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// `d_S`: from the sender to its ingress relay.
+    pub sender_to_ingress: Duration,
+    /// `x`: from the ingress relay to the egress relay.
+    pub ingress_to_egress: Duration,
+    /// `d_R`: from the egress relay to the receiver, and back.
+    pub egress_to_receiver: Duration,
+    /// `y`: from the sender to the receiver, on the direct path.
+    pub direct: Duration,
+    /// The greatest `d_R'`: from the egress relay to the farthest of the receivers that cooperate in a repair.
+    pub cooperating: Duration,
+    /// `T_det`: from when a lost packet would have arrived until its receiver asks for it.
+    pub detection: Duration,
+    /// `T_enc`: how long a packet waits at the ingress relay until its batch is encoded.
+    pub encoding: Duration,
+}
+
+impl Delays {
+    /// The same delays in the published reading: losses are noticed and batches encoded at once.
+    #[must_use]
+    pub const fn as_published(self) -> Self {
+        Self { detection: Duration::ZERO, encoding: Duration::ZERO, ..self }
+    }
+
+    /// The round trip on the direct path: twice `y`.
+    #[must_use]
+    pub const fn direct_round_trip(&self) -> Duration {
+        self.direct.saturating_add(self.direct)
+    }
+
+    /// How long after its sending a packet whose direct copy is lost is delivered by this service; `None` for the
+    /// Internet alone, which never delivers it.
+    ///
+    /// - forwarding: `x + d_S + d_R`;
+    /// - both: the lesser of `y` and that, as what comes first counts: for packets that neither way loses;
+    /// - caching: `y + T_det + 2 d_R + D`;
+    /// - coding: `y + T_det + 2 d_R + 2 max(d_R') + D`, for repairs that need others; one that in-stream repair packets
+    ///   suffice for takes as long as with caching, and `T_enc`, if that is late.
+    ///
+    /// Sums beyond [`Duration::MAX`] are that.
+    #[must_use]
+    pub fn delivery(&self, service: Service) -> Option<Duration> {
+        match service {
+            Service::Internet => None,
+            Service::Forwarding => Some(self.overlay()),
+            Service::Both => Some(self.overlay().min(self.direct)),
+            Service::Caching | Service::Coding => {
+                Some(sum(&[self.direct, self.detection, self.repair(service)?]))
+            }
+        }
+    }
+
+    /// How long a repair takes from the NACK until the packet is there; `None` for services that repair nothing.
+    #[must_use]
+    pub fn repair(&self, service: Service) -> Option<Duration> {
+        let (round_trip, wait) = (twice(self.egress_to_receiver), self.wait(service));
+        match service {
+            Service::Caching => Some(sum(&[round_trip, wait])),
+            Service::Coding => Some(sum(&[round_trip, twice(self.cooperating), wait])),
+            Service::Internet | Service::Forwarding | Service::Both => None,
+        }
+    }
+
+    /// `D`: how long a NACK waits at the egress relay for the copy, or for the repair packets, to arrive.
+    ///
+    /// `max(0, d_S + T_enc + x - (y + T_det + d_R))`; copies for a cache wait for no batch, so `T_enc` is zero there.
+    #[must_use]
+    pub fn wait(&self, service: Service) -> Duration {
+        let encoding = if service == Service::Coding { self.encoding } else { Duration::ZERO };
+        let data = sum(&[self.sender_to_ingress, encoding, self.ingress_to_egress]);
+        data.saturating_sub(sum(&[self.direct, self.detection, self.egress_to_receiver]))
+    }
+
+    /// The time from when the direct copy would have arrived until the repair does, as a share of the direct round
+    /// trip; a retransmission by the sender takes 1 at least.
+    ///
+    /// J-QoS, figure 4c. `None` for services that repair nothing, and if the direct path takes no time.
+    #[must_use]
+    pub fn recovery_share(&self, service: Service) -> Option<f64> {
+        let recovery = sum(&[self.detection, self.repair(service)?]);
+        let round_trip = self.direct_round_trip();
+        (!round_trip.is_zero()).then(|| recovery.as_secs_f64() / round_trip.as_secs_f64())
+    }
+
+    fn overlay(&self) -> Duration {
+        sum(&[self.sender_to_ingress, self.ingress_to_egress, self.egress_to_receiver])
+    }
+}
+
+const fn twice(duration: Duration) -> Duration {
+    duration.saturating_add(duration)
+}
+
+fn sum(durations: &[Duration]) -> Duration {
+    durations.iter().fold(Duration::ZERO, |total, duration| total.saturating_add(*duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn delays() -> Delays {
+        Delays {
+            sender_to_ingress: ms(10),
+            ingress_to_egress: ms(80),
+            egress_to_receiver: ms(8),
+            direct: ms(100),
+            cooperating: ms(12),
+            detection: ms(25),
+            encoding: ms(40),
+        }
+    }
+
+    #[test]
+    fn every_service_delivers_as_the_formulas_say() {
+        let deliveries = Service::ALL.iter().map(|service| delays().delivery(*service));
+        let expected = [None, Some(ms(165)), Some(ms(141)), Some(ms(98)), Some(ms(98))];
+        assert!(deliveries.eq(expected));
+    }
+
+    #[test]
+    fn published_deliveries_know_neither_detection_nor_encoding() {
+        let published = delays().as_published();
+        assert_eq!(published.delivery(Service::Coding), Some(ms(140)));
+        assert_eq!(published.delivery(Service::Caching), Some(ms(116)));
+        let share = |service| published.recovery_share(service).map(|share| (share * 1e3).round() / 1e3);
+        assert_eq!((share(Service::Caching), share(Service::Coding)), (Some(0.08), Some(0.2)));
+        assert_eq!(published.recovery_share(Service::Forwarding), None);
+    }
+
+    #[test]
+    fn a_request_that_is_early_waits_for_the_data() {
+        let slow = Delays { ingress_to_egress: ms(140), ..delays() };
+        assert_eq!((slow.wait(Service::Caching), slow.wait(Service::Coding)), (ms(17), ms(57)));
+        assert_eq!(slow.delivery(Service::Caching), Some(ms(158)));
+    }
+
+    #[test]
+    fn without_a_direct_path_no_share_of_it_is_named() {
+        let nowhere = Delays { direct: Duration::ZERO, ..delays() };
+        assert_eq!(nowhere.recovery_share(Service::Caching), None);
+    }
+
+    proptest! {
+        #[test]
+        fn coding_is_never_faster_than_caching(all in proptest::array::uniform7(0..=u64::MAX)) {
+            let [s, x, r, y, others, detection, encoding] = all.map(Duration::from_nanos);
+            let delays = Delays {
+                sender_to_ingress: s,
+                ingress_to_egress: x,
+                egress_to_receiver: r,
+                direct: y,
+                cooperating: others,
+                detection,
+                encoding,
+            };
+            prop_assert!(delays.delivery(Service::Coding) >= delays.delivery(Service::Caching));
+            prop_assert!(delays.delivery(Service::Both) <= delays.delivery(Service::Forwarding));
+        }
+    }
+}

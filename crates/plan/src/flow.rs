@@ -1,0 +1,298 @@
+//! What a flow sends, and the bytes that follow from it.
+
+use byway_units::{Bytes, Duration, Probability, Rate};
+use byway_wire::BlockShape;
+use byway_wire::messages::{CrossStreamHead, InStreamHead};
+use byway_wire::packets::{ENVELOPE_OVERHEAD, MESSAGE_OVERHEAD};
+
+/// What costs are counted over: prices of machines are per hour, and so are the published costs.
+pub const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Headers of IPv4 and UDP in bytes, which clouds bill too.
+pub const IP_AND_UDP_BYTES: u64 = 28;
+
+/// A packet with one NACK of one range in bytes, IP and UDP included.
+pub const NACK_BYTES: u64 = IP_AND_UDP_BYTES + MESSAGE_OVERHEAD as u64 + 21;
+
+/// A packet with one cooperative request of one range in bytes, IP and UDP included.
+pub const REQUEST_BYTES: u64 = IP_AND_UDP_BYTES + MESSAGE_OVERHEAD as u64 + 16;
+
+/// What recovery says beside source packets and their sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Messages {
+    /// Nothing: NACKs, requests and answers are neglected, and repair packets are as long as source packets.
+    ///
+    /// The published numbers come out so.
+    Neglected,
+    /// What Byway sends: see [`FlowTerms::traffic`].
+    OnTheWire,
+}
+
+/// What a flow sends and loses, and how it is coded if coding is its service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowTerms {
+    /// The rate of the source packets, as relays see copies of them: headers included.
+    pub rate: Rate,
+    /// The size of such a packet, headers included; a size of zero counts as one byte.
+    pub packet: Bytes,
+    /// `p`: the share of source packets that the direct path loses.
+    pub loss: Probability,
+    /// Batches across flows: `k` flows and their repair packets; `r` is their ratio. `None` if there is nobody to be
+    /// coded with.
+    pub cross_stream: Option<BlockShape>,
+    /// Blocks along the flow; `s` is the ratio of repair packets to source packets. `None` for no such blocks.
+    pub in_stream: Option<BlockShape>,
+    /// Whether messages count.
+    pub messages: Messages,
+}
+
+/// The bytes of one flow in one [`HOUR`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// `b`: all source packets.
+    pub source: Bytes,
+    /// `b (r + s)`: repair packets.
+    pub repairs: Bytes,
+    /// `b p`: what is delivered in place of lost packets.
+    pub resent: Bytes,
+    /// `N`: NACKs.
+    pub nacks: Bytes,
+    /// `Q`: requests to cooperating receivers.
+    pub requests: Bytes,
+    /// `A`: answers of cooperating receivers.
+    pub answers: Bytes,
+}
+
+impl FlowTerms {
+    /// The flow of J-QoS, section 5.1.1: a video call of 1.5 Mbit/s, two repair packets for ten flows, no in-stream
+    /// coding; messages neglected.
+    ///
+    /// Packets of 1,200 bytes are assumed: a video call fills most of what fits through any path.
+    #[must_use]
+    pub fn published_call(loss: Probability) -> Self {
+        Self {
+            rate: Rate::from_kilobits_per_second(1_500),
+            packet: Bytes::new(1_200),
+            loss,
+            cross_stream: BlockShape::new(10, 2),
+            in_stream: None,
+            messages: Messages::Neglected,
+        }
+    }
+
+    /// The same flow on a path that loses this share.
+    #[must_use]
+    pub const fn at_loss(self, loss: Probability) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// `r + s`: repair packets for each source packet.
+    #[must_use]
+    pub fn overhead(&self) -> f64 {
+        [self.cross_stream, self.in_stream].into_iter().flatten().map(ratio).sum()
+    }
+
+    /// The share of lost packets that in-stream repair packets bring back without others' help.
+    ///
+    /// All packets are taken to be lost independently; bursts are worse.
+    #[must_use]
+    pub fn repaired_in_stream(&self) -> Probability {
+        self.in_stream.map_or(Probability::ZERO, |shape| repaired(shape, self.loss))
+    }
+
+    /// The share of lost packets that coding brings back when all flows of a batch lose this much, independently.
+    ///
+    /// A batch of `k` flows with `r` repair packets brings a lost packet back if at most `r - 1` of the others are lost
+    /// too. Of a flow that alone is in trouble, everything comes back, and answers that are late count as lost: the
+    /// measured share may be higher or lower.
+    #[must_use]
+    pub fn repaired_by_coding(&self) -> Probability {
+        let across = self.cross_stream.map_or(Probability::ZERO, |shape| repaired(shape, self.loss));
+        (self.repaired_in_stream().complement() * across.complement()).complement()
+    }
+
+    /// What the flow and its recovery send in an hour.
+    ///
+    /// With messages on the wire, the numbers of them are upper bounds, since lost packets of one burst share messages:
+    /// - `N`: a packet of [`NACK_BYTES`] for each lost packet;
+    /// - `Q`: for each lost packet that in-stream repair packets do not bring back, [`REQUEST_BYTES`] to each of the
+    ///   `k - 1` other receivers of its batch;
+    /// - `A`: from each of these that has its packet (a share `1 - p`), the packet in an envelope;
+    /// - repair packets are longer than source packets by what they say about the packets they cover.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let source = self.rate.bytes_in(HOUR).unwrap_or(Bytes::MAX);
+        let lost_packets = as_number(source) / self.packet_bytes() * self.loss.value();
+        let (requests, answers) = self.cooperation(lost_packets);
+        let nacks = self.messages.on_the_wire(lost_packets * as_number(Bytes::new(NACK_BYTES)));
+        Traffic {
+            source,
+            repairs: nearest(as_number(source) * self.repair_bytes_per_source_byte()),
+            resent: nearest(as_number(source) * self.loss.value()),
+            nacks: nearest(nacks),
+            requests: nearest(requests),
+            answers: nearest(answers),
+        }
+    }
+
+    /// `Q` and `A` for this many lost packets.
+    fn cooperation(&self, lost_packets: f64) -> (f64, f64) {
+        let others = self.cross_stream.map_or(0.0, |shape| f64::from(shape.source_packets()) - 1.0);
+        let asked = lost_packets * self.repaired_in_stream().complement().value() * others;
+        let requests = asked * as_number(Bytes::new(REQUEST_BYTES));
+        let answers = asked * self.loss.complement().value() * self.packet_bytes();
+        (self.messages.on_the_wire(requests), self.messages.on_the_wire(answers))
+    }
+
+    fn repair_bytes_per_source_byte(&self) -> f64 {
+        let across = self.cross_stream.map_or(0.0, |shape| {
+            let head_bytes = CrossStreamHead::bytes(usize::from(shape.source_packets()), true);
+            ratio(shape) * self.relative_length(head_bytes)
+        });
+        let along =
+            self.in_stream.map_or(0.0, |shape| ratio(shape) * self.relative_length(InStreamHead::BYTES));
+        across + along
+    }
+
+    /// The length of a repair packet with a head of this many bytes, in source packets: it is sealed as a message,
+    /// the source packet's copy as an envelope.
+    fn relative_length(&self, head_bytes: usize) -> f64 {
+        let added = as_number(Bytes::from(MESSAGE_OVERHEAD + head_bytes));
+        let removed = as_number(Bytes::from(ENVELOPE_OVERHEAD));
+        1.0 + self.messages.on_the_wire(added - removed) / self.packet_bytes()
+    }
+
+    fn packet_bytes(&self) -> f64 {
+        as_number(self.packet.max(Bytes::new(1)))
+    }
+}
+
+impl Messages {
+    /// This number if messages count, else zero.
+    fn on_the_wire(self, number: f64) -> f64 {
+        if self == Self::OnTheWire { number } else { 0.0 }
+    }
+}
+
+/// Repair packets for each source packet.
+fn ratio(shape: BlockShape) -> f64 {
+    f64::from(shape.repair_packets()) / f64::from(shape.source_packets())
+}
+
+/// The chance that at most `repair packets - 1` of the other source packets are lost, each with this chance.
+fn repaired(shape: BlockShape, loss: Probability) -> Probability {
+    let others = u32::from(shape.source_packets()) - 1;
+    let (gone, kept) = (loss.value(), loss.complement().value());
+    let mut ways = 1.0;
+    let mut total = 0.0;
+    for count in 0..u32::from(shape.repair_packets()).min(others + 1) {
+        total += ways * power(gone, count) * power(kept, others - count);
+        ways *= f64::from(others - count) / f64::from(count + 1);
+    }
+    Probability::new(total.clamp(0.0, 1.0)).expect("a clamped sum of chances is a probability")
+}
+
+/// A number times itself, so often; 1 for 0 times.
+fn power(base: f64, times: u32) -> f64 {
+    (0..times).fold(1.0, |product, _| product * base)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "costs are known to a few digits")]
+fn as_number(bytes: Bytes) -> f64 {
+    bytes.count() as f64
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "shares of a flow's bytes are never negative, and the cast saturates"
+)]
+fn nearest(bytes: f64) -> Bytes {
+    Bytes::new((bytes + 0.5) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_wire::messages::{CooperativeRequest, Nack};
+    use byway_wire::{Alias, Microseconds, RangeSet, SequenceNumber, Writer};
+
+    use super::*;
+
+    fn share(value: f64) -> Probability {
+        Probability::new(value).expect("the test gives a share")
+    }
+
+    #[test]
+    fn messages_are_as_long_as_the_wire_has_them() {
+        let mut ranges = RangeSet::new();
+        assert!(ranges.insert(SequenceNumber::new(7)));
+        let (alias, patience) = (Alias::new(3).expect("3 is not 0"), Microseconds::new(40_000));
+        let mut buffer = [0; 100];
+        let length = |writer: &Writer<'_>| {
+            IP_AND_UDP_BYTES + u64::try_from(MESSAGE_OVERHEAD + writer.length()).expect("it is short")
+        };
+
+        let nack = Nack {
+            alias,
+            open_from_low: None,
+            noticed_by_timer: false,
+            answers_confirm: false,
+            patience,
+            ranges: ranges.ranges(),
+        };
+        let mut writer = Writer::new(&mut buffer);
+        nack.emit(&mut writer).expect("there is room");
+        assert_eq!(length(&writer), NACK_BYTES);
+
+        let request = CooperativeRequest { alias, patience, ranges: ranges.ranges() };
+        let mut writer = Writer::new(&mut buffer);
+        request.emit(&mut writer).expect("there is room");
+        assert_eq!(length(&writer), REQUEST_BYTES);
+    }
+
+    #[test]
+    fn neglected_messages_leave_the_published_terms() {
+        let traffic = FlowTerms::published_call(share(0.01)).traffic();
+        let expected = Traffic {
+            source: Bytes::new(675_000_000),
+            repairs: Bytes::new(135_000_000),
+            resent: Bytes::new(6_750_000),
+            ..Traffic::default()
+        };
+        assert_eq!(traffic, expected);
+    }
+
+    #[test]
+    fn on_the_wire_every_lost_packet_costs_messages() {
+        let flow = FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(share(0.01)) };
+        let traffic = flow.traffic();
+        // 562,500 packets in an hour, of which 5,625 are lost and nine others asked for each.
+        assert_eq!(traffic.nacks, Bytes::new(5_625 * NACK_BYTES));
+        assert_eq!(traffic.requests, Bytes::new(5_625 * 9 * REQUEST_BYTES));
+        assert_eq!(traffic.answers, Bytes::new(60_142_500));
+        // A head of 11 + 10 * 10 bytes and a message's overhead of 25 stand where an envelope's 32 are.
+        assert_eq!(traffic.repairs, Bytes::new(135_000_000 / 1_200 * (1_200 + 111 + 25 - 32)));
+    }
+
+    #[test]
+    fn in_stream_repairs_spare_requests() {
+        let lone = FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(share(0.01)) };
+        let both = FlowTerms { in_stream: BlockShape::new(5, 1), ..lone };
+        assert!(both.traffic().requests < lone.traffic().requests);
+        assert!((both.repaired_in_stream().value() - 0.99_f64.powi(4)).abs() < 1e-12);
+        assert!((both.overhead() - 0.4).abs() < 1e-12);
+        let alone = FlowTerms { cross_stream: None, ..both };
+        assert!(alone.traffic().requests.is_zero() && alone.traffic().answers.is_zero());
+    }
+
+    #[test]
+    fn batches_repair_up_to_their_repair_packets() {
+        let flow = FlowTerms::published_call(share(0.1));
+        let expected = 0.9_f64.powi(9) + 9.0 * 0.1 * 0.9_f64.powi(8);
+        assert!((flow.repaired_by_coding().value() - expected).abs() < 1e-12);
+        assert_eq!(flow.at_loss(Probability::ZERO).repaired_by_coding(), Probability::ONE);
+        assert_eq!(flow.at_loss(Probability::ONE).repaired_by_coding(), Probability::ZERO);
+        let nobody = FlowTerms { cross_stream: None, ..flow };
+        assert_eq!(nobody.repaired_by_coding(), Probability::ZERO);
+    }
+}

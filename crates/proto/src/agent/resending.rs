@@ -1,0 +1,75 @@
+//! Copies that a relay misses, and what their absence says of the direct path.
+
+use byway_units::Time;
+use byway_wire::messages::CopyNack;
+use byway_wire::packets::{EnvelopeRole, SourceHeader};
+use byway_wire::{CODED_OVERHEAD, Ecn, Flags, SequenceNumber};
+
+use super::send_flow::SendFlowId;
+use super::{Agent, Flow};
+use crate::limits::RESEND_REACH;
+use crate::outbox::{Heading, Urgency};
+use crate::parts::packet_log::Handle;
+use crate::session::SessionId;
+
+impl Agent {
+    /// A relay asks for copies again.
+    ///
+    /// Copies are lost together with originals where both leave by the line of the sender. So the original is sent again,
+    /// too, in bounds: whoever asks for everything gets one in [`PACKETS_PER_ORIGINAL_AGAIN`](crate::limits::PACKETS_PER_ORIGINAL_AGAIN).
+    pub(super) fn resend_copies(&mut self, session: SessionId, nack: &CopyNack<'_>, now: Time) {
+        let flow = self.relay_of(session).and_then(|relay| relay.flow(nack.alias));
+        let Some(Flow::Sent(id)) = flow else {
+            self.counters.flows_unknown += 1;
+            return;
+        };
+        for low in nack.ranges.numbers_low().take(RESEND_REACH) {
+            let flow = &self.senders[id.0 as usize];
+            let sequence = SequenceNumber::nearest(low, flow.next);
+            match flow.sent.get(sequence.number()) {
+                Some(packet) => {
+                    self.send_original_again(id, sequence, packet, now);
+                    self.send_behind(session, EnvelopeRole::ResentCopy, nack.alias, sequence, packet, now);
+                }
+                None => self.counters.copies_gone += 1,
+            }
+        }
+    }
+
+    /// Sends a packet on the direct path again, if that is where it went, and in this epoch of its session.
+    fn send_original_again(&mut self, id: SendFlowId, sequence: SequenceNumber, packet: Handle, now: Time) {
+        let flow = &mut self.senders[id.0 as usize];
+        if flow.needs_relay() {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(flow.peer) else {
+            return;
+        };
+        let address = session.path.address().copied();
+        let (Some(to), Some(epoch)) = (address, session.sealing(now)) else {
+            return;
+        };
+        let Some(coded) = self.sent.get(packet, now).filter(|coded| coded.len() >= CODED_OVERHEAD) else {
+            return;
+        };
+        let flags = Flags::from_wire(coded[0]);
+        let flags = flags.filter(|flags| flags.epoch_low_bits() == epoch.number.low_bits());
+        let Some(flags) = flags.filter(|_| flow.take_original_again()) else {
+            return;
+        };
+        let header = SourceHeader {
+            receiver: epoch.theirs(),
+            flow: flow.key.flow(),
+            sequence_low: sequence.low(),
+            flags,
+        };
+        let mut front = [0; SourceHeader::BYTES];
+        header.emit(&mut front);
+        self.counters.originals_again += 1;
+        let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
+        self.sessions.outbox.add(heading, |out| {
+            out.extend_from_slice(&front[..SourceHeader::CODED_START]);
+            out.extend_from_slice(coded);
+        });
+    }
+}

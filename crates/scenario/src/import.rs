@@ -1,0 +1,184 @@
+//! Loss traces from what other tools write.
+
+use std::fmt::Write as _;
+
+use byway_units::Duration;
+use thiserror::Error;
+
+/// What a text with measured delays looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasuredFormat {
+    /// The output of `ping`, as of Linux: lines with `icmp_seq=3` and `time=41.2 ms`. Numbers that are missing are lost.
+    Ping,
+    /// Lines of a number and a delay in milliseconds, with a comma or blanks between; without a delay, the packet is lost. A first
+    /// line of words, and lines that begin with `#`, are passed over.
+    Columns,
+}
+
+/// Why a text is no measurement.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ImportError {
+    /// Nothing in it is one.
+    #[error("it has no measurements: {0}")]
+    Empty(&'static str),
+    /// A line is none.
+    #[error("line {line}: {text:?} is no measurement: {remedy}")]
+    Line {
+        /// Which line, from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
+        /// What should stand there.
+        remedy: &'static str,
+    },
+    /// The numbers leave out too many.
+    #[error(
+        "line {line}: {count} packets are missing before it: split the measurement where it was interrupted"
+    )]
+    Interrupted {
+        /// Which line, from 1.
+        line: usize,
+        /// How many are missing.
+        count: u64,
+    },
+}
+
+/// Most packets missing one after the other: more is no loss, but another measurement.
+const GAP_MAX: u64 = 1_000_000;
+
+/// A trace of `0` (received) and `1` (lost), a character for each packet in the order of their numbers, in lines of 80: what
+/// `trace` of a link's loss takes. What takes longer than `late` is lost.
+///
+/// # Errors
+/// If the text is no measurement; the error names the line.
+pub fn import_trace(
+    text: &str,
+    format: MeasuredFormat,
+    late: Option<Duration>,
+) -> Result<String, ImportError> {
+    let (mut signs, mut last): (Vec<char>, Option<u64>) = (Vec::new(), None);
+    for (line, content) in (1..).zip(text.lines()) {
+        let measured = match format {
+            MeasuredFormat::Ping => ping(content),
+            MeasuredFormat::Columns => columns(line, content)?,
+        };
+        let Some((number, delay)) = measured else {
+            continue;
+        };
+        let missing = match last {
+            // What came twice or late in order counts once.
+            Some(last) if number <= last => continue,
+            Some(last) => number - last - 1,
+            None => 0,
+        };
+        if missing > GAP_MAX {
+            return Err(ImportError::Interrupted { line, count: missing });
+        }
+        signs.extend((0..missing).map(|_| '1'));
+        let in_time =
+            delay.is_some_and(|delay| late.is_none_or(|late| delay <= late.as_secs_f64() * 1_000.0));
+        signs.push(if in_time { '0' } else { '1' });
+        last = Some(number);
+    }
+    if signs.is_empty() {
+        return Err(ImportError::Empty(match format {
+            MeasuredFormat::Ping => "give what `ping` prints, with lines of icmp_seq= and time=",
+            MeasuredFormat::Columns => "give lines of a number and a delay in milliseconds",
+        }));
+    }
+    let mut trace = String::new();
+    for line in signs.chunks(80) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(trace, "{}", line.iter().collect::<String>());
+    }
+    Ok(trace)
+}
+
+/// The number of a packet, and how long it took in milliseconds if it came.
+type Measured = (u64, Option<f64>);
+
+fn ping(line: &str) -> Option<Measured> {
+    let number = value(line, "icmp_seq=")?.parse().ok()?;
+    let delay: f64 = value(line, "time=")?.parse().ok()?;
+    Some((number, Some(delay).filter(|delay| delay.is_finite())))
+}
+
+/// What follows a word, up to a blank.
+fn value<'a>(line: &'a str, word: &str) -> Option<&'a str> {
+    line.split_once(word)?.1.split_whitespace().next()
+}
+
+fn columns(line: usize, content: &str) -> Result<Option<Measured>, ImportError> {
+    let content = content.trim();
+    if content.is_empty() || content.starts_with('#') {
+        return Ok(None);
+    }
+    let wrong = || ImportError::Line {
+        line,
+        text: content.chars().take(60).collect(),
+        remedy: "write a number and a delay in milliseconds, as in 17, 41.2",
+    };
+    let mut parts = content.split([',', ';', ' ', '\t']).map(str::trim).filter(|part| !part.is_empty());
+    let number = parts.next().ok_or_else(wrong)?;
+    let Ok(number) = number.parse() else {
+        return if line == 1 { Ok(None) } else { Err(wrong()) };
+    };
+    let delay = match parts.next() {
+        None => None,
+        Some(delay) => {
+            let delay: f64 = delay.parse().map_err(|_| wrong())?;
+            if delay.is_nan() || delay < 0.0 {
+                return Err(wrong());
+            }
+            Some(delay)
+        }
+    };
+    Ok(Some((number, delay)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LATE: Option<Duration> = Some(Duration::from_millis(100));
+
+    #[test]
+    fn what_ping_does_not_see_is_lost() {
+        let text = "PING 192.0.2.1\n64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=41.2 ms\n\
+            64 bytes from 192.0.2.1: icmp_seq=4 ttl=57 time=140 ms\n64 bytes from 192.0.2.1: icmp_seq=5 ttl=57 time=9 ms\n\n4 packets transmitted";
+        assert_eq!(import_trace(text, MeasuredFormat::Ping, LATE).as_deref(), Ok("01110\n"));
+        assert_eq!(import_trace(text, MeasuredFormat::Ping, None).as_deref(), Ok("01100\n"));
+    }
+
+    #[test]
+    fn columns_without_a_delay_are_lost() {
+        let text = "number,delay_ms\n# a comment\n7,41.2\n8,\n9;250\n10 3\n";
+        assert_eq!(import_trace(text, MeasuredFormat::Columns, LATE).as_deref(), Ok("0110\n"));
+    }
+
+    #[test]
+    fn what_is_no_measurement_is_refused_with_its_line() {
+        for (text, wanted) in [
+            ("", "no measurements"),
+            ("1,2\nx,3", "line 2"),
+            ("1,-3", "line 1"),
+            ("1,2\n9000000,3", "interrupted"),
+        ] {
+            let error = import_trace(text, MeasuredFormat::Columns, LATE).expect_err(text).to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_given_is_taken_or_refused(text in ".{0,200}") {
+            for format in [MeasuredFormat::Ping, MeasuredFormat::Columns] {
+                if let Ok(trace) = import_trace(&text, format, LATE) {
+                    prop_assert!(trace.chars().all(|sign| matches!(sign, '0' | '1' | '\n')));
+                }
+            }
+        }
+    }
+}
