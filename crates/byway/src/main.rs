@@ -11,12 +11,14 @@ mod agent;
 mod controller;
 mod demo;
 mod exit;
+mod experiment;
 mod interrupt;
 mod listening;
 mod logs;
 mod membership;
 mod node;
 mod observe;
+mod parallel;
 mod platform;
 mod relay;
 mod settings;
@@ -82,6 +84,9 @@ enum Command {
     /// Networks in virtual time.
     #[command(subcommand)]
     Sim(sim::SimCommand),
+    /// Published results, measured again in virtual time.
+    #[command(subcommand)]
+    Experiment(experiment::ExperimentCommand),
     /// The emulated wide-area network of the demo.
     #[command(hide = true)]
     DemoWan,
@@ -138,6 +143,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Demo(flags) => demo::run(&flags).map_err(Failure::from),
         Command::Sim(command) => sim::run(&command),
+        Command::Experiment(command) => experiment::run(&command),
         Command::DemoWan => demo::run_wan().map_err(Failure::from),
         Command::DemoChild(flags) => demo::run_child(&flags).map(drop).map_err(Failure::from),
     }

@@ -8,7 +8,7 @@ fn byway(arguments: &[&str]) -> Output {
 }
 
 fn scenario(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/scenarios").join(name)
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -1,6 +1,7 @@
 //! `byway sim`: networks in virtual time.
 
 mod render;
+mod swarm;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use byway_scenario::{BuildError, Captured, Outcome, Progress, Scenario, Trace, Watching};
+use byway_scenario::{
+    BuildError, Captured, MeasuredFormat, Outcome, Progress, Scenario, Trace, Watching, import_trace,
+};
+use byway_typed::TypedDuration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use render::Summary;
@@ -65,6 +69,19 @@ pub(crate) enum SimCommand {
         /// The scenario.
         file: PathBuf,
     },
+    /// Makes a loss trace for scenarios from measured delays.
+    Import {
+        /// What was measured.
+        file: PathBuf,
+        /// What it looks like: the output of `ping`, or columns of numbers and delays in milliseconds.
+        #[arg(long, value_enum, default_value_t = ImportFormat::Ping)]
+        format: ImportFormat,
+        /// What takes longer is lost, too.
+        #[arg(long, value_name = "TIME")]
+        late: Option<TypedDuration>,
+    },
+    /// Runs random scenarios, and says whether all is as it must be whatever happens. Exit code 6 if not.
+    Swarm(swarm::SwarmFlags),
     /// Prints the reference of everything that a scenario may say, as Markdown.
     Format,
 }
@@ -103,6 +120,8 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
             );
             Ok(())
         }
+        SimCommand::Import { file, format, late } => import(file, *format, *late),
+        SimCommand::Swarm(flags) => swarm::run(flags),
         SimCommand::Format => {
             print!("{}", byway_scenario::reference());
             Ok(())
@@ -110,19 +129,45 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
     }
 }
 
+/// What measured delays look like.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum ImportFormat {
+    /// Lines with `icmp_seq=` and `time=`.
+    Ping,
+    /// A number and a delay in each line; none, if the packet was lost.
+    Columns,
+}
+
+fn import(file: &Path, format: ImportFormat, late: Option<TypedDuration>) -> Result<(), Failure> {
+    let format = match format {
+        ImportFormat::Ping => MeasuredFormat::Ping,
+        ImportFormat::Columns => MeasuredFormat::Columns,
+    };
+    let wrong = |message: String| Failure::new(Cause::Settings, format!("{}: {message}", file.display()));
+    let text = text(file).map_err(|error| wrong(format!("{error}; name a text file")))?;
+    let trace =
+        import_trace(&text, format, late.map(|late| late.0)).map_err(|error| wrong(error.to_string()))?;
+    shown(io::stdout().lock().write_all(trace.as_bytes()))
+}
+
 /// Longest file that a scenario or a trace is read from: a loss trace of ten million slots.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-#[allow(clippy::disallowed_methods, reason = "this is where scenarios and their traces are read")]
+/// A file's text.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "this is where scenarios, experiments and their traces are read"
+)]
+pub(crate) fn text(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let length = fs::File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if length as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
 fn read(file: &Path) -> Result<Scenario, Failure> {
-    let text = |file: &Path| {
-        let mut text = String::new();
-        let length = fs::File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-        if length as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
-        }
-        Ok(text)
-    };
     Ok(Scenario::read(file, &text)?)
 }
 

@@ -1,7 +1,8 @@
 //! The drawings of the page.
 
+use byway_plot::{Drawing, Ruler};
+
 use super::story::{BIN_SECONDS, Bin, RunStory, Story};
-use super::svg::{Drawing, Scale};
 use super::words::{count, megabytes, title};
 use crate::demo::media::FRAMES_PER_SECOND;
 use crate::demo::plan::DEADLINE_MS;
@@ -24,7 +25,7 @@ pub(super) fn psnr(story: &Story) -> String {
     let time = time_scale(story);
     for ((result, run), panel) in story.runs().zip(0_u32..) {
         let top = f64::from(panel) * PANEL + 22.0;
-        let level = Scale { values: PSNR_DB, pixels: (top + PLOT, top) };
+        let level = Ruler::linear(PSNR_DB, (top + PLOT, top));
         frame_panel(&mut drawing, story, result.service, time, &Panel { top, height: PLOT, words_at: 0.9 });
         for freeze in &run.score.freezes {
             let (from, until) = (time.at(freeze.from), time.at(freeze.from + freeze.seconds));
@@ -68,7 +69,7 @@ pub(super) fn losses(story: &Story) -> String {
     let time = time_scale(story);
     let packets = |bin: &Bin| bin.repaired + bin.late + bin.missing;
     let most = runs.iter().flat_map(|(_, run)| &run.bins).map(packets).max().unwrap_or(0).max(10);
-    let level = Scale { values: (0.0, f64::from(most)), pixels: (0.0, PLOT) };
+    let level = Ruler::linear((0.0, f64::from(most)), (0.0, PLOT));
     for (&(result, run), panel) in runs.iter().zip(0_u32..) {
         let top = f64::from(panel) * PANEL + 22.0;
         frame_panel(&mut drawing, story, result.service, time, &Panel { top, height: PLOT, words_at: 0.2 });
@@ -105,8 +106,8 @@ pub(super) fn repair_times(story: &Story) -> String {
     const HEIGHT: f64 = 300.0;
     const BOTTOM: f64 = HEIGHT - 44.0;
     let mut drawing = Drawing::new(WIDTH, HEIGHT);
-    let time = Scale { values: (0.0, DEADLINE_MS as f64), pixels: (MARGIN, WIDTH - 10.0) };
-    let level = Scale { values: (0.0, 1.0), pixels: (BOTTOM, 24.0) };
+    let time = Ruler::linear((0.0, DEADLINE_MS as f64), (MARGIN, WIDTH - 10.0));
+    let level = Ruler::linear((0.0, 1.0), (BOTTOM, 24.0));
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         drawing.line("grid", (MARGIN, level.at(share)), (WIDTH - 10.0, level.at(share)));
         drawing.text(
@@ -147,7 +148,7 @@ pub(super) fn repair_times(story: &Story) -> String {
 }
 
 /// The steps of a distribution of which `of` is the whole.
-fn steps(values: &[f64], of: f64, x: Scale, y: Scale) -> Vec<(f64, f64)> {
+fn steps(values: &[f64], of: f64, x: Ruler, y: Ruler) -> Vec<(f64, f64)> {
     let mut sorted: Vec<_> = values.iter().copied().filter(|&value| value <= x.values.1).collect();
     sorted.sort_by(f64::total_cmp);
     let mut points = vec![(x.at(x.values.0), y.at(0.0))];
@@ -170,7 +171,7 @@ pub(super) fn bytes(story: &Story) -> String {
     let mut drawing = Drawing::new(WIDTH, runs.len() as f64 * ROW + 4.0);
     let total = |run: &RunStory| run.traffic.uplink() + run.traffic.relay_egress();
     let most = runs.iter().map(|(_, run)| total(run)).max().unwrap_or(0).max(1);
-    let scale = Scale { values: (0.0, most as f64), pixels: (0.0, WIDTH - NAMES - VALUES) };
+    let scale = Ruler::linear((0.0, most as f64), (0.0, WIDTH - NAMES - VALUES));
     for (&(result, run), row) in runs.iter().zip(0_u32..) {
         let y = f64::from(row) * ROW + 4.0;
         drawing.text("label", "end", (NAMES - 10.0, y + 17.0), title(result.service));
@@ -191,8 +192,8 @@ pub(super) fn bytes(story: &Story) -> String {
     drawing.finish("Bytes on each segment in each run")
 }
 
-fn time_scale(story: &Story) -> Scale {
-    Scale { values: (0.0, story.seconds), pixels: (MARGIN, WIDTH) }
+fn time_scale(story: &Story) -> Ruler {
+    Ruler::linear((0.0, story.seconds), (MARGIN, WIDTH))
 }
 
 /// Where a panel is.
@@ -204,7 +205,7 @@ struct Panel {
 }
 
 /// The ground of a panel: name, outage, and what else the run went through.
-fn frame_panel(drawing: &mut Drawing, story: &Story, kind: RunKind, time: Scale, panel: &Panel) {
+fn frame_panel(drawing: &mut Drawing, story: &Story, kind: RunKind, time: Ruler, panel: &Panel) {
     let &Panel { top, height, words_at } = panel;
     drawing.rectangle("panel", MARGIN, top, WIDTH - MARGIN, height);
     if kind != RunKind::Lossless {
@@ -219,7 +220,7 @@ fn frame_panel(drawing: &mut Drawing, story: &Story, kind: RunKind, time: Scale,
     drawing.text("label", "start", (MARGIN, top - 6.0), title(kind));
 }
 
-fn time_ticks(drawing: &mut Drawing, time: Scale, y: f64) {
+fn time_ticks(drawing: &mut Drawing, time: Ruler, y: f64) {
     let mut second = 0.0;
     while second <= time.values.1 + 0.1 {
         let anchor = if second + 1.0 > time.values.1 { "end" } else { "middle" };

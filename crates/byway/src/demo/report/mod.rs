@@ -5,7 +5,6 @@
 mod charts;
 mod page;
 mod story;
-mod svg;
 mod terminal;
 #[cfg(test)]
 mod tests;

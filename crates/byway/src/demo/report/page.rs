@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use byway_plot::{PAGE_STYLE, escaped};
 use data_encoding::BASE64;
 
 use super::charts;
 use super::story::{RunStory, Story};
-use super::words::{count, escaped, explanation, megabytes, number, percent, share, title};
+use super::words::{count, explanation, megabytes, number, percent, share, title};
 use crate::demo::media::{FRAMES_PER_SECOND, Freeze};
 use crate::demo::plan::DEADLINE_MS;
 use crate::demo::prices::PRICE_LISTS;
@@ -51,7 +52,7 @@ pub(crate) fn page(story: &Story) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <title>Byway: a video call survives an outage</title><style>{STYLE}</style></head><body><main>{}</main></body></html>\n",
+         <title>Byway: a video call survives an outage</title><style>{PAGE_STYLE}{STYLE}</style></head><body><main>{}</main></body></html>\n",
         sections.concat()
     )
 }

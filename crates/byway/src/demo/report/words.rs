@@ -65,11 +65,6 @@ pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// A text in HTML.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +76,5 @@ mod tests {
         assert_eq!((number(Some(1.25), 1), number(None, 1)), ("1.2".into(), "–".into()));
         assert_eq!(megabytes(12_340_000), "12.3 MB");
         assert_eq!((share(1, 4), share(1, 0)), (Some(0.25), None));
-        assert_eq!(escaped("<a \"b\"> & c"), "&lt;a &quot;b&quot;&gt; &amp; c");
     }
 }

@@ -1,0 +1,261 @@
+//! `byway experiment`: published results, seen again.
+
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use byway_experiment::{Experiment, Finding, Options, Results, file_of, page, svg, terminal};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::exit::{Cause, Failure};
+use crate::interrupt;
+use crate::parallel;
+use crate::sim::text;
+use crate::table::aligned;
+
+/// Published results, measured again in virtual time.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ExperimentCommand {
+    /// Runs experiments, and writes what came of them: a table, plots and a verdict of each.
+    Run {
+        /// Which, as `rec-paths`; all, if none is named.
+        ids: Vec<String>,
+        /// In full: longer, and with more seeds.
+        #[arg(long)]
+        full: bool,
+        /// With these seeds, in the place of each experiment's own: `1,2,3`.
+        #[arg(long, value_name = "SEEDS", value_delimiter = ',')]
+        seeds: Option<Vec<u64>>,
+        /// The folder of the public datasets, which models use beside their own tables.
+        #[arg(long, value_name = "FOLDER", env = "BYWAY_DATA")]
+        data: Option<PathBuf>,
+        /// As JSON, one line for each experiment.
+        #[arg(long)]
+        json: bool,
+        /// Ends with exit code 6 if a target is missed.
+        #[arg(long)]
+        strict: bool,
+        #[command(flatten)]
+        folders: Folders,
+    },
+    /// Lists all experiments.
+    List {
+        /// As JSON, one line for each experiment.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        folders: Folders,
+    },
+    /// Makes one page of all results that there are.
+    Report {
+        #[command(flatten)]
+        folders: Folders,
+    },
+}
+
+/// Where experiments are, and what comes of them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Folders {
+    /// Where experiments are.
+    #[arg(long, value_name = "FOLDER", default_value = "experiments")]
+    experiments: PathBuf,
+    /// Where results go.
+    #[arg(long, value_name = "FOLDER", default_value = "target/experiments")]
+    output: PathBuf,
+}
+
+/// Does it.
+///
+/// # Errors
+/// If an experiment is wrong or cannot be run, or misses a target that it must not.
+pub(crate) fn run(command: &ExperimentCommand) -> Result<(), Failure> {
+    match command {
+        ExperimentCommand::Run { ids, full, seeds, data, json, strict, folders } => {
+            let options = Options { is_full: *full, seeds: seeds.clone(), data: data.clone() };
+            let ids = if ids.is_empty() { all(folders)? } else { ids.clone() };
+            run_all(&ids, &options, *json, *strict, folders)
+        }
+        ExperimentCommand::List { json, folders } => list(*json, folders),
+        ExperimentCommand::Report { folders } => report(folders),
+    }
+}
+
+fn read(id: &str, options: &Options, folders: &Folders) -> Result<Experiment, Failure> {
+    Ok(Experiment::read(&file_of(&folders.experiments, id), options, &text)?)
+}
+
+/// The names of all experiments.
+#[allow(clippy::disallowed_methods, reason = "this is where experiments are looked for")]
+fn all(folders: &Folders) -> Result<Vec<String>, Failure> {
+    let folder = &folders.experiments;
+    let failed = |error: io::Error| {
+        let message =
+            format!("{}: {error}; name the folder of experiments with --experiments", folder.display());
+        Failure::new(Cause::Settings, message)
+    };
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let is_experiment = path.extension().is_some_and(|extension| extension == "toml");
+        ids.extend(
+            path.file_stem().filter(|_| is_experiment).map(|stem| stem.to_string_lossy().into_owned()),
+        );
+    }
+    if ids.is_empty() {
+        let message =
+            format!("{} has no experiments: name their folder with --experiments", folder.display());
+        return Err(Failure::new(Cause::Settings, message));
+    }
+    ids.sort();
+    Ok(ids)
+}
+
+fn list(json: bool, folders: &Folders) -> Result<(), Failure> {
+    let mut lines = vec![["experiment", "about", "runs", "simulated"].map(str::to_owned)];
+    for id in all(folders)? {
+        let experiment = read(&id, &Options::default(), folders)?;
+        let (title, runs, seconds) = (experiment.title(), experiment.runs(), experiment.seconds());
+        if json {
+            let line = serde_json::json!({ "id": id, "title": title, "runs": runs, "seconds": seconds });
+            println!("{line}");
+        }
+        lines.push([id, title.to_owned(), runs.to_string(), format!("{seconds:.0} s")]);
+    }
+    if !json {
+        print!("{}", aligned(&lines));
+    }
+    Ok(())
+}
+
+/// The parts of a run that a bar shows.
+const PARTS: u64 = 1_000;
+
+fn bar(experiments: &[Experiment]) -> ProgressBar {
+    let seconds: f64 = experiments.iter().map(Experiment::seconds).sum();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+    let length = (seconds * 1_000.0) as u64;
+    let bar = if io::stderr().is_terminal() { ProgressBar::new(length) } else { ProgressBar::hidden() };
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar:.cyan} {percent} %, {eta} to go") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn run_all(
+    ids: &[String],
+    options: &Options,
+    json: bool,
+    strict: bool,
+    folders: &Folders,
+) -> Result<(), Failure> {
+    interrupt::listen()?;
+    let experiments: Vec<Experiment> =
+        ids.iter().map(|id| read(id, options, folders)).collect::<Result<_, _>>()?;
+    let bar = bar(&experiments);
+    let mut missed = Vec::new();
+    for experiment in &experiments {
+        bar.set_message(experiment.id().to_owned());
+        let results = run_one(experiment, &bar)?;
+        write(&results, folders)?;
+        let text = if json {
+            serde_json::to_string(&results).expect("results are JSON") + "\n"
+        } else {
+            terminal(&results)
+        };
+        bar.suspend(|| io::stdout().lock().write_all(text.as_bytes())).map_err(unwritten)?;
+        if !results.is_met() {
+            missed.push(experiment.id());
+        }
+    }
+    bar.finish_and_clear();
+    if strict && !missed.is_empty() {
+        return Err(Failure::new(Cause::Unmet, format!("targets missed: {}", missed.join(", "))));
+    }
+    Ok(())
+}
+
+fn unwritten(error: io::Error) -> Failure {
+    Failure::machine(format!("the output: {error}; write to a disk with room"))
+}
+
+fn run_one(experiment: &Experiment, bar: &ProgressBar) -> Result<Results, Failure> {
+    let mut findings: Vec<Option<Finding>> = (0..experiment.runs()).map(|_| None).collect();
+    let mut failed = None;
+    let job = |nth| {
+        let mut shown = 0;
+        experiment.run(nth, &mut |progress| {
+            let now = progress.now.as_millis();
+            if now - shown >= PARTS {
+                bar.inc(now - shown);
+                shown = now;
+            }
+            if interrupt::check().is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    };
+    parallel::each(experiment.runs(), job, |nth, finding| match finding {
+        Ok(finding) => {
+            findings[nth] = Some(finding);
+            interrupt::check().is_ok()
+        }
+        Err(error) => {
+            failed = Some(Failure::new(Cause::Settings, error));
+            false
+        }
+    });
+    interrupt::check().map_err(|interrupted| Failure::new(Cause::Interrupted, interrupted))?;
+    match failed {
+        Some(failure) => Err(failure),
+        None => Ok(experiment.results(findings.into_iter().flatten().collect())),
+    }
+}
+
+/// Writes a result file, and each plot.
+#[allow(clippy::disallowed_methods, reason = "this is where results are written")]
+fn write(results: &Results, folders: &Folders) -> Result<(), Failure> {
+    let folder = folders.output.join(&results.id);
+    let written = fs::create_dir_all(&folder).and_then(|()| {
+        let text = serde_json::to_string_pretty(results).expect("results are JSON") + "\n";
+        fs::write(folder.join("result.json"), text)?;
+        for (name, plot) in &results.series {
+            fs::write(folder.join(format!("{name}.svg")), svg(plot))?;
+        }
+        Ok(())
+    });
+    written.map_err(|error| {
+        let message =
+            format!("{}: {error}; name a folder on a disk with room with --output", folder.display());
+        Failure::machine(message)
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is where results are read, and the report is written")]
+fn report(folders: &Folders) -> Result<(), Failure> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        let message = format!("{}: {error}; run experiments first: byway experiment run", path.display());
+        Failure::new(Cause::Settings, message)
+    };
+    let mut all = Vec::new();
+    let entries = fs::read_dir(&folders.output).map_err(|error| failed(&folders.output, &error))?;
+    for entry in entries.flatten() {
+        let file = entry.path().join("result.json");
+        if file.is_file() {
+            let text = text(&file).map_err(|error| failed(&file, &error))?;
+            let results: Results = serde_json::from_str(&text).map_err(|error| failed(&file, &error))?;
+            all.push(results);
+        }
+    }
+    if all.is_empty() {
+        return Err(failed(&folders.output, &"there are no results"));
+    }
+    all.sort_by(|one, other| one.id.cmp(&other.id));
+    let file = folders.output.join("report.html");
+    fs::write(&file, page(&all)).map_err(|error| {
+        Failure::machine(format!(
+            "{}: {error}; name a folder on a disk with room with --output",
+            file.display()
+        ))
+    })?;
+    println!("{}", file.display());
+    Ok(())
+}
