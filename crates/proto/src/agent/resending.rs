@@ -6,6 +6,7 @@ use byway_wire::packets::{EnvelopeRole, SourceHeader};
 use byway_wire::{CODED_OVERHEAD, Ecn, Flags, SequenceNumber};
 
 use super::send_flow::SendFlowId;
+use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::limits::RESEND_REACH;
 use crate::outbox::{Heading, Urgency};
@@ -39,7 +40,8 @@ impl Agent {
     /// Sends a packet on the direct path again, if that is where it went, and in this epoch of its session.
     fn send_original_again(&mut self, id: SendFlowId, sequence: SequenceNumber, packet: Handle, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
-        if flow.needs_relay() {
+        // Transports that slow down when they lose packets send again themselves, and take what comes late for reordering.
+        if flow.needs_relay() || flow.settings.traffic != Traffic::Datagrams {
             return;
         }
         let Some(session) = self.sessions.get_mut(flow.peer) else {

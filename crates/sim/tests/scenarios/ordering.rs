@@ -64,7 +64,7 @@ fn the_order_is_kept_where_some_repairs_come_in_time_and_some_do_not() {
     let fate = run.fate(&world);
     assert_eq!((fate.lost, out_of_order(&run, 0)), (20, 0), "{fate:?}");
     let passed = run.statistics(0, &world).gaps_passed;
-    assert!(fate.repaired >= 5 && passed >= 5, "{passed} gaps passed, {fate:?}");
+    assert!(fate.repaired >= 5 && passed >= 3, "{passed} gaps passed, {fate:?}");
     assert!(longest_wait(&run, 0) <= QUARTER + ms(1), "{}", longest_wait(&run, 0));
 }
 
