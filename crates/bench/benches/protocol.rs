@@ -89,7 +89,8 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(4_870))]
 #[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(1_050))]
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_690))]
-#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_430))]
+// Some 270 of these keep the next deadline exact, which spares agents a wake for most packets.
+#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_710))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain

@@ -163,7 +163,7 @@ fn run_all(
         } else {
             terminal(&results)
         };
-        bar.suspend(|| io::stdout().lock().write_all(text.as_bytes())).map_err(unwritten)?;
+        bar.suspend(|| io::stdout().lock().write_all(text.as_bytes())).map_err(|error| unwritten(&error))?;
         if !results.is_met() {
             missed.push(experiment.id());
         }
@@ -175,7 +175,7 @@ fn run_all(
     Ok(())
 }
 
-fn unwritten(error: io::Error) -> Failure {
+fn unwritten(error: &io::Error) -> Failure {
     Failure::machine(format!("the output: {error}; write to a disk with room"))
 }
 

@@ -165,9 +165,11 @@ fn kept(file: &Path) -> Result<BTreeSet<u64>, Failure> {
 
 #[allow(clippy::disallowed_methods, reason = "this is where seeds that fail are kept")]
 fn keep<'a>(file: &Path, seeds: impl Iterator<Item = &'a u64>) -> Result<(), Failure> {
-    let lines: String = seeds.map(|seed| format!("{seed}\n")).collect();
-    let written =
-        fs::OpenOptions::new().append(true).open(file).and_then(|mut file| file.write_all(lines.as_bytes()));
+    let lines: Vec<String> = seeds.map(|seed| format!("{seed}\n")).collect();
+    let written = fs::OpenOptions::new()
+        .append(true)
+        .open(file)
+        .and_then(|mut file| file.write_all(lines.concat().as_bytes()));
     written.map_err(|error| {
         Failure::machine(format!("{}: {error}; name a file that may be written", file.display()))
     })
