@@ -28,6 +28,21 @@ pub const NACK_REACH: u64 = COVERED_PACKETS_MAX as u64;
 /// that an interactive flow has.
 pub const OPEN_END_BACKLOG_MAX: u64 = 256;
 
+/// How long after an open-ended NACK some of what it covers may be in flight: longer than most bursts of losses, and short enough
+/// for outages.
+pub const IN_FLIGHT_FOR: Duration = Duration::from_millis(80);
+
+/// Packets that open-ended NACKs cover and that may be in flight, over all flows: a burst of losses of a hundred flows of 100
+/// packets/s. Beyond, they are repaired at once.
+pub const IN_FLIGHT_MAX: usize = 4_096;
+
+/// After how long without another copy a receiver is told how far its flow has come, at least: what packets that were sent together
+/// are apart after two segments with jitter.
+pub const TAIL_PAUSE_MIN: Duration = Duration::from_millis(8);
+
+/// And at most: a receiver notices by itself that a flow with steadier pauses has stopped.
+pub const TAIL_PAUSE_MAX: Duration = Duration::from_millis(250);
+
 /// What a cross-stream repair packet has beside entries, digests and payload: header and tag of a message packet, kind
 /// and length of the message, and its head (docs/wire.md).
 pub const CROSS_STREAM_OVERHEAD: usize = byway_wire::packets::MESSAGE_OVERHEAD + 3 + 8;
@@ -178,6 +193,9 @@ pub const COPIES_ASKED_MAX: usize = 16;
 /// How long an ingress relay keeps what it carried on: two round trips of the longest ways between relays, in which
 /// an egress relay asks for what it missed twice.
 pub const CARRIED_RETENTION: Duration = Duration::from_secs(1);
+
+/// How long copies of coded flows can be fetched: across an ocean twice, and what it takes to notice a loss.
+pub const CODED_RETENTION: Duration = Duration::from_millis(500);
 
 /// What an ingress relay keeps of that, in bytes: one second of 500 Mbit/s, as the egress relay keeps.
 pub const CARRIED_LOG_BYTES: usize = EGRESS_LOG_BYTES;
@@ -429,6 +447,9 @@ pub const CANDIDATES_MAX: usize = byway_wire::limits::CANDIDATES_MAX;
 /// How long it takes until a peer may name another address, beyond as many as it can have: without a bound, it could
 /// have challenges sent to whom it likes, ten bytes for each of its own.
 pub const CANDIDATE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a packet takes on the line beside the UDP payload, by IPv4: 20 bytes more by IPv6 are hardly noticed.
+pub const IP_AND_UDP_BYTES: usize = 28;
 
 /// What an envelope takes beside the coded bytes.
 pub const ENVELOPE_OVERHEAD: usize = byway_wire::packets::ENVELOPE_OVERHEAD;

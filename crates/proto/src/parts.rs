@@ -15,6 +15,8 @@
 //! | [`gap_tracker`] | which packets of a flow are missing, and when to ask for them |
 //! | [`resequencer`] | how long to hold back what follows a gap |
 //! | [`queue_delay`] | do packets queue on this path |
+//! | [`line_load`] | how much leaves by the uplink, and how much would with all copies |
+//! | [`line_scale`] | how much does the uplink carry |
 //! | [`delay_histogram`] | how late are packets |
 //! | [`breaker`] | does this path still deliver |
 //! | [`block_encoder`] | what are the repair packets over the last packets of one flow |
@@ -24,6 +26,8 @@ pub mod block_encoder;
 pub mod breaker;
 pub mod delay_histogram;
 pub mod gap_tracker;
+pub mod line_load;
+pub mod line_scale;
 pub mod loss_timer;
 pub mod pacer;
 pub mod packet_log;

@@ -34,6 +34,7 @@ fn chance() -> Link {
     Link {
         bottleneck: Bottleneck::new(Rate::from_megabits_per_second(1), Bytes::new(5_000)).ok(),
         delay: DELAY,
+        measured: None,
         jitter: Jitter { max: Duration::from_millis(5), may_reorder: true },
         reordering: Reordering { probability: share(0.1), detour: Duration::from_millis(50) },
         loss: vec![Loss::Independent(share(0.1)), Loss::GilbertElliott(bursts)],

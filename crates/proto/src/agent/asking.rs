@@ -8,7 +8,7 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
-use crate::limits::{FLOW_REST, INITIAL_ROUND_TRIP, PATHS_ASKED_MAX};
+use crate::limits::{FIRST_NUMBERS, FLOW_REST, INITIAL_ROUND_TRIP, NACK_REACH, PATHS_ASKED_MAX};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::{repairs, takes_two_ways};
@@ -122,8 +122,10 @@ impl Agent {
         let comes = takes_two_ways(service) && active.ways.are_relaying(active.timer.timeout(), now);
         let may_ask = repairs(service) && !comes;
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
+        let highest = active.tracker.highest().map(SequenceNumber::new);
+        let is_tail = active.tail.asks(highest, now) && active.open.is_none();
         let is_silent = now.saturating_since(active.last_original) >= active.timer.timeout();
-        if !is_silent && !is_repeat {
+        if !is_silent && !is_repeat && !is_tail {
             return;
         }
         active.open_asks = active.open_asks.saturating_add(1);
@@ -178,6 +180,7 @@ impl Agent {
         let Some(id) = self.received_flow(session, confirm.alias) else {
             return;
         };
+        self.note_tail(id, confirm, now);
         let flow = &self.receivers[id.0 as usize];
         let Some(active) = flow.active() else {
             return;
@@ -199,6 +202,33 @@ impl Agent {
         }
         let question = Question { open_from, noticed_by_timer: false, answers_confirm: true };
         self.ask(id, &missing.ranges(), question, now);
+    }
+
+    /// Notes the packets that a relay speaks of and that lie beyond what has come.
+    fn note_tail(&mut self, id: ReceiveFlowId, confirm: &Confirm<'_>, now: Time) {
+        let flow = &self.receivers[id.0 as usize];
+        let round_trip = self.sessions.round_trip(flow.peer);
+        let Some(last) = confirm.ranges.numbers_low().last().map(|low| flow.full(low)) else {
+            return;
+        };
+        // Of a flow that was under way before it was listened to, nobody knows what of it is missing.
+        if !repairs(flow.settings.service) || (!flow.has_begun() && last.number() >= FIRST_NUMBERS) {
+            return;
+        }
+        let is_beyond = flow.highest().is_some_and(|highest| last > highest.plus(NACK_REACH));
+        let is_here = flow.highest().is_some_and(|highest| last <= highest);
+        if is_beyond {
+            return;
+        }
+        let flow = &mut self.receivers[id.0 as usize];
+        if is_here {
+            if let Some(active) = flow.active_mut() {
+                active.tail.confirmed();
+            }
+            return;
+        }
+        flow.activate(round_trip, now).tail.said(last, now);
+        self.plan_losses(id);
     }
 
     /// Tells the relay that packets that others ask for are lost here too.
@@ -232,7 +262,7 @@ impl Agent {
         let silence = (timeout < Duration::MAX).then(|| active.last_original.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;
         let order = active.order.as_ref().and_then(|order| order.deadline());
-        let at = [silence, active.repeat_at(), active.tracker.deadline(), order]
+        let at = [silence, active.repeat_at(), active.tracker.deadline(), active.tail.ask_at(), order]
             .into_iter()
             .flatten()
             .fold(rest, Time::min);

@@ -1,9 +1,9 @@
 //! A packet is here: the account is kept, others are helped, the application gets it.
 
 use byway_units::{Duration, Time};
-use byway_wire::messages::Ack;
+use byway_wire::messages::{Ack, Lost};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Ecn, Message, Piece, Plaintext, SequenceNumber};
+use byway_wire::{Ecn, Message, Piece, Plaintext, RangeSet, SequenceNumber};
 
 use super::Agent;
 use super::events::Delivery;
@@ -68,6 +68,7 @@ impl Agent {
             let follows = active.highest_original.is_some_and(|highest| sequence == highest.next());
             active.timer.arrival(follows, now);
             active.last_original = now;
+            active.tail.arrived(sequence, now);
             active.expect_answers_by(now);
         }
         if active.open.is_some_and(|from| sequence >= from) {
@@ -135,6 +136,7 @@ impl Agent {
         active.timer.arrival(follows, now);
         active.last_original = now;
         active.highest_original = Some(sequence);
+        active.tail.arrived(sequence, now);
         active.came_again(sequence, now);
         self.end_open_nack(id, sequence, now);
         self.plan_losses(id);
@@ -194,6 +196,10 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         if !flow.gives(packet.bytes().into(), now) {
             flow.statistics.beyond_consent += 1;
+            // Whoever waits for it shall look elsewhere.
+            let mut withheld = RangeSet::new();
+            assert!(withheld.insert(sequence), "an empty set has room");
+            self.sessions.say(session, &Message::Lost(Lost { alias, ranges: withheld.ranges() }), now);
             return;
         }
         flow.statistics.given += 1;

@@ -233,7 +233,8 @@ impl Agent {
         let offers = self.offers.deadline().map(|at| (at, Reason::Offer));
         let visits = self.visits.deadline.map(|at| (at, Reason::Registration));
         let closed = self.direct_paths.deadline().map(|at| (at, Reason::Session));
-        let copies = self.next_copy(now).map(|at| (at, Reason::Pacing));
+        let copies = self.next_copy(now).into_iter().chain(self.weighing_due).min();
+        let copies = copies.map(|at| (at, Reason::Pacing));
         [flows, sessions, copies, closings, offers, visits, closed].into_iter().flatten().min()
     }
 
@@ -260,6 +261,7 @@ impl Agent {
             self.register(Flow::Visits, now);
         }
         self.send_waiting_copies(now);
+        self.weigh_in_time(now);
     }
 
     pub(super) fn handle_changes(&mut self, now: Time) {
@@ -270,6 +272,7 @@ impl Agent {
                 Change::Closed { session } => self.left(session, now),
                 Change::Alive { session } => self.died(session, false, now),
                 Change::Probed { session, reply, enveloped } => self.probed(session, &reply, enveloped, now),
+                Change::Weighed { session, place, received } => self.weighed(session, place, received, now),
                 Change::DirectPath { session } => self.look_at_direct_path(session, now),
                 Change::Moved { .. } | Change::Ended { .. } => {}
             }

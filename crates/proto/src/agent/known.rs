@@ -157,7 +157,20 @@ impl Agent {
     }
 
     /// Notes what a relay calls a flow; `false` if it cannot be called so.
-    pub(super) fn bind_alias(&mut self, session: SessionId, alias: byway_wire::Alias, flow: Flow) -> bool {
-        self.relay_of(session).is_some_and(|relay| relay.bind(alias, flow))
+    pub(super) fn bind_alias(
+        &mut self,
+        session: SessionId,
+        alias: byway_wire::Alias,
+        flow: Flow,
+        now: Time,
+    ) -> bool {
+        let Some(Role::Relay(place)) = self.roles.get(&session).copied() else {
+            return false;
+        };
+        let is_bound = self.relays[place].bind(alias, flow);
+        if matches!(flow, Flow::Sent(_)) {
+            self.weigh(place, now);
+        }
+        is_bound
     }
 }

@@ -79,13 +79,18 @@ impl Agent {
 
     /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.
     pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, enveloped: u32, now: Time) {
+        let load = self.load.measured().with_extras;
         let Some(relay) = self.relay_of(session) else {
             return;
         };
         let was_shut = relay.shut_until(now);
-        relay.probed(reply, enveloped, now);
+        relay.probed(reply, enveloped, load, now);
+        let is_doubtful = relay.scale.is_doubtful();
         if relay.shut_until(now) != was_shut {
             self.choose_paths(now);
+        }
+        if is_doubtful {
+            self.weigh_line_of(session, now);
         }
         let seen = reply.address.into();
         if !self.seen_at.contains(&seen) {
@@ -145,7 +150,9 @@ impl Agent {
         };
         let flow = &mut self.senders[id.0 as usize];
         if flow.peer == session {
-            flow.take_report(report, now);
+            if flow.take_report(report, now) {
+                self.doubt_narrow_line(id, now);
+            }
             self.look_for_direct_path(session, now);
         }
     }

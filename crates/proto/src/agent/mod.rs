@@ -38,11 +38,13 @@ mod send_flow;
 mod sending;
 mod settings;
 mod statistics;
+mod tail;
 mod terms;
 mod totals;
 mod two_ways;
 mod visits;
 mod waiting;
+mod weighing;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -82,6 +84,7 @@ use crate::counters::counters;
 use crate::index_table::IndexTable;
 use crate::limits::{AGENT_LOG_BYTES, CODED_BYTES_MAX, KEPT_FOR};
 use crate::outbox::{Outbox, Transmit};
+use crate::parts::line_load::LineLoad;
 use crate::parts::packet_log::PacketLog;
 use crate::parts::timers::Timers;
 use crate::random::Generator;
@@ -159,7 +162,7 @@ pub struct AgentCounters {
     pub copies_resent: u64,
     /// Originals sent again, as a relay missed their copies: both leave by the same line.
     pub originals_again: u64,
-    /// Copies not sent: they would queue, do not arrive, or too many wait.
+    /// Copies not sent: the line does not bear them, they would queue, do not arrive, or too many wait.
     pub copies_held: u64,
     /// In-stream repair packets sent that this agent made of its own packets.
     pub own_repairs: u64,
@@ -231,6 +234,12 @@ pub struct Agent {
     visits: Visits,
     waiting: Waiting,
     direct_paths: DirectPaths,
+    /// What the uplink carries, and what it is to carry.
+    load: LineLoad,
+    /// When something about lines that are weighed is due.
+    weighing_due: Option<Time>,
+    /// The relay by whose line the packet at hand was not copied, as it is not known to bear it.
+    unborne: Option<usize>,
     number: AgentId,
     life: Life,
     /// Coded bytes of copies that may be asked for again.
@@ -284,6 +293,9 @@ impl Agent {
             visits: Visits::new(number),
             waiting: Waiting::default(),
             direct_paths: DirectPaths::default(),
+            load: LineLoad::new(),
+            weighing_due: None,
+            unborne: None,
             number,
             life: Life::Open,
             sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),

@@ -14,7 +14,7 @@ use crate::parts::block_encoder::BlockEncoder;
 
 impl SendFlow {
     /// The shape of the blocks that this end makes, if it does.
-    fn own_shape(&self) -> Option<BlockShape> {
+    pub(super) fn own_shape(&self) -> Option<BlockShape> {
         let makes_repairs = matches!(self.settings.duplication, Duplication::OwnRepairs)
             && self.settings.service == Service::Coding;
         self.settings.rates.in_stream.filter(|_| makes_repairs)
@@ -59,10 +59,15 @@ impl Agent {
         let path = flow.settings.paths.get(in_use).filter(|_| flow.registrations.is_accepted(in_use));
         let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
         if let (Some(place), Some(alias)) = (place, flow.registrations.alias()) {
+            let load = self.load.measured().with_extras;
             let relay = &mut self.relays[place];
+            let is_borne = relay.scale.bears(load);
+            if !is_borne && relay.scale.may_weigh(now) {
+                self.unborne = Some(place);
+            }
             self.sessions.use_session(relay.session, now);
             for repair in block.repairs(alias) {
-                if !relay.takes_copies(now) {
+                if !relay.takes_copies(now) || !is_borne {
                     self.counters.own_repairs_held += 1;
                     continue;
                 }

@@ -16,6 +16,7 @@ use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
 use super::statistics::Counted;
+use super::tail::Tail;
 use super::two_ways::TwoWays;
 use crate::limits::{ASKS_MAX, HIGH_BITS_TRIED, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
 use crate::parts::gap_tracker::{GapTracker, Patience};
@@ -82,6 +83,8 @@ pub(super) struct Active {
     pub(super) never_copied: NeverCopied,
     /// Of a flow that comes on two ways.
     pub(super) ways: TwoWays,
+    /// What a relay says of its end.
+    pub(super) tail: Tail,
     pub(super) delays: Delays,
     /// The highest number that an original had.
     pub(super) highest_original: Option<SequenceNumber>,
@@ -263,6 +266,7 @@ impl Active {
             order: None,
             never_copied: NeverCopied::default(),
             ways: TwoWays::default(),
+            tail: Tail::default(),
             delays: Delays::new(now),
             highest_original: None,
             last_used: now,

@@ -276,7 +276,7 @@ impl Agent {
         for path in self.paths_through(flow, session) {
             // A relay that numbers flows beyond all reason is as good as one that has no room.
             let outcome = registered.outcome.and_then(|alias| {
-                if self.bind_alias(session, alias, flow) { Ok(alias) } else { Err(Refusal::NoRoom) }
+                if self.bind_alias(session, alias, flow, now) { Ok(alias) } else { Err(Refusal::NoRoom) }
             });
             let registrations = self.registrations_of_mut(flow);
             let refusal = match outcome {

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use byway_units::{Bytes, Rate, RelayId, Time};
+use byway_units::{Bytes, Duration, Rate, RelayId, Time};
 use byway_wire::messages::ProbeReply;
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, Ecn, SequenceNumber, Shard};
@@ -12,6 +12,7 @@ use super::Flow;
 use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_MIN};
 use crate::outbox::Urgency;
 use crate::parts::breaker::Breaker;
+use crate::parts::line_scale::LineScale;
 use crate::parts::pacer::Pacer;
 use crate::parts::packet_log::Handle;
 use crate::parts::queue_delay::QueueDelay;
@@ -29,6 +30,10 @@ pub(super) struct WaitingCopy {
     pub(super) urgency: Urgency,
 }
 
+/// What the fastest of the latest packets may wait where a line does not bear all copies, and some are sent: less than one of
+/// them takes.
+const SPARE_DELAY_MAX: Duration = Duration::from_millis(5);
+
 /// A relay shard, from its agent's side.
 #[derive(Debug)]
 pub(super) struct RelayLink {
@@ -41,6 +46,10 @@ pub(super) struct RelayLink {
     pacer: Pacer,
     breaker: Breaker,
     queue: QueueDelay,
+    /// What the line to it carries.
+    pub(super) scale: LineScale,
+    /// For copies by a line that does not bear all of them.
+    spare: Pacer,
     /// How many envelopes had been sent, and how many had arrived, when the relay last said so.
     counted: Option<(u32, u32)>,
 }
@@ -56,6 +65,8 @@ impl RelayLink {
             pacer: Pacer::new(COPY_RATE_MIN, Bytes::new(COPY_DEPTH)),
             breaker: Breaker::new(),
             queue: QueueDelay::new(),
+            scale: LineScale::new(),
+            spare: Pacer::new(Rate::ZERO, Bytes::ZERO),
             counted: None,
         }
     }
@@ -113,6 +124,26 @@ impl RelayLink {
         !self.is_dead && self.breaker.allows(now) && !self.queue.is_queueing()
     }
 
+    /// Whether what is sent to the relay waits in queues.
+    pub(super) const fn is_queueing(&self) -> bool {
+        self.queue.is_queueing()
+    }
+
+    /// Whether an envelope that takes so much of the line may leave although the line does not bear all of them; it counts as sent then.
+    /// They get what the originals leave of four fifths of the line: copies by a fuller one delay originals more than they help.
+    /// Where packets wait already, what is lost is lost for that.
+    pub(super) fn takes_spare(&mut self, bytes: Bytes, originals: Rate, now: Time) -> bool {
+        let carries = self.scale.carries().unwrap_or(Rate::ZERO).bits_per_second();
+        let spare = (carries / 5 * 4).saturating_sub(originals.bits_per_second());
+        self.spare.set_rate(Rate::from_bits_per_second(spare));
+        let is_empty = self.queue.delay().is_some_and(|delay| delay <= SPARE_DELAY_MAX);
+        let is_free = is_empty && self.spare.when(bytes, now) <= now;
+        if is_free {
+            self.spare.sent(bytes, now);
+        }
+        is_free
+    }
+
     /// Until when too many envelopes got lost on the way for others to be worth sending.
     pub(super) fn shut_until(&self, now: Time) -> Option<Time> {
         self.breaker.deadline().filter(|until| *until > now)
@@ -129,9 +160,13 @@ impl RelayLink {
     }
 
     /// Takes in what a probe brought back: how long it was on the way, and the relay's count of the envelopes that
-    /// went before it.
-    pub(super) fn probed(&mut self, reply: &ProbeReply, enveloped: u32, now: Time) {
+    /// went before it; given what the line is to carry.
+    pub(super) fn probed(&mut self, reply: &ProbeReply, enveloped: u32, load: Rate, now: Time) {
+        let was_queueing = self.queue.is_queueing();
         self.queue.sample(reply.sent.micros(), reply.received.micros(), now);
+        if self.queue.is_queueing() && !was_queueing {
+            self.scale.doubt(load, now);
+        }
         let Some((sent_before, received_before)) = self.counted.replace((enveloped, reply.envelopes)) else {
             return;
         };

@@ -105,10 +105,12 @@ impl ReceiveFlow {
 }
 
 impl SendFlow {
-    /// Takes in what the receiver says; new losses wake a flow that waits for them.
-    pub(super) fn take_report(&mut self, report: &Report, now: Time) {
-        if self.reports_mut().take(report) {
+    /// Takes in what the receiver says; new losses wake a flow that waits for them. Whether there are any.
+    pub(super) fn take_report(&mut self, report: &Report, now: Time) -> bool {
+        let has_lost = self.reports_mut().take(report);
+        if has_lost {
             self.copies_until = now + STANDBY_FOR;
         }
+        has_lost
     }
 }

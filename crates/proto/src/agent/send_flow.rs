@@ -115,8 +115,13 @@ impl SendFlow {
         copies(service) && (self.stands_in || duplication.takes(traffic, datagram, marked))
     }
 
+    /// Whether packets were lost lately.
+    pub(super) fn has_lost(&self, now: Time) -> bool {
+        now < self.copies_until
+    }
+
     /// Whether copies are sent now, as far as standby goes.
     pub(super) fn is_awake(&self, now: Time) -> bool {
-        self.stands_in || !self.settings.waits_for_losses() || now < self.copies_until
+        self.stands_in || !self.settings.waits_for_losses() || self.has_lost(now)
     }
 }

@@ -7,6 +7,7 @@ use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNu
 use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
+use super::weighing::on_the_line;
 use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
@@ -59,6 +60,9 @@ impl Agent {
         }
         // Both pieces go before any copy.
         self.send_waiting_copies(now);
+        if let Some(place) = self.unborne.take() {
+            self.weigh(place, now);
+        }
     }
 
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
@@ -68,9 +72,9 @@ impl Agent {
             self.counters.datagrams_unsendable += 1;
             return;
         }
-        let way = if copied { self.way_of_copies(id, now) } else { None };
-        // What is copied is sealed where it is kept.
         let coded_bytes = CODED_OVERHEAD + bytes.len();
+        let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
+        // What is copied is sealed where it is kept.
         let room = way.and_then(|_| self.sent.reserve(coded_bytes, now));
         let (packet, coded) = if let Some((packet, room)) = room {
             (Some(packet), room)
@@ -109,6 +113,7 @@ impl Agent {
                 out.extend_from_slice(coded);
             });
         }
+        self.note_load(id, front.len() + coded_bytes, coded_bytes, copied, now);
         let is_covered = match way.zip(packet) {
             Some((way, packet)) => {
                 self.copy(id, &Sealed { sequence, piece, ecn, packet }, way, now);
@@ -124,24 +129,34 @@ impl Agent {
     ///
     /// A copy is held back where it does harm or no good. What has no other way is not: it is as much as the application
     /// sends, which slows down by itself when packets are lost.
-    fn way_of_copies(&mut self, id: SendFlowId, now: Time) -> Option<(usize, Alias)> {
+    fn way_of_copies(&mut self, id: SendFlowId, coded_bytes: usize, now: Time) -> Option<(usize, Alias)> {
         let flow = &self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use())?;
         let place = *self.relay_places.get(&path.ingress)?;
         let alias = flow.registrations.alias()?;
-        let relay = &self.relays[place];
-        let is_awake = flow.is_awake(now);
+        let relay = &mut self.relays[place];
+        let load = self.load.measured();
+        let is_borne = relay.scale.bears(load.with_extras) || !flow.copies_all();
+        if !is_borne && relay.scale.may_weigh(now) {
+            self.unborne = Some(place);
+        }
+        // By a narrow line every flow waits for losses.
+        let is_awake = flow.is_awake(now) && (is_borne || flow.has_lost(now));
         if is_awake {
             // Also while copies are held back: only probes show when they may go on.
             self.sessions.use_session(relay.session, now);
         }
-        let is_taken = if flow.needs_relay() {
+        let is_taken = if relay.waiting.len() == WAITING_COPIES_MAX {
+            false
+        } else if flow.needs_relay() {
             !relay.is_dead
         } else {
             let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
-            is_awake && passes_on && relay.takes_copies(now)
+            let takes_copies = is_awake && passes_on && relay.takes_copies(now);
+            let bytes = on_the_line(coded_bytes + ENVELOPE_OVERHEAD);
+            takes_copies && (is_borne || relay.takes_spare(bytes, load.originals, now))
         };
-        if !is_taken || relay.waiting.len() == WAITING_COPIES_MAX {
+        if !is_taken {
             self.counters.copies_held += 1;
             return None;
         }

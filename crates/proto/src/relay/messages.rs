@@ -1,7 +1,7 @@
 //! What agents and other relays say.
 
 use arrayvec::ArrayVec;
-use byway_units::Time;
+use byway_units::{Duration, Time};
 use byway_wire::messages::{Ack, CopyNack, CrossStreamRepair, InStreamRepair, Lost, Nack, Outage};
 use byway_wire::packets::EnvelopeHeader;
 use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
@@ -33,7 +33,7 @@ impl Relay {
             (Message::InStreamRepair(repair), Some(port)) => self.in_stream(port, repair, now),
             (Message::Aliases(aliases), Some(port)) => self.aliases(port, session, aliases, now),
             (Message::AliasesKnown(known), Some(port)) => self.aliases_known(port, known, now),
-            (Message::CopyNack(nack), Some(port)) => self.resend_carried(port, nack, now),
+            (Message::CopyNack(nack), Some(port)) => self.resend(port, nack, now),
             (Message::Outage(outage), Some(port)) => self.outage(port, *outage, now),
             (Message::InStreamRepair(repair), None) => self.own_repair(session, repair, now),
             (Message::Register(register), None) => self.register(session, register, now),
@@ -137,6 +137,7 @@ impl Relay {
             ingress: port.0,
             batch: head.batch.number(),
             index: head.place.index(),
+            made: head.place.count(),
             covers: entries.len(),
             length_symbol: head.length_symbol,
             payload: repair.payload,
@@ -201,28 +202,32 @@ impl Relay {
         self.egress.carried(receivers, &carried, now, &mut self.actions);
     }
 
-    /// Asks ingress relays for carried copies that did not come.
-    pub(super) fn ask_for_carried(&mut self, now: Time) {
-        let Self { egress, sessions, ports, .. } = self;
-        let session = |feed: Feed| ports.session(EgressPort(feed.ingress));
-        while let Some(asked) = egress.next_asked(now) {
-            let Some(session) = session(asked.feed) else {
+    /// Asks ingress relays for copies that are missing here.
+    pub(super) fn ask_for_copies(&mut self, now: Time) {
+        while let Some(asked) = self.egress.next_asked(now) {
+            let port = EgressPort(asked.feed.ingress);
+            let nack = CopyNack { alias: asked.feed.alias, ranges: asked.absent.ranges() };
+            let Some(session) = self.ports.session(port) else {
+                if self.ports.is_here(port) {
+                    self.resend(port, &nack, now);
+                    self.perform_actions(now);
+                }
                 continue;
             };
-            let (alias, ranges) = (asked.feed.alias, asked.absent.ranges());
-            sessions.say(session, &Message::CopyNack(CopyNack { alias, ranges }), now);
-            egress.ask_again(&asked, sessions.round_trip(session), now);
+            self.sessions.say(session, &Message::CopyNack(nack), now);
+            let round_trip = self.sessions.round_trip(session);
+            self.egress.ask_again(&asked, round_trip, now);
         }
     }
 
-    /// An egress relay asks for copies that were carried to it and did not come.
-    fn resend_carried(&mut self, port: EgressPort, nack: &CopyNack<'_>, now: Time) {
-        let flow = self.ports.announced_mut(port, nack.alias).map(|announced| announced.flow);
-        let (Some(flow), Some(session)) = (flow, self.ports.session(port)) else {
+    /// An egress relay asks for copies.
+    fn resend(&mut self, port: EgressPort, nack: &CopyNack<'_>, now: Time) {
+        let Some(flow) = self.ports.announced_mut(port, nack.alias).map(|announced| announced.flow) else {
             self.counters.aliases_unknown += 1;
             return;
         };
-        let round_trip = self.sessions.round_trip(session);
+        let session = self.ports.session(port);
+        let round_trip = session.map_or(Duration::ZERO, |session| self.sessions.round_trip(session));
         let (ingress, mut outlet) = self.ingress_and_outlet(now);
         ingress.resend((flow, port), &nack.ranges, round_trip, &mut outlet, now);
     }
@@ -238,6 +243,9 @@ impl Relay {
     /// Lets the halves know how far away an agent is.
     fn update_round_trips(&mut self, session: SessionId) {
         let round_trip = self.sessions.round_trip(session);
+        if let Some(port) = self.ports.of_session(session) {
+            self.egress.set_feed_round_trip(port.0, round_trip);
+        }
         for flow in self.links.set_round_trip(session, round_trip) {
             match flow {
                 FlowRef::Sent(flow) => self.ingress.set_round_trip(flow, round_trip),

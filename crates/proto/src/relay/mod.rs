@@ -175,6 +175,7 @@ impl Relay {
             self.sessions.deadline().map(|at| (at, Reason::Session)),
             self.ingress.deadline().map(|at| (at, Reason::Coding)),
             self.egress.asks_at().map(|at| (at, Reason::Loss)),
+            self.egress.lost_at().map(|at| (at, Reason::Loss)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.ports.deadline().map(|at| (at, Reason::Registration)),
             self.links.next_end().map(|at| (at, Reason::Registration)),
@@ -234,7 +235,10 @@ impl Relay {
         if self.egress.deadline().is_some_and(|at| at <= now) {
             self.egress.sweep(now);
         }
-        self.ask_for_carried(now);
+        self.egress.give_up_in_flight(now, &mut self.actions);
+        self.egress.tell_tails(now, &mut self.actions);
+        self.perform_actions(now);
+        self.ask_for_copies(now);
         self.end_grants(now);
         self.announce(now);
     }
@@ -302,7 +306,10 @@ impl Relay {
                 Change::Closed { session } => self.closed(session, now),
                 Change::Dead { session } => self.reach(session, false, now),
                 Change::Alive { session } => self.reach(session, true, now),
-                Change::Moved { .. } | Change::DirectPath { .. } | Change::Probed { .. } => {}
+                Change::Moved { .. }
+                | Change::DirectPath { .. }
+                | Change::Probed { .. }
+                | Change::Weighed { .. } => {}
             }
         }
     }

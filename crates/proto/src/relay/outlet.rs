@@ -143,6 +143,7 @@ impl Outlet<'_> {
                 ingress: batch.egress.0,
                 batch: batch.batch.number(),
                 index: index_of(&repair),
+                made: u8::try_from(batch.repair_count()).expect("a batch has at most 8 repair packets"),
                 covers: batch.covered.len(),
                 length_symbol: repair.length_symbol,
                 payload: repair.payload,

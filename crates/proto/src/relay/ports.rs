@@ -203,6 +203,11 @@ impl Ports {
         }
     }
 
+    /// Whether the port leads to this relay itself.
+    pub(super) fn is_here(&self, port: EgressPort) -> bool {
+        self.get(port).end == End::Here
+    }
+
     pub(super) fn of_session(&self, session: SessionId) -> Option<EgressPort> {
         self.by_session.get(&session).copied()
     }

@@ -64,6 +64,10 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
+        if let Some(place) = session.probes.place_in_train(reply.number) {
+            self.changes.push_back(Change::Weighed { session: id, place, received: reply.received });
+            return;
+        }
         let Some(answered) = session.probes.answered(reply.number, now) else {
             return;
         };

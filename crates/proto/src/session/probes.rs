@@ -37,11 +37,19 @@ pub(crate) struct Probes {
     smoothed: Option<(Duration, Duration)>,
     /// Probes without an answer since something was last heard.
     unanswered: u8,
+    /// The number of the first probe of the latest train, and how many it had.
+    train: (u32, u32),
 }
 
 impl Probes {
     pub(crate) const fn new() -> Self {
-        Self { next_number: 0, under_way: ArrayVec::new_const(), smoothed: None, unanswered: 0 }
+        Self {
+            next_number: 0,
+            under_way: ArrayVec::new_const(),
+            smoothed: None,
+            unanswered: 0,
+            train: (0, 0),
+        }
     }
 
     /// Notes that a probe is sent after so many envelopes, and gives its number.
@@ -64,6 +72,22 @@ impl Probes {
         self.measure(round_trip);
         self.heard();
         Some(Answered { round_trip, enveloped })
+    }
+
+    /// Notes that a train of so many probes is sent, and gives the number of the first. Whether they are answered says nothing
+    /// of the peer, and how soon nothing of the way: they wait for one another.
+    pub(crate) const fn sent_train(&mut self, count: u32) -> u32 {
+        let first = self.next_number;
+        self.next_number = first.wrapping_add(count);
+        self.train = (first, count);
+        first
+    }
+
+    /// The place in the latest train of a probe that was answered; `None` if it was not in it.
+    pub(crate) fn place_in_train(&self, number: u32) -> Option<usize> {
+        let (first, count) = self.train;
+        let place = number.wrapping_sub(first);
+        usize::try_from(place).ok().filter(|_| place < count)
     }
 
     /// Takes in a measured round trip.
@@ -141,6 +165,18 @@ mod tests {
         probes.answered(second, at(360));
         assert_eq!(probes.round_trip(), Duration::from_millis(90));
         assert_eq!(probes.answer_within(), Duration::from_millis(290));
+    }
+
+    #[test]
+    fn probes_of_a_train_are_told_from_others_and_say_nothing_of_the_peer() {
+        let mut probes = Probes::new();
+        let before = probes.sent(0, at(0));
+        let first = probes.sent_train(4);
+        let after = probes.sent(0, at(0));
+        let places = [before, first, first + 3, after].map(|number| probes.place_in_train(number));
+        assert_eq!(places, [None, Some(0), Some(3), None]);
+        assert_eq!(probes.answered(first, at(10)), None);
+        assert_eq!(probes.unanswered, 2);
     }
 
     #[test]

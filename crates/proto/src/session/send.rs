@@ -6,15 +6,26 @@ use core::net::SocketAddr;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{CopyNack, Probe, Relayed};
+use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
 use super::{Change, Detour, Enveloped, Session, SessionId, Sessions};
 use crate::limits::{
-    CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, MESSAGES_BYTES_MAX,
-    PATH_MESSAGE_BYTES,
+    CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
+    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES,
 };
 use crate::outbox::{Heading, Urgency};
+use crate::parts::line_scale::TrainShape;
+
+/// What makes probes of a train longer.
+const PADDING: [u8; MESSAGES_BYTES_MAX - PROBE_MESSAGE_BYTES] = [0; MESSAGES_BYTES_MAX - PROBE_MESSAGE_BYTES];
+
+/// A probe without padding: its header, and three numbers.
+const PROBE_MESSAGE_BYTES: usize = 15;
+
+/// What a packet with such a probe takes of the line.
+const PROBE_PACKET_BYTES: usize = PROBE_MESSAGE_BYTES + MESSAGE_OVERHEAD + IP_AND_UDP_BYTES;
 
 impl Sessions {
     /// Whether packets can be sent to the peer now.
@@ -218,6 +229,29 @@ impl Sessions {
         session.plan_probe(now);
         self.say(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);
         self.arm(id);
+    }
+
+    /// Sends a train of probes, each in a packet of its own that takes so many bytes of the line.
+    pub(crate) fn send_train(&mut self, id: SessionId, shape: TrainShape, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        let Ok(count) = u32::try_from(shape.packets) else {
+            return;
+        };
+        let first = session.probes.sent_train(count);
+        let round_trip = claimed(session.probes.measured());
+        let packet_bytes = usize::try_from(shape.packet.count()).unwrap_or(usize::MAX);
+        let padding = &PADDING[..packet_bytes.saturating_sub(PROBE_PACKET_BYTES).min(PADDING.len())];
+        for place in 0..count {
+            let probe = Probe { number: first.wrapping_add(place), sent: Timestamp::at(now), round_trip };
+            let mut buffer = [0; MESSAGES_BYTES_MAX];
+            let mut writer = Writer::new(&mut buffer);
+            probe
+                .emit_padded(padding, &mut writer)
+                .expect("a padded probe is shorter than the longest message");
+            self.send_messages(id, writer.written(), Urgency::Scavenger, now);
+        }
     }
 
     /// Tries an address at which the peer may be reached.

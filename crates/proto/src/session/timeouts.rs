@@ -1,8 +1,8 @@
 //! What sessions do when time passes.
 
 use byway_units::Time;
-use byway_wire::Message;
 use byway_wire::messages::{PathChallenge, ProbeReply};
+use byway_wire::{Message, Timestamp};
 
 use super::{Epoch, Session, SessionId, Sessions};
 use crate::limits::CHALLENGE_BYTES;
@@ -26,6 +26,8 @@ pub(crate) enum Change {
     Ended { session: SessionId },
     /// The peer answered a probe, before which so many envelopes were sent in the epoch.
     Probed { session: SessionId, reply: ProbeReply, enveloped: u32 },
+    /// The probe at this place of the latest train arrived then, by the clock of the peer.
+    Weighed { session: SessionId, place: usize, received: Timestamp },
 }
 
 impl Sessions {

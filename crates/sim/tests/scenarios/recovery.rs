@@ -214,7 +214,7 @@ fn a_cooperating_receiver_that_died_is_done_without() {
 }
 
 #[test]
-fn receivers_that_gave_what_they_consented_to_are_not_asked_again() {
+fn where_receivers_gave_what_they_consented_to_the_relay_near_the_sender_is_asked() {
     let mut plan = cross_stream(8);
     for flow in 1..8 {
         plan.flows[flow].settings.consent =
@@ -223,7 +223,9 @@ fn receivers_that_gave_what_they_consented_to_are_not_asked_again() {
     plan.lose(0, 100, 5);
     let (world, run) = plan.run();
     let fate = run.fate(&world);
-    assert_eq!((fate.lost, fate.repaired), (5, 0), "{fate:?}");
+    assert_eq!((fate.lost, fate.repaired), (5, 5), "{fate:?}");
+    assert_eq!(fate.by.get(&Delivery::Cached), Some(&5), "{fate:?}");
+    assert_eq!(run.egress(1, &world).fetched, 5);
     assert_eq!((0..8).map(|flow| run.statistics(flow, &world).given).sum::<u64>(), 0);
     assert!(run.egress(1, &world).requests_beyond_consent > 0);
 }

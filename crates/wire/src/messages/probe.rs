@@ -38,10 +38,19 @@ impl Probe {
     /// # Errors
     /// If it does not fit.
     pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+        self.emit_padded(&[], writer)
+    }
+
+    /// Appends the message, longer by this padding, zeros that its receiver ignores: for a packet of a certain length.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn emit_padded(&self, padding: &[u8], writer: &mut Writer<'_>) -> Result<(), Full> {
         writer.append(Self::TYPE, |output| {
             output.u32(self.number);
             output.u32(self.sent.micros());
             output.u32(self.round_trip.count());
+            output.bytes(padding);
         })
     }
 }

@@ -10,6 +10,7 @@ mod receiving;
 mod registering;
 mod sending;
 mod totals;
+mod weighing;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::{Engine, encode};
-use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
+use byway_units::{AgentId, BatchId, Duration, FlowId, Rate, RelayId, Time};
 use byway_wire::messages::{
     FlowRole, InStreamHead, InStreamRepair, Mask, Refusal, Register, Registered, Unregister, Unregistered,
 };
@@ -32,6 +33,7 @@ use super::{
     Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Event, FlowSettings, Offer, Peer, ReceiveFlowId,
     RelayPath, RelayPeer, SendFlowId, flow_between,
 };
+use crate::agent::weighing::on_the_line;
 use crate::limits::CODED_START;
 use crate::outbox::Urgency;
 use crate::random::Generator;
@@ -245,6 +247,9 @@ struct Hall {
     direct: Duration,
     relayed: Duration,
     loses: Box<dyn FnMut(&Datagram) -> bool>,
+    /// What the line carries by which the sender sends, if that is limited, and until when it is busy.
+    uplink: Option<Rate>,
+    busy_until: Time,
 }
 
 fn agent(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Agent {
@@ -303,6 +308,8 @@ impl Hall {
             direct: ms(30),
             relayed: ms(10),
             loses: Box::new(|_| false),
+            uplink: None,
+            busy_until: now,
         };
         hall.drain(SENDER);
         hall.drain(RECEIVER);
@@ -382,7 +389,13 @@ impl Hall {
     }
 
     fn fly(&mut self, datagram: Datagram) {
-        let delay = if datagram.from == RELAY || datagram.to == RELAY { self.relayed } else { self.direct };
+        let mut delay =
+            if datagram.from == RELAY || datagram.to == RELAY { self.relayed } else { self.direct };
+        if let Some(uplink) = self.uplink.filter(|_| datagram.from == SENDER) {
+            let takes = uplink.time_for(on_the_line(datagram.bytes.len())).expect("some rate");
+            self.busy_until = self.busy_until.max(self.now) + takes;
+            delay += self.busy_until.saturating_since(self.now);
+        }
         fly(&mut self.flying, &mut self.sent, &mut self.loses, delay, datagram);
     }
 

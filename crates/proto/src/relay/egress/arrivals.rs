@@ -21,6 +21,8 @@ pub(crate) struct CrossStream<'a> {
     pub(crate) ingress: u16,
     pub(crate) batch: u32,
     pub(crate) index: u8,
+    /// How many repair packets the batch has.
+    pub(crate) made: u8,
     /// How many packets it covers.
     pub(crate) covers: usize,
     pub(crate) length_symbol: [u8; 2],
@@ -68,13 +70,14 @@ impl Egress {
         let Some(kept) = self.keep_repair(repair, now) else {
             return;
         };
-        let batch = self.batches_of(repair.ingress).insert(repair.batch, entries);
+        let batch = self.batches_of(repair.ingress).insert(repair.batch, entries, repair.made);
         if !batch.is_some_and(|batch| batch.add(kept)) {
             self.counters.repairs_surplus += 1;
             return;
         }
         self.counters.repairs_kept += 1;
-        self.cover(BatchRef { ingress: repair.ingress, number: repair.batch }, entries, now, actions);
+        let batch = BatchRef { ingress: repair.ingress, number: repair.batch };
+        self.cover(batch, (entries, repair.payload.len()), now, actions);
         self.retry_stuck(now, actions);
     }
 
@@ -108,7 +111,13 @@ impl Egress {
     }
 
     /// Notes what a new batch covers, and repairs what waited for it.
-    fn cover(&mut self, batch: BatchRef, entries: &[Entry], now: Time, actions: &mut Vec<Action>) {
+    fn cover(
+        &mut self,
+        batch: BatchRef,
+        (entries, longest): (&[Entry], usize),
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         for entry in entries {
             let flow = entry.flow.and_then(|slot| find(&mut self.flows, slot));
             let Some(flow) = flow else {
@@ -120,6 +129,8 @@ impl Egress {
                     batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
                 known.is_none_or(|known| known.repairs().all(|repair| log.get(repair.payload, now).is_none()))
             };
+            // As long as any packet of the batch: who gives shall not be asked for more than it consented to.
+            flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);
             flow.activate(now).add_batch(entry.sequence, batch, is_spent);
         }
         self.ask_early(entries, now, actions);
@@ -151,7 +162,6 @@ impl Egress {
         let first = active.full(first_low);
         active.blocks.add(first, mask, BlockRepair { place, length_symbol, payload });
         active.highest = active.highest.max(first.plus(mask.span() - 1));
-        flow.packet_bytes = u16::try_from(repair.payload.len()).unwrap_or(u16::MAX);
         self.counters.repairs_kept += 1;
         for offset in mask.offsets() {
             self.became_repairable(slot, first.plus(u64::from(offset)), now, actions);
@@ -168,14 +178,19 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+        let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
         if let Some(open) = active.open.as_mut().filter(|open| open.covers(sequence)) {
-            active.missing.ask(sequence, now + open.patience, open.certain);
             if open.is_to_be_told(now) {
                 actions.push(Action::Outage { flow: slot, is_dark: true });
             }
+            let lost_at = open.lost_at(now, now);
+            let may_be_in_flight = lost_at > now && active.missing.get(sequence).is_none();
+            if may_be_in_flight && self.in_flight.add(lost_at, slot, sequence) {
+                return;
+            }
+            active.missing.ask(sequence, now + open.patience, open.certain);
         }
         let Some(missing) = active.missing.get_mut(sequence) else {
             return;
@@ -187,10 +202,8 @@ impl Egress {
                 self.counters.confirms += 1;
                 actions.push(Action::Confirm { flow: slot, sequence });
             }
-            // Others were asked, which takes them a round trip: the flow's own repair packets are here before.
-            Stage::Cooperating => {
-                self.repair_in_stream(slot, sequence, now, actions);
-            }
+            // Others were asked, which takes them a round trip: what has come here is sooner.
+            Stage::Cooperating => self.overtake(slot, sequence, now, actions),
             // A first repair is on its way; a second one waits until it is asked for.
             Stage::Confirming | Stage::InStream | Stage::Given => {}
         }

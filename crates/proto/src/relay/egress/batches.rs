@@ -40,14 +40,16 @@ pub(crate) struct BatchRepair {
 pub(crate) struct Batch {
     /// Where its entries are kept, in the arena of entries.
     pub(crate) entries: EntryRun,
+    /// How many repair packets were made.
+    pub(crate) made: u8,
     pub(crate) repairs: [Option<BatchRepair>; BATCH_REPAIRS_MAX],
     /// The round that completes it, while there is one.
     pub(crate) round: Option<RoundSlot>,
 }
 
 impl Batch {
-    pub(crate) const fn new(entries: EntryRun) -> Self {
-        Self { entries, repairs: [None; BATCH_REPAIRS_MAX], round: None }
+    pub(crate) const fn new(entries: EntryRun, made: u8) -> Self {
+        Self { entries, made, repairs: [None; BATCH_REPAIRS_MAX], round: None }
     }
 
     /// Keeps another repair packet; `false` for a duplicate, or when there is no room.
@@ -111,10 +113,10 @@ impl Batches {
     }
 
     /// Keeps a batch that is new; `None` if it is too old.
-    pub(crate) fn insert(&mut self, number: u32, entries: &[Entry]) -> Option<&mut Batch> {
+    pub(crate) fn insert(&mut self, number: u32, entries: &[Entry], made: u8) -> Option<&mut Batch> {
         let run = self.keep_entries(entries);
         let number = self.full(number);
-        let inserted = self.by_number.insert(number, Batch::new(run));
+        let inserted = self.by_number.insert(number, Batch::new(run, made));
         self.by_number.get_mut(number).filter(|_| inserted)
     }
 

@@ -42,14 +42,14 @@ pub(crate) struct CarriedCopy<'a> {
 
 /// Carried copies in a row of which some did not come, by when they are to be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Gap {
-    ask_at: Time,
-    flow: FlowSlot,
-    feed: Feed,
-    first: SequenceNumber,
+pub(super) struct Gap {
+    pub(super) ask_at: Time,
+    pub(super) flow: FlowSlot,
+    pub(super) feed: Feed,
+    pub(super) first: SequenceNumber,
     /// One more than the last.
-    end: SequenceNumber,
-    asked: u8,
+    pub(super) end: SequenceNumber,
+    pub(super) asked: u8,
 }
 
 /// What is to be asked for now.
@@ -65,11 +65,13 @@ pub(crate) struct Asked {
 pub(super) struct Gaps(BinaryHeap<Reverse<Gap>>);
 
 impl Gaps {
-    /// Watches a gap, unless there are too many.
-    fn add(&mut self, gap: Gap) {
-        if self.0.len() < CARRIED_GAPS_MAX {
+    /// Watches a gap; `false` if there are too many.
+    pub(super) fn add(&mut self, gap: Gap) -> bool {
+        let has_room = self.0.len() < CARRIED_GAPS_MAX;
+        if has_room {
             self.0.push(Reverse(gap));
         }
+        has_room
     }
 
     fn ask_at(&self) -> Option<Time> {
@@ -130,13 +132,20 @@ impl Egress {
         let Some(flow) = find(&mut self.flows, slot) else {
             return;
         };
-        let is_forwarded = carried.is_forwarded || forwards(flow.service);
+        let service = flow.service;
+        let is_forwarded = carried.is_forwarded || forwards(service);
         let active = flow.activate(now);
         let sequence = active.full(carried.sequence_low);
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
         active.is_forwarded = is_forwarded;
         if !is_forwarded {
+            if service == Service::Caching {
+                self.note_tail(slot, sequence, now);
+            }
             self.became_repairable(slot, sequence, now, actions);
+            if service == Service::Coding {
+                self.complete_with((slot, sequence), packet, now, actions);
+            }
             return;
         }
         // Whoever asked before it came is answered by it.
@@ -161,7 +170,7 @@ impl Egress {
         came.is_some_and(|came| came + (flow.round_trip - flow.round_trip / 8) > now)
     }
 
-    /// Notes what did not come before a carried copy.
+    /// Notes what did not come before a carried copy, unless it was fetched alone.
     fn note_gap(&mut self, slot: FlowSlot, feed: Feed, sequence_low: u32, now: Time) {
         let Some(flow) = find(&mut self.flows, slot) else {
             return;
@@ -171,6 +180,9 @@ impl Egress {
             return;
         };
         let sequence = active.full(sequence_low);
+        if active.missing.get(sequence).is_some_and(|missing| missing.is_fetched) {
+            return;
+        }
         if let Some((first, end)) = active.gap_before(sequence, feed, is_coded) {
             let ask_at = now + COPY_REORDERING;
             self.gaps.add(Gap { ask_at, flow: slot, feed, first, end, asked: 0 });

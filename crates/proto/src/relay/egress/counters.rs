@@ -45,6 +45,8 @@ pub struct EgressCounters {
     pub rounds_widened: u64,
     /// Packets found by solving several batches and blocks together.
     pub solved_together: u64,
+    /// Packets asked of ingress relays, as there were too few repair packets for them.
+    pub fetched: u64,
     /// Packets asked of cooperating receivers.
     pub requests: u64,
     /// Requests left out because a receiver has given what it consented to.
@@ -73,6 +75,8 @@ pub struct EgressCounters {
     pub refused_room: u64,
     /// Missing packets that were given up without a repair.
     pub given_up: u64,
+    /// Receivers told how far a flow has come whose copies pause.
+    pub tails: u64,
     /// Receivers asked whether they still miss a packet.
     pub confirms: u64,
 }

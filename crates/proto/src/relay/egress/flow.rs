@@ -8,9 +8,10 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::blocks::Blocks;
 use super::carried::Feed;
 use super::missing::{Missing, Stage};
+use super::open_end::OpenEnd;
+use super::tails::Tail;
 use crate::limits::{
-    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, OUTAGE_AFTER, OUTAGE_INTERVAL, REPAIR_BURST,
-    REPAIR_RETENTION,
+    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, REPAIR_BURST, REPAIR_RETENTION,
 };
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
@@ -76,40 +77,6 @@ impl PackedBatch {
     const fn batch(self) -> BatchRef {
         let [ingress, high, low] = self.0;
         BatchRef { ingress, number: (high as u32) << 16 | low as u32 }
-    }
-}
-
-/// Everything from a packet on is missing, until an ACK.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenEnd {
-    pub(crate) from: SequenceNumber,
-    /// The first packet that the direct path delivered again, once it did.
-    pub(crate) to: Option<SequenceNumber>,
-    /// How long a repair is of use, from when it is first possible.
-    pub(crate) patience: Duration,
-    /// When the first NACK of this silence came.
-    pub(crate) since: Time,
-    /// When the ingress relay was told last.
-    pub(crate) told: Option<Time>,
-    /// That the receiver really misses packets: one was repairable when it asked, or it said so again.
-    pub(crate) certain: bool,
-}
-
-impl OpenEnd {
-    /// Whether the ingress relay has to be told (again) that the path is dark.
-    pub(crate) fn is_to_be_told(&mut self, now: Time) -> bool {
-        let lately = self.told.is_some_and(|told| now.saturating_since(told) < OUTAGE_INTERVAL);
-        let lasts = now.saturating_since(self.since) >= OUTAGE_AFTER;
-        let tells = self.certain && self.to.is_none() && lasts && !lately;
-        if tells {
-            self.told = Some(now);
-        }
-        tells
-    }
-
-    /// Whether the packet is missing, as far as the receiver has said.
-    pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
-        sequence >= self.from && self.to.is_none_or(|to| sequence < to)
     }
 }
 
@@ -180,6 +147,8 @@ pub(crate) struct Active {
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
     pub(crate) open: Option<OpenEnd>,
+    /// How far its copies have come, where they are kept.
+    pub(super) tail: Tail,
     /// Where carried copies come from, and the highest that came from there.
     pub(super) carried: Option<(Feed, SequenceNumber)>,
     /// Whether the latest carried copy was forwarded.
@@ -201,7 +170,7 @@ impl EgressFlow {
             key,
             service,
             repair_budget: TokenBucket::of_bytes(rate, burst(rate, REPAIR_BURST), now),
-            consent: consent_account(consent, rate, now),
+            consent: consent_account(reserved(consent), rate, now),
             round_trip: INITIAL_ROUND_TRIP,
             patience: Duration::ZERO,
             packet_bytes: 0,
@@ -233,6 +202,7 @@ impl EgressFlow {
                 blocks: Blocks::default(),
                 missing: Missing::default(),
                 open: None,
+                tail: Tail::new(now),
                 carried: None,
                 is_forwarded: false,
                 last_used: now,
@@ -334,6 +304,12 @@ impl Active {
             packet: self.packets.get(number),
         }
     }
+}
+
+/// What is asked of a receiver at once is a little less than it gives: its own account is ahead of what is noted here, and behind,
+/// as packets to it and from it take their time.
+fn reserved(consent: Consent) -> Consent {
+    Consent { burst_percent: consent.burst_percent - consent.burst_percent / 8, ..consent }
 }
 
 /// The bytes that `rate` carries in `time`.

@@ -35,6 +35,8 @@ pub(crate) struct MissingPacket {
     pub(crate) since: Time,
     /// Whether it was repaired since it was asked for.
     pub(crate) is_repaired: bool,
+    /// Whether the ingress relay was asked for it.
+    pub(crate) is_fetched: bool,
 }
 
 impl MissingPacket {
@@ -88,6 +90,7 @@ impl Missing {
                     certain,
                     since: Time::START,
                     is_repaired: false,
+                    is_fetched: false,
                 };
                 self.packets.insert(position, packet);
                 position

@@ -7,7 +7,8 @@
 //! The order of preference (J-QoS 3.2, CASPR 3.3.1):
 //! 1. the packet itself, if it is cached or was decoded for somebody;
 //! 2. repair packets of the flow's own block, if they suffice for what this receiver reported missing in it;
-//! 3. a cooperative round for a batch that covers the packet.
+//! 3. a cooperative round for a batch that covers the packet;
+//! 4. the copy that the ingress relay has, where a round cannot succeed and the packet is still of use when that comes.
 
 mod action;
 mod arrivals;
@@ -15,12 +16,15 @@ mod batches;
 mod blocks;
 mod carried;
 mod counters;
+mod fetching;
 mod flow;
 mod missing;
+mod open_end;
 mod repair;
 mod requests;
 mod rounds;
 mod sweep;
+mod tails;
 mod widen;
 
 use alloc::boxed::Box;
@@ -42,7 +46,9 @@ pub(crate) use requests::Request;
 use batches::Batches;
 use carried::Gaps;
 use flow::EgressFlow;
+use open_end::InFlight;
 use rounds::{RoundSlot, Rounds};
+use tails::Tails;
 
 use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, REPAIR_RETENTION};
 use crate::parts::packet_log::{Handle, PacketLog};
@@ -74,6 +80,11 @@ pub(crate) struct Egress {
     next_sweep: Option<Time>,
     /// What did not come of what ingress relays carried here.
     gaps: Gaps,
+    /// How far away ingress relays are, by number; those that are not measured, or this one, are near.
+    feed_round_trips: Vec<Duration>,
+    /// What open ends cover that may only be in flight.
+    in_flight: InFlight,
+    tails: Tails,
     pub(crate) counters: EgressCounters,
 }
 
@@ -95,6 +106,9 @@ impl Egress {
             joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
             next_sweep: None,
             gaps: Gaps::default(),
+            feed_round_trips: Vec::new(),
+            in_flight: InFlight::default(),
+            tails: Tails::default(),
             counters: EgressCounters::default(),
         }
     }

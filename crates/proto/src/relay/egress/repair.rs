@@ -39,7 +39,8 @@ impl Egress {
         }
         let source = active.source(sequence);
         if let Some(packet) = source.packet.filter(|packet| self.log.get(*packet, now).is_some()) {
-            let given = if source.batches[0].is_some() { Given::Cooperative } else { Given::Cached };
+            let is_decoded = source.batches[0].is_some() && !missing.is_fetched;
+            let given = if is_decoded { Given::Cooperative } else { Given::Cached };
             self.give(slot, sequence, packet, given, now, actions);
         } else if missing.stage == Stage::InStream || !self.repair_in_stream(slot, sequence, now, actions) {
             self.cooperate(slot, sequence, now, actions);
@@ -161,6 +162,23 @@ impl Egress {
         Some((needed, unsent.map(|repair| repair.payload.bytes()).sum()))
     }
 
+    /// Repairs a packet for which others were asked with what has come here since, if that is enough.
+    pub(super) fn overtake(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let packet =
+            self.flow(slot).and_then(|flow| flow.active()).and_then(|active| active.packet(sequence));
+        if packet.is_some_and(|packet| self.log.get(packet, now).is_some()) {
+            self.repair(slot, sequence, now, actions);
+        } else {
+            self.repair_in_stream(slot, sequence, now, actions);
+        }
+    }
+
     /// Begins or joins a cooperative round for the packet.
     fn cooperate(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
         let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
@@ -217,35 +235,60 @@ impl Egress {
         }
     }
 
-    /// Asks the receivers of the batch's other flows for their packets.
+    /// Asks the receivers of the batch's other flows for their packets, if enough of them may be asked.
     fn ask(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) {
-        let (entries, until, bytes) = {
-            let round = self.rounds.get(slot);
-            (round.entries.clone(), round.until, self.longest_of(round.batch))
-        };
+        let willing = self.willing(slot, now);
+        let round = self.rounds.get(slot);
+        if round.gone() > self.repairs_due(round.batch, now) {
+            return;
+        }
+        let (until, bytes) = (round.until, self.longest_of(round.batch));
+        for (place, flow, sequence) in willing {
+            if let Some(flow) = find(&mut self.flows, flow) {
+                flow.consent.take(Bytes::from(bytes), now);
+            }
+            self.rounds.get_mut(slot).asked[place] = Some(now);
+            self.counters.requests += 1;
+            let patience = until.saturating_since(now);
+            actions.push(Action::Ask { flow, sequence, patience });
+        }
+    }
+
+    /// The places of a round whose receivers may be asked now; takes what is at hand, and notes who is not to be asked.
+    fn willing(
+        &mut self,
+        slot: RoundSlot,
+        now: Time,
+    ) -> ArrayVec<(usize, FlowSlot, SequenceNumber), SOURCE_PACKETS_MAX> {
+        let round = self.rounds.get(slot);
+        let (entries, bytes) = (round.entries.clone(), Bytes::from(self.longest_of(round.batch)));
+        // Whoever had given enough may give again.
+        let withheld = core::mem::take(&mut self.rounds.get_mut(slot).withheld);
+        let mut willing = ArrayVec::new();
         for (place, entry) in entries.iter().enumerate() {
-            let Some(flow) = entry.flow.and_then(|flow| find(&mut self.flows, flow)) else {
+            let found = entry.flow.and_then(|flow| Some((flow, find(&mut self.flows, flow)?)));
+            let round = self.rounds.get_mut(slot);
+            let Some((name, flow)) = found else {
+                round.withheld.add(place);
                 continue;
             };
             let kept = flow.active().and_then(|active| active.source(entry.sequence).packet);
             let again_after = Self::ask_again_after(flow.round_trip);
             let asked = flow.active().and_then(|active| active.asked(entry.sequence));
             let asked_lately = asked.is_some_and(|asked| asked + again_after > now);
-            let round = self.rounds.get_mut(slot);
+            let may_be_asked = !asked_lately && round.may_ask(place, again_after, now);
             if let Some(packet) = kept.filter(|packet| self.log.get(*packet, now).is_some()) {
                 round.take(place, packet);
-            } else if !flow.barred && !asked_lately && round.may_ask(place, again_after, now) {
-                if !flow.consent.take(Bytes::from(bytes), now) {
-                    self.counters.requests_beyond_consent += 1;
-                    continue;
-                }
-                round.asked[place] = Some(now);
-                self.counters.requests += 1;
-                let flow = entry.flow.expect("the flow was looked up");
-                let patience = until.saturating_since(now);
-                actions.push(Action::Ask { flow, sequence: entry.sequence, patience });
+            } else if may_be_asked && flow.barred {
+                round.withheld.add(place);
+            } else if may_be_asked && flow.consent.available(now) < bytes {
+                self.counters.requests_beyond_consent += u64::from(!withheld.contains(place));
+                round.withheld.add(place);
+            } else if may_be_asked {
+                willing.push((place, name, entry.sequence));
             }
         }
+        willing
     }
 
     /// The bytes of the longest packet of a batch: those of its repair packets.

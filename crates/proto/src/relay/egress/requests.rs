@@ -4,15 +4,14 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
-use byway_wire::messages::Mask;
 use byway_wire::{FlowKey, SequenceNumber};
 
 use super::action::Action;
-use super::flow::{BatchRef, FlowSlot, OpenEnd};
+use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
 use super::rounds::RoundSlot;
 use super::{Egress, find};
-use crate::limits::{BARRED_MAX, BATCH_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX, RANGES_MAX};
+use crate::limits::{BARRED_MAX, NACK_REACH, RANGES_MAX};
 use crate::parts::packet_log::Handle;
 
 /// A NACK, its alias resolved and its numbers completed.
@@ -72,7 +71,7 @@ impl Egress {
     }
 
     /// Notes that one packet is missing.
-    fn note(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time) {
+    pub(super) fn note(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time) {
         self.counters.asked += 1;
         if self.is_under_way(request.flow, sequence, now) {
             return;
@@ -86,7 +85,7 @@ impl Egress {
     }
 
     /// Repairs a packet that was noted, unless a repair is on its way.
-    fn repair_noted(
+    pub(super) fn repair_noted(
         &mut self,
         slot: FlowSlot,
         sequence: SequenceNumber,
@@ -106,80 +105,6 @@ impl Egress {
             Stage::Waiting | Stage::InStream | Stage::Cooperating => {}
         }
         self.repair(slot, sequence, now, actions);
-    }
-
-    /// Everything from a packet on is missing: what can be repaired is; the rest when its batches arrive.
-    fn open(&mut self, request: &Request<'_>, from: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
-        self.counters.open_ended += 1;
-        let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) else {
-            return;
-        };
-        let highest = active.highest;
-        let evident = highest >= from;
-        let continued = active.open.filter(|open| open.to.is_none());
-        let (since, told) = continued.map_or((now, None), |open| (open.since, open.told));
-        let certain = request.certain || evident || continued.is_some_and(|open| open.certain);
-        let patience = request.patience;
-        active.open = Some(OpenEnd { from, to: None, patience, since, told, certain });
-        if !evident {
-            return;
-        }
-        let oldest = SequenceNumber::new(highest.number().saturating_sub(OPEN_END_BACKLOG_MAX));
-        let mut sequence = from.max(oldest);
-        while sequence <= highest {
-            self.miss_in_open_end(request, sequence, now, actions);
-            sequence = sequence.plus(1);
-        }
-    }
-
-    /// A packet that the open end covers and that is known to have been sent.
-    fn miss_in_open_end(
-        &mut self,
-        request: &Request<'_>,
-        sequence: SequenceNumber,
-        now: Time,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) else {
-            return;
-        };
-        let under_way = active
-            .missing
-            .get(sequence)
-            .is_some_and(|missing| !matches!(missing.stage, Stage::Waiting | Stage::Confirming));
-        // Said again in the same silence, it does not mean what was repaired meanwhile: lost repairs are asked for one by one.
-        if !under_way && active.repairs_of(sequence) == 0 {
-            let certain = Request { certain: true, ..*request };
-            self.note(&certain, sequence, now);
-            self.repair_noted(request.flow, sequence, now, actions);
-        }
-    }
-
-    /// The direct path delivers again, from this packet on. What is missing before it may be fewer packets than seemed to
-    /// be, and what there is may suffice for those.
-    pub(crate) fn ack(&mut self, slot: FlowSlot, from: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
-        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
-            return;
-        };
-        if active.open.is_some_and(|open| open.told.is_some() && open.to.is_none()) {
-            actions.push(Action::Outage { flow: slot, is_dark: false });
-        }
-        active.open = active.open.filter(|open| open.from < from);
-        if let Some(open) = &mut active.open {
-            open.to = Some(open.to.map_or(from, |to| to.min(from)));
-            // A later packet has come, and those before it have not.
-            open.certain = true;
-            active.missing.make_certain(open.from, from, now);
-        }
-        active.missing.forget_waiting(from);
-        let block_before = SequenceNumber::new(from.number().saturating_sub(Mask::SPAN_MAX));
-        let missing = active.missing.within(block_before, from);
-        let waiting = missing.filter(|missing| missing.stage == Stage::Waiting);
-        let waiting: ArrayVec<SequenceNumber, BATCH_PACKETS_MAX> =
-            waiting.map(|missing| missing.sequence).take(BATCH_PACKETS_MAX).collect();
-        for sequence in waiting {
-            self.repair(slot, sequence, now, actions);
-        }
     }
 
     /// A cooperating receiver gives a packet of its own flow.
@@ -221,6 +146,27 @@ impl Egress {
         } else {
             self.counters.answers_unasked += 1;
         }
+    }
+
+    /// Completes rounds with a packet that an ingress relay sent.
+    pub(super) fn complete_with(
+        &mut self,
+        (slot, sequence): (FlowSlot, SequenceNumber),
+        packet: Handle,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        for batch in self.batches_covering(slot, sequence) {
+            let Some(round) = self.round_under_way(batch) else {
+                continue;
+            };
+            let state = self.rounds.get_mut(round);
+            let place = place_of(state.entries.iter(), slot, sequence);
+            if place.is_some_and(|place| state.take(place, packet)) {
+                self.complete(round, now, actions);
+            }
+        }
+        self.retry_stuck(now, actions);
     }
 
     /// Keeps a packet that was asked for in a wider round.

@@ -48,6 +48,8 @@ pub(crate) struct Round {
     pub(crate) have: Places,
     /// The packets whose receivers said that they lost them too.
     pub(crate) lost: Places,
+    /// The packets whose receivers are not to be asked.
+    pub(crate) withheld: Places,
     /// When each packet's receiver was asked last.
     pub(crate) asked: [Option<Time>; SOURCE_PACKETS_MAX],
     pub(crate) answers: ArrayVec<(usize, Handle), SOURCE_PACKETS_MAX>,
@@ -63,6 +65,7 @@ impl Round {
             wanted: Places::default(),
             have: Places::default(),
             lost: Places::default(),
+            withheld: Places::default(),
             asked: [None; SOURCE_PACKETS_MAX],
             answers: ArrayVec::new(),
             until: Time::START,
@@ -77,6 +80,16 @@ impl Round {
     /// Whether more packets are lost than there are repair packets, so that waiting for answers is not enough.
     pub(crate) const fn is_stuck(&self, repairs: usize) -> bool {
         Places(self.wanted.0 | self.lost.0).without(self.have).count() > repairs
+    }
+
+    /// The packets that receivers miss and that are not at hand.
+    pub(crate) const fn missed(&self) -> Places {
+        self.wanted.without(self.have)
+    }
+
+    /// How many packets no receiver will give.
+    pub(crate) const fn gone(&self) -> usize {
+        Places(self.wanted.0 | self.lost.0 | self.withheld.0).without(self.have).count()
     }
 
     /// The packet at this place, if it is at hand.

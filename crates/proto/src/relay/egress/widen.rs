@@ -63,6 +63,7 @@ impl Egress {
     pub(super) fn widen(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
         let state = self.rounds.get(round);
         if !state.is_stuck(self.repairs_of(state.batch, now)) {
+            self.fetch_for(round, now);
             return;
         }
         if !self.stuck.contains(&round) {
@@ -73,6 +74,9 @@ impl Egress {
             self.counters.rounds_widened += 1;
         }
         self.solve_around(round, now, actions);
+        if self.stuck.contains(&round) {
+            self.fetch_for(round, now);
+        }
     }
 
     /// Tries the rounds again that did not succeed alone: something arrived.
@@ -85,7 +89,7 @@ impl Egress {
     }
 
     /// How many repair packets of a batch are here.
-    fn repairs_of(&self, batch: BatchRef, now: Time) -> usize {
+    pub(super) fn repairs_of(&self, batch: BatchRef, now: Time) -> usize {
         let known =
             self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
         known.map_or(0, |known| {
@@ -94,6 +98,9 @@ impl Egress {
     }
 
     fn solve_around(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+        if !self.may_be_helped(round) {
+            return;
+        }
         let cluster = self.draw(round, now, actions);
         let solved = self.solve(&cluster, now);
         if solved.is_empty() {
@@ -106,6 +113,19 @@ impl Egress {
         for batch in cluster.batches {
             self.finish(batch, now, actions);
         }
+    }
+
+    /// Whether something beside the round's own batch covers a packet that it lacks, or will.
+    fn may_be_helped(&self, round: RoundSlot) -> bool {
+        let lost = self.rounds.get(round).entries.iter().filter_map(|entry| {
+            let active = self.flow(entry.flow?)?.active()?;
+            active.is_lost(entry.sequence).then_some((active, entry.sequence))
+        });
+        lost.into_iter().any(|(active, sequence)| {
+            let is_in_two = active.source(sequence).batches[1].is_some();
+            let blocks = &active.blocks;
+            is_in_two || blocks.covering(sequence).is_some() || blocks.expected(sequence).is_some()
+        })
     }
 
     /// Draws in what may help, beginning with a round.
@@ -227,10 +247,12 @@ impl Egress {
         if active.asked(sequence).is_some_and(|asked| asked + again_after > now) {
             return;
         }
-        active.add_asked(sequence, now);
         if !flow.consent.take(Bytes::from(usize::from(bytes)), now) {
             self.counters.requests_beyond_consent += 1;
             return;
+        }
+        if let Some(active) = flow.active_mut() {
+            active.add_asked(sequence, now);
         }
         self.counters.requests += 1;
         actions.push(Action::Ask { flow: slot, sequence, patience });

@@ -1,4 +1,5 @@
-//! What was carried on lately, kept for egress relays that miss some of it.
+//! What came lately, kept for egress relays that miss it: what was carried to them, and what they cannot restore from
+//! the repair packets that they have.
 
 use alloc::boxed::Box;
 
@@ -7,20 +8,25 @@ use byway_wire::{Ecn, Ranges, SequenceNumber};
 
 use super::flow::FlowSlot;
 use super::{EgressPort, Ingress, Sink};
-use crate::limits::{CARRIED_ASKS_MAX, CARRIED_REACH, COPY_BURST};
+use crate::limits::{CARRIED_ASKS_MAX, CARRIED_REACH, CARRIED_RETENTION, CODED_RETENTION, COPY_BURST};
 use crate::parts::packet_log::{Handle, PacketLog};
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::forwards;
 
-/// A copy that was carried on.
+/// A copy that may be asked for: small, as there are many.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct Kept {
     packet: Handle,
-    first: Time,
-    /// How often it was sent again, over all ways on.
-    resent: u8,
-    /// When it was sent last.
+    /// Whether it was carried on when it came.
+    is_carried: bool,
+}
+
+/// What was sent because it was asked for, which few packets are.
+#[derive(Clone, Copy, Debug)]
+struct Resent {
+    /// How often, over all ways on.
+    times: u8,
     last: Time,
 }
 
@@ -45,10 +51,11 @@ enum Answer {
     Gone,
 }
 
-/// What was carried of one flow.
+/// What is kept of one flow.
 #[derive(Debug)]
 pub(crate) struct Carried {
-    sent: SequenceRing<Sent>,
+    kept: SequenceRing<Kept>,
+    resent: Option<Box<SequenceRing<Resent>>>,
     /// What may still be sent again: the flow's rate, so that a relay that asks for everything gets no more than that.
     budget: TokenBucket<Bytes>,
 }
@@ -56,28 +63,36 @@ pub(crate) struct Carried {
 impl Carried {
     fn new(rate: Rate, now: Time) -> Self {
         let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
-        Self { sent: SequenceRing::new(CARRIED_REACH), budget: TokenBucket::of_bytes(rate, burst, now) }
+        let budget = TokenBucket::of_bytes(rate, burst, now);
+        Self { kept: SequenceRing::new(CARRIED_REACH), resent: None, budget }
     }
 
     /// What is to be done for an egress relay that misses a copy.
     fn ask(&mut self, number: u64, asker: Asker, log: &PacketLog, now: Time) -> Answer {
         let Asker { round_trip, useful, ways } = asker;
-        let is_of_use = |sent: &&mut Sent| {
-            log.get(sent.packet, now).is_some() && sent.first.saturating_add(useful) >= now
-        };
-        let Some(sent) = self.sent.get_mut(number).filter(is_of_use) else {
+        let kept = self.kept.get(number).filter(|kept| log.get(kept.packet, now).is_some());
+        let came = kept.and_then(|kept| log.came(kept.packet));
+        let Some((Kept { packet, is_carried }, came)) = kept.zip(came) else {
             return Answer::Gone;
         };
+        let useful = if is_carried { useful } else { useful.min(CODED_RETENTION) };
+        if came.saturating_add(useful) < now {
+            return Answer::Gone;
+        }
+        let resent = self.resent.as_ref().and_then(|resent| resent.get(number));
+        let last = resent.map(|resent| resent.last).or_else(|| is_carried.then_some(came));
         // Round trips as measured are those of a moment ago.
-        if sent.last + (round_trip - round_trip / 8) > now {
+        if last.is_some_and(|last| last + (round_trip - round_trip / 8) > now) {
             return Answer::UnderWay;
         }
-        let bytes = Bytes::from(sent.packet.bytes());
-        if sent.resent >= CARRIED_ASKS_MAX * ways || !self.budget.take(bytes, now) {
+        let times = resent.map_or(0, |resent| resent.times);
+        if times >= CARRIED_ASKS_MAX * ways || !self.budget.take(Bytes::from(packet.bytes()), now) {
             return Answer::Refused;
         }
-        (sent.resent, sent.last) = (sent.resent + 1, now);
-        Answer::Send(sent.packet)
+        let resent = self.resent.get_or_insert_with(|| Box::new(SequenceRing::new(CARRIED_REACH)));
+        let is_past = |before: Resent| before.last + CARRIED_RETENTION < now;
+        resent.insert_over(number, Resent { times: times + 1, last: now }, is_past);
+        Answer::Send(packet)
     }
 }
 
@@ -102,19 +117,34 @@ impl Ingress {
         self.counters.uncovered_unknown += u64::from(ways == 0);
         self.counters.carried += ways;
         self.counters.carried_bytes += ways * coded.len() as u64;
-        if !may_be_lost || flow.registration.is_selective {
-            return;
+        if may_be_lost && !flow.registration.is_selective {
+            self.keep(slot, sequence, coded, true, now);
         }
+    }
+
+    /// Keeps a copy for egress relays, carried to them or not.
+    pub(super) fn keep(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        is_carried: bool,
+        now: Time,
+    ) {
+        let flow = self.flows[slot.0 as usize].as_mut().expect("the copy was taken for a flow");
         let rate = flow.registration.rate;
         let Some((packet, active)) = self.log.push(coded, now).zip(flow.active_mut()) else {
             return;
         };
         let carried = active.carried.get_or_insert_with(|| Box::new(Carried::new(rate, now)));
-        let sent = Sent { packet, first: now, resent: 0, last: now };
-        carried.sent.insert_over(sequence.number(), sent, |sent| self.log.get(sent.packet, now).is_none());
+        // Whoever misses a packet of a coded flow has asked by then.
+        let retention = if is_carried { CARRIED_RETENTION } else { CODED_RETENTION };
+        let is_past = |kept: Kept| self.log.came(kept.packet).is_none_or(|came| came + retention < now);
+        carried.kept.insert_over(sequence.number(), Kept { packet, is_carried }, is_past);
     }
 
-    /// Sends again what an egress relay misses of what was carried to it, `round_trip` away.
+    /// Sends what an egress relay misses, `round_trip` away: of what was carried to it, or of what it has too few repair
+    /// packets for.
     pub(crate) fn resend(
         &mut self,
         (slot, port): (FlowSlot, EgressPort),
@@ -137,7 +167,7 @@ impl Ingress {
         let (Some(onward), Some((copies, carried))) = (onward, kept) else {
             return;
         };
-        let highest = carried.sent.highest().unwrap_or(0);
+        let highest = carried.kept.highest().unwrap_or(0);
         let oldest = highest.saturating_sub(CARRIED_REACH as u64);
         for range in ranges.iter() {
             let first = copies.full(range.first_low()).number();

@@ -74,7 +74,7 @@ pub(crate) struct IngressFlow {
 pub(crate) struct Active {
     pub(crate) copies: Copies,
     pub(crate) block: Option<BlockEncoder>,
-    /// Allocated when something is carried to another relay.
+    /// Allocated when something is kept for another relay.
     pub(crate) carried: Option<Box<Carried>>,
     pub(crate) last_used: Time,
 }

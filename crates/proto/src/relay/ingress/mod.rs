@@ -101,7 +101,7 @@ pub(crate) struct Ingress {
     dark: DarkPaths,
     /// When something of a flow is due.
     timers: Timers,
-    /// What was carried on lately.
+    /// What egress relays may ask for.
     log: PacketLog,
     pub(crate) counters: IngressCounters,
 }
@@ -276,6 +276,8 @@ impl Ingress {
                 let is_known = flow.onward.iter().any(|onward| onward.known);
                 if is_known && self.dark.carries(flow.registration.group, slot, now) {
                     self.carry(slot, sequence, (coded, ecn), sink, now);
+                } else if is_known {
+                    self.keep(slot, sequence, coded, false, now);
                 }
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);

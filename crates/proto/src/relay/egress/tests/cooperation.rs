@@ -291,7 +291,7 @@ fn the_batches_of_two_ingress_relays_are_told_apart() {
         })
         .collect();
     let (length_symbol, payload) = (coded.repairs[0].0, &coded.repairs[0].1);
-    let repair = CrossStream { ingress: 1, batch: 0, index: 0, covers: 2, length_symbol, payload };
+    let repair = CrossStream { ingress: 1, batch: 0, index: 0, made: 1, covers: 2, length_symbol, payload };
     talk.egress.cross_stream(&repair, |_| entries, talk.now, &mut talk.actions);
     talk.nack(flow, 4, 5);
     assert_eq!(talk.said(), [asked(a, 9), asked(b, 2)]);

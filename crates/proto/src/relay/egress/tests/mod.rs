@@ -3,9 +3,11 @@
 mod carried;
 mod choice;
 mod cooperation;
+mod fetching;
 mod limits;
 mod open_end;
 mod slots;
+mod tails;
 mod together;
 
 use alloc::vec::Vec;
@@ -117,6 +119,7 @@ impl Talk {
             ingress: 0,
             batch: number,
             index: u8::try_from(index).expect("few repair packets"),
+            made: u8::try_from(coded.repairs.len()).expect("few repair packets"),
             covers: entries.len(),
             length_symbol: *length_symbol,
             payload,

@@ -187,3 +187,59 @@ fn what_an_ack_shows_to_be_missing_alone_is_repaired_with_what_there_is() {
     talk.ack(flow, 5);
     assert_eq!(talk.said(), [Said::InStream { flow, first: 4 }]);
 }
+
+/// What is asked of others at each millisecond.
+fn asked_each(talk: &mut Talk, millis: u64) -> Vec<(u64, u64)> {
+    let mut asked = Vec::new();
+    for passed in 1..=millis {
+        talk.wait(1);
+        talk.egress.give_up_in_flight(talk.now, &mut talk.actions);
+        asked.extend(talk.said().into_iter().filter_map(|said| match said {
+            Said::Ask { sequence, .. } => Some((passed, sequence)),
+            _ => None,
+        }));
+    }
+    asked
+}
+
+/// Batches over a flow and another one, 10 ms from one to the next; the last three are younger than the loss.
+fn overtaken(talk: &mut Talk) -> FlowSlot {
+    let [flow, a] = talk.flows();
+    for sequence in 0..4 {
+        talk.batch(u32::try_from(sequence).expect("small"), &[(flow, sequence), (a, sequence)], 1);
+        talk.wait(10);
+    }
+    talk.open(flow, 0);
+    assert_eq!(talk.said(), [asked(a, 0)], "the others may be in flight");
+    flow
+}
+
+#[test]
+fn what_overtook_the_direct_path_is_repaired_when_it_would_have_been_missed() {
+    let mut talk = Talk::new();
+    overtaken(&mut talk);
+    assert_eq!(asked_each(&mut talk, 100), [(10, 1), (20, 2), (30, 3)]);
+}
+
+#[test]
+fn what_comes_meanwhile_was_in_flight_and_what_it_passed_over_was_not() {
+    let mut talk = Talk::new();
+    let flow = overtaken(&mut talk);
+    assert_eq!(asked_each(&mut talk, 5), []);
+    talk.ack(flow, 2);
+    assert!(matches!(talk.said()[..], [Said::Ask { sequence: 1, .. }]));
+    assert_eq!(asked_each(&mut talk, 100), []);
+}
+
+#[test]
+fn in_a_silence_that_lasts_nothing_waits() {
+    let mut talk = Talk::new();
+    let flow = overtaken(&mut talk);
+    asked_each(&mut talk, 70);
+    let other = FlowSlot(flow.0 + 1);
+    talk.batch(9, &[(flow, 9), (other, 9)], 1);
+    assert_eq!(talk.said(), []);
+    assert_eq!(asked_each(&mut talk, 40), [(10, 9)], "80 ms after the silence was noticed");
+    talk.batch(10, &[(flow, 10), (other, 10)], 1);
+    assert_eq!(talk.said(), [asked(other, 10)]);
+}

@@ -16,7 +16,7 @@ fn replaced(talk: &mut Talk, left: FlowSlot) -> FlowSlot {
 fn nobody_is_asked_for_the_packets_of_whoever_was_there_before() {
     let mut talk = Talk::new();
     let [flow, a, b] = talk.flows();
-    talk.batch(0, &[(flow, 0), (a, 7_000), (b, 0)], 1);
+    talk.batch(0, &[(flow, 0), (a, 7_000), (b, 0)], 2);
     let next = replaced(&mut talk, a);
     talk.nack(flow, 0, 0);
     assert_eq!(talk.said(), [asked(b, 0)]);
@@ -63,7 +63,7 @@ fn who_answered_falsely_is_not_asked_after_coming_back_either_and_its_other_flow
     talk.egress.bar(liar);
     talk.egress.unregister(liar);
     let back = talk.egress.register(key, Service::Coding, RATE, CONSENT, talk.now);
-    talk.batch(0, &[(flow, 0), (back, 0), (other, 0)], 1);
+    talk.batch(0, &[(flow, 0), (back, 0), (other, 0)], 2);
     talk.nack(flow, 0, 0);
     assert_eq!(talk.said(), [asked(other, 0)]);
 }

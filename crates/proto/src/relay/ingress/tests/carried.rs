@@ -97,17 +97,29 @@ fn only_relays_that_a_flow_goes_to_may_ask() {
 #[test]
 fn what_is_not_kept_is_not_sent_again() {
     let mut talk = Talk::new();
-    let (flow, coded) = (talk.flow(cached()), talk.flow(coded()));
+    let flow = talk.flow(cached());
     let some = talk.flow(Kind { copying: Copying::Selective, ..cached() });
-    for flow in [flow, coded, some] {
+    for flow in [flow, some] {
         talk.copy(flow, 0);
     }
     talk.wait(100);
     assert_eq!(talk.asks_for(flow, &[0, 1]), [0]);
-    assert_eq!(talk.asks_for(coded, &[0]), []);
     assert_eq!(talk.asks_for(some, &[0]), [], "nobody can tell what is missing");
     talk.wait(1_000);
     assert_eq!(talk.asks_for(flow, &[0]), [], "nobody waits for it any more");
+}
+
+#[test]
+fn what_was_coded_is_sent_at_once_to_whoever_cannot_restore_it() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(coded());
+    talk.copy(flow, 0);
+    assert_eq!(talk.asks_for(flow, &[0]), [0], "it was not sent before");
+    assert_eq!(talk.asks_for(flow, &[0]), [], "and now it is under way");
+    talk.wait(100);
+    assert_eq!(talk.asks_for(flow, &[0]), [0]);
+    talk.wait(100);
+    assert_eq!(talk.asks_for(flow, &[0]), [], "twice is enough");
 }
 
 #[test]

@@ -1,0 +1,116 @@
+//! Tails: the last packets before a pause, which nothing follows that could show a receiver that they are lost.
+//!
+//! Whoever sends in bursts, as TCP does, pauses for a round trip or longer, and a receiver that has seen that waits as long
+//! before it asks. A relay that keeps copies knows better: once none came for a moment, it says up to where the flow has come. It
+//! waits longer where again and again the next copy comes soon after: a steady flow shows its losses itself.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use byway_units::{Duration, Time};
+use byway_wire::SequenceNumber;
+
+use super::action::Action;
+use super::flow::FlowSlot;
+use super::{Egress, find};
+use crate::limits::{NACK_REACH, TAIL_PAUSE_MAX, TAIL_PAUSE_MIN};
+
+/// So many pauses in a row that are hardly longer than those after which is told are the pace of a steady flow.
+const STEADY_PAUSES: u8 = 4;
+
+/// How far a flow's copies have come, and when the receiver is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    last: SequenceNumber,
+    came: Time,
+    /// After how long without a copy.
+    pause: Duration,
+    /// How many pauses in a row were hardly longer.
+    steady: u8,
+    is_told: bool,
+    is_watched: bool,
+    has_begun: bool,
+}
+
+impl Tail {
+    pub(super) const fn new(now: Time) -> Self {
+        let (last, pause) = (SequenceNumber::FIRST, TAIL_PAUSE_MIN);
+        Self { last, came: now, pause, steady: 0, is_told: false, is_watched: false, has_begun: false }
+    }
+
+    /// Another copy came.
+    fn copied(&mut self, sequence: SequenceNumber, now: Time) {
+        // One that was sent again says nothing of the end.
+        if self.has_begun
+            && sequence <= self.last
+            && self.last.since(sequence).is_some_and(|behind| behind < NACK_REACH)
+        {
+            return;
+        }
+        let silence = now.saturating_since(self.came);
+        if self.is_told && silence >= self.pause * 6 {
+            (self.pause, self.steady) = (TAIL_PAUSE_MIN, 0);
+        } else if self.is_told {
+            self.steady += 1;
+        }
+        if self.steady == STEADY_PAUSES {
+            (self.pause, self.steady) = (TAIL_PAUSE_MAX.min(self.pause * 2), 0);
+        }
+        (self.last, self.came, self.is_told, self.has_begun) = (sequence, now, false, true);
+    }
+
+    fn tell_at(&self) -> Time {
+        self.came + self.pause
+    }
+}
+
+/// The flows whose copies may pause, by when that is looked at.
+#[derive(Debug, Default)]
+pub(super) struct Tails(BinaryHeap<Reverse<(Time, FlowSlot)>>);
+
+impl Tails {
+    pub(super) fn tell_at(&self) -> Option<Time> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
+    fn pop(&mut self, now: Time) -> Option<FlowSlot> {
+        self.tell_at().filter(|at| *at <= now)?;
+        self.0.pop().map(|Reverse((_, slot))| slot)
+    }
+}
+
+impl Egress {
+    /// Notes a copy that is kept for a receiver.
+    pub(super) fn note_tail(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time) {
+        let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
+            return;
+        };
+        active.tail.copied(sequence, now);
+        // One entry for each flow: what came since is looked at when it is due.
+        if !active.tail.is_watched {
+            active.tail.is_watched = true;
+            self.tails.0.push(Reverse((active.tail.tell_at(), slot)));
+        }
+    }
+
+    /// Tells receivers how far flows have come whose copies pause.
+    pub(crate) fn tell_tails(&mut self, now: Time, actions: &mut Vec<Action>) {
+        while let Some(slot) = self.tails.pop(now) {
+            let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
+                continue;
+            };
+            let tell_at = active.tail.tell_at();
+            if tell_at > now {
+                self.tails.0.push(Reverse((tell_at, slot)));
+                continue;
+            }
+            (active.tail.is_watched, active.tail.is_told) = (false, true);
+            let sequence = active.tail.last;
+            if !active.is_lost(sequence) {
+                self.counters.tails += 1;
+                actions.push(Action::Confirm { flow: slot, sequence });
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! How far flows have come whose copies pause.
+
+use super::*;
+
+/// The ends that the receiver is told of within some time.
+fn told(talk: &mut Talk, millis: u64) -> Vec<(u64, Said)> {
+    let mut told = Vec::new();
+    for passed in 1..=millis {
+        talk.wait(1);
+        talk.egress.tell_tails(talk.now, &mut talk.actions);
+        told.extend(talk.said().into_iter().map(|said| (passed, said)));
+    }
+    told
+}
+
+#[test]
+fn a_receiver_is_told_once_where_a_burst_ended() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    for sequence in 0..10 {
+        talk.carried(flow, sequence);
+    }
+    assert_eq!(told(&mut talk, 500), [(8, Said::Confirm { flow, sequence: 9 })]);
+    talk.carried(flow, 10);
+    assert_eq!(told(&mut talk, 500), [(8, Said::Confirm { flow, sequence: 10 })]);
+    assert_eq!(talk.egress.counters.tails, 2);
+}
+
+#[test]
+fn steady_flows_are_soon_left_alone() {
+    for every in [10, 20, 33] {
+        let mut talk = Talk::new();
+        let flow = talk.flow(Service::Caching);
+        let mut count = 0;
+        for sequence in 0..100 {
+            talk.carried(flow, sequence);
+            count += told(&mut talk, every).len();
+        }
+        assert!((4..=12).contains(&count), "{count} at {every} ms");
+        assert_eq!(told(&mut talk, 500).len(), 1, "its end is told");
+    }
+}
+
+#[test]
+fn who_has_asked_is_not_told() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.carried(flow, 0);
+    talk.nack(flow, 1, 1);
+    talk.carried(flow, 1);
+    assert_eq!(talk.said(), [cached(flow, 1)]);
+    talk.open(flow, 2);
+    talk.carried(flow, 2);
+    talk.said();
+    assert_eq!(told(&mut talk, 500), []);
+}
+
+#[test]
+fn what_is_delivered_or_coded_needs_no_telling() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Both);
+    talk.carried(flow, 0);
+    let [coded, other] = talk.flows();
+    talk.batch(0, &[(coded, 0), (other, 0)], 1);
+    talk.said();
+    assert_eq!(told(&mut talk, 500), []);
+}
+
+#[test]
+fn a_flow_that_left_is_nobodys() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.carried(flow, 0);
+    talk.egress.unregister(flow);
+    assert_eq!(told(&mut talk, 500), []);
+}
