@@ -8,6 +8,7 @@
 
 mod administration;
 mod agent;
+mod allowance;
 mod controller;
 mod demo;
 mod exit;
@@ -30,6 +31,7 @@ mod table;
 mod token;
 mod ways;
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -113,7 +115,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            // Whoever listens may have gone: that is no failure of its own.
+            let _ = writeln!(io::stderr(), "error: {failure}");
             failure.exit_code()
         }
     }

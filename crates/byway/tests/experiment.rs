@@ -102,6 +102,25 @@ fn an_experiment_is_run_written_and_reported_and_is_the_same_each_time() {
 }
 
 #[test]
+fn an_experiment_with_a_run_that_was_stopped_has_met_nothing() {
+    let lax = SMALL.replace("at_least = \"90 %\"", "at_most = \"100 %\"").replace("control = \"off\"", "");
+    let (folder, experiments, output) = folder(&lax);
+    let folders = ["--experiments", &experiments, "--output", &output];
+    let run = |more: &[&str]| byway(&[&["experiment", "run", "small"], &folders[..], more].concat());
+    assert!(text(&run(&[]).stdout).contains("small: 1 of 3 targets met"));
+    let stopped = run(&["--memory", "20 kB"]);
+    let said = text(&stopped.stdout);
+    assert!(said.contains("small: 0 of 3 targets met"), "{said}");
+    assert!(said.contains("STOPPED: on, seed 2: stopped after"), "{said}");
+    let result = fs::read_to_string(folder.path().join("out/small/result.json")).expect("a result");
+    let value: serde_json::Value = serde_json::from_str(&result).expect("JSON");
+    assert_eq!(value["stopped"].as_array().map(Vec::len), Some(4), "two arms, two seeds: {result}");
+    assert!(value["rows"][0]["measured"].is_number(), "it has what it has: {result}");
+    let nothing = run(&["--at-most", "0 s"]);
+    assert!(text(&nothing.stdout).contains("stops elsewhere"), "{}", text(&nothing.stdout));
+}
+
+#[test]
 fn what_is_wrong_with_an_experiment_is_said_with_its_place() {
     for (line, instead, wanted) in [
         ("study = \"flows\"", "study = \"flaws\"", "small.toml:5"),
@@ -148,6 +167,13 @@ fn a_swarm_is_as_it_must_be() {
 }
 
 #[test]
+fn a_seed_of_a_swarm_that_takes_too_long_has_failed() {
+    let swarm = byway(&["sim", "swarm", "--seeds", "1", "--from", "10", "--at-most", "0 s"]);
+    assert_eq!(swarm.status.code(), Some(6), "{}", text(&swarm.stdout));
+    assert!(text(&swarm.stdout).contains("seed 10: stopped after 0.1 s"), "{}", text(&swarm.stdout));
+}
+
+#[test]
 fn measurements_become_loss_traces() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("measured.csv");
@@ -155,6 +181,8 @@ fn measurements_become_loss_traces() {
     let file = file.display().to_string();
     let trace = byway(&["sim", "import", &file, "--format", "columns", "--late", "150ms"]);
     assert_eq!(text(&trace.stdout), "0011\n", "{}", text(&trace.stderr));
+    let delays = byway(&["sim", "import", &file, "--format", "columns", "--delays", "--half"]);
+    assert_eq!(text(&delays.stdout), "20.000\n20.500\nlost\n150.000\n", "{}", text(&delays.stderr));
     let wrong = byway(&["sim", "import", &file]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("icmp_seq"), "{}", text(&wrong.stderr));

@@ -61,6 +61,43 @@ fn what_is_missed_and_what_is_wrong_end_with_their_codes() {
 }
 
 #[test]
+fn transfers_and_links_have_their_tables() {
+    let file = scenario("shared-bottleneck.toml").display().to_string();
+    let run = |more: &[&str]| byway(&[&["run", &file], more].concat());
+    let plain = run(&[]);
+    let (plain, linked) = (text(&plain.stdout).to_owned(), run(&["--links"]));
+    assert!(plain.contains("p99.9 ms") && plain.contains("timeouts"), "{plain}");
+    assert!(!plain.contains("queue kB") && text(&linked.stdout).contains("queue kB"), "{plain}");
+    let json = run(&["--json"]);
+    let outcome: serde_json::Value = serde_json::from_str(text(&json.stdout)).expect("JSON");
+    let links = outcome["links"].as_array().expect("links");
+    let is_full = |link: &&serde_json::Value| link["utilisation"].as_f64() > Some(0.5);
+    let bottleneck = links.iter().find(is_full).expect("one is busy");
+    assert!(bottleneck["lost"]["queue_full"].as_u64() > Some(0), "{bottleneck}");
+    assert!(bottleneck["queue_bytes_max"].as_u64() > Some(1_500), "{bottleneck}");
+    let without = links.iter().find(|link| link["utilisation"].is_null()).expect("one has no rate");
+    assert!(without["queue_bytes_max"].is_null() && without["sent"].as_u64() > Some(0), "{without}");
+    let sent = |link: &serde_json::Value| link["sent"].as_u64().unwrap_or_default();
+    assert_eq!(links.iter().map(sent).sum::<u64>(), outcome["link_crossings"].as_u64().unwrap_or_default());
+}
+
+#[test]
+fn a_run_that_takes_too_much_ends_with_what_it_has() {
+    let file = scenario("one-call.toml").display().to_string();
+    let slow = byway(&["run", &file, "--at-most", "0 s"]);
+    assert_eq!(slow.status.code(), Some(6), "{}", text(&slow.stderr));
+    let words = "STOPPED after 0.1 s of 20 s, as it took 0 s of real time";
+    assert!(text(&slow.stdout).contains(words), "{}", text(&slow.stdout));
+    assert!(text(&slow.stdout).contains("not the same each time"), "{}", text(&slow.stdout));
+    let [large, again] = [(); 2].map(|()| byway(&["run", &file, "--memory", "10 kB", "--json"]));
+    assert_eq!((large.status.code(), &large.stdout), (Some(6), &again.stdout));
+    let outcome: serde_json::Value = serde_json::from_str(text(&large.stdout)).expect("JSON");
+    let stopped = &outcome["stopped"];
+    assert_eq!(stopped["is_repeatable"], true, "{stopped}");
+    assert!(stopped["seconds"].as_f64().is_some_and(|at| (2.0..10.0).contains(&at)), "{stopped}");
+}
+
+#[test]
 fn a_trace_has_a_line_for_each_change() {
     let file = scenario("one-call.toml").display().to_string();
     let trace = byway(&["trace", &file]);

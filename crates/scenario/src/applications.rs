@@ -3,6 +3,7 @@
 use byway_sim::{Random, Seed};
 use byway_units::{Duration, Time};
 
+use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::scenario::{Pattern, Traffic};
 
 /// An application's calendar: when it sends next, and how many packets.
@@ -13,6 +14,9 @@ pub(crate) struct Calendar {
     next: Time,
     /// Until when it sends at a time.
     on_until: Time,
+    /// Of recorded video: the frame, and the packet in it, that is next.
+    frame: u64,
+    packet: u32,
 }
 
 /// Packets that are sent back to back.
@@ -20,15 +24,23 @@ pub(crate) struct Calendar {
 pub(crate) struct Burst {
     pub(crate) at: Time,
     pub(crate) packets: u32,
+    /// The length of the last one; the others are as long as the application's datagrams are.
+    pub(crate) last_bytes: usize,
 }
 
 impl Calendar {
-    pub(crate) fn new(traffic: Traffic, seed: Seed) -> Self {
+    /// Of the first flow of several, or of another one: what is recorded begins at its beginning, or somewhere else.
+    pub(crate) fn new(traffic: Traffic, is_first: bool, seed: Seed) -> Self {
         let mut random = seed.sequence();
         let begin = Time::START + traffic.begin;
         // Applications do not send in step.
         let phase = Duration::from_nanos(random.below(traffic.every.as_nanos()));
-        let mut calendar = Self { traffic, random, next: begin + phase, on_until: Time::MAX };
+        let frame = match &traffic.pattern {
+            Pattern::Video { frames, .. } if !is_first => random.below(frames.count()),
+            _ => 0,
+        };
+        let (next, on_until) = (begin + phase, Time::MAX);
+        let mut calendar = Self { traffic, random, next, on_until, frame, packet: 0 };
         calendar.begin(begin + phase);
         calendar
     }
@@ -36,7 +48,7 @@ impl Calendar {
     /// An application that pauses is as likely at work from the beginning as at any other time.
     fn begin(&mut self, begin: Time) {
         let (on, off) = match self.traffic.pattern {
-            Pattern::Steady | Pattern::Frames { .. } => return,
+            Pattern::Steady | Pattern::Frames { .. } | Pattern::Video { .. } => return,
             Pattern::OnOff { on, off } => (on, off),
             Pattern::Talk { spurt, pause } => (spurt, pause),
         };
@@ -72,6 +84,7 @@ impl Calendar {
             return None;
         }
         let packets = match self.traffic.pattern {
+            Pattern::Video { .. } => return Some(self.next_of_video(at)),
             Pattern::Frames { packets } => {
                 1 + u32::try_from(self.random.below(packets.into())).expect("below a number of 32 bits")
             }
@@ -82,18 +95,41 @@ impl Calendar {
             let (on, off) = match self.traffic.pattern {
                 Pattern::OnOff { on, off } => (on, off),
                 Pattern::Talk { spurt, pause } => (spurt, pause),
-                Pattern::Steady | Pattern::Frames { .. } => unreachable!("these never pause"),
+                Pattern::Steady | Pattern::Frames { .. } | Pattern::Video { .. } => {
+                    unreachable!("these never pause")
+                }
             };
             self.next = self.on_until + self.random.exponential(off);
             self.on_until = self.next + self.length(on);
         }
-        Some(Burst { at, packets })
+        Some(Burst { at, packets, last_bytes: self.traffic.bytes })
+    }
+
+    /// The packets of a frame at once or, if they are spread, the next of them; when the frame is through, the next frame is due.
+    fn next_of_video(&mut self, at: Time) -> Burst {
+        let Pattern::Video { frames, spread } = &self.traffic.pattern else {
+            unreachable!("only video has frames");
+        };
+        let (bytes, datagram) = (frames.bytes(self.frame) as usize, self.traffic.bytes);
+        let count = u32::try_from(bytes.div_ceil(datagram)).expect("a frame has fewer packets than bytes");
+        let rest = (bytes - (count as usize - 1) * datagram).max(DATAGRAM_BYTES_MIN as usize);
+        let gap = *spread / u64::from(count);
+        if !gap.is_zero() && self.packet + 1 < count {
+            self.packet += 1;
+            self.next = at + gap;
+            return Burst { at, packets: 1, last_bytes: datagram };
+        }
+        self.next = at + (self.traffic.every - gap * u64::from(self.packet));
+        let packets = if gap.is_zero() { count } else { 1 };
+        (self.frame, self.packet) = (self.frame + 1, 0);
+        Burst { at, packets, last_bytes: rest }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::FrameTrace;
 
     fn traffic(pattern: Pattern, every: u64, end: u64) -> Traffic {
         Traffic {
@@ -106,7 +142,7 @@ mod tests {
     }
 
     fn bursts(traffic: Traffic, seed: u64) -> Vec<Burst> {
-        let mut calendar = Calendar::new(traffic, Seed::new(seed));
+        let mut calendar = Calendar::new(traffic, true, Seed::new(seed));
         std::iter::from_fn(|| calendar.next()).collect()
     }
 
@@ -127,6 +163,36 @@ mod tests {
         // Mean 10.5, with a standard deviation of 5.77 / sqrt(2,000) = 0.13.
         let mean = f64::from(packets.iter().sum::<u32>()) / 2_000.0;
         assert!((mean - 10.5).abs() < 0.5, "{mean}");
+    }
+
+    fn video(spread: u64) -> Traffic {
+        let frames = FrameTrace::parse("250 I\n90\n5\n").expect("frames");
+        traffic(Pattern::Video { frames, spread: Duration::from_millis(spread) }, 30, 3)
+    }
+
+    /// When it sends after the first time, in milliseconds, how many packets, and how long the last is.
+    fn sent(bursts: &[Burst]) -> Vec<(u64, u32, usize)> {
+        let since = |burst: &Burst| (burst.at - bursts[0].at).as_millis();
+        bursts.iter().map(|burst| (since(burst), burst.packets, burst.last_bytes)).collect()
+    }
+
+    #[test]
+    fn recorded_frames_are_sent_in_packets_at_once_or_spread_and_begin_again() {
+        let found = bursts(video(0), 1);
+        let wanted = [(0, 3, 50), (30, 1, 90), (60, 1, 16), (90, 3, 50)];
+        assert_eq!(sent(&found[..4]), wanted, "packets of 100 bytes, the last of 16 at least");
+        let spread = bursts(video(15), 1);
+        let wanted = [(0, 1, 100), (5, 1, 100), (10, 1, 50), (30, 1, 90), (60, 1, 16), (90, 1, 100)];
+        assert_eq!(sent(&spread[..6]), wanted);
+        assert_eq!(found[0].at, spread[0].at);
+    }
+
+    #[test]
+    fn another_flow_begins_elsewhere_in_a_recording() {
+        let first =
+            |seed| Calendar::new(video(0), false, Seed::new(seed)).next().map(|burst| burst.last_bytes);
+        let found: std::collections::BTreeSet<_> = (0..50).filter_map(first).collect();
+        assert_eq!(found.len(), 3, "each of the frames");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! From a scenario and a seed to a world.
 
+mod links;
+
 use std::collections::BTreeMap;
 
 use byway_code::Engine;
@@ -10,22 +12,19 @@ use byway_proto::agent::{
 use byway_proto::relay::{Authority, Relay};
 use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
 use byway_sim::overlay::{Checksums, OverlayHost};
-use byway_sim::{Bottleneck, GilbertElliott, Jitter, Link, Loss, Reordering, Seed, Span, World};
-use byway_typed::{Drawn, Quantity};
-use byway_units::{AgentId, Bytes, Duration, FlowId, Probability, Rate, RelayId, Time};
-use byway_wire::messages::Consent;
+use byway_sim::{Link, Seed, World};
+use byway_units::{AgentId, Bytes, Duration, FlowId, Rate, RelayId, Time};
 use byway_wire::seal::{StaticSecret, Suite};
 use byway_wire::{FlowKey, Grant, Service};
 use thiserror::Error;
+
+use self::links::{Direction, changed, drawn_link, shifted};
 
 use crate::machine::Machine;
 use crate::record::{OverlayDelays, Terms};
 use crate::routes::{Graph, Ways};
 use crate::run::Run;
-use crate::scenario::{
-    Copied, FlowPlan, LinkChange, LinkPlan, LinkShape, Load, LossShape, OutageShape, Pattern, Role, Scenario,
-    Segments,
-};
+use crate::scenario::{Copied, FlowPlan, LinkChange, LinkPlan, Load, Role, Scenario, Segments};
 
 /// Why a scenario makes no world.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -87,6 +86,33 @@ pub(crate) struct Wiring {
     relays: Option<(usize, usize)>,
 }
 
+/// What a machine has, and others know of it.
+#[derive(Debug)]
+enum Card {
+    Agent(AgentCard),
+    Relay(RelayCard),
+    Router,
+}
+
+impl Card {
+    fn of(role: Role, node: usize, seed: Seed) -> Self {
+        let secret = |name| StaticSecret::from_bytes(cast::bytes(seed, name, node));
+        match role {
+            Role::Agent => Self::Agent(AgentCard {
+                number: agent_number(node),
+                secret: secret("agent"),
+                address: Some(cast::address(2, node)),
+            }),
+            Role::Relay => Self::Relay(RelayCard {
+                number: RelayId::new(number(node)),
+                secret: secret("relay"),
+                address: cast::address(1, node),
+            }),
+            Role::Router => Self::Router,
+        }
+    }
+}
+
 /// What a seed makes of a scenario.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
@@ -94,6 +120,8 @@ pub(crate) struct Plan<'a> {
     seed: Seed,
     links: Vec<(LinkPlan, Link)>,
     graph: Graph,
+    /// By machine: each public key takes a multiplication on a curve.
+    cards: Vec<Card>,
     pub(crate) wirings: Vec<Wiring>,
     /// By agent, the relays that it speaks with.
     relays_of: BTreeMap<usize, Vec<usize>>,
@@ -116,7 +144,9 @@ impl<'a> Plan<'a> {
             links.push((*plan, link));
         }
         let (relays_of, peers_of, wirings) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        let mut plan = Self { scenario, seed, links, graph, wirings, relays_of, peers_of };
+        let nodes = scenario.nodes.iter().enumerate();
+        let cards = nodes.map(|(place, node)| Card::of(node.role, place, seed)).collect();
+        let mut plan = Self { scenario, seed, links, graph, cards, wirings, relays_of, peers_of };
         plan.wire()?;
         Ok(plan)
     }
@@ -218,11 +248,10 @@ impl<'a> Plan<'a> {
         overlay: Option<OverlayDelays>,
     ) -> Wiring {
         let path =
-            relays.map(|(ingress, egress)| cast::path(&self.relay_card(ingress), &self.relay_card(egress)));
+            relays.map(|(ingress, egress)| cast::path(self.relay_card(ingress), self.relay_card(egress)));
         let usual = FlowSettings::default();
-        let average = flow.consent_per_mille.unwrap_or(usual.consent.average_per_mille);
         let settings = FlowSettings {
-            consent: Consent { average_per_mille: average, ..usual.consent },
+            consent: flow.consent.unwrap_or(usual.consent),
             service: flow.service,
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
             rate: rate(&flow.load),
@@ -237,14 +266,18 @@ impl<'a> Plan<'a> {
         Wiring { key, settings, terms, overlay, relays }
     }
 
-    fn relay_card(&self, node: usize) -> RelayCard {
-        let secret = StaticSecret::from_bytes(cast::bytes(self.seed, "relay", node));
-        RelayCard { number: RelayId::new(number(node)), secret, address: cast::address(1, node) }
+    fn relay_card(&self, node: usize) -> &RelayCard {
+        match &self.cards[node] {
+            Card::Relay(card) => card,
+            Card::Agent(_) | Card::Router => unreachable!("flows name relays, as was checked"),
+        }
     }
 
-    fn agent_card(&self, node: usize) -> AgentCard {
-        let secret = StaticSecret::from_bytes(cast::bytes(self.seed, "agent", node));
-        AgentCard { number: agent_number(node), secret, address: Some(cast::address(2, node)) }
+    fn agent_card(&self, node: usize) -> &AgentCard {
+        match &self.cards[node] {
+            Card::Agent(card) => card,
+            Card::Relay(_) | Card::Router => unreachable!("flows are between agents, as was checked"),
+        }
     }
 
     /// What lets flows use a relay.
@@ -259,8 +292,8 @@ impl<'a> Plan<'a> {
             *last = flow.number.max(*last);
         }
         let grant = |((from, to, ingress, egress), last)| {
-            let agents = (&self.agent_card(from), &self.agent_card(to));
-            let relays = (&self.relay_card(ingress), &self.relay_card(egress));
+            let agents = (self.agent_card(from), self.agent_card(to));
+            let relays = (self.relay_card(ingress), self.relay_card(egress));
             cast::grant(agents, relays, FlowId::new(0)..=last)
         };
         grants.into_iter().map(grant).collect()
@@ -349,9 +382,11 @@ impl<'a> Plan<'a> {
     pub(crate) fn links(&self) -> BTreeMap<(usize, usize), Link> {
         let mut links = BTreeMap::new();
         for (plan, link) in &self.links {
-            links.insert((plan.from, plan.to), shifted(link, plan, self.seed.named("forth")));
+            let shape = &self.scenario.shapes[plan.shape];
+            let of = |direction| shifted(link, shape, plan, direction, self.seed);
+            links.insert((plan.from, plan.to), of(Direction::Forth));
             if plan.is_both_ways {
-                links.insert((plan.to, plan.from), shifted(link, plan, self.seed.named("back")));
+                links.insert((plan.to, plan.from), of(Direction::Back));
             }
         }
         links
@@ -359,18 +394,7 @@ impl<'a> Plan<'a> {
 
     /// A link with what a step changes about it.
     pub(crate) fn changed(&self, link: &Link, change: &LinkChange, step: usize) -> Link {
-        let own = self.seed.named("change").numbered(step as u64);
-        let rate = change.rate.map(|rate| bottleneck(rate, None));
-        let losses = change.loss.as_ref().map(|losses| {
-            let drawn = losses.iter().zip(0..).map(|(loss, nth)| drawn_loss(loss, own.numbered(nth)));
-            drawn.flatten().collect()
-        });
-        Link {
-            delay: change.delay.unwrap_or(link.delay),
-            bottleneck: rate.or(link.bottleneck),
-            loss: losses.unwrap_or_else(|| link.loss.clone()),
-            ..link.clone()
-        }
+        changed(link, change, self.seed.named("change").numbered(step as u64))
     }
 
     /// Routes what machines say to each other that are not linked.
@@ -426,11 +450,7 @@ fn rate(load: &Load) -> Rate {
         Load::Datagrams(traffic) => traffic,
         Load::Segments(segments) => return segments.rate,
     };
-    let packets = match traffic.pattern {
-        Pattern::Frames { packets } => packets as usize,
-        _ => 1,
-    };
-    let bytes = Bytes::from((traffic.bytes + OVERHEAD) * packets * 5 / 4);
+    let bytes = Bytes::from((traffic.bytes + OVERHEAD) * traffic.packets_max() * 5 / 4);
     Rate::over(bytes, traffic.every).unwrap_or(Rate::from_megabits_per_second(1_000))
 }
 
@@ -447,85 +467,4 @@ const fn carried(load: &Load) -> Carried {
         Load::Datagrams(_) => Carried::Datagrams,
         Load::Segments(_) => Carried::CongestionControlled,
     }
-}
-
-/// The link that a seed makes of a shape.
-fn drawn_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, own: Seed) -> Link {
-    let rate = shape.rate.as_ref().map(|rate| drawn(rate, own, "rate").0);
-    let bottleneck = rate.map(|rate| bottleneck(rate, shape.queue));
-    let losses = shape.loss.iter().zip(0..);
-    let outages = shape.outages.iter().zip(0_u64..);
-    let outages = outages.filter(|(outage, _)| outage.member.is_none_or(|member| member == plan.member));
-    Link {
-        bottleneck,
-        delay: drawn(&shape.delay, own, "delay").0,
-        jitter: Jitter { max: drawn(&shape.jitter, own, "jitter").0, may_reorder: shape.reorders },
-        reordering: Reordering { probability: shape.detours, detour: shape.detour },
-        loss: losses.filter_map(|(loss, nth)| drawn_loss(loss, own.named("loss").numbered(nth))).collect(),
-        outages: outages
-            .flat_map(|(outage, nth)| drawn_outages(outage, length, own.named("outage").numbered(nth)))
-            .collect(),
-        ip_bytes_max: shape.mtu,
-        duplication: shape.duplication,
-        corruption: shape.corruption,
-        bleaches_ecn: shape.bleaches_ecn,
-        marks_congestion: false,
-    }
-}
-
-/// When a link is dark in a scenario of this length.
-fn drawn_outages(outage: &OutageShape, length: Duration, own: Seed) -> Vec<Span> {
-    if own.named("on").sequence().fraction() >= outage.on.value() {
-        return Vec::new();
-    }
-    let dark = |nth: u64| drawn(&outage.length, own.numbered(nth), "for").0;
-    let mut spans = vec![Span::new(Time::START + drawn(&outage.at, own, "at").0, dark(0))];
-    let mut pauses = own.named("every").sequence();
-    while let (Some(every), Some(last)) = (outage.every, spans.last()) {
-        let next = last.until.saturating_add(pauses.exponential(every));
-        if next >= Time::START + length {
-            break;
-        }
-        spans.push(Span::new(next, dark(spans.len() as u64)));
-    }
-    spans
-}
-
-/// A rate that was checked, and what waits before it: what was asked for, or 100 ms of the rate, or a packet.
-fn bottleneck(rate: Rate, queue: Option<Bytes>) -> Bottleneck {
-    let usual = || rate.bytes_in(Duration::from_millis(100)).unwrap_or_default().max(Bytes::new(1_500));
-    Bottleneck::new(rate, queue.unwrap_or_else(usual)).expect("rates were checked when the file was read")
-}
-
-/// The link with its recorded losses from another place on: paths of one recording do not lose together.
-fn shifted(link: &Link, plan: &LinkPlan, seed: Seed) -> Link {
-    let own = seed.numbered(plan.shape as u64).numbered(plan.member.into());
-    let mut link = link.clone();
-    for (loss, nth) in link.loss.iter_mut().zip(0..) {
-        if let Loss::Recorded(trace) = loss {
-            *trace = trace.begun_at(own.numbered(nth).sequence().bits());
-        }
-    }
-    link
-}
-
-fn drawn_loss(loss: &LossShape, seed: Seed) -> Option<Loss> {
-    match loss {
-        LossShape::Independent(share) => Some(Loss::Independent(drawn(share, seed, "share").0)),
-        LossShape::Recorded(trace) => Some(Loss::Recorded(trace.clone())),
-        LossShape::Chain { first, next } => Some(Loss::Chain { first: *first, next: *next }),
-        LossShape::GilbertElliott(model) => Some(Loss::GilbertElliott(*model)),
-        LossShape::Bursts { share, burst, every } => {
-            let share = drawn(share, seed, "share").0;
-            // No loss at all has no bursts.
-            (share > Probability::ZERO).then(|| {
-                let bursts = GilbertElliott::bursts(share, *burst, *every);
-                Loss::GilbertElliott(bursts.expect("bursts were checked when the file was read"))
-            })
-        }
-    }
-}
-
-fn drawn<T: Quantity>(value: &Drawn<T>, seed: Seed, name: &str) -> T {
-    value.at(seed.named(name).sequence().fraction())
 }

@@ -235,6 +235,11 @@ impl Conversation {
         self.seconds.push(self.server.statistics().bytes_received.count() - before);
     }
 
+    /// What it has written down, in bytes of memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.transfers.len() * size_of::<Transfer>() + self.seconds.len() * size_of::<u64>()
+    }
+
     /// What came of it: its transfers, what arrived in each second, and what both ends counted.
     ///
     /// # Panics

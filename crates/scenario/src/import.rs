@@ -1,4 +1,4 @@
-//! Loss traces from what other tools write.
+//! Traces of losses and delays from what other tools write.
 
 use std::fmt::Write as _;
 
@@ -56,7 +56,45 @@ pub fn import_trace(
     format: MeasuredFormat,
     late: Option<Duration>,
 ) -> Result<String, ImportError> {
-    let (mut signs, mut last): (Vec<char>, Option<u64>) = (Vec::new(), None);
+    let delays = measured(text, format, late)?;
+    let mut trace = String::new();
+    for line in delays.chunks(80) {
+        let signs = line.iter().map(|delay| if delay.is_some() { '0' } else { '1' });
+        // Writing to a string cannot fail.
+        let _ = writeln!(trace, "{}", signs.collect::<String>());
+    }
+    Ok(trace)
+}
+
+/// A line for each packet in the order of their numbers, with its delay in milliseconds or `lost`: what `trace` of a link's
+/// `delays` takes. What takes longer than `late` is lost; of round trips, half of each may be taken.
+///
+/// # Errors
+/// As [`import_trace`].
+pub fn import_delays(
+    text: &str,
+    format: MeasuredFormat,
+    late: Option<Duration>,
+    is_halved: bool,
+) -> Result<String, ImportError> {
+    let mut trace = String::new();
+    for delay in measured(text, format, late)? {
+        // Writing to a string cannot fail.
+        let _ = match delay {
+            Some(delay) => writeln!(trace, "{:.3}", if is_halved { delay / 2.0 } else { delay }),
+            None => writeln!(trace, "lost"),
+        };
+    }
+    Ok(trace)
+}
+
+/// How long each packet took, in the order of their numbers; `None` of what was lost, or took longer than `late`.
+fn measured(
+    text: &str,
+    format: MeasuredFormat,
+    late: Option<Duration>,
+) -> Result<Vec<Option<f64>>, ImportError> {
+    let (mut delays, mut last): (Vec<Option<f64>>, Option<u64>) = (Vec::new(), None);
     for (line, content) in (1..).zip(text.lines()) {
         let measured = match format {
             MeasuredFormat::Ping => ping(content),
@@ -74,24 +112,18 @@ pub fn import_trace(
         if missing > GAP_MAX {
             return Err(ImportError::Interrupted { line, count: missing });
         }
-        signs.extend((0..missing).map(|_| '1'));
-        let in_time =
-            delay.is_some_and(|delay| late.is_none_or(|late| delay <= late.as_secs_f64() * 1_000.0));
-        signs.push(if in_time { '0' } else { '1' });
+        delays.extend((0..missing).map(|_| None));
+        let is_in_time = |delay: &f64| late.is_none_or(|late| *delay <= late.as_secs_f64() * 1_000.0);
+        delays.push(delay.filter(is_in_time));
         last = Some(number);
     }
-    if signs.is_empty() {
+    if delays.is_empty() {
         return Err(ImportError::Empty(match format {
             MeasuredFormat::Ping => "give what `ping` prints, with lines of icmp_seq= and time=",
             MeasuredFormat::Columns => "give lines of a number and a delay in milliseconds",
         }));
     }
-    let mut trace = String::new();
-    for line in signs.chunks(80) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(trace, "{}", line.iter().collect::<String>());
-    }
-    Ok(trace)
+    Ok(delays)
 }
 
 /// The number of a packet, and how long it took in milliseconds if it came.
@@ -150,6 +182,17 @@ mod tests {
             64 bytes from 192.0.2.1: icmp_seq=4 ttl=57 time=140 ms\n64 bytes from 192.0.2.1: icmp_seq=5 ttl=57 time=9 ms\n\n4 packets transmitted";
         assert_eq!(import_trace(text, MeasuredFormat::Ping, LATE).as_deref(), Ok("01110\n"));
         assert_eq!(import_trace(text, MeasuredFormat::Ping, None).as_deref(), Ok("01100\n"));
+    }
+
+    #[test]
+    fn delays_are_kept_halved_or_lost() {
+        let text = "1 41.2\n2 150\n4 9\n";
+        let import = |late, is_halved| import_delays(text, MeasuredFormat::Columns, late, is_halved);
+        assert_eq!(import(LATE, false).as_deref(), Ok("41.200\nlost\nlost\n9.000\n"));
+        let halved = import(None, true).expect("a measurement");
+        assert_eq!(halved, "20.600\n75.000\nlost\n4.500\n");
+        let every = Some(Duration::from_millis(20));
+        assert!(byway_sim::MeasuredDelays::parse(&halved, every, None).is_ok(), "a link takes it");
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod books;
 mod build;
 mod capture;
 mod conversation;
+mod frames;
 mod import;
 mod machine;
 mod meaning;
@@ -55,13 +56,13 @@ mod typed;
 mod watch;
 
 pub use build::BuildError;
-pub use import::{ImportError, MeasuredFormat, import_trace};
+pub use import::{ImportError, MeasuredFormat, import_delays, import_trace};
 pub use outcome::{
-    FlowOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, TailQuantiles, TransfersOutcome,
-    Verdict,
+    FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, TailQuantiles,
+    TransfersOutcome, Verdict,
 };
 pub use record::{ConversationRecord, Fate, FlowRecord, LossPlace, OverlayDelays, Terms, Transfer, Way};
 pub use reference::reference;
-pub use run::{Captured, Progress, Trace, Watching};
+pub use run::{Captured, Halt, Progress, Trace, Watching};
 pub use scenario::Scenario;
 pub use swarm::{swarm_faults, swarm_scenario};

@@ -29,6 +29,12 @@ pub const INTERVAL_MIN: Duration = Duration::from_micros(1);
 /// Most packets of one frame: a key frame of 4K video has some hundreds.
 pub const FRAME_PACKETS_MAX: u32 = 1_000;
 
+/// Largest frame of a recorded video, in bytes: so many packets, each as long as can be.
+pub const FRAME_BYTES_MAX: u32 = FRAME_PACKETS_MAX * DATAGRAM_BYTES_MAX;
+
+/// Most frames of a recorded video: nine hours of 30 frames a second.
+pub const FRAMES_MAX: usize = 1_000_000;
+
 /// Shortest datagram: it begins with its number and its flow.
 pub const DATAGRAM_BYTES_MIN: u32 = 16;
 

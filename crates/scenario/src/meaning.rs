@@ -45,12 +45,18 @@ impl Reader<'_> {
         }
     }
 
-    /// The text of a file that the scenario names.
-    fn file(&self, path: &KeyPath, name: &Path) -> Result<String, Problem> {
+    /// What is in a file that the scenario names.
+    fn trace<T, E: std::fmt::Display>(
+        &self,
+        path: &KeyPath,
+        name: &Path,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<T, Problem> {
         let file = self.folder.join(name);
-        (self.read)(&file).map_err(|error| {
-            self.problem(path, format!("{}: {error}; name a text file beside the scenario", file.display()))
-        })
+        let wrong = |message: String| self.problem(path, format!("{}: {message}", file.display()));
+        let text = (self.read)(&file)
+            .map_err(|error| wrong(format!("{error}; name a text file beside the scenario")))?;
+        parse(&text).map_err(|error| wrong(error.to_string()))
     }
 }
 

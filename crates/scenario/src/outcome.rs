@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use byway_units::Duration;
 use serde::Serialize;
 
 use crate::record::{ConversationRecord, FlowRecord};
 use crate::scenario::{Bound, Expectation};
 
-/// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine.
+/// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine, unless
+/// [`Outcome::stopped`] says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The scenario's title.
@@ -28,6 +30,8 @@ pub struct Outcome {
     pub flows: Vec<FlowOutcome>,
     /// The machines, in the order of the file.
     pub nodes: Vec<NodeOutcome>,
+    /// What is between them, each direction by itself.
+    pub links: Vec<LinkOutcome>,
     /// What was expected.
     pub expectations: Vec<Verdict>,
     /// What became of every packet, flow by flow; without packets unless they were asked for.
@@ -53,6 +57,14 @@ pub struct Stopped {
     pub seconds: f64,
     /// Why.
     pub why: String,
+    /// Whether the same scenario and seed stop there each time: not if a clock or a person stopped it.
+    pub is_repeatable: bool,
+}
+
+impl Stopped {
+    pub(crate) fn at(now: Duration, why: impl Into<String>, is_repeatable: bool) -> Self {
+        Self { seconds: now.as_secs_f64(), why: why.into(), is_repeatable }
+    }
 }
 
 /// What came of the flows of one name. Losses are counted by the world, not by agents.
@@ -188,6 +200,36 @@ pub struct NodeOutcome {
     pub wake_ups_in_last_minute: Option<u64>,
     /// What it counted of itself, where that is not 0: as metrics do (docs/metrics.md), without `byway_agent_` and so on.
     pub counted: BTreeMap<String, u64>,
+}
+
+/// What happened on a link, in one direction. Bytes are those of IP packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LinkOutcome {
+    /// The machine where it begins.
+    pub from: String,
+    /// The machine where it ends.
+    pub to: String,
+    /// Packets that were offered to it.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that came to its end, second copies among them.
+    pub delivered: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
+    /// Second copies that it made.
+    pub duplicated: u64,
+    /// Copies of which it inverted a bit.
+    pub corrupted: u64,
+    /// Copies that did not come to the host at its end, by reason: `queue_full`, `outage`, `too_long`, `random`,
+    /// `address_moved`, `host_stopped`, `host_hung`; those without any are left out.
+    pub lost: BTreeMap<String, u64>,
+    /// What passed its `rate` or `capacity`, by what could have passed. `None` without either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
+    /// The most bytes that waited before it, those being sent among them. `None` without `rate` and `capacity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_bytes_max: Option<u64>,
 }
 
 /// What came of an expectation.

@@ -3,7 +3,7 @@
 use byway_proto::agent::{Delivery, ReceiveStatistics};
 use byway_sim::tcp::Statistics;
 use byway_units::{Duration, Time};
-use byway_wire::BlockShape;
+use byway_wire::{BlockShape, Service};
 
 /// What became of the packets of one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,10 +16,12 @@ pub struct FlowRecord {
     pub from: String,
     /// Its receiver's name.
     pub to: String,
-    /// What each of its datagrams carries for the application, in bytes; of TCP, the longest.
+    /// What each of its datagrams carries for the application, in bytes; of TCP and of video from a file, the longest.
     pub datagram_bytes: usize,
     /// What all of its datagrams carry.
     pub bytes: u64,
+    /// What the overlay does for it.
+    pub service: Service,
     /// How its packets are coded with those of others, if they are.
     pub batch: Option<BlockShape>,
     /// What is known of its ways.

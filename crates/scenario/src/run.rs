@@ -4,15 +4,15 @@ mod driving;
 mod ending;
 mod talking;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use byway_code::prefetch_value;
 use byway_proto::agent::{AgentInput, ReceiveFlowId, SendFlowId};
 use byway_sim::{Hang, Link, NodeId, Seed, Span, World};
-use byway_units::{Duration, Time};
+use byway_units::{Bytes, Duration, Time};
 use byway_wire::Ecn;
 
-use crate::applications::Calendar;
+use crate::applications::{Burst, Calendar};
 use crate::books::{Book, Counts};
 use crate::build::{FlowEnd, Plan};
 use crate::conversation::{Conversation, End};
@@ -28,10 +28,24 @@ pub struct Progress {
     pub now: Duration,
     /// When it ends.
     pub length: Duration,
+    /// What its packets under way, its books and its records take of memory. Agents and relays have limits of their own, and are
+    /// not among it.
+    pub held: Bytes,
     /// What happened since the last time, if somebody reads along.
     pub lines: String,
     /// What was captured since the last time: the next part of a file in pcapng's format.
     pub capture: Vec<u8>,
+}
+
+/// Why a run is ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// Nobody waits for the rest.
+    Unwanted,
+    /// It took this much real time. The same run ends elsewhere the next time.
+    RealTime(Duration),
+    /// It holds more than this.
+    Memory(Bytes),
 }
 
 /// What is written down of a run.
@@ -41,7 +55,7 @@ pub struct Watching {
     pub trace: Trace,
     /// Byte for byte.
     pub capture: Captured,
-    /// Whether what became of each packet is written down: [`Outcome::records`](crate::Outcome::records). Each takes 40 bytes.
+    /// Whether what became of each packet is written down: [`Outcome::records`](crate::Outcome::records). Each takes 32 bytes.
     pub records: bool,
 }
 
@@ -81,8 +95,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// What is scheduled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// An application sends so many packets.
-    Send { flow: usize, packets: u32 },
+    /// An application sends so many packets, the last of this length.
+    Send { flow: usize, packets: u32, last_bytes: usize },
     /// An application over TCP has something to do.
     Wake { conversation: usize },
     /// A second of a bulk transfer has passed.
@@ -116,13 +130,11 @@ pub(crate) struct Run<'a> {
     /// What is between machines, but for cuts.
     links: BTreeMap<(usize, usize), Link>,
     /// By the place of a flow's name.
-    counts: BTreeMap<usize, Counts>,
+    counts: Vec<Counts>,
     /// Why it cannot go on.
     stopped: Option<&'static str>,
     /// By machine, the flows that begin or end there.
     of_machine: BTreeMap<usize, Vec<usize>>,
-    /// By machine, the flows that end there as its agent knows them.
-    by_received: BTreeMap<(usize, ReceiveFlowId), usize>,
     datagram: Vec<u8>,
     segment: Vec<u8>,
 }
@@ -134,13 +146,14 @@ impl byway_sim::Scenario for Run<'_> {
 
     fn event(&mut self, event: Event, world: &mut World<Self>) {
         match event {
-            Event::Send { flow, packets } => {
+            Event::Send { flow, packets, last_bytes } => {
                 if !self.has_room(world) {
                     return;
                 }
                 self.note_losses(world);
-                for _ in 0..packets {
-                    self.send(flow, world);
+                for left in (0..packets).rev() {
+                    let bytes = if left == 0 { Some(last_bytes) } else { None };
+                    self.send(flow, bytes, world);
                 }
                 self.schedule(flow, world);
             }
@@ -181,21 +194,19 @@ impl byway_sim::Scenario for Run<'_> {
                 lines.event(now, node, event);
             }
         }
-        let mut talked = BTreeSet::new();
         for mut delivered in delivered {
             let (place, number) = label(&delivered.datagram).expect("datagrams begin with their label");
-            let accepted = self.by_received.get(&(node.number() as usize, delivered.flow));
-            assert_eq!(accepted, Some(&place), "a datagram is delivered in the flow that it was sent in");
-            let counts = counts_of(&mut self.counts, &self.plan, place);
-            self.flows[place].book.delivered(number, delivered.delivery, now, counts);
-            if let Some((conversation, end)) = self.flows[place].heard_by {
+            let (flow, plan) = (&mut self.flows[place], &self.plan.scenario.flows[place]);
+            let is_accepted = flow.received == Some(delivered.flow) && plan.to == node.number() as usize;
+            assert!(is_accepted, "a datagram is delivered in the flow that it was sent in");
+            flow.book.delivered(number, delivered.delivery, now, &mut self.counts[plan.group]);
+            if let Some((conversation, end)) = flow.heard_by {
                 let segment = &mut delivered.datagram[LABEL_BYTES..];
                 self.conversations[conversation].receive(end, segment, delivered.ecn, now);
-                talked.insert(conversation);
+                // Segment by segment, as a kernel does: those that were held back together are acknowledged as if they had come
+                // one by one.
+                self.converse(conversation, world);
             }
-        }
-        for conversation in talked {
-            self.converse(conversation, world);
         }
     }
 }
@@ -204,8 +215,12 @@ impl<'a> Run<'a> {
     fn new(plan: Plan<'a>, seed: Seed) -> Self {
         let scenario = plan.scenario;
         let own = |place: usize| seed.named("application").numbered(place as u64);
-        let calendar = |place, load: &Load| match load {
-            Load::Datagrams(traffic) => Some(Calendar::new(*traffic, own(place))),
+        let calendar = |place: usize, load: &Load| match load {
+            Load::Datagrams(traffic) => {
+                let before = place.checked_sub(1).map(|before: usize| scenario.flows[before].group);
+                let is_first = before != Some(scenario.flows[place].group);
+                Some(Calendar::new(traffic.clone(), is_first, own(place)))
+            }
             Load::Segments(_) => None,
         };
         let flow = |(place, flow): (usize, &crate::scenario::FlowPlan)| Flow {
@@ -224,24 +239,21 @@ impl<'a> Run<'a> {
             conversations.push(Conversation::new(*plan, own(plan.flows[0])));
         }
         let mut of_machine: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        let mut counts = BTreeMap::new();
+        let groups = scenario.flows.last().map_or(0, |last| last.group + 1);
         for (place, flow) in scenario.flows.iter().enumerate() {
             of_machine.entry(flow.from).or_default().push(place);
             of_machine.entry(flow.to).or_default().push(place);
-            counts.insert(flow.group, Counts::default());
         }
-        let (by_received, datagram) = (BTreeMap::new(), Vec::new());
         let links = plan.links();
         Self {
             plan,
             flows,
             conversations,
             links,
-            counts,
+            counts: vec![Counts::default(); groups],
             stopped: None,
             of_machine,
-            by_received,
-            datagram,
+            datagram: Vec::new(),
             segment: Vec::new(),
         }
     }
@@ -275,17 +287,15 @@ impl<'a> Run<'a> {
         for (flow, end) in ends.unwrap_or_default() {
             match end {
                 FlowEnd::Sent(sent) => self.flows[flow].sent = Some(sent),
-                FlowEnd::Received(received) => {
-                    self.flows[flow].received = Some(received);
-                    self.by_received.insert((node, received), flow);
-                }
+                FlowEnd::Received(received) => self.flows[flow].received = Some(received),
             }
         }
     }
 
     fn schedule(&mut self, flow: usize, world: &mut World<Self>) {
         if let Some(burst) = self.flows[flow].calendar.as_mut().and_then(Calendar::next) {
-            world.schedule(burst.at, Event::Send { flow, packets: burst.packets });
+            let Burst { at, packets, last_bytes } = burst;
+            world.schedule(at, Event::Send { flow, packets, last_bytes });
         }
     }
 
@@ -299,15 +309,18 @@ impl<'a> Run<'a> {
         self.stopped.is_none()
     }
 
-    fn send(&mut self, place: usize, world: &mut World<Self>) {
+    /// Sends a datagram of this length, or of that of all.
+    fn send(&mut self, place: usize, bytes: Option<usize>, world: &mut World<Self>) {
         self.label(place, world.now());
-        self.datagram.resize(self.plan.scenario.flows[place].load.bytes_max(), 0);
+        let bytes = bytes.unwrap_or_else(|| self.plan.scenario.flows[place].load.bytes_max());
+        self.datagram.resize(bytes, 0);
         self.send_datagram(place, Ecn::NotCapable, false, world);
     }
 
     /// Begins the next datagram of a flow.
     fn label(&mut self, place: usize, now: Time) {
-        let number = self.flows[place].book.sent(now, counts_of(&mut self.counts, &self.plan, place));
+        let group = self.plan.scenario.flows[place].group;
+        let number = self.flows[place].book.sent(now, &mut self.counts[group]);
         self.datagram.clear();
         self.datagram.extend_from_slice(&number.to_be_bytes());
         self.datagram.extend_from_slice(&(place as u64).to_be_bytes());
@@ -373,7 +386,6 @@ impl<'a> Run<'a> {
         let host = self.plan.machine(node, world.now());
         world.restart(world.node(node), host);
         if self.plan.scenario.nodes[node].role == Role::Agent {
-            self.by_received.retain(|(known, _), _| *known != node);
             self.open(node, world);
         }
     }
@@ -391,6 +403,13 @@ impl<'a> Run<'a> {
             let what = format!("the link to {to} is {what}");
             world.observer_mut().note(now, *from, &what, description);
         }
+    }
+
+    /// What packets under way, books and records take.
+    fn held(&self, world: &World<Self>) -> Bytes {
+        let books: usize = self.flows.iter().map(|flow| flow.book.held_bytes()).sum();
+        let conversations: usize = self.conversations.iter().map(Conversation::held_bytes).sum();
+        world.held_bytes() + Bytes::from(books + conversations)
     }
 
     /// Takes what the world has lost to the books.
@@ -413,8 +432,4 @@ impl<'a> Run<'a> {
             }
         }
     }
-}
-
-fn counts_of<'a>(counts: &'a mut BTreeMap<usize, Counts>, plan: &Plan<'_>, place: usize) -> &'a mut Counts {
-    counts.get_mut(&plan.scenario.flows[place].group).expect("each name has its counts")
 }

@@ -1,9 +1,12 @@
 //! Scenarios as meant.
 
-use byway_sim::{GilbertElliott, Recorded, tcp};
+use byway_sim::{GilbertElliott, MeasuredDelays, Recorded, RecordedCapacity, tcp};
 use byway_typed::{Drawn, TypedDuration, TypedRate, TypedShare};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
+use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
+
+use crate::frames::FrameTrace;
 
 /// A scenario, checked: what one seed makes of it is a run.
 #[derive(Clone, Debug)]
@@ -88,7 +91,9 @@ pub(crate) struct LinkShape {
     pub(crate) reorders: bool,
     pub(crate) detours: Probability,
     pub(crate) detour: Duration,
-    pub(crate) rate: Option<Drawn<TypedRate>>,
+    /// In the place of `delay`.
+    pub(crate) measured: Option<MeasuredDelays>,
+    pub(crate) capacity: Capacity,
     pub(crate) queue: Option<Bytes>,
     pub(crate) loss: Vec<LossShape>,
     pub(crate) outages: Vec<OutageShape>,
@@ -96,6 +101,14 @@ pub(crate) struct LinkShape {
     pub(crate) duplication: Probability,
     pub(crate) corruption: Probability,
     pub(crate) bleaches_ecn: bool,
+}
+
+/// What a link carries at most.
+#[derive(Clone, Debug)]
+pub(crate) enum Capacity {
+    Unlimited,
+    Rate(Drawn<TypedRate>),
+    Recorded(RecordedCapacity),
 }
 
 /// A way to lose packets.
@@ -145,18 +158,29 @@ pub(crate) struct FlowPlan {
     pub(crate) in_stream: Option<BlockShape>,
     pub(crate) batch: Option<BlockShape>,
     pub(crate) is_on_standby: bool,
-    /// What its receiver gives for others on average, in thousandths of its rate.
-    pub(crate) consent_per_mille: Option<u16>,
+    /// What its receiver gives for others.
+    pub(crate) consent: Option<Consent>,
     pub(crate) load: Load,
 }
 
 /// What goes through a flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Load {
     /// Datagrams, when a calendar says so.
     Datagrams(Traffic),
     /// One direction of TCP.
     Segments(Segments),
+}
+
+impl Traffic {
+    /// The most packets that are sent at a time, or in the time of a frame.
+    pub(crate) fn packets_max(&self) -> usize {
+        match &self.pattern {
+            Pattern::Frames { packets } => *packets as usize,
+            Pattern::Video { frames, .. } => (frames.bytes_max() as usize).div_ceil(self.bytes),
+            Pattern::Steady | Pattern::OnOff { .. } | Pattern::Talk { .. } => 1,
+        }
+    }
 }
 
 impl Load {
@@ -217,17 +241,18 @@ pub(crate) enum Task {
 }
 
 /// What an application sends, and when.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     pub(crate) pattern: Pattern,
     pub(crate) every: Duration,
+    /// Of a datagram; of video, at most.
     pub(crate) bytes: usize,
     pub(crate) begin: Duration,
     pub(crate) end: Duration,
 }
 
 /// When an application sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Steady,
     /// On for this long at a time, off for this long in the mean.
@@ -238,6 +263,11 @@ pub(crate) enum Pattern {
     /// 1 to so many packets at a time.
     Frames {
         packets: u32,
+    },
+    /// Frames of recorded sizes, each in packets that are spread over so much time.
+    Video {
+        frames: FrameTrace,
+        spread: Duration,
     },
     /// On and off for this long in the mean.
     Talk {

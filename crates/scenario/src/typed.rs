@@ -78,6 +78,8 @@ pub(crate) struct TypedLink {
     pub(crate) to: Option<String>,
     /// How long the way is. Default: no time at all.
     pub(crate) delay: Option<Drawn<TypedDuration>>,
+    /// How long the way is from packet to packet, as it was once measured, in the place of `delay`.
+    pub(crate) delays: Option<TypedDelays>,
     /// How much longer it may take, from packet to packet, uniformly. Default: not at all.
     pub(crate) jitter: Option<Drawn<TypedDuration>>,
     /// Whether packets overtake each other by jitter. Default: `false`, they wait for each other.
@@ -88,7 +90,11 @@ pub(crate) struct TypedLink {
     pub(crate) detour: Option<TypedDuration>,
     /// What it carries at most. Default: as much as comes.
     pub(crate) rate: Option<Drawn<TypedRate>>,
-    /// What waits before it at most, then. Default: 100 ms of its rate.
+    /// What it carries at most as it was once recorded, in the place of `rate`: a file of Mahimahi's format, with a whole number of
+    /// milliseconds in each line, in order. At each, 1,500 bytes may pass, of IP packets that wait by then; the last is when it
+    /// begins again. The first link begins at its beginning, from the first name to the second; others, and back, somewhere else.
+    pub(crate) capacity: Option<PathBuf>,
+    /// What waits before it at most, then. Default: 100 ms of its rate, of a recorded one in the mean.
     pub(crate) queue: Option<TypedBytes>,
     /// What is lost at random. A packet is lost if any of these loses it.
     #[serde(default)]
@@ -104,6 +110,21 @@ pub(crate) struct TypedLink {
     pub(crate) corruption: Option<TypedShare>,
     /// Whether the ECN field is cleared on the way. Default: `false`.
     pub(crate) bleaches_ecn: Option<bool>,
+}
+
+/// Delays that were once measured. A packet takes as long as the last one that was sent before it in the measurement, and is lost
+/// if that one was; packets do not overtake each other, unless the link `reorders`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedDelays {
+    /// A file with a packet in each line: when it was sent and how long it took, in milliseconds, as `1200 41.2`; with `every`, how
+    /// long it took alone. `lost` stands for the delay of a lost packet. After its end it begins again; the first link begins at
+    /// its beginning, from the first name to the second; others, and back, somewhere else.
+    pub(crate) trace: PathBuf,
+    /// The time between packets, if the file does not say when they were sent.
+    pub(crate) every: Option<TypedDuration>,
+    /// What took longer is lost. Default: it is late.
+    pub(crate) late: Option<TypedDuration>,
 }
 
 /// A way to lose packets. Which ones depends on the time only, so that every service loses the same; `first` and `next` are the exception.
@@ -182,7 +203,8 @@ pub(crate) struct TypedFlow {
     pub(crate) batch: Option<TypedShape>,
     /// Whether nothing is copied before the first losses. Default: `false`.
     pub(crate) standby: Option<bool>,
-    /// What its receiver gives for the repairs of others in the long run, by the flow's rate. Default: `"5 %"`.
+    /// What its receiver gives for the repairs of others, in each second, by the rate that the flow is registered with: a quarter
+    /// more than it sends. Default: as much as that for 30 s, and 5 % of it in the long run.
     pub(crate) consent: Option<TypedShare>,
     /// Which packets the relay near the sender gets, of TCP. Default: `"all"` of `fetches`, `"marked"` of `bulk`.
     pub(crate) copies: Option<TypedCopies>,
@@ -245,6 +267,12 @@ pub(crate) struct TypedTraffic {
     pub(crate) bytes: Option<u32>,
     /// Of `frames`: packets of a frame at most; each has 1 to so many.
     pub(crate) packets: Option<u32>,
+    /// Of `frames`, in the place of `packets`: a file with the bytes of a frame in each line, and its type behind, if it is known
+    /// (`I`, `P` or `B`, for those who read it). A frame is sent in datagrams of `bytes`, and a shorter one for the rest. After its
+    /// end it begins again; the first flow begins at its beginning, others somewhere else.
+    pub(crate) file: Option<PathBuf>,
+    /// Of `frames` with `file`: over which share of `every` the packets of a frame are spread. Default: `"0 %"`, back to back.
+    pub(crate) pace: Option<TypedShare>,
     /// Of `on-off`: how long it sends at a time.
     pub(crate) on: Option<TypedDuration>,
     /// Of `on-off`: how long it pauses, in the mean of an exponential distribution.
@@ -282,7 +310,7 @@ pub(crate) enum TypedTrafficKind {
     Steady,
     /// The same, for `on` at a time, with pauses of random length between.
     OnOff,
-    /// Frames of 1 to `packets` packets back to back, one each `every`: video.
+    /// Frames of 1 to `packets` packets back to back, or of sizes from a `file`, one each `every`: video.
     Frames,
     /// Talk: 72 bytes every 20 ms while it lasts, with the talkspurts and pauses of a conversation (ITU-T P.59).
     Voice,

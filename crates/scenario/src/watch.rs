@@ -49,6 +49,9 @@ pub(crate) struct Watch {
     pub(crate) wake_ups: Option<Vec<WakeUps>>,
 }
 
+/// Most packets that are known to be damaged, each of some 20 bytes: those before them have arrived long since.
+const DAMAGED_MAX: usize = 1 << 16;
+
 /// How often a machine sent or received something after a second of silence: as often, a sleeping radio is woken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WakeUps {
@@ -67,6 +70,14 @@ impl WakeUps {
 }
 
 impl Watch {
+    /// A packet is damaged; whether it was not yet.
+    fn damage(&mut self, packet: u64) -> bool {
+        if self.damaged.len() == DAMAGED_MAX {
+            self.damaged.pop_first();
+        }
+        self.damaged.insert(packet)
+    }
+
     /// A step of the scenario happens.
     pub(crate) fn note(&mut self, now: Time, node: usize, what: &str, description: &str) {
         if let Some(lines) = &mut self.lines {
@@ -104,7 +115,7 @@ impl Observer for Watch {
             PacketStep::Lost(LossReason::Stopped | LossReason::Hung) => false,
             // What was damaged before was noted then.
             PacketStep::Lost(_) => !self.damaged.remove(&record.packet),
-            PacketStep::Corrupted { .. } => self.damaged.insert(record.packet),
+            PacketStep::Corrupted { .. } => self.damage(record.packet),
             _ => false,
         };
         if is_lost && SourcePacket::parse(record.payload).is_ok() {

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use byway_scenario::{BuildError, Captured, Outcome, Scenario, Watching};
+use byway_scenario::{BuildError, Captured, Halt, Outcome, Scenario, Watching};
+use byway_units::{Bytes, Duration};
 
 /// Four calls, of which one path goes dark for two seconds.
 const CALLS: &str = r#"
@@ -142,6 +143,43 @@ sends = { kind = "steady", every = "10 ms", bytes = 100 }
     assert_eq!((call.lost_direct, call.missing), (300, 300));
     let delay = call.delay_ms.expect("packets came").p50;
     assert!((29.9..30.1).contains(&delay), "{delay} ms");
+}
+
+#[test]
+fn packets_take_the_shortest_way_through_a_ring_of_routers() {
+    let ring = r#"
+title = "Three routers in a ring, whose links take no time"
+length = "5 s"
+node = [
+    { name = "alice", role = "agent" },
+    { name = "bob", role = "agent" },
+    { name = "north", role = "router" },
+    { name = "west", role = "router" },
+    { name = "south", role = "router" },
+]
+link = [
+    { between = ["alice", "north"], delay = "5 ms" },
+    { between = ["north", "west"] },
+    { between = ["west", "south"] },
+    { between = ["south", "north"] },
+    { between = ["south", "bob"], delay = "5 ms" },
+]
+
+[[flow]]
+name = "call"
+from = "alice"
+to = "bob"
+service = "internet"
+sends = { kind = "steady", every = "10 ms", bytes = 100 }
+"#;
+    let outcome = run(ring, 1);
+    let call = &outcome.flows[0];
+    assert_eq!((call.sent, call.missing, outcome.unroutable), (200, 0, 0));
+    let sent = |from: &str, to: &str| {
+        outcome.links.iter().find(|link| link.from == from && link.to == to).map(|link| link.sent)
+    };
+    assert!(sent("north", "south") >= Some(200));
+    assert_eq!((sent("north", "west"), sent("west", "south")), (Some(0), Some(0)), "no packet goes around");
 }
 
 #[test]
@@ -334,7 +372,7 @@ fn a_run_that_is_stopped_says_so_and_has_met_nothing() {
     let mut looks = 0;
     let stopped = scenario(CALLS).run_watched(1, &Watching::default(), |_| {
         looks += 1;
-        if looks == 90 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if looks == 90 { ControlFlow::Break(Halt::Unwanted) } else { ControlFlow::Continue(()) }
     });
     let stopped = stopped.expect("all machines are joined");
     assert_eq!(
@@ -344,6 +382,44 @@ fn a_run_that_is_stopped_says_so_and_has_met_nothing() {
     let call = &stopped.flows[0];
     assert_eq!((call.sent, call.missing), (4 * 700, 0));
     assert!(call.in_flight > 10, "packets are under way: {call:#?}");
+}
+
+/// Stops a run after a second.
+fn halted(halt: Halt) -> Outcome {
+    let watch = |progress: byway_scenario::Progress| match progress.now.as_millis() {
+        1_000 => ControlFlow::Break(halt),
+        _ => ControlFlow::Continue(()),
+    };
+    scenario(CALLS).run_watched(1, &Watching::default(), watch).expect("all machines are joined")
+}
+
+#[test]
+fn a_clock_that_stops_a_run_is_named_and_is_not_the_same_each_time() {
+    let by_clock = halted(Halt::RealTime(Duration::from_secs(60))).stopped.expect("it was stopped");
+    assert_eq!((by_clock.seconds, by_clock.is_repeatable), (1.0, false));
+    assert!(by_clock.why.contains("60 s of real time"), "{}", by_clock.why);
+    let by_size = halted(Halt::Memory(Bytes::new(5_000_000))).stopped.expect("it was stopped");
+    assert_eq!((by_size.seconds, by_size.is_repeatable), (1.0, true));
+    assert!(by_size.why.contains("5 MB"), "{}", by_size.why);
+}
+
+#[test]
+fn what_is_held_grows_with_records_and_without_them_only_with_what_is_kept_open() {
+    let held = |records| {
+        let (mut held, watching) = (Vec::new(), Watching { records, ..Watching::default() });
+        let outcome = scenario(CALLS).run_watched(1, &watching, |progress| {
+            held.push((progress.now.as_millis(), progress.held.count()));
+            ControlFlow::Continue(())
+        });
+        assert!(outcome.is_ok());
+        let at = |millis| held.iter().find(|(now, _)| *now == millis).map_or(0, |(_, held)| *held);
+        (at(12_000), at(18_000))
+    };
+    let (before, after) = held(false);
+    // Packets of the last 5.2 s of four calls are kept, at 32 bytes each, and some are under way.
+    assert!((66_000..160_000).contains(&before) && after.abs_diff(before) < 10_000, "{before}, {after}");
+    let (before, after) = held(true);
+    assert!(after > before + 4 * 550 * 32, "{before}, {after}");
 }
 
 /// What happens to the links between alice and bob.

@@ -105,8 +105,9 @@ mod world;
 pub use byway_wire::Ecn;
 pub use host::{Datagram, Host, Transmit, ip_bytes};
 pub use link::{
-    Bottleneck, BottleneckError, GilbertElliott, GilbertElliottError, Jitter, Link, Loss, Recorded,
-    RecordedError, Reordering, Span, Stay,
+    Bottleneck, BottleneckError, BottleneckUse, GilbertElliott, GilbertElliottError, Jitter, Link, Loss,
+    MeasuredDelays, MeasuredDelaysError, Recorded, RecordedCapacity, RecordedCapacityError, RecordedError,
+    Reordering, Span, Stay,
 };
 pub use log::{LinkCounters, LossReason, Losses, NodeChange, Observer, Record, Step, Transcript};
 pub use network::ConservationError;

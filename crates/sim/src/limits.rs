@@ -1,5 +1,7 @@
 //! Every limit of this crate, with its reason.
 
+use byway_units::Duration;
+
 /// Longest datagram a host may send, in bytes: the largest UDP payload in an IPv4 packet.
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 
@@ -34,6 +36,15 @@ pub const MEAN_STAY_NANOS_MIN: u64 = 1_000;
 
 /// Most slots of a recorded loss trace: two days in slots of 10 ms, in 2 MiB of bits.
 pub const RECORDED_SLOTS_MAX: usize = 1 << 24;
+
+/// Most opportunities of a recorded capacity: an hour of 14 Mbit/s, in 16 MiB.
+pub const RECORDED_OPPORTUNITIES_MAX: usize = 1 << 22;
+
+/// Most measured delays: five hours of a packet each 20 ms, in 24 MiB.
+pub const MEASURED_DELAYS_MAX: usize = 1 << 20;
+
+/// Longest time that a measurement of delays may span: a year.
+pub const MEASURED_SPAN_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 // A hung host that resumes takes all its packets within one instant.
 const _: () = assert!(HELD_PACKETS_MAX < INSTANT_EVENTS_MAX);

@@ -7,15 +7,18 @@
 
 mod bernoulli;
 mod bottleneck;
+mod capacity;
 mod chain;
 mod damage;
 mod delay;
 mod gilbert_elliott;
 mod loss;
+mod measured;
 mod ordinals;
 mod outage;
 mod recorded;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use byway_units::{Bytes, Duration, Probability, Time};
@@ -30,10 +33,12 @@ use self::delay::{Delay, Delayed};
 use self::loss::LossProcess;
 use self::outage::Outages;
 
-pub use self::bottleneck::{Bottleneck, BottleneckError};
+pub use self::bottleneck::{Bottleneck, BottleneckError, BottleneckUse};
+pub use self::capacity::{RecordedCapacity, RecordedCapacityError};
 pub use self::delay::{Jitter, Reordering};
 pub use self::gilbert_elliott::{GilbertElliott, GilbertElliottError, Stay};
 pub use self::loss::Loss;
+pub use self::measured::{MeasuredDelays, MeasuredDelaysError};
 pub use self::outage::Span;
 pub use self::recorded::{Recorded, RecordedError};
 
@@ -45,10 +50,12 @@ pub use self::recorded::{Recorded, RecordedError};
 /// on the wire has taken its time at the bottleneck; all of it is decided, and logged, when the packet is offered.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
-    /// The rate and the queue before it; `None`: as fast as packets come.
+    /// The rate or recorded capacity, and the queue before it; `None`: as fast as packets come.
     pub bottleneck: Option<Bottleneck>,
     /// How long the way is.
     pub delay: Duration,
+    /// How long it is from packet to packet, as once measured, in the place of `delay`; what was lost then is lost again.
+    pub measured: Option<MeasuredDelays>,
     /// How much longer it may take, from packet to packet.
     pub jitter: Jitter,
     /// Packets that take a much longer way.
@@ -101,7 +108,8 @@ pub(crate) struct Passage {
 pub(crate) struct LinkState {
     seed: Seed,
     wire: Wire,
-    transmitter: Transmitter,
+    /// Few links have one.
+    transmitter: Option<Box<Transmitter>>,
     /// The latest arrival of what must not be overtaken.
     last_arrival: Time,
     offered: u64,
@@ -112,7 +120,6 @@ pub(crate) struct LinkState {
 /// The part of a link that its description and its seed determine.
 #[derive(Debug)]
 struct Wire {
-    bottleneck: Option<Bottleneck>,
     outages: Outages,
     ip_bytes_max: Option<Bytes>,
     loss: Vec<LossProcess>,
@@ -126,14 +133,13 @@ impl Wire {
     fn new(link: Link, seed: Seed) -> Self {
         let losses = link.loss.into_iter().zip(0..);
         Self {
-            bottleneck: link.bottleneck,
             outages: Outages::new(link.outages),
             ip_bytes_max: link.ip_bytes_max,
             loss: losses
                 .map(|(loss, nth)| LossProcess::new(loss, seed.named("loss").numbered(nth)))
                 .collect(),
             damage: Damage::new(link.duplication, link.corruption, seed),
-            delay: Delay::new(link.delay, link.jitter, link.reordering, seed),
+            delay: Delay::new(link.delay, link.measured, link.jitter, link.reordering, seed),
             bleaches_ecn: link.bleaches_ecn,
             marks_congestion: link.marks_congestion,
         }
@@ -146,16 +152,18 @@ impl Wire {
         if self.ip_bytes_max.is_some_and(|max| offer.ip_bytes > max) {
             return Some(LossReason::TooLong);
         }
-        self.loss.iter_mut().any(|loss| loss.loses(offer)).then_some(LossReason::Random)
+        let is_lost = self.loss.iter_mut().any(|loss| loss.loses(offer)) || self.delay.loses(offer);
+        is_lost.then_some(LossReason::Random)
     }
 }
 
 impl LinkState {
-    pub(crate) fn new(link: Link, seed: Seed) -> Self {
+    pub(crate) fn new(mut link: Link, seed: Seed, now: Time) -> Self {
+        let bottleneck = link.bottleneck.take();
         Self {
             seed,
             wire: Wire::new(link, seed),
-            transmitter: Transmitter::default(),
+            transmitter: bottleneck.map(|bottleneck| Box::new(Transmitter::new(bottleneck, now))),
             last_arrival: Time::START,
             offered: 0,
             instant: (Time::START, 0),
@@ -164,8 +172,19 @@ impl LinkState {
 
     /// Follows another description from now on. What is queued or under way stays so, and processes that are
     /// described as before go on as if nothing had happened: they depend on the time only.
-    pub(crate) fn change(&mut self, link: Link) {
+    pub(crate) fn change(&mut self, mut link: Link, now: Time) {
+        match (link.bottleneck.take(), &mut self.transmitter) {
+            (Some(bottleneck), Some(transmitter)) => transmitter.change(bottleneck, now),
+            (bottleneck, transmitter) => {
+                *transmitter = bottleneck.map(|bottleneck| Box::new(Transmitter::new(bottleneck, now)));
+            }
+        }
         self.wire = Wire::new(link, self.seed);
+    }
+
+    /// How much its bottleneck had to do by now; `None` without one.
+    pub(crate) fn bottleneck_use(&self, now: Time) -> Option<BottleneckUse> {
+        self.transmitter.as_ref().map(|transmitter| transmitter.usage(now))
     }
 
     /// The ECN field of a packet behind the link.
@@ -180,8 +199,12 @@ impl LinkState {
     /// Decides about the next packet. Time never goes back from one call to the next.
     pub(crate) fn offer(&mut self, time: Time, ip_bytes: Bytes, payload_bytes: usize) -> Fate {
         let offer = self.number(time, ip_bytes, payload_bytes);
-        let Some(departure) = self.transmitter.enqueue(self.wire.bottleneck, time, ip_bytes) else {
-            return Fate::Lost(LossReason::QueueFull);
+        let departure = match &mut self.transmitter {
+            None => time,
+            Some(transmitter) => match transmitter.enqueue(time, ip_bytes) {
+                Some(departure) => departure,
+                None => return Fate::Lost(LossReason::QueueFull),
+            },
         };
         if let Some(reason) = self.wire.loses(&offer) {
             return Fate::Lost(reason);
@@ -255,7 +278,7 @@ mod tests {
     }
 
     fn fates(link: Link, times: impl IntoIterator<Item = Time>) -> Vec<(Time, Fate)> {
-        let mut state = LinkState::new(link, SEED);
+        let mut state = LinkState::new(link, SEED, Time::START);
         times.into_iter().map(|time| (time, state.offer(time, IP_BYTES, PAYLOAD_BYTES))).collect()
     }
 
@@ -315,10 +338,10 @@ mod tests {
 
         #[test]
         fn a_link_described_anew_as_before_goes_on_as_before(changed_at in 0_u64..1_000) {
-            let mut state = LinkState::new(chance(), SEED);
+            let mut state = LinkState::new(chance(), SEED, Time::START);
             for (index, (time, fate)) in (0..).zip(regular(chance(), 1_000)) {
                 if index == changed_at {
-                    state.change(chance());
+                    state.change(chance(), time);
                 }
                 prop_assert_eq!(state.offer(time, IP_BYTES, PAYLOAD_BYTES), fate);
             }
@@ -446,7 +469,7 @@ mod tests {
     #[test]
     fn an_empty_payload_has_no_bit_to_flip() {
         let link = Link { corruption: Probability::ONE, ..Link::default() };
-        let fate = LinkState::new(link, SEED).offer(at(0), Bytes::new(28), 0);
+        let fate = LinkState::new(link, SEED, Time::START).offer(at(0), Bytes::new(28), 0);
         let original = Passage { arrival: at(0), flipped_bit: None };
         assert_eq!(fate, Fate::Carried { original, duplicate: None });
     }

@@ -38,7 +38,16 @@ pub enum LossReason {
 }
 
 impl LossReason {
-    const COUNT: usize = 7;
+    const ALL: [Self; 7] = [
+        Self::QueueFull,
+        Self::Outage,
+        Self::TooLong,
+        Self::Random,
+        Self::AddressMoved,
+        Self::Stopped,
+        Self::Hung,
+    ];
+    const COUNT: usize = Self::ALL.len();
 
     const fn words(self) -> &'static str {
         match self {
@@ -68,6 +77,11 @@ impl Losses {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
+    }
+
+    /// How many for which reason.
+    pub fn by_reason(&self) -> impl Iterator<Item = (LossReason, u64)> {
+        LossReason::ALL.into_iter().map(|reason| (reason, self[reason]))
     }
 }
 

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::host::{Transmit, ip_bytes};
 use crate::limits::DATAGRAM_BYTES_MAX;
-use crate::link::{Fate, Link, LinkState, Passage};
+use crate::link::{BottleneckUse, Fate, Link, LinkState, Passage};
 use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};
 use crate::node::NodeId;
 use crate::pool::{Header, Holder, Packet, PacketIndex, Pool};
@@ -90,16 +90,16 @@ impl<O: Observer> Network<O> {
         }
     }
 
-    pub(crate) fn connect(&mut self, from: NodeId, to: NodeId, link: Link) {
+    pub(crate) fn connect(&mut self, from: NodeId, to: NodeId, link: Link, now: Time) {
         if let Some(index) = self.by_ends.get((from, to)) {
-            return self.links[index.index()].change(link);
+            return self.links[index.index()].change(link, now);
         }
         // The seed depends on the ends, not on the order in which links are made.
         let seed = self.seed.numbered(u64::from(from.number())).numbered(u64::from(to.number()));
         let index = LinkIndex::from_index(self.links.len());
         self.by_ends.insert((from, to), index);
         self.ends.insert((from, to), index);
-        self.links.push(LinkState::new(link, seed));
+        self.links.push(LinkState::new(link, seed, now));
         self.log.add_link();
     }
 
@@ -118,6 +118,10 @@ impl<O: Observer> Network<O> {
         self.by_ends.get((from, to)).map(|link| self.log.counters(link))
     }
 
+    pub(crate) fn bottleneck_use(&self, from: NodeId, to: NodeId, now: Time) -> Option<BottleneckUse> {
+        self.links[self.by_ends.get((from, to))?.index()].bottleneck_use(now)
+    }
+
     /// All links by their ends, in order.
     pub(crate) fn links(&self) -> impl Iterator<Item = (NodeId, NodeId, &LinkCounters)> {
         self.ends.iter().map(|(&(from, to), &link)| (from, to, self.log.counters(link)))
@@ -125,6 +129,10 @@ impl<O: Observer> Network<O> {
 
     pub(crate) const fn in_flight(&self) -> usize {
         self.pool.len()
+    }
+
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.pool.held_bytes()
     }
 
     /// Compares the counters of each link with the packets that are really under way.
@@ -331,7 +339,8 @@ mod tests {
         let mut queue = EventQueue::default();
         let mut network = Network::new(Seed::new(1), ());
         network.assign(address, other);
-        network.connect(one, other, Link { delay: Duration::from_nanos(1), ..Link::default() });
+        let link = Link { delay: Duration::from_nanos(1), ..Link::default() };
+        network.connect(one, other, link, Time::START);
         network.send(one, Some(address), transmit, Time::START, &mut queue);
         assert_eq!((network.check_conservation(), network.in_flight()), (Ok(()), 1));
 

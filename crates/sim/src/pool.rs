@@ -55,6 +55,8 @@ impl Packet {
 pub(crate) struct Pool {
     packets: Vec<Packet>,
     free: Vec<PacketIndex>,
+    /// What the packets under way carry, in bytes.
+    payload_bytes: usize,
 }
 
 impl Pool {
@@ -63,6 +65,7 @@ impl Pool {
     /// # Panics
     /// If [`IN_FLIGHT_PACKETS_MAX`] packets are under way.
     pub(crate) fn insert(&mut self, header: Header, payload: &[u8]) -> PacketIndex {
+        self.payload_bytes += payload.len();
         if let Some(index) = self.free.pop() {
             let packet = &mut self.packets[index.0 as usize];
             packet.header = header;
@@ -94,12 +97,18 @@ impl Pool {
         let packet = &mut self.packets[index.0 as usize];
         assert!(packet.is_under_way, "a packet is released once");
         packet.is_under_way = false;
+        self.payload_bytes -= packet.payload.len();
         self.free.push(index);
     }
 
     /// How many packets are under way.
     pub(crate) const fn len(&self) -> usize {
         self.packets.len() - self.free.len()
+    }
+
+    /// What the packets under way take: what they carry, and what is known of each.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.payload_bytes + self.len() * size_of::<Packet>()
     }
 
     /// The packets under way, in no particular order.
@@ -131,8 +140,9 @@ mod tests {
         let mut pool = Pool::default();
         let first = pool.insert(header(), b"a long payload");
         let buffer = pool.get(first).payload.as_ptr();
+        assert_eq!(pool.held_bytes(), 14 + size_of::<Packet>());
         pool.release(first);
-        assert_eq!((pool.under_way().count(), pool.len()), (0, 0));
+        assert_eq!((pool.under_way().count(), pool.len(), pool.held_bytes()), (0, 0, 0));
         let second = pool.insert(header(), b"short");
         assert_eq!(pool.get(second).payload, b"short");
         assert_eq!(pool.get(second).payload.as_ptr(), buffer);

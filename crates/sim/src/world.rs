@@ -4,10 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use byway_units::{Duration, Time};
+use byway_units::{Bytes, Duration, Time};
 
 use crate::host::Host;
-use crate::link::Link;
+use crate::link::{BottleneckUse, Link};
 use crate::log::{LinkCounters, Observer};
 use crate::network::{ConservationError, Network};
 use crate::node::{Condition, Node, NodeId};
@@ -97,7 +97,7 @@ impl<S: Scenario> World<S> {
     /// If a node is of another world.
     pub fn connect(&mut self, from: NodeId, to: NodeId, link: Link) {
         assert!(from.index().max(to.index()) < self.nodes.len(), "{from} or {to} is not in this world");
-        self.network.connect(from, to, link);
+        self.network.connect(from, to, link, self.now);
     }
 
     /// Makes or changes the links in both directions. They are described alike, and chance is not shared.
@@ -225,6 +225,12 @@ impl<S: Scenario> World<S> {
         self.network.counters(from, to)
     }
 
+    /// How much the bottleneck of the link between these nodes had to do by now; `None` if there is no link, or none with one.
+    #[must_use]
+    pub fn bottleneck_use(&self, from: NodeId, to: NodeId) -> Option<BottleneckUse> {
+        self.network.bottleneck_use(from, to, self.now)
+    }
+
     /// What happened on all links, by their ends, in order.
     pub fn links(&self) -> impl Iterator<Item = (NodeId, NodeId, &LinkCounters)> {
         self.network.links()
@@ -240,6 +246,12 @@ impl<S: Scenario> World<S> {
     #[must_use]
     pub const fn in_flight(&self) -> usize {
         self.network.in_flight()
+    }
+
+    /// What the packets under way take of memory: what they carry, and what the world knows of each.
+    #[must_use]
+    pub const fn held_bytes(&self) -> Bytes {
+        Bytes::new(self.network.held_bytes() as u64)
     }
 
     /// How often the host of a node was woken because its deadline had come, restarts included.

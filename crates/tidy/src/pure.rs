@@ -93,10 +93,6 @@ pub const EXTERNAL_CRATES: &[ExternalCrate] = &[
     ExternalCrate { name: "syn", reason: "of thiserror's macro; runs in the compiler only" },
     ExternalCrate { name: "unicode-ident", reason: "of thiserror's macro; runs in the compiler only" },
     ExternalCrate {
-        name: "twox-hash",
-        reason: "the simulator's digests, the same on every machine; without its default features it needs no std",
-    },
-    ExternalCrate {
         name: "cpufeatures",
         reason: "asks the processor which instructions it has, without std",
     },

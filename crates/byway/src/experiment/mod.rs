@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use byway_experiment::{Experiment, Finding, Options, Results, file_of, page, svg, terminal};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::allowance::Allowance;
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
 use crate::parallel;
@@ -36,6 +36,8 @@ pub(crate) enum ExperimentCommand {
         /// Ends with exit code 6 if a target is missed.
         #[arg(long)]
         strict: bool,
+        #[command(flatten)]
+        allowance: Allowance,
         #[command(flatten)]
         folders: Folders,
     },
@@ -71,10 +73,15 @@ pub(crate) struct Folders {
 /// If an experiment is wrong or cannot be run, or misses a target that it must not.
 pub(crate) fn run(command: &ExperimentCommand) -> Result<(), Failure> {
     match command {
-        ExperimentCommand::Run { ids, full, seeds, data, json, strict, folders } => {
+        ExperimentCommand::Run { ids, full, seeds, data, json, strict, allowance, folders } => {
             let options = Options { is_full: *full, seeds: seeds.clone(), data: data.clone() };
             let ids = if ids.is_empty() { all(folders)? } else { ids.clone() };
-            run_all(&ids, &options, *json, *strict, folders)
+            let missed = run_all(&ids, &options, *json, *allowance, folders)?;
+            if *strict && !missed.is_empty() {
+                let message = format!("targets missed: {}", missed.join(", "));
+                return Err(Failure::new(Cause::Unmet, message));
+            }
+            Ok(())
         }
         ExperimentCommand::List { json, folders } => list(*json, folders),
         ExperimentCommand::Report { folders } => report(folders),
@@ -142,13 +149,14 @@ fn bar(experiments: &[Experiment]) -> ProgressBar {
     bar
 }
 
+/// Runs them, and shows and writes what came of each; those that miss a target.
 fn run_all(
     ids: &[String],
     options: &Options,
     json: bool,
-    strict: bool,
+    allowance: Allowance,
     folders: &Folders,
-) -> Result<(), Failure> {
+) -> Result<Vec<String>, Failure> {
     interrupt::listen()?;
     let experiments: Vec<Experiment> =
         ids.iter().map(|id| read(id, options, folders)).collect::<Result<_, _>>()?;
@@ -156,7 +164,7 @@ fn run_all(
     let mut missed = Vec::new();
     for experiment in &experiments {
         bar.set_message(experiment.id().to_owned());
-        let results = run_one(experiment, &bar)?;
+        let results = run_one(experiment, allowance, &bar)?;
         write(&results, folders)?;
         let text = if json {
             serde_json::to_string(&results).expect("results are JSON") + "\n"
@@ -165,32 +173,29 @@ fn run_all(
         };
         bar.suspend(|| io::stdout().lock().write_all(text.as_bytes())).map_err(|error| unwritten(&error))?;
         if !results.is_met() {
-            missed.push(experiment.id());
+            missed.push(experiment.id().to_owned());
         }
     }
     bar.finish_and_clear();
-    if strict && !missed.is_empty() {
-        return Err(Failure::new(Cause::Unmet, format!("targets missed: {}", missed.join(", "))));
-    }
-    Ok(())
+    Ok(missed)
 }
 
 fn unwritten(error: &io::Error) -> Failure {
     Failure::machine(format!("the output: {error}; write to a disk with room"))
 }
 
-fn run_one(experiment: &Experiment, bar: &ProgressBar) -> Result<Results, Failure> {
+fn run_one(experiment: &Experiment, allowance: Allowance, bar: &ProgressBar) -> Result<Results, Failure> {
     let mut findings: Vec<Option<Finding>> = (0..experiment.runs()).map(|_| None).collect();
     let mut failed = None;
     let job = |nth| {
-        let mut shown = 0;
+        let (mut shown, guard) = (0, allowance.begin());
         experiment.run(nth, &mut |progress| {
             let now = progress.now.as_millis();
             if now - shown >= PARTS {
                 bar.inc(now - shown);
                 shown = now;
             }
-            if interrupt::check().is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            guard.look(progress)
         })
     };
     parallel::each(experiment.runs(), job, |nth, finding| match finding {

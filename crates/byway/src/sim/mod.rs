@@ -13,13 +13,15 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use byway_scenario::{
-    BuildError, Captured, MeasuredFormat, Outcome, Progress, Scenario, Trace, Watching, import_trace,
+    BuildError, Captured, Halt, ImportError, MeasuredFormat, Outcome, Progress, Scenario, Trace, Watching,
+    import_delays, import_trace,
 };
 use byway_typed::TypedDuration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use render::Summary;
 
+use crate::allowance::{Allowance, Guard};
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
 
@@ -39,6 +41,11 @@ pub(crate) enum SimCommand {
         /// As JSON, one line for each seed.
         #[arg(long)]
         json: bool,
+        /// A table of the links, too: packets, losses by reason, how full they were. The JSON has it anyway.
+        #[arg(long)]
+        links: bool,
+        #[command(flatten)]
+        allowance: Allowance,
     },
     /// Prints what happens in a scenario, one line each.
     Trace {
@@ -69,7 +76,7 @@ pub(crate) enum SimCommand {
         /// The scenario.
         file: PathBuf,
     },
-    /// Makes a loss trace for scenarios from measured delays.
+    /// Makes a trace for scenarios from measured delays: of losses, or of the delays themselves.
     Import {
         /// What was measured.
         file: PathBuf,
@@ -79,6 +86,12 @@ pub(crate) enum SimCommand {
         /// What takes longer is lost, too.
         #[arg(long, value_name = "TIME")]
         late: Option<TypedDuration>,
+        /// Makes a trace of delays, for `delays` of a link, and not of losses.
+        #[arg(long)]
+        delays: bool,
+        /// Halves the delays: round trips were measured, of which each way takes half.
+        #[arg(long, requires = "delays")]
+        half: bool,
     },
     /// Runs random scenarios, and says whether all is as it must be whatever happens. Exit code 6 if not.
     Swarm(swarm::SwarmFlags),
@@ -92,10 +105,12 @@ pub(crate) enum SimCommand {
 /// If the scenario is wrong, or does not come out as it expects.
 pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
-        SimCommand::Run { file, seed, seeds, json } => {
+        SimCommand::Run { file, seed, seeds, json, links, allowance } => {
             let scenario = read(file)?;
             let first = seed.unwrap_or(scenario.seed());
-            run_seeds(file, &scenario, first, *seeds, *json)
+            let form = if *json { Form::Json } else { Form::Text { links: *links } };
+            let batch = Batch::new(&scenario, first, *seeds, form, *allowance);
+            run_seeds(file, batch)
         }
         SimCommand::Trace { file, seed, packets } => {
             let scenario = read(file)?;
@@ -120,7 +135,16 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
             );
             Ok(())
         }
-        SimCommand::Import { file, format, late } => import(file, *format, *late),
+        SimCommand::Import { file, format, late, delays, half } => {
+            let late = late.map(|late| late.0);
+            import(file, *format, |text, format| {
+                if *delays {
+                    import_delays(text, format, late, *half)
+                } else {
+                    import_trace(text, format, late)
+                }
+            })
+        }
         SimCommand::Swarm(flags) => swarm::run(flags),
         SimCommand::Format => {
             print!("{}", byway_scenario::reference());
@@ -138,15 +162,18 @@ pub(crate) enum ImportFormat {
     Columns,
 }
 
-fn import(file: &Path, format: ImportFormat, late: Option<TypedDuration>) -> Result<(), Failure> {
+fn import(
+    file: &Path,
+    format: ImportFormat,
+    make: impl FnOnce(&str, MeasuredFormat) -> Result<String, ImportError>,
+) -> Result<(), Failure> {
     let format = match format {
         ImportFormat::Ping => MeasuredFormat::Ping,
         ImportFormat::Columns => MeasuredFormat::Columns,
     };
     let wrong = |message: String| Failure::new(Cause::Settings, format!("{}: {message}", file.display()));
     let text = text(file).map_err(|error| wrong(format!("{error}; name a text file")))?;
-    let trace =
-        import_trace(&text, format, late.map(|late| late.0)).map_err(|error| wrong(error.to_string()))?;
+    let trace = make(&text, format).map_err(|error| wrong(error.to_string()))?;
     shown(io::stdout().lock().write_all(trace.as_bytes()))
 }
 
@@ -180,7 +207,7 @@ fn print_trace(scenario: &Scenario, seed: u64, trace: Trace) -> Result<(), Failu
     let watching = Watching { trace, ..Watching::default() };
     let outcome = scenario.run_watched(seed, &watching, |progress| {
         written = out.write_all(progress.lines.as_bytes());
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(Halt::Unwanted) }
     });
     outcome.map_err(|error| not_built(&error))?;
     shown(written)
@@ -213,7 +240,7 @@ fn capture(scenario: &Scenario, seed: u64, captured: Captured, output: &Path) ->
             written = Err(error);
         }
         if written.is_err() || interrupt::check().is_err() {
-            ControlFlow::Break(())
+            ControlFlow::Break(Halt::Unwanted)
         } else {
             ControlFlow::Continue(())
         }
@@ -231,10 +258,18 @@ struct Batch<'a> {
     scenario: &'a Scenario,
     first: u64,
     seeds: u32,
-    json: bool,
+    form: Form,
+    allowance: Allowance,
     next: AtomicU32,
     bar: ProgressBar,
     results: Mutex<Results>,
+}
+
+/// How outcomes are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Text { links: bool },
 }
 
 /// What came of seeds so far.
@@ -250,18 +285,23 @@ struct Results {
 /// The parts of a run that a bar shows.
 const PARTS: u64 = 1_000;
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    fn new(scenario: &'a Scenario, first: u64, seeds: u32, form: Form, allowance: Allowance) -> Self {
+        let (next, results) = (AtomicU32::new(0), Mutex::default());
+        Self { scenario, first, seeds, form, allowance, next, bar: bar(seeds), results }
+    }
+
     fn work(&self) {
         loop {
             let place = self.next.fetch_add(1, Ordering::Relaxed);
             if place >= self.seeds || interrupt::check().is_err() {
                 return;
             }
-            let mut shown = 0;
+            let (mut shown, guard) = (0, self.allowance.begin());
             let seed = self.first.wrapping_add(place.into());
             let outcome = self
                 .scenario
-                .run_watched(seed, &Watching::default(), |progress| self.show(&progress, &mut shown));
+                .run_watched(seed, &Watching::default(), |progress| self.show(&progress, &mut shown, guard));
             let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
                 Ok(outcome) => drop(results.waiting.insert(place, outcome)),
@@ -279,21 +319,20 @@ impl Batch<'_> {
         while let Some(outcome) = results.waiting.remove(&results.shown) {
             results.shown += 1;
             results.summary.add(&outcome);
-            let text = if self.json {
-                serde_json::to_string(&outcome).expect("an outcome is JSON") + "\n"
-            } else {
-                render::outcome(&outcome)
+            let text = match self.form {
+                Form::Json => serde_json::to_string(&outcome).expect("an outcome is JSON") + "\n",
+                Form::Text { links } => render::outcome(&outcome, links),
             };
             let written = self.bar.suspend(|| io::stdout().lock().write_all(text.as_bytes()));
             results.failed = results.failed.take().or(shown(written).err());
         }
     }
 
-    fn show(&self, progress: &Progress, shown: &mut u64) -> ControlFlow<()> {
+    fn show(&self, progress: &Progress, shown: &mut u64, guard: Guard) -> ControlFlow<Halt> {
         let part = progress.now.as_nanos() / (progress.length.as_nanos() / PARTS).max(1);
         self.bar.inc(part.saturating_sub(*shown));
         *shown = part;
-        if interrupt::check().is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        guard.look(progress)
     }
 }
 
@@ -309,23 +348,22 @@ fn bar(seeds: u32) -> ProgressBar {
     bar
 }
 
-fn run_seeds(file: &Path, scenario: &Scenario, first: u64, seeds: u32, json: bool) -> Result<(), Failure> {
+fn run_seeds(file: &Path, batch: Batch<'_>) -> Result<(), Failure> {
     interrupt::listen()?;
-    let (next, results) = (AtomicU32::new(0), Mutex::default());
-    let batch = Batch { scenario, first, seeds, json, next, bar: bar(seeds), results };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(seeds as usize);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(batch.seeds as usize);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| batch.work());
         }
     });
     batch.bar.finish_and_clear();
+    let is_text = batch.form != Form::Json;
     let Results { shown: count, summary, failed, .. } =
         batch.results.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(failure) = failed {
         return Err(failure);
     }
-    if !json && count > 1 {
+    if is_text && count > 1 {
         shown(io::stdout().lock().write_all(summary.text().as_bytes()))?;
     }
     interrupt::check().map_err(|interrupted| Failure::new(Cause::Interrupted, interrupted))?;

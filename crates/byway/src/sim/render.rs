@@ -2,19 +2,20 @@
 
 use std::fmt::Write as _;
 
-use byway_scenario::{FlowOutcome, Outcome, Verdict};
+use byway_scenario::{FlowOutcome, LinkOutcome, Outcome, TransfersOutcome, Verdict};
 
 use crate::table::aligned;
 
-/// What came of one seed.
-pub(super) fn outcome(outcome: &Outcome) -> String {
+/// What came of one seed; with a table of its links, if that is wanted.
+pub(super) fn outcome(outcome: &Outcome, with_links: bool) -> String {
     let mut text = format!("{}, seed {}\n\n", outcome.title, outcome.seed);
     if let Some(stopped) = &outcome.stopped {
         let (at, of, why) = (stopped.seconds, outcome.seconds, &stopped.why);
+        let again = if stopped.is_repeatable { "" } else { ", and not the same each time" };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "STOPPED after {at} s of {of} s, as {why}: this is what there was by then.
+            "STOPPED after {at} s of {of} s, as {why}: this is what there was by then{again}.
 "
         );
     }
@@ -33,6 +34,11 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     let mut rows = vec![heads.map(str::to_owned)];
     rows.extend(outcome.flows.iter().map(flow_row));
     text.push_str(&aligned(&rows));
+    text.push_str(&transfers(outcome));
+    if with_links {
+        text.push('\n');
+        text.push_str(&links(outcome));
+    }
     for verdict in &outcome.expectations {
         let _ = writeln!(text, "{}", verdict_line(verdict));
     }
@@ -59,6 +65,82 @@ fn flow_row(flow: &FlowOutcome) -> [String; 11] {
     ]
 }
 
+/// What came of TCP; nothing if there is none.
+fn transfers(outcome: &Outcome) -> String {
+    let heads = [
+        "transfers",
+        "begun",
+        "finished",
+        "failed",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "max ms",
+        "Mbit/s",
+        "segments",
+        "resent",
+        "timeouts",
+    ];
+    let mut rows = vec![heads.map(str::to_owned)];
+    let of_flow = |flow: &FlowOutcome| Some(transfers_row(&flow.name, flow.transfers.as_ref()?));
+    rows.extend(outcome.flows.iter().filter_map(of_flow));
+    if rows.len() == 1 { String::new() } else { format!("\n{}", aligned(&rows)) }
+}
+
+fn transfers_row(name: &str, transfers: &TransfersOutcome) -> [String; 12] {
+    let time = |pick: fn(&byway_scenario::TailQuantiles) -> f64| {
+        transfers.completion_ms.as_ref().map_or_else(|| "–".to_owned(), |times| format!("{:.1}", pick(times)))
+    };
+    [
+        name.to_owned(),
+        transfers.begun.to_string(),
+        transfers.finished.to_string(),
+        transfers.failed.to_string(),
+        time(|times| times.p50),
+        time(|times| times.p99),
+        time(|times| times.p999),
+        time(|times| times.max),
+        transfers.goodput_mbit.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.2}")),
+        transfers.segments.to_string(),
+        transfers.retransmitted.to_string(),
+        (transfers.timeouts + transfers.handshake_timeouts).to_string(),
+    ]
+}
+
+/// The links, each direction by itself.
+fn links(outcome: &Outcome) -> String {
+    let heads =
+        ["links", "sent", "MB", "delivered", "queue full", "random", "outage", "other", "used", "queue kB"];
+    let mut rows = vec![heads.map(str::to_owned)];
+    rows.extend(outcome.links.iter().map(link_row));
+    aligned(&rows)
+}
+
+fn link_row(link: &LinkOutcome) -> [String; 10] {
+    let lost = |reason: &str| link.lost.get(reason).copied().unwrap_or_default();
+    let known = ["queue_full", "random", "outage"].map(lost);
+    let other = link.lost.values().sum::<u64>() - known.iter().sum::<u64>();
+    let [queue_full, random, outage] = known.map(|count| count.to_string());
+    let nothing = || "–".to_owned();
+    [
+        format!("{} → {}", link.from, link.to),
+        link.sent.to_string(),
+        scaled(link.sent_bytes, 1e6),
+        link.delivered.to_string(),
+        queue_full,
+        random,
+        outage,
+        other.to_string(),
+        link.utilisation.map_or_else(nothing, percent),
+        link.queue_bytes_max.map_or_else(nothing, |bytes| scaled(bytes, 1e3)),
+    ]
+}
+
+#[allow(clippy::cast_precision_loss, reason = "bytes of a day are far below 2^53")]
+fn scaled(bytes: u64, unit: f64) -> String {
+    format!("{:.2}", bytes as f64 / unit)
+}
+
 #[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
 fn share(part: u64, whole: u64) -> String {
     if whole == 0 { "–".to_owned() } else { percent(part as f64 / whole as f64) }
@@ -70,7 +152,10 @@ fn percent(share: f64) -> String {
 
 fn verdict_line(verdict: &Verdict) -> String {
     let value = |value: f64| match verdict.measure {
-        name if name.starts_with("repair-") || name.starts_with("delay-") => format!("{value:.2} ms"),
+        "goodput" => format!("{value:.2} Mbit/s"),
+        name if ["repair-", "delay-", "transfer-"].iter().any(|kind| name.starts_with(kind)) => {
+            format!("{value:.2} ms")
+        }
         "repaired" | "repaired-within-rtt" | "relay-bytes" => percent(value),
         _ => value.to_string(),
     };

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use byway_typed::{KeyPath, Problem};
 use byway_units::{Duration, FlowId, Probability};
+use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
 use super::conversations::{is_tcp, turned};
 use super::names::{Names, matched};
 use super::{Reader, element};
+use crate::frames::FrameTrace;
 use crate::limits::{
     DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DELAY_MAX, FLOWS_MAX, FRAME_PACKETS_MAX, INTERVAL_MIN, LENGTH_MAX,
 };
@@ -134,7 +136,7 @@ impl Reader<'_> {
             in_stream: shape(flow.in_stream, BlockShape::new(5, 1)),
             batch: shape(flow.batch, BlockShape::new(8, 2)),
             is_on_standby: flow.standby.unwrap_or(false),
-            consent_per_mille: flow.consent.map(|share| per_mille(share.0)),
+            consent: flow.consent.map(|share| consent(share.0)),
             load: self.load(here, flow, length)?,
         })
     }
@@ -178,7 +180,8 @@ impl Reader<'_> {
             let message = format!("from {begin} to {end} nothing is sent every {every}: give it more time");
             return Err(self.problem(here, message));
         }
-        Ok(Traffic { pattern: self.pattern(here, typed)?, every, bytes: bytes as usize, begin, end })
+        let pattern = self.pattern(here, typed, every)?;
+        Ok(Traffic { pattern, every, bytes: bytes as usize, begin, end })
     }
 
     /// When an application begins and ends.
@@ -197,7 +200,7 @@ impl Reader<'_> {
         Ok((begin, end))
     }
 
-    fn pattern(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<Pattern, Problem> {
+    fn pattern(&self, here: &KeyPath, typed: &TypedTraffic, every: Duration) -> Result<Pattern, Problem> {
         match typed.kind {
             TypedTrafficKind::Steady => Ok(Pattern::Steady),
             TypedTrafficKind::Voice => Ok(Pattern::Talk { spurt: SPURT, pause: PAUSE }),
@@ -208,17 +211,36 @@ impl Reader<'_> {
                 }
                 _ => Err(self.problem(here, "says not when: give `on`, of at least `every`, and `off`")),
             },
-            TypedTrafficKind::Frames => match typed.packets {
-                Some(packets) if (1..=FRAME_PACKETS_MAX).contains(&packets) => {
-                    Ok(Pattern::Frames { packets })
-                }
-                Some(packets) => {
-                    let message = format!("{packets} is out of range: 1 to {FRAME_PACKETS_MAX}");
-                    Err(self.problem(&here.key("packets"), message))
-                }
-                None => Err(self.problem(here, "says not how long frames are: give `packets`")),
-            },
+            TypedTrafficKind::Frames => self.frames(here, typed, every),
             TypedTrafficKind::Fetches | TypedTrafficKind::Bulk => unreachable!("TCP has no calendar"),
+        }
+    }
+
+    fn frames(&self, here: &KeyPath, typed: &TypedTraffic, every: Duration) -> Result<Pattern, Problem> {
+        match (typed.packets, &typed.file) {
+            (Some(_), Some(_)) => Err(self.problem(&here.key("file"), "says all: leave `packets` out")),
+            (Some(packets), None) if (1..=FRAME_PACKETS_MAX).contains(&packets) => {
+                Ok(Pattern::Frames { packets })
+            }
+            (Some(packets), None) => {
+                let message = format!("{packets} is out of range: 1 to {FRAME_PACKETS_MAX}");
+                Err(self.problem(&here.key("packets"), message))
+            }
+            (None, Some(file)) => {
+                let frames = self.trace(&here.key("file"), file, FrameTrace::parse)?;
+                let pace = typed.pace.map_or(Probability::ZERO, |pace| pace.0);
+                let packets = frames.bytes_max().div_ceil(typed.bytes.unwrap_or(DATAGRAM_BYTES_MAX).max(1));
+                if packets > FRAME_PACKETS_MAX {
+                    let message = format!(
+                        "is too short: a frame of the file has {packets} of them, at most {FRAME_PACKETS_MAX}"
+                    );
+                    return Err(self.problem(&here.key("bytes"), message));
+                }
+                Ok(Pattern::Video { frames, spread: part(every, pace) })
+            }
+            (None, None) => {
+                Err(self.problem(here, "says not how long frames are: give `packets`, or a `file` of sizes"))
+            }
         }
     }
 
@@ -231,6 +253,8 @@ impl Reader<'_> {
             ("every", typed.every.is_some(), !of_tcp),
             ("bytes", typed.bytes.is_some(), !fetches),
             ("packets", typed.packets.is_some(), is(TypedTrafficKind::Frames)),
+            ("file", typed.file.is_some(), is(TypedTrafficKind::Frames)),
+            ("pace", typed.pace.is_some(), is(TypedTrafficKind::Frames) && typed.file.is_some()),
             ("on", typed.on.is_some(), is(TypedTrafficKind::OnOff)),
             ("off", typed.off.is_some(), is(TypedTrafficKind::OnOff)),
             ("request", typed.request.is_some(), fetches),
@@ -253,13 +277,26 @@ impl Reader<'_> {
     }
 }
 
+/// A share of a time.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a part of a time that fits"
+)]
+fn part(time: Duration, share: Probability) -> Duration {
+    Duration::from_nanos((time.as_nanos() as f64 * share.value()) as u64)
+}
+
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a probability is between 0 and 1"
 )]
-fn per_mille(share: Probability) -> u16 {
-    (share.value() * 1_000.0).round() as u16
+fn consent(share: Probability) -> Consent {
+    let per_mille = (share.value() * 1_000.0).round() as u16;
+    let percent = (share.value() * 100.0).ceil() as u8;
+    Consent { burst_percent: percent, average_per_mille: per_mille, seconds: 1 }
 }
 
 pub(super) const fn service(typed: TypedService) -> Service {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use byway_sim::{GilbertElliott, Recorded, Stay};
-use byway_typed::{Drawn, KeyPath, Problem, TypedDuration};
+use byway_sim::{GilbertElliott, MeasuredDelays, Recorded, RecordedCapacity, Stay};
+use byway_typed::{Drawn, KeyPath, Problem, TypedDuration, TypedRate};
 use byway_units::{Duration, Probability};
 
 use super::names::{Names, matched};
 use super::{Reader, element};
 use crate::limits::{DELAY_MAX, LENGTH_MAX, LINKS_MAX, OUTAGES_EVERY_MIN};
-use crate::scenario::{LinkPlan, LinkShape, LossShape, OutageShape};
-use crate::typed::{TypedLink, TypedLoss, TypedOutage, TypedStay};
+use crate::scenario::{Capacity, LinkPlan, LinkShape, LossShape, OutageShape};
+use crate::typed::{TypedDelays, TypedLink, TypedLoss, TypedOutage, TypedStay};
 
 /// The ends of a table's links.
 struct Ends {
@@ -76,16 +76,6 @@ impl Reader<'_> {
 
     fn shape(&self, here: &KeyPath, link: &TypedLink, count: u32) -> Result<LinkShape, Problem> {
         let nothing = || Drawn::Fixed(TypedDuration(Duration::ZERO));
-        let has_none =
-            |rate: &Drawn<byway_typed::TypedRate>| rate.extremes().iter().any(|rate| rate.0.is_zero());
-        if link.rate.as_ref().is_some_and(has_none) {
-            return Err(self.problem(&here.key("rate"), "is 0: give more, or an outage"));
-        }
-        if link.queue.is_some() && link.rate.is_none() {
-            return Err(
-                self.problem(&here.key("queue"), "nothing waits before a link without `rate`: give one")
-            );
-        }
         for (key, time) in [("delay", &link.delay), ("jitter", &link.jitter)] {
             let times = time.iter().flat_map(Drawn::extremes);
             self.no_longer_than(&here.key(key), times.map(|time| time.0), DELAY_MAX)?;
@@ -108,7 +98,8 @@ impl Reader<'_> {
             reorders: link.reorders.unwrap_or(false),
             detours: share(link.detours),
             detour: link.detour.map_or(Duration::ZERO, |detour| detour.0),
-            rate: link.rate.clone(),
+            measured: link.delays.as_ref().map(|delays| self.delays(here, link, delays)).transpose()?,
+            capacity: self.capacity(here, link)?,
             queue: link.queue.map(|queue| queue.0),
             loss: losses.collect::<Result<_, _>>()?,
             outages: outages.collect::<Result<_, _>>()?,
@@ -117,6 +108,42 @@ impl Reader<'_> {
             corruption: share(link.corruption),
             bleaches_ecn: link.bleaches_ecn.unwrap_or(false),
         })
+    }
+
+    fn capacity(&self, here: &KeyPath, link: &TypedLink) -> Result<Capacity, Problem> {
+        let has_none = |rate: &Drawn<TypedRate>| rate.extremes().iter().any(|rate| rate.0.is_zero());
+        match (&link.rate, &link.capacity) {
+            (Some(_), Some(_)) => Err(self.problem(&here.key("capacity"), "says all: leave `rate` out")),
+            (Some(rate), None) if has_none(rate) => {
+                Err(self.problem(&here.key("rate"), "is 0: give more, or an outage"))
+            }
+            (Some(rate), None) => Ok(Capacity::Rate(rate.clone())),
+            (None, Some(file)) => {
+                self.trace(&here.key("capacity"), file, RecordedCapacity::parse).map(Capacity::Recorded)
+            }
+            (None, None) if link.queue.is_some() => {
+                let message = "nothing waits before a link without `rate` or `capacity`: give one";
+                Err(self.problem(&here.key("queue"), message))
+            }
+            (None, None) => Ok(Capacity::Unlimited),
+        }
+    }
+
+    fn delays(
+        &self,
+        here: &KeyPath,
+        link: &TypedLink,
+        delays: &TypedDelays,
+    ) -> Result<MeasuredDelays, Problem> {
+        let path = here.key("delays");
+        if link.delay.is_some() {
+            return Err(self.problem(&path, "says all: leave `delay` out"));
+        }
+        let (every, late) = (delays.every.map(|every| every.0), delays.late.map(|late| late.0));
+        let parse = |text: &str| MeasuredDelays::parse(text, every, late);
+        let measured = self.trace(&path.key("trace"), &delays.trace, parse)?;
+        self.no_longer_than(&path.key("trace"), [measured.longest()], DELAY_MAX)?;
+        Ok(measured)
     }
 
     pub(super) fn loss(&self, here: &KeyPath, loss: &TypedLoss) -> Result<LossShape, Problem> {
@@ -145,9 +172,8 @@ impl Reader<'_> {
                 Ok(LossShape::Bursts { share: share.clone(), burst, every: every.0 })
             }
             (None, None, Some(every), Some(trace)) => {
-                let text = self.file(&here.key("trace"), trace)?;
-                let recorded = Recorded::parse(every.0, &text);
-                recorded.map(LossShape::Recorded).map_err(|error| self.problem(&here.key("trace"), error))
+                let parse = |text: &str| Recorded::parse(every.0, text);
+                self.trace(&here.key("trace"), trace, parse).map(LossShape::Recorded)
             }
             _ => Err(self.problem(
                 here,

@@ -271,19 +271,133 @@ fn unknown_keys_are_errors() {
 }
 
 #[test]
-fn traces_are_read_and_checked() {
-    let read = |trace: &'static str| {
-        let loss = "loss = [{ trace = \"losses.txt\", every = \"10 ms\" }]";
-        let text = RIGHT.replacen("delay = \"40 ms\"", loss, 1);
-        Scenario::read(Path::new("folder/call.toml"), &|file| match file.to_str() {
-            Some("folder/call.toml") => Ok(text.clone()),
-            Some("folder/losses.txt") => Ok(trace.to_owned()),
-            _ => Err(io::ErrorKind::NotFound.into()),
-        })
-    };
-    assert!(read("0001\n0110\n").is_ok());
-    for (trace, words) in [("0012", "'2' at byte 3"), ("\n", "no slots")] {
-        let said = read(trace).expect_err(trace).to_string();
-        assert!(said.contains("call.toml:20: link[0].loss[0].trace") && said.contains(words), "{said}");
+fn numbers_out_of_their_range_are_named_with_what_is_allowed() {
+    for wrong in [
+        ("delay = \"40 ms\"", "delay = \"-40 ms\"", "scenario.toml:20: ", "in the line: delay = \"-40 ms\""),
+        (
+            "delay = \"40 ms\"",
+            "jitter = \"-1 ms\"",
+            "scenario.toml:20: ",
+            "write a number and us, ms, s, min, h or d",
+        ),
+        (
+            "delay = \"40 ms\"",
+            "rate = \"0 bit/s\"",
+            "scenario.toml:20: link[0].rate",
+            "give more, or an outage",
+        ),
+        (
+            "delay = \"40 ms\"",
+            "rate = { from = \"0 bit/s\", to = \"1 Mbit/s\" }",
+            "scenario.toml:20: link[0].rate",
+            "is 0",
+        ),
+        ("delay = \"40 ms\"", "loss = [{ share = \"101 %\" }]", "scenario.toml:20: ", "from 0 to 100 and %"),
+        ("delay = \"40 ms\"", "corruption = \"100.1 %\"", "scenario.toml:20: ", "in the line: corruption"),
+        ("delay = \"40 ms\"", "loss = [{ share = \"-1 %\" }]", "scenario.toml:20: ", "from 0 to 100 and %"),
+    ] {
+        is_named(wrong);
+    }
+}
+
+#[test]
+fn machines_that_are_not_there_are_named_wherever_they_stand() {
+    let known = "one of alice, bob, east";
+    for wrong in [
+        (
+            "between = [\"alice\", \"bob\"]",
+            "from = \"alice\"\nto = \"carol\"",
+            "scenario.toml:20: link[0].to",
+            known,
+        ),
+        (
+            "between = [\"alice\", \"bob\"]",
+            "from = \"carol\"\nto = \"bob\"",
+            "scenario.toml:19: link[0].from",
+            known,
+        ),
+        ("to = \"bob\"", "to = \"carol\"", "scenario.toml:33: flow[0].to", known),
+        ("to = \"bob\"", "to = \"bob\"\nvia = [\"east\", \"west\"]", "scenario.toml:34: flow[0].via", known),
+        ("node = \"east\"", "node = \"west\"", "scenario.toml:43: step[0].node", known),
+    ] {
+        is_named(wrong);
+    }
+}
+
+/// The right scenario with another line, which may name a file with this text.
+fn read(line: &str, instead: &str, text: &str) -> Result<Scenario, Problem> {
+    assert!(RIGHT.contains(line), "{line}");
+    let scenario = RIGHT.replacen(line, instead, 1);
+    Scenario::read(Path::new("folder/call.toml"), &|file| match file.to_str() {
+        Some("folder/call.toml") => Ok(scenario.clone()),
+        Some("folder/recorded.txt") => Ok(text.to_owned()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    })
+}
+
+#[test]
+fn recordings_are_read_and_checked() {
+    let (link, sends) = ("delay = \"40 ms\"", "kind = \"steady\"\nevery = \"10 ms\"\nbytes = 500");
+    let loss =
+        (link, "loss = [{ trace = \"recorded.txt\", every = \"10 ms\" }]", "20: link[0].loss[0].trace");
+    let capacity = (link, "capacity = \"recorded.txt\"", "20: link[0].capacity");
+    let delays =
+        (link, "delays = { trace = \"recorded.txt\", every = \"20 ms\" }", "20: link[0].delays.trace");
+    let sent = (link, "delays = { trace = \"recorded.txt\", late = \"50 ms\" }", "20: link[0].delays.trace");
+    let frames = "kind = \"frames\"\nevery = \"40 ms\"\nbytes = 500\nfile = \"recorded.txt\"";
+    let frames = (sends, frames, "39: flow[0].sends.file");
+    for ((line, instead, place), right, wrong) in [
+        (loss, "0001\n0110\n", [("00\n12", "line 2 of the loss trace has '2'"), ("\n", "no slots")]),
+        (capacity, "1\n1\n20\n", [("1\nx\n", "line 2 is no time"), ("\n", "no lines")]),
+        (delays, "41.2\nlost\n", [("41.2\n-3\n", "line 2 is no delay"), ("\n", "no lines")]),
+        (delays, "41.2\nlost\n", [("lost\n", "all of its packets are lost"), ("60001", "at most 60 s")]),
+        (sent, "0 41.2\n30 lost\n", [("0 41.2\n-1 3\n", "line 2 is no delay"), ("0 51\n", "are lost")]),
+        (frames, "4000 I\n300 P\n", [("4000 I\n300 Q\n", "line 2 is no frame"), ("\n", "no lines")]),
+    ] {
+        assert!(read(line, instead, right).is_ok(), "{:?}", read(line, instead, right).err());
+        for (text, words) in wrong {
+            let said = read(line, instead, text).expect_err(text).to_string();
+            assert!(said.starts_with(&format!("folder/call.toml:{place}: ")), "{said}");
+            assert!(said.contains(words), "{text:?}: {said}");
+        }
+        let absent = instead.replace("recorded.txt", "absent.txt");
+        let said = read(line, &absent, right).expect_err(&absent).to_string();
+        assert!(said.contains(place) && said.contains("folder/absent.txt: "), "{said}");
+    }
+}
+
+#[test]
+fn what_says_the_same_twice_is_named() {
+    let sends = "kind = \"steady\"\nevery = \"10 ms\"\nbytes = 500";
+    let frames = "kind = \"frames\"\nevery = \"40 ms\"\nbytes = 500\n";
+    for (line, instead, place, words) in [
+        (
+            "delay = \"40 ms\"",
+            "rate = \"1 Mbit/s\"\ncapacity = \"recorded.txt\"",
+            "21: link[0].capacity",
+            "leave `rate` out",
+        ),
+        (
+            "delay = \"40 ms\"",
+            "delay = \"1 ms\"\ndelays = { trace = \"recorded.txt\" }",
+            "21: link[0].delays",
+            "leave `delay` out",
+        ),
+        (
+            sends,
+            &format!("{frames}packets = 3\nfile = \"recorded.txt\""),
+            "40: flow[0].sends.file",
+            "leave `packets` out",
+        ),
+        (sends, &format!("{frames}packets = 3\npace = \"50 %\""), "40: flow[0].sends.pace", "leave it out"),
+        (
+            sends,
+            "kind = \"frames\"\nevery = \"40 ms\"\nbytes = 16\nfile = \"recorded.txt\"",
+            "38: flow[0].sends.bytes",
+            "has 3750 of them, at most 1000",
+        ),
+    ] {
+        let said = read(line, instead, "60000").expect_err(instead).to_string();
+        assert!(said.starts_with(&format!("folder/call.toml:{place}: ")) && said.contains(words), "{said}");
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use byway_sim::{NodeId, Seed, World};
 use byway_units::{Duration, Time};
 
-use super::{Captured, Progress, Run, Trace, Watching};
+use super::{Captured, Halt, Progress, Run, Trace, Watching};
 use crate::build::{BuildError, Plan};
 use crate::capture::Capture;
 use crate::outcome::{Outcome, Stopped};
@@ -32,8 +32,8 @@ impl Scenario {
         self.run_watched(seed, &Watching::default(), |_| ControlFlow::Continue(()))
     }
 
-    /// Runs it in virtual time; `watch` is told now and then how far it is, and may end it: what it has by then is the
-    /// outcome, marked as such.
+    /// Runs it in virtual time; `watch` is told after each tenth of a second of that how far it is, and may end it: what it has
+    /// by then is the outcome, marked as such.
     ///
     /// # Errors
     /// If machines that have to reach each other do not.
@@ -41,7 +41,7 @@ impl Scenario {
         &self,
         seed: u64,
         watching: &Watching,
-        mut watch: impl FnMut(Progress) -> ControlFlow<()>,
+        mut watch: impl FnMut(Progress) -> ControlFlow<Halt>,
     ) -> Result<Outcome, BuildError> {
         let own = Seed::new(seed);
         let plan = Plan::new(self, own)?;
@@ -92,7 +92,7 @@ impl Scenario {
         &self,
         world: &mut World<Run<'a>>,
         run: &mut Run<'a>,
-        watch: &mut impl FnMut(Progress) -> ControlFlow<()>,
+        watch: &mut impl FnMut(Progress) -> ControlFlow<Halt>,
     ) -> Option<Stopped> {
         let mut now = Duration::ZERO;
         while now < self.length {
@@ -100,14 +100,24 @@ impl Scenario {
             world.run_until(Time::START + now, run);
             let lines = world.observer_mut().lines.as_mut().map(Lines::take).unwrap_or_default();
             let capture = world.observer_mut().capture.as_mut().map(Capture::take).unwrap_or_default();
-            let told = watch(Progress { now, length: self.length, lines, capture });
-            let stopped = |why: &str| Some(Stopped { seconds: now.as_secs_f64(), why: why.to_owned() });
-            match run.stopped {
-                Some(why) => return stopped(why),
-                None if told.is_break() && now < self.length => return stopped("nobody waits for the rest"),
-                None => {}
+            let told = watch(Progress { now, length: self.length, held: run.held(world), lines, capture });
+            match (run.stopped, told) {
+                (Some(why), _) => return Some(Stopped::at(now, why, true)),
+                (None, ControlFlow::Break(halt)) if now < self.length => return Some(halted(now, halt)),
+                (None, _) => {}
             }
         }
         None
+    }
+}
+
+/// A run that was ended from outside.
+fn halted(now: Duration, halt: Halt) -> Stopped {
+    match halt {
+        Halt::Unwanted => Stopped::at(now, "nobody waits for the rest", false),
+        Halt::RealTime(most) => Stopped::at(now, format!("it took {most} of real time"), false),
+        Halt::Memory(most) => {
+            Stopped::at(now, format!("its packets and records hold more than {most}"), true)
+        }
     }
 }

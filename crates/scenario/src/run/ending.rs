@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use byway_sim::World;
 use byway_sim::overlay::OverlayHost;
+use byway_sim::{LinkCounters, LossReason, NodeId, World};
 use byway_units::{Duration, Time};
 
-use super::{Machine, Run, counts_of};
+use super::{Machine, Run};
 use crate::measure::share;
-use crate::outcome::{FlowOutcome, NodeOutcome, Outcome, Stopped, TailQuantiles, TransfersOutcome, Verdict};
+use crate::outcome::{
+    FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Stopped, TailQuantiles, TransfersOutcome, Verdict,
+};
 use crate::record::{ConversationRecord, FlowRecord};
 use crate::scenario::{Role, Scenario};
 
@@ -18,7 +20,7 @@ impl Run<'_> {
         self.note_losses(world);
         let now = world.now();
         for (place, flow) in self.flows.iter_mut().enumerate() {
-            flow.book.close(now, counts_of(&mut self.counts, &self.plan, place));
+            flow.book.close(now, &mut self.counts[self.plan.scenario.flows[place].group]);
         }
         let scenario = self.plan.scenario;
         let nodes = nodes(scenario, world);
@@ -27,9 +29,11 @@ impl Run<'_> {
         let of_relays = plans.filter(|(plan, _)| plan.role == Role::Relay);
         let relay_bytes = of_relays.map(|(_, node)| node.sent_bytes).sum();
         let flows = self.flow_outcomes(relay_bytes, &conversations, world.now());
+        // A run that did not come to its end has met nothing.
+        let has_ended = stopped.is_none();
         let verdict = |expectation: &crate::scenario::Expectation| {
-            let place = self.counts.keys().position(|group| *group == expectation.group);
-            Verdict::of(expectation, &flows[place.expect("expectations are of flows")])
+            let verdict = Verdict::of(expectation, &flows[expectation.group]);
+            Verdict { is_met: verdict.is_met && has_ended, ..verdict }
         };
         Outcome {
             title: scenario.title.clone(),
@@ -42,6 +46,7 @@ impl Run<'_> {
             expectations: scenario.expectations.iter().map(verdict).collect(),
             flows,
             nodes,
+            links: links(scenario, world),
             records: self.records(world),
             conversations,
         }
@@ -95,6 +100,7 @@ impl Run<'_> {
                 to: name(plan.to),
                 datagram_bytes: plan.load.bytes_max(),
                 bytes: flow.bytes,
+                service: plan.service,
                 batch: plan.batch,
                 terms: self.plan.wirings[place].terms,
                 overlay: self.plan.wirings[place].overlay.clone(),
@@ -122,7 +128,7 @@ impl Run<'_> {
         }
         let app_bytes = flows.values().map(|flow| flow.app_bytes).sum();
         let finished = |(group, flow): (usize, FlowOutcome)| {
-            let counts = &self.counts[&group];
+            let counts = &self.counts[group];
             let all = counts.delivered + counts.late + counts.missing + counts.in_flight;
             assert_eq!(all, counts.sent, "each packet of {} has one fate", flow.name);
             FlowOutcome {
@@ -217,6 +223,28 @@ fn nodes(scenario: &Scenario, world: &mut World<Run<'_>>) -> Vec<NodeOutcome> {
         node.wake_ups_in_last_minute = Some(wake_ups.count);
     }
     nodes
+}
+
+fn links(scenario: &Scenario, world: &World<Run<'_>>) -> Vec<LinkOutcome> {
+    let name = |node: NodeId| scenario.nodes[node.number() as usize].name.clone();
+    let lost = |(reason, count): (LossReason, u64)| (reason.to_string().replace(' ', "_"), count);
+    let link = |(from, to, counters): (NodeId, NodeId, &LinkCounters)| {
+        let usage = world.bottleneck_use(from, to);
+        LinkOutcome {
+            from: name(from),
+            to: name(to),
+            sent: counters.sent,
+            sent_bytes: counters.sent_bytes.count(),
+            delivered: counters.delivered,
+            delivered_bytes: counters.delivered_bytes.count(),
+            duplicated: counters.duplicated,
+            corrupted: counters.corrupted,
+            lost: counters.lost.by_reason().filter(|(_, count)| *count > 0).map(lost).collect(),
+            utilisation: usage.and_then(|usage| share(usage.passed.count(), usage.capacity.count())),
+            queue_bytes_max: usage.map(|usage| usage.held_max.count()),
+        }
+    };
+    world.links().map(link).collect()
 }
 
 /// What a machine counted of itself.

@@ -1,15 +1,23 @@
-//! A rate, and a queue before it that loses what does not fit (tail drop).
+//! A rate or a recorded capacity, and a queue before it that loses what does not fit (tail drop).
 
 use alloc::collections::VecDeque;
 
 use byway_units::{Bytes, Rate, Time};
 use thiserror::Error;
 
+use super::capacity::{Place, RecordedCapacity};
+
 /// The slowest place of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bottleneck {
-    rate: Rate,
+    capacity: Capacity,
     queue_bytes_max: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Capacity {
+    Rate(Rate),
+    Recorded(RecordedCapacity),
 }
 
 /// Why a bottleneck cannot be.
@@ -30,40 +38,112 @@ impl Bottleneck {
         if rate.is_zero() {
             return Err(BottleneckError::NoRate);
         }
-        Ok(Self { rate, queue_bytes_max })
+        Ok(Self { capacity: Capacity::Rate(rate), queue_bytes_max })
+    }
+
+    /// A bottleneck that passes what was once recorded, and holds as much as one of a rate.
+    #[must_use]
+    pub const fn recorded(capacity: RecordedCapacity, queue_bytes_max: Bytes) -> Self {
+        Self { capacity: Capacity::Recorded(capacity), queue_bytes_max }
+    }
+
+    /// What may pass from one instant until another; as much as can be counted if that is more.
+    fn passes(&self, from: Time, until: Time) -> Bytes {
+        match &self.capacity {
+            Capacity::Rate(rate) => rate.bytes_in(until.saturating_since(from)).unwrap_or(Bytes::MAX),
+            Capacity::Recorded(capacity) => capacity.until(until).saturating_sub(capacity.until(from)),
+        }
     }
 }
 
-/// What a bottleneck holds.
-#[derive(Debug, Default)]
+/// How much a bottleneck had to do. Bytes are those of IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BottleneckUse {
+    /// The most bytes that it held at once, those of the packet being sent among them.
+    pub held_max: Bytes,
+    /// What has passed it.
+    pub passed: Bytes,
+    /// What could have passed it.
+    pub capacity: Bytes,
+}
+
+/// A bottleneck at work.
+#[derive(Debug)]
 pub(crate) struct Transmitter {
+    bottleneck: Bottleneck,
+    /// Of a recorded capacity.
+    place: Option<Place>,
     /// When each packet has left, and its size; first in, first out.
     departures: VecDeque<(Time, Bytes)>,
     backlog: Bytes,
     busy_until: Time,
+    /// What was taken in.
+    taken: Bytes,
+    held_max: Bytes,
+    /// Since when it is as it is.
+    since: Time,
+    /// What could have passed before.
+    capacity_before: Bytes,
 }
 
 impl Transmitter {
+    pub(crate) const fn new(bottleneck: Bottleneck, now: Time) -> Self {
+        Self {
+            bottleneck,
+            place: None,
+            departures: VecDeque::new(),
+            backlog: Bytes::ZERO,
+            busy_until: Time::START,
+            taken: Bytes::ZERO,
+            held_max: Bytes::ZERO,
+            since: now,
+            capacity_before: Bytes::ZERO,
+        }
+    }
+
+    /// It is another one from now on; what it holds leaves as it would have.
+    pub(crate) fn change(&mut self, bottleneck: Bottleneck, now: Time) {
+        if self.bottleneck != bottleneck {
+            self.capacity_before = self.capacity_until(now);
+            (self.bottleneck, self.place, self.since) = (bottleneck, None, now);
+        }
+    }
+
     /// When the packet has left the bottleneck, or `None` if it finds no room: it leaves one transmission time
     /// after all before it. The time of a packet is rounded up to a nanosecond, so the rate is never exceeded.
-    pub(crate) fn enqueue(
-        &mut self,
-        bottleneck: Option<Bottleneck>,
-        now: Time,
-        bytes: Bytes,
-    ) -> Option<Time> {
-        let Some(Bottleneck { rate, queue_bytes_max }) = bottleneck else {
-            return Some(now);
-        };
+    pub(crate) fn enqueue(&mut self, now: Time, bytes: Bytes) -> Option<Time> {
         self.forget_until(now);
         let backlog = self.backlog + bytes;
-        if backlog > queue_bytes_max {
+        if backlog > self.bottleneck.queue_bytes_max {
             return None;
         }
-        self.backlog = backlog;
-        self.busy_until = self.busy_until.max(now) + bytes / rate;
+        (self.backlog, self.taken) = (backlog, self.taken + bytes);
+        self.held_max = self.held_max.max(backlog);
+        let free = self.busy_until.max(now);
+        self.busy_until = match &self.bottleneck.capacity {
+            Capacity::Rate(rate) => free + bytes / *rate,
+            Capacity::Recorded(capacity) => {
+                let place = self.place.get_or_insert_with(|| Place::from(capacity, free));
+                place.leave(capacity, now, bytes)
+            }
+        };
         self.departures.push_back((self.busy_until, bytes));
         Some(self.busy_until)
+    }
+
+    /// How much it had to do by now.
+    pub(crate) fn usage(&self, now: Time) -> BottleneckUse {
+        let held = self.departures.iter().filter(|(departure, _)| *departure > now);
+        let held: u64 = held.map(|(_, bytes)| bytes.count()).sum();
+        BottleneckUse {
+            held_max: self.held_max,
+            passed: self.taken.saturating_sub(Bytes::new(held)),
+            capacity: self.capacity_until(now),
+        }
+    }
+
+    fn capacity_until(&self, now: Time) -> Bytes {
+        self.capacity_before.saturating_add(self.bottleneck.passes(self.since, now))
     }
 
     fn forget_until(&mut self, now: Time) {
@@ -88,9 +168,9 @@ mod tests {
     use super::*;
 
     fn departures(bottleneck: Bottleneck, offers: &[(u64, u64)]) -> Vec<Option<u64>> {
-        let mut transmitter = Transmitter::default();
+        let mut transmitter = Transmitter::new(bottleneck, Time::START);
         let enqueue = |&(nanos, bytes): &(u64, u64)| {
-            let left = transmitter.enqueue(Some(bottleneck), Time::from_nanos(nanos), Bytes::new(bytes));
+            let left = transmitter.enqueue(Time::from_nanos(nanos), Bytes::new(bytes));
             left.map(Time::as_nanos)
         };
         offers.iter().map(enqueue).collect()
@@ -124,9 +204,38 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bottleneck_packets_leave_at_once() {
-        let now = Time::from_nanos(5);
-        assert_eq!(Transmitter::default().enqueue(None, now, Bytes::MAX), Some(now));
+    fn its_use_is_what_passed_by_what_could_have() {
+        let millis = |millis| Time::START + Duration::from_millis(millis);
+        // 1 Mbit/s: 125 bytes in a millisecond.
+        let slow = Bottleneck::new(Rate::from_megabits_per_second(1), Bytes::new(1_000)).expect("a rate");
+        let mut transmitter = Transmitter::new(slow.clone(), Time::START);
+        for bytes in [500, 500, 500] {
+            transmitter.enqueue(millis(10), Bytes::new(bytes));
+        }
+        let used = |transmitter: &Transmitter, at| {
+            let BottleneckUse { held_max, passed, capacity } = transmitter.usage(millis(at));
+            [held_max, passed, capacity].map(Bytes::count)
+        };
+        assert_eq!(used(&transmitter, 13), [1_000, 0, 1_625], "the third found no room");
+        assert_eq!(used(&transmitter, 16), [1_000, 500, 2_000]);
+        transmitter.change(slow, millis(20));
+        let trace = RecordedCapacity::parse("5\n10\n").expect("a trace");
+        transmitter.change(Bottleneck::recorded(trace, Bytes::new(5_000)), millis(20));
+        assert_eq!(transmitter.enqueue(millis(22), Bytes::new(1_600)), Some(millis(30)));
+        assert_eq!(used(&transmitter, 29), [1_600, 1_000, 2_500 + 1_500]);
+        assert_eq!(used(&transmitter, 30), [1_600, 2_600, 2_500 + 3_000]);
+    }
+
+    #[test]
+    fn a_recorded_capacity_that_comes_later_waits_for_what_is_being_sent() {
+        let slow = Bottleneck::new(Rate::from_kilobits_per_second(80), Bytes::new(9_000)).expect("a rate");
+        let mut transmitter = Transmitter::new(slow, Time::START);
+        let millis = |millis| Time::START + Duration::from_millis(millis);
+        // 10 bytes in a millisecond.
+        assert_eq!(transmitter.enqueue(millis(0), Bytes::new(120)), Some(millis(12)));
+        let trace = RecordedCapacity::parse("5\n").expect("a trace");
+        transmitter.change(Bottleneck::recorded(trace, Bytes::new(9_000)), millis(1));
+        assert_eq!(transmitter.enqueue(millis(1), Bytes::new(120)), Some(millis(15)));
     }
 
     #[test]
@@ -142,12 +251,12 @@ mod tests {
         ) {
             let rate = Rate::from_kilobits_per_second(kilobits);
             let bottleneck = Bottleneck::new(rate, Bytes::new(10_000)).expect("a rate");
-            let mut transmitter = Transmitter::default();
+            let mut transmitter = Transmitter::new(bottleneck, Time::START);
             let (mut now, mut left) = (Time::START, Vec::new());
             for (gap, bytes) in offers {
                 now += Duration::from_nanos(gap);
                 let bytes = Bytes::new(bytes);
-                left.extend(transmitter.enqueue(Some(bottleneck), now, bytes).map(|departure| (departure, bytes)));
+                left.extend(transmitter.enqueue(now, bytes).map(|departure| (departure, bytes)));
             }
             for (start, &(first, _)) in left.iter().enumerate() {
                 let mut carried = Bytes::ZERO;

@@ -3,6 +3,7 @@
 use byway_units::{Duration, Probability};
 
 use crate::link::Offer;
+use crate::link::measured::MeasuredDelays;
 use crate::random::{Random, Seed};
 
 /// A delay that differs from packet to packet.
@@ -30,6 +31,7 @@ pub struct Reordering {
 #[derive(Debug)]
 pub(crate) struct Delay {
     base: Duration,
+    measured: Option<MeasuredDelays>,
     jitter: Jitter,
     reordering: Reordering,
     jitters: Seed,
@@ -37,13 +39,27 @@ pub(crate) struct Delay {
 }
 
 impl Delay {
-    pub(crate) fn new(base: Duration, jitter: Jitter, reordering: Reordering, link: Seed) -> Self {
-        Self { base, jitter, reordering, jitters: link.named("jitter"), detours: link.named("detour") }
+    pub(crate) fn new(
+        base: Duration,
+        measured: Option<MeasuredDelays>,
+        jitter: Jitter,
+        reordering: Reordering,
+        link: Seed,
+    ) -> Self {
+        let (jitters, detours) = (link.named("jitter"), link.named("detour"));
+        Self { base, measured, jitter, reordering, jitters, detours }
+    }
+
+    /// Whether the packet that was measured then was lost.
+    pub(crate) fn loses(&self, offer: &Offer) -> bool {
+        self.measured.as_ref().is_some_and(|measured| measured.at(offer.time).is_none())
     }
 
     pub(crate) fn draws(&self, offer: &Offer) -> DelayDraws<'_> {
+        let measured = self.measured.as_ref().and_then(|measured| measured.at(offer.time));
         DelayDraws {
             delay: self,
+            base: measured.unwrap_or(self.base),
             jitters: self.jitters.at(offer.time, offer.nth),
             detours: self.detours.at(offer.time, offer.nth),
         }
@@ -54,6 +70,7 @@ impl Delay {
 #[derive(Debug)]
 pub(crate) struct DelayDraws<'a> {
     delay: &'a Delay,
+    base: Duration,
     jitters: Random,
     detours: Random,
 }
@@ -68,8 +85,8 @@ pub(crate) struct Delayed {
 
 impl DelayDraws<'_> {
     pub(crate) fn next(&mut self) -> Delayed {
-        let Delay { base, jitter, reordering, .. } = self.delay;
-        let duration = *base + self.jitters.up_to(jitter.max);
+        let Delay { jitter, reordering, .. } = self.delay;
+        let duration = self.base + self.jitters.up_to(jitter.max);
         if self.detours.happens(reordering.probability) {
             return Delayed { duration: duration + reordering.detour, may_change_places: true };
         }

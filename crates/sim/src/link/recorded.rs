@@ -34,11 +34,11 @@ pub enum RecordedError {
     NoSlotLength,
     /// Something else than zeros, ones and white space.
     #[error(
-        "the loss trace has {character:?} at byte {position}: only 0 (received) and 1 (lost) may stand there"
+        "line {line} of the loss trace has {character:?}: only 0 (received), 1 (lost) and white space may stand there"
     )]
     UnknownCharacter {
-        /// Where it stands, in bytes from the start.
-        position: usize,
+        /// The line in which it stands, from 1.
+        line: usize,
         /// What stands there.
         character: char,
     },
@@ -64,12 +64,14 @@ impl Recorded {
     /// If the text holds anything else, no slots or too many, or if slots have no length.
     pub fn parse(slot: Duration, text: &str) -> Result<Self, RecordedError> {
         let mut trace = Self { slot, words: Arc::default(), slots: 0, first: 0 };
-        for (position, character) in text.char_indices() {
-            match character {
-                '0' => trace.push(false)?,
-                '1' => trace.push(true)?,
-                _ if character.is_whitespace() => {}
-                _ => return Err(RecordedError::UnknownCharacter { position, character }),
+        for (line, content) in (1..).zip(text.lines()) {
+            for character in content.chars() {
+                match character {
+                    '0' => trace.push(false)?,
+                    '1' => trace.push(true)?,
+                    _ if character.is_whitespace() => {}
+                    _ => return Err(RecordedError::UnknownCharacter { line, character }),
+                }
             }
         }
         trace.checked()
@@ -156,10 +158,10 @@ mod tests {
         assert_eq!(Recorded::parse(Duration::ZERO, "0"), Err(RecordedError::NoSlotLength));
         let too_many = core::iter::repeat_n(false, RECORDED_SLOTS_MAX + 1);
         assert_eq!(Recorded::new(SLOT, too_many), Err(RecordedError::TooLong));
-        let error = Recorded::parse(SLOT, "01x").expect_err("a letter");
+        let error = Recorded::parse(SLOT, "01\n1x").expect_err("a letter");
         assert_eq!(
             error.to_string(),
-            "the loss trace has 'x' at byte 2: only 0 (received) and 1 (lost) may stand there"
+            "line 2 of the loss trace has 'x': only 0 (received), 1 (lost) and white space may stand there"
         );
     }
 }

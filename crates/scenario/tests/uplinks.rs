@@ -1,0 +1,125 @@
+//! Uplinks that do not carry every packet twice: calls over them are as good as without the overlay.
+
+use byway_scenario::{FlowOutcome, Outcome, Quantiles, Scenario};
+
+/// A call of 450 kbit/s over an uplink of 1.2 times as much, and what it comes to without an overlay.
+const CALL: &str = r#"
+title = "A call over a narrow uplink"
+length = "20 s"
+node = [
+    { name = "caller", role = "agent" },
+    { name = "modem", role = "router" },
+    { name = "friend", role = "agent" },
+    { name = "near", role = "relay" },
+    { name = "far", role = "relay" },
+]
+
+[[link]]
+name = "uplink"
+between = ["caller", "modem"]
+delay = "1 ms"
+jitter = "5 ms"
+rate = "550 kbit/s"
+
+[[link]]
+name = "direct"
+between = ["modem", "friend"]
+delay = "40 ms"
+jitter = "5 ms"
+loss = []
+
+[[link]]
+name = "to-near"
+between = ["modem", "near"]
+delay = "8 ms"
+jitter = "5 ms"
+loss = [{ share = "1 %" }]
+
+[[link]]
+between = ["near", "far"]
+delay = "30 ms"
+
+[[link]]
+between = ["far", "friend"]
+delay = "8 ms"
+
+[[flow]]
+name = "call"
+from = "caller"
+to = "friend"
+service = "caching"
+sends = { kind = "steady", every = "10 ms", bytes = 500 }
+
+[[expect]]
+flow = "call"
+measure = "missing"
+at_most = "0"
+
+[[expect]]
+flow = "call"
+measure = "delay-p99"
+at_most = "60 ms"
+"#;
+
+fn run(text: &str) -> Outcome {
+    let scenario = Scenario::parse(text).unwrap_or_else(|problem| panic!("{problem}"));
+    scenario.run(1).expect("all machines are joined")
+}
+
+fn delays(call: &FlowOutcome) -> Quantiles {
+    call.delay_ms.expect("packets came")
+}
+
+fn changed(what: &str, into: &str) -> String {
+    assert!(CALL.contains(what), "{what}");
+    CALL.replace(what, into)
+}
+
+#[test]
+fn a_call_over_a_narrow_uplink_is_as_good_as_without_the_overlay() {
+    for rate in ["550 kbit/s", "690 kbit/s", "870 kbit/s"] {
+        let outcome = run(&changed("550 kbit/s", rate));
+        assert!(outcome.is_met(), "{rate}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn trains_that_lose_packets_are_enough() {
+    let outcome = run(&changed("share = \"1 %\"", "share = \"20 %\""));
+    assert!(outcome.is_met(), "{outcome:#?}");
+}
+
+#[test]
+fn a_call_that_begins_with_its_session_is_late_for_a_moment_only() {
+    let outcome = run(&changed("bytes = 500", "bytes = 500, begin = \"0 s\""));
+    let call = &outcome.flows[0];
+    // Without a session, nothing can be sent.
+    assert!(call.missing <= 10 && delays(call).p95 < 60.0, "{call:#?}");
+}
+
+#[test]
+fn losses_are_repaired_by_uplinks_that_bear_it() {
+    for rate in ["1150 kbit/s", "10 Mbit/s", "1 Gbit/s"] {
+        let outcome = run(&changed("550 kbit/s", rate).replace("loss = []", "loss = [{ share = \"1 %\" }]"));
+        let call = &outcome.flows[0];
+        assert!(call.lost_direct > 10 && call.missing == 0, "{rate}: {call:#?}");
+    }
+}
+
+#[test]
+fn an_uplink_that_becomes_narrow_is_found_out() {
+    let slower = "\n[[step]]\nat = \"6 s\"\ndo = \"change\"\nbetween = [\"caller\", \"modem\"]\nrate = \"550 kbit/s\"\n";
+    let outcome = run(&(changed("550 kbit/s", "10 Mbit/s") + slower));
+    let call = &outcome.flows[0];
+    assert!(call.lost_direct <= 25 && call.missing <= 15 && delays(call).p50 < 60.0, "{call:#?}");
+}
+
+#[test]
+fn calls_that_share_an_uplink_are_copied_if_it_bears_all_of_them() {
+    let two = CALL.replace("sends =", "count = 2\nsends =");
+    for (rate, is_copied) in [("1100 kbit/s", false), ("3 Mbit/s", true)] {
+        let outcome = run(&two.replace("550 kbit/s", rate));
+        let share = outcome.flows[0].relay_share.expect("packets were sent");
+        assert!(outcome.is_met() && (share > 0.5) == is_copied, "{rate}: {outcome:#?}");
+    }
+}

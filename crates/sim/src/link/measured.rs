@@ -1,0 +1,250 @@
+//! Delays as they were once measured.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use byway_units::{Duration, Time};
+use thiserror::Error;
+
+use crate::limits::{MEASURED_DELAYS_MAX, MEASURED_SPAN_MAX};
+
+/// Delays over time: a packet takes as long as the last one that was measured before it, or is lost as that one was. After its
+/// end, the measurement begins again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredDelays {
+    /// Many links may have the same.
+    samples: Arc<Vec<Sample>>,
+    period: Duration,
+    /// How far in it the world begins.
+    begin: Duration,
+}
+
+/// What was measured of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sample {
+    /// When it was sent, from the first one on.
+    at: Duration,
+    /// How long it took; `None` if it was lost.
+    delay: Option<Duration>,
+}
+
+/// Why a text is no measurement of delays.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MeasuredDelaysError {
+    /// There is nothing in it.
+    #[error("it has no lines: give a delay in milliseconds in each, or `lost`")]
+    Empty,
+    /// All of it is lost.
+    #[error("all of its packets are lost, or later than `late`: give one with a delay, or an outage")]
+    AllLost,
+    /// A line that is none.
+    #[error("line {line} is no delay: write {form}; a lost packet has the word lost for its delay")]
+    NoDelay {
+        /// Which, from 1.
+        line: usize,
+        /// What to write.
+        form: &'static str,
+    },
+    /// A line out of order.
+    #[error("line {line} was not sent after the line before it: write them in order of their sending")]
+    OutOfOrder {
+        /// Which, from 1.
+        line: usize,
+    },
+    /// A line beyond all others.
+    #[error("line {line} was sent more than a year after the first: use a part of it")]
+    TooFar {
+        /// Which, from 1.
+        line: usize,
+    },
+    /// Too many lines.
+    #[error("it has more than {MEASURED_DELAYS_MAX} lines: use a part of it")]
+    TooLong,
+    /// Packets without a time between them.
+    #[error(
+        "its packets were sent 0 s or more than a year after each other: give the interval at which they were"
+    )]
+    NoInterval,
+}
+
+impl MeasuredDelays {
+    /// Reads a delay in milliseconds in each line, or `lost`, of packets that were sent `every` so often; without that, each line
+    /// has the time of sending in milliseconds before the delay, with a comma or blanks between. What took longer than `late` is
+    /// lost. Empty lines and those that begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// If the text has none, too many or something else; the error names the line.
+    pub fn parse(
+        text: &str,
+        every: Option<Duration>,
+        late: Option<Duration>,
+    ) -> Result<Self, MeasuredDelaysError> {
+        let mut samples: Vec<Sample> = Vec::new();
+        let (mut origin, mut count) = (Duration::ZERO, 0);
+        for (line, content) in (1..).zip(text.lines().map(str::trim)) {
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let form = match every {
+                Some(_) => "milliseconds, as in 41.2",
+                None => "when it was sent and how long it took, both in milliseconds, as in 1200 41.2",
+            };
+            let (sent, delay) =
+                columns(content, every.is_none()).ok_or(MeasuredDelaysError::NoDelay { line, form })?;
+            let regular = every.unwrap_or_default().as_nanos().checked_mul(count).map(Duration::from_nanos);
+            let sent = sent.or(regular).ok_or(MeasuredDelaysError::TooFar { line })?;
+            if count == 0 {
+                origin = sent;
+            }
+            let at = sent.checked_sub(origin).ok_or(MeasuredDelaysError::OutOfOrder { line })?;
+            if at > MEASURED_SPAN_MAX {
+                return Err(MeasuredDelaysError::TooFar { line });
+            }
+            if every.is_none() && samples.last().is_some_and(|last| at <= last.at) {
+                return Err(MeasuredDelaysError::OutOfOrder { line });
+            }
+            if samples.len() == MEASURED_DELAYS_MAX {
+                return Err(MeasuredDelaysError::TooLong);
+            }
+            let delay = delay.filter(|delay| late.is_none_or(|late| *delay <= late));
+            samples.push(Sample { at, delay });
+            count += 1;
+        }
+        Self::of(samples, every)
+    }
+
+    fn of(samples: Vec<Sample>, every: Option<Duration>) -> Result<Self, MeasuredDelaysError> {
+        let last = samples.last().ok_or(MeasuredDelaysError::Empty)?.at;
+        if samples.iter().all(|sample| sample.delay.is_none()) {
+            return Err(MeasuredDelaysError::AllLost);
+        }
+        let gaps = samples.len() as u64 - 1;
+        // After the last one comes the first, as soon as one comes after another in the mean.
+        let gap = every.or_else(|| (gaps > 0).then(|| last / gaps)).unwrap_or(Duration::from_secs(1));
+        if gap.is_zero() || gap > MEASURED_SPAN_MAX {
+            return Err(MeasuredDelaysError::NoInterval);
+        }
+        Ok(Self { samples: Arc::new(samples), period: last + gap, begin: Duration::ZERO })
+    }
+
+    /// The same, begun at this packet, modulo their number.
+    #[must_use]
+    pub fn begun_at(&self, packet: u64) -> Self {
+        let place = usize::try_from(packet % self.samples.len() as u64).unwrap_or_default();
+        Self { begin: self.samples[place].at, ..self.clone() }
+    }
+
+    /// Half of the delays are no more.
+    #[must_use]
+    pub fn median(&self) -> Duration {
+        let mut delays: Vec<Duration> = self.samples.iter().filter_map(|sample| sample.delay).collect();
+        delays.sort_unstable();
+        delays.get(delays.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+    }
+
+    /// The longest.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.samples.iter().filter_map(|sample| sample.delay).max().unwrap_or_default()
+    }
+
+    /// How long a packet takes that is sent at this time; `None` if it is lost.
+    pub(super) fn at(&self, time: Time) -> Option<Duration> {
+        let since = (time + self.begin).saturating_since(Time::START).as_nanos() % self.period.as_nanos();
+        let after = self.samples.partition_point(|sample| sample.at.as_nanos() <= since);
+        self.samples[after.saturating_sub(1)].delay
+    }
+}
+
+/// When it was sent, if that stands there, and how long it took.
+fn columns(content: &str, has_time: bool) -> Option<(Option<Duration>, Option<Duration>)> {
+    let mut parts = content.split([',', ';', ' ', '\t']).filter(|part| !part.is_empty());
+    let sent = if has_time { Some(milliseconds(parts.next()?)?) } else { None };
+    let delay = match parts.next()? {
+        "lost" => None,
+        delay => Some(milliseconds(delay)?),
+    };
+    parts.next().is_none().then_some((sent, delay))
+}
+
+/// A number of milliseconds, which may have a fraction: exactly, to the nanosecond.
+fn milliseconds(text: &str) -> Option<Duration> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_plain(whole) || !is_plain(fraction) || whole.is_empty() {
+        return None;
+    }
+    let nanos = fraction.bytes().chain([b'0'; 6]).take(6);
+    let nanos = nanos.fold(0, |nanos, digit| nanos * 10 + u64::from(digit - b'0'));
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(nanos).map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use super::*;
+
+    const EVERY: Option<Duration> = Some(Duration::from_millis(20));
+
+    fn delays(text: &str, every: Option<Duration>, late: u64) -> MeasuredDelays {
+        MeasuredDelays::parse(text, every, Some(Duration::from_millis(late))).expect("a measurement")
+    }
+
+    /// The delays of packets sent at these milliseconds, in microseconds.
+    fn at<const N: usize>(delays: &MeasuredDelays, millis: [u64; N]) -> [Option<u64>; N] {
+        let at = |millis| delays.at(Time::START + Duration::from_millis(millis));
+        millis.map(|millis| at(millis).map(|delay| delay.as_nanos() / 1_000))
+    }
+
+    #[test]
+    fn a_packet_takes_as_long_as_the_last_one_before_it_and_what_is_late_is_lost() {
+        let found = delays("# a path\n41.2\nlost\n150\n\n150.001\n", EVERY, 150);
+        let wanted = [Some(41_200), Some(41_200), None, Some(150_000), None, None, Some(41_200)];
+        assert_eq!(at(&found, [0, 19, 20, 40, 60, 79, 80]), wanted);
+        assert_eq!(found.median(), Duration::from_micros(41_200));
+        assert_eq!(found.longest(), Duration::from_millis(150));
+    }
+
+    #[test]
+    fn times_of_sending_may_be_given_and_it_may_begin_elsewhere() {
+        let found = delays("1000, 40\n1010\t50\n1050;lost\n", None, 150);
+        // The mean gap is 25 ms: it begins again after 75 ms.
+        let wanted = [Some(40_000), Some(50_000), Some(50_000), None, None, Some(40_000)];
+        assert_eq!(at(&found, [9, 10, 49, 50, 74, 75]), wanted);
+        assert_eq!(at(&found.begun_at(4), [0, 39, 40, 65]), [Some(50_000), Some(50_000), None, Some(40_000)]);
+    }
+
+    #[test]
+    fn what_no_clock_can_count_is_refused_with_its_line() {
+        let day = Duration::from_secs(86_400);
+        let refused = MeasuredDelays::parse("40\n40", Some(day * 1_000), None).expect_err("three years");
+        assert_eq!(refused, MeasuredDelaysError::TooFar { line: 2 });
+        let refused = MeasuredDelays::parse("0 40\n18446744073708 40", None, None).expect_err("centuries");
+        assert_eq!(refused, MeasuredDelaysError::TooFar { line: 2 });
+        let refused = MeasuredDelays::parse("40", Some(Duration::MAX), None).expect_err("centuries");
+        assert_eq!(refused, MeasuredDelaysError::NoInterval);
+    }
+
+    #[test]
+    fn what_is_no_measurement_is_named_with_its_line() {
+        for (text, every, wanted) in [
+            ("", EVERY, "no lines"),
+            ("# nothing\n\n", None, "no lines"),
+            ("lost\n160\n", EVERY, "all of its packets are lost"),
+            ("40\n-1\n", EVERY, "line 2 is no delay: write milliseconds, as in 41.2"),
+            ("40\n\nsoon\n", EVERY, "line 3 is no delay"),
+            ("40 50\n", EVERY, "line 1 is no delay"),
+            ("40\n", None, "line 1 is no delay: write when it was sent and how long it took"),
+            ("1 40\n1e3 40\n", None, "line 2 is no delay"),
+            ("5 40\n5 41\n", None, "line 2 was not sent after"),
+            ("5 40\n4 41\n", None, "line 2 was not sent after"),
+            ("40\n", Some(Duration::ZERO), "0 s or more than a year after each other"),
+        ] {
+            let said = MeasuredDelays::parse(text, every, Some(Duration::from_millis(150))).expect_err(text);
+            assert!(said.to_string().contains(wanted), "{text:?}: {said}");
+        }
+    }
+}
