@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use byway_scenario::Stopped;
+
 /// What a number is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -43,6 +45,8 @@ pub(crate) type Key = (String, Option<String>);
 pub(crate) struct Findings {
     /// Numbers: one for a run.
     pub(crate) measures: BTreeMap<Key, (f64, Unit)>,
+    /// If it did not come to its end: when and why.
+    pub(crate) stopped: Option<Stopped>,
     /// Samples: many of a run.
     pub(crate) samples: BTreeMap<Key, Vec<f64>>,
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use byway_scenario::{Fate, FlowRecord, LossPlace, Outcome, Way};
 use byway_units::Duration;
+use byway_wire::Service;
 
 use crate::findings::{Findings, Unit, number, quantile, share};
 use crate::ideal;
@@ -19,7 +20,7 @@ const BURST_PACKETS_MAX: u64 = 14;
 
 /// What a run comes to.
 pub(crate) fn reduce(outcome: &Outcome) -> Findings {
-    let mut findings = Findings::default();
+    let mut findings = Findings { stopped: outcome.stopped.clone(), ..Findings::default() };
     let records: Vec<&FlowRecord> = outcome.records.iter().collect();
     let names: BTreeSet<&str> = records.iter().map(|record| record.name.as_str()).collect();
     let farthest = farthest_receivers(&records);
@@ -159,6 +160,9 @@ struct Floors<'a> {
     gap: Duration,
     to_ingress: Duration,
     to_egress: Duration,
+    between_relays: Duration,
+    /// Whether relays keep repair packets, and copies only for those who come back for them.
+    is_coded: bool,
     /// From the relay near the receiver to the farthest receiver that may have to help.
     helpers: Duration,
 }
@@ -171,6 +175,8 @@ impl<'a> Floors<'a> {
             gap: interval(record),
             to_ingress: overlay.sender_to_ingress,
             to_egress: overlay.egress_to_receiver,
+            between_relays: overlay.ingress_to_egress,
+            is_coded: record.service == Service::Coding,
             helpers: farthest.get(&overlay.egress).copied().unwrap_or_default(),
         })
     }
@@ -180,6 +186,8 @@ impl<'a> Floors<'a> {
             Way::Cooperative => self.gap + self.to_egress * 2 + self.helpers * 2,
             // The relay near the sender sees the next copy that comes, and asks.
             Way::Direct => self.gap_of_copies(place) + self.to_ingress * 2,
+            // What the relay near the receiver does not have is with the one near the sender.
+            Way::Cached if self.is_coded => self.gap + (self.to_egress + self.between_relays) * 2,
             Way::Cached | Way::InStream | Way::Forwarded => self.gap + self.to_egress * 2,
         }
     }

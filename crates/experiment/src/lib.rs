@@ -25,5 +25,5 @@ mod typed;
 
 pub use experiment::{Experiment, Options, ReadFile, file_of};
 pub use report::{page, svg, terminal};
-pub use result::{Bound, Curve, Kind, Plot, Results, Row, Scale, Table, World};
+pub use result::{Bound, Curve, Kind, Plot, Results, Row, Scale, StoppedRun, Table, World};
 pub use run::Finding;

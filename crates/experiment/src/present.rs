@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::experiment::Experiment;
 use crate::findings::{Findings, Unit, key, quantile};
 use crate::model::Model;
-use crate::result::{Bound, Curve, Kind, Plot, Results, Row, Table, World};
+use crate::result::{Bound, Curve, Kind, Plot, Results, Row, StoppedRun, Table, World};
 use crate::target::target;
 use crate::typed::{TypedForm, TypedPlot, TypedRow, TypedTable};
 
@@ -28,6 +28,7 @@ pub(crate) fn results(experiment: &Experiment, arms: &[OfArm]) -> Results {
         world: World::Sim,
         is_full: experiment.is_full,
         seeds: experiment.seeds.clone(),
+        stopped: report.stopped(),
         rows,
         tables,
         series,
@@ -54,6 +55,26 @@ struct Report<'a> {
 impl Report<'_> {
     fn place(&self, arm: Option<&str>) -> usize {
         arm.map_or(0, |name| self.experiment.arm(name).expect("arms were checked when the file was read"))
+    }
+
+    /// The runs that did not come to their end.
+    fn stopped(&self) -> Vec<StoppedRun> {
+        let mut runs = Vec::new();
+        for (arm, of_arm) in self.experiment.arms.iter().zip(self.arms) {
+            for (seed, findings) in self.experiment.seeds.iter().zip(of_arm) {
+                let Some(stopped) = findings.stopped.clone() else {
+                    continue;
+                };
+                runs.push(StoppedRun {
+                    arm: arm.title.clone(),
+                    seed: *seed,
+                    seconds: stopped.seconds,
+                    why: stopped.why,
+                    is_repeatable: stopped.is_repeatable,
+                });
+            }
+        }
+        runs
     }
 
     /// What a row measures in an arm, seed by seed.
@@ -84,7 +105,8 @@ impl Report<'_> {
         let measured = median(&numbers);
         let worst =
             bound.and_then(|bound| numbers.iter().copied().reduce(|one, other| bound.worse(one, other)));
-        let is_whole = numbers.len() == self.arms[self.place(row.arm.as_deref())].len();
+        let is_whole = numbers.len() == self.arms[self.place(row.arm.as_deref())].len()
+            && self.arms.iter().flatten().all(|findings| findings.stopped.is_none());
         let holds = |bound: Bound| measured.is_some_and(|value| is_whole && bound.holds(value));
         Row {
             metric: row.metric.clone(),

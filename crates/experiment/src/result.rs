@@ -1,9 +1,11 @@
 //! What came of an experiment: what is written to its result file, and read by the report.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What came of an experiment. The same experiment and scale give the same bytes on every machine.
+/// What came of an experiment. The same experiment and scale give the same bytes on every machine, unless a clock stopped a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The experiment's name, as `rec-paths`.
@@ -20,6 +22,9 @@ pub struct Results {
     pub is_full: bool,
     /// The seeds that verdicts are about.
     pub seeds: Vec<u64>,
+    /// The runs that did not come to their end. If there are any, no target counts as met.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<StoppedRun>,
     /// What was measured, beside what was published and what is the target.
     pub rows: Vec<Row>,
     /// More numbers, to read.
@@ -31,10 +36,33 @@ pub struct Results {
 }
 
 impl Results {
-    /// Whether all targets are met.
+    /// Whether all targets are met, and all runs came to their end.
     #[must_use]
     pub fn is_met(&self) -> bool {
-        self.rows.iter().all(|row| row.met != Some(false))
+        self.stopped.is_empty() && self.rows.iter().all(|row| row.met != Some(false))
+    }
+}
+
+/// A run that did not come to its end: what it has is what there was by then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoppedRun {
+    /// The arm's title.
+    pub arm: String,
+    /// The seed.
+    pub seed: u64,
+    /// When it was stopped, in seconds of its own time.
+    pub seconds: f64,
+    /// Why.
+    pub why: String,
+    /// Whether it stops there each time.
+    pub is_repeatable: bool,
+}
+
+impl fmt::Display for StoppedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { arm, seed, seconds, why, is_repeatable } = self;
+        let again = if *is_repeatable { "" } else { "; the next time it stops elsewhere" };
+        write!(f, "{arm}, seed {seed}: stopped after {seconds} s of its own time, as {why}{again}")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use byway_scenario::{BuildError, Progress, Watching};
+use byway_scenario::{BuildError, Halt, Progress, Watching};
 
 use crate::experiment::Experiment;
 use crate::findings::{Findings, number};
@@ -47,7 +47,7 @@ impl Experiment {
     pub fn run(
         &self,
         nth: usize,
-        watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+        watch: &mut dyn FnMut(&Progress) -> ControlFlow<Halt>,
     ) -> Result<Finding, BuildError> {
         let Some(arm) = self.arms.get(nth / self.seeds.len()) else {
             return Ok(Finding(Found::Model(self.model())));

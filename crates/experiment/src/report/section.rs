@@ -14,6 +14,7 @@ pub(super) fn section(results: &Results) -> String {
     let parts = [
         heading(results),
         paragraphs("p", &results.description),
+        stopped(results),
         rows(results),
         plots(results),
         results.tables.iter().map(table).collect(),
@@ -155,6 +156,15 @@ fn notes(results: &Results) -> String {
     }
     let notes = elements("li", results.notes.iter().cloned());
     format!("<h3>What differs from what was published</h3><ul>{notes}</ul>")
+}
+
+/// The runs that did not come to their end.
+fn stopped(results: &Results) -> String {
+    if results.stopped.is_empty() {
+        return String::new();
+    }
+    let runs = elements("li", results.stopped.iter().map(ToString::to_string));
+    format!("<h3>Runs that were stopped: no target counts as met</h3><ul class=\"bad\">{runs}</ul>")
 }
 
 /// Where it ran, and how it is run again.

@@ -27,6 +27,9 @@ pub fn terminal(results: &Results) -> String {
             results.id
         );
     }
+    for run in &results.stopped {
+        let _ = writeln!(text, "{}: STOPPED: {run}", results.id);
+    }
     let Targets { met, all } = results.targets();
     let _ = match all {
         0 => writeln!(text, "{}: no targets", results.id),

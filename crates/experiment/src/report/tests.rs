@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::{page, svg, terminal};
-use crate::{Bound, Curve, Kind, Plot, Results, Row, Scale, Table, World};
+use crate::{Bound, Curve, Kind, Plot, Results, Row, Scale, StoppedRun, Table, World};
 
 fn plot(kind: Kind, curves: Vec<Curve>) -> Plot {
     Plot {
@@ -33,6 +33,24 @@ fn row(metric: &str, measured: f64, is_met: bool) -> Row {
     }
 }
 
+#[test]
+fn runs_that_were_stopped_are_named() {
+    let run = |is_repeatable| StoppedRun {
+        arm: "on".into(),
+        seed: 2,
+        seconds: 1.5,
+        why: "it took 60 s of real time".into(),
+        is_repeatable,
+    };
+    let stopped = Results { stopped: vec![run(false), run(true)], ..results() };
+    let said = "on, seed 2: stopped after 1.5 s of its own time, as it took 60 s of real time";
+    let text = terminal(&stopped);
+    assert!(text.contains(&format!("STOPPED: {said}; the next time it stops elsewhere\n")), "{text}");
+    assert!(text.contains(&format!("STOPPED: {said}\n")), "{text}");
+    assert!(page(&[stopped]).contains(said));
+    assert!(!terminal(&results()).contains("STOPPED") && !page(&[results()]).contains("were stopped"));
+}
+
 fn results() -> Results {
     let series = [
         ("cdf", plot(Kind::Steps, vec![curve(vec![[10.0, 0.0], [20.0, 1.0]])])),
@@ -47,6 +65,7 @@ fn results() -> Results {
         world: World::Sim,
         is_full: true,
         seeds: vec![1, 2, 3],
+        stopped: vec![],
         rows: vec![row("repaired", 0.981, true), row("paths", 0.969_7, false)],
         tables: vec![Table {
             title: "Episodes".into(),
