@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use byway_units::Duration;
 use thiserror::Error;
 
+use crate::limits::DELAY_MAX;
+
 /// What a text with measured delays looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredFormat {
@@ -103,9 +105,13 @@ fn measured(
         let Some((number, delay)) = measured else {
             continue;
         };
+        let is_in_time = |delay: &f64| late.is_none_or(|late| *delay <= late.as_secs_f64() * 1_000.0);
+        let delay = delay.filter(is_in_time);
         let missing = match last {
-            // What came twice or late in order counts once.
-            Some(last) if number <= last => continue,
+            Some(last) if number <= last => {
+                fill(&mut delays, last - number, delay);
+                continue;
+            }
             Some(last) => number - last - 1,
             None => 0,
         };
@@ -113,8 +119,7 @@ fn measured(
             return Err(ImportError::Interrupted { line, count: missing });
         }
         delays.extend((0..missing).map(|_| None));
-        let is_in_time = |delay: &f64| late.is_none_or(|late| *delay <= late.as_secs_f64() * 1_000.0);
-        delays.push(delay.filter(is_in_time));
+        delays.push(delay);
         last = Some(number);
     }
     if delays.is_empty() {
@@ -124,6 +129,15 @@ fn measured(
         }));
     }
     Ok(delays)
+}
+
+/// A packet came after others that were sent after it, so many before the last; twice it counts once.
+fn fill(delays: &mut [Option<f64>], before_last: u64, delay: Option<f64>) {
+    let before_last = usize::try_from(before_last).unwrap_or(usize::MAX);
+    let place = delays.len().checked_sub(1).and_then(|last| last.checked_sub(before_last));
+    if let Some(place) = place.and_then(|place| delays.get_mut(place)) {
+        *place = place.or(delay);
+    }
 }
 
 /// The number of a packet, and how long it took in milliseconds if it came.
@@ -159,7 +173,7 @@ fn columns(line: usize, content: &str) -> Result<Option<Measured>, ImportError> 
         None => None,
         Some(delay) => {
             let delay: f64 = delay.parse().map_err(|_| wrong())?;
-            if delay.is_nan() || delay < 0.0 {
+            if !(0.0..=DELAY_MAX.as_secs_f64() * 1_000.0).contains(&delay) {
                 return Err(wrong());
             }
             Some(delay)
@@ -193,6 +207,15 @@ mod tests {
         assert_eq!(halved, "20.600\n75.000\nlost\n4.500\n");
         let every = Some(Duration::from_millis(20));
         assert!(byway_sim::MeasuredDelays::parse(&halved, every, None).is_ok(), "a link takes it");
+    }
+
+    #[test]
+    fn what_comes_out_of_order_is_not_lost() {
+        let import = |text| import_delays(text, MeasuredFormat::Columns, None, false);
+        assert_eq!(import("1 41\n3 42\n2 90\n2 95\n0 7\n").as_deref(), Ok("41.000\n90.000\n42.000\n"));
+        for absurd in ["1 inf", "1 1e300", "1 NaN", "1 -1"] {
+            assert!(import(absurd).is_err(), "{absurd}");
+        }
     }
 
     #[test]

@@ -8,9 +8,6 @@ use std::fs;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use byway_scenario::{
     BuildError, Captured, Halt, ImportError, MeasuredFormat, Outcome, Progress, Scenario, Trace, Watching,
@@ -24,6 +21,7 @@ use render::Summary;
 use crate::allowance::{Allowance, Guard};
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
+use crate::parallel;
 
 /// Networks in virtual time.
 #[derive(Debug, clap::Subcommand)]
@@ -110,7 +108,7 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
             let first = seed.unwrap_or(scenario.seed());
             let form = if *json { Form::Json } else { Form::Text { links: *links } };
             let batch = Batch::new(&scenario, first, *seeds, form, *allowance);
-            run_seeds(file, batch)
+            run_seeds(file, &batch)
         }
         SimCommand::Trace { file, seed, packets } => {
             let scenario = read(file)?;
@@ -260,9 +258,7 @@ struct Batch<'a> {
     seeds: u32,
     form: Form,
     allowance: Allowance,
-    next: AtomicU32,
     bar: ProgressBar,
-    results: Mutex<Results>,
 }
 
 /// How outcomes are shown.
@@ -276,8 +272,8 @@ enum Form {
 #[derive(Default)]
 struct Results {
     /// Those whose turn to be shown has not come.
-    waiting: BTreeMap<u32, Outcome>,
-    shown: u32,
+    waiting: BTreeMap<usize, Outcome>,
+    shown: usize,
     summary: Summary,
     failed: Option<Failure>,
 }
@@ -287,31 +283,17 @@ const PARTS: u64 = 1_000;
 
 impl<'a> Batch<'a> {
     fn new(scenario: &'a Scenario, first: u64, seeds: u32, form: Form, allowance: Allowance) -> Self {
-        let (next, results) = (AtomicU32::new(0), Mutex::default());
-        Self { scenario, first, seeds, form, allowance, next, bar: bar(seeds), results }
+        Self { scenario, first, seeds, form, allowance, bar: bar(seeds) }
     }
 
-    fn work(&self) {
-        loop {
-            let place = self.next.fetch_add(1, Ordering::Relaxed);
-            if place >= self.seeds || interrupt::check().is_err() {
-                return;
-            }
-            let (mut shown, guard) = (0, self.allowance.begin());
-            let seed = self.first.wrapping_add(place.into());
-            let outcome = self
-                .scenario
-                .run_watched(seed, &Watching::default(), |progress| self.show(&progress, &mut shown, guard));
-            let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-            match outcome {
-                Ok(outcome) => drop(results.waiting.insert(place, outcome)),
-                Err(error) => results.failed = Some(not_built(&error)),
-            }
-            self.show_next(&mut results);
-            if results.failed.is_some() {
-                return;
-            }
-        }
+    /// Runs a seed; `None` if nobody waits for it any more.
+    fn run(&self, place: usize) -> Option<Result<Outcome, Failure>> {
+        interrupt::check().ok()?;
+        let (mut shown, guard) = (0, self.allowance.begin());
+        let seed = self.first.wrapping_add(place as u64);
+        let show = |progress| self.show(&progress, &mut shown, guard);
+        let outcome = self.scenario.run_watched(seed, &Watching::default(), show);
+        Some(outcome.map_err(|error| not_built(&error)))
     }
 
     /// Shows those whose turn it is.
@@ -348,18 +330,22 @@ fn bar(seeds: u32) -> ProgressBar {
     bar
 }
 
-fn run_seeds(file: &Path, batch: Batch<'_>) -> Result<(), Failure> {
+fn run_seeds(file: &Path, batch: &Batch<'_>) -> Result<(), Failure> {
     interrupt::listen()?;
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(batch.seeds as usize);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| batch.work());
+    let mut results = Results::default();
+    let each = |place| batch.run(place);
+    parallel::each(batch.seeds as usize, each, |place, outcome| {
+        match outcome {
+            Some(Ok(outcome)) => drop(results.waiting.insert(place, outcome)),
+            Some(Err(failure)) => results.failed = Some(failure),
+            None => return false,
         }
+        batch.show_next(&mut results);
+        results.failed.is_none()
     });
     batch.bar.finish_and_clear();
     let is_text = batch.form != Form::Json;
-    let Results { shown: count, summary, failed, .. } =
-        batch.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Results { shown: count, summary, failed, .. } = results;
     if let Some(failure) = failed {
         return Err(failure);
     }

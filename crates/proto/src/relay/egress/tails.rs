@@ -22,7 +22,8 @@ const STEADY_PAUSES: u8 = 4;
 /// How far a flow's copies have come, and when the receiver is told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tail {
-    last: SequenceNumber,
+    /// The last one, once there was any.
+    last: Option<SequenceNumber>,
     came: Time,
     /// After how long without a copy.
     pause: Duration,
@@ -30,23 +31,17 @@ pub(super) struct Tail {
     steady: u8,
     is_told: bool,
     is_watched: bool,
-    has_begun: bool,
 }
 
 impl Tail {
     pub(super) const fn new(now: Time) -> Self {
-        let (last, pause) = (SequenceNumber::FIRST, TAIL_PAUSE_MIN);
-        Self { last, came: now, pause, steady: 0, is_told: false, is_watched: false, has_begun: false }
+        Self { last: None, came: now, pause: TAIL_PAUSE_MIN, steady: 0, is_told: false, is_watched: false }
     }
 
-    /// Another copy came.
-    fn copied(&mut self, sequence: SequenceNumber, now: Time) {
-        // One that was sent again says nothing of the end.
-        if self.has_begun
-            && sequence <= self.last
-            && self.last.since(sequence).is_some_and(|behind| behind < NACK_REACH)
-        {
-            return;
+    /// Another copy came; whether it is further than those before. One that was sent again says nothing of the end.
+    fn copied(&mut self, sequence: SequenceNumber, now: Time) -> bool {
+        if self.last.and_then(|last| last.since(sequence)).is_some_and(|behind| behind < NACK_REACH) {
+            return false;
         }
         let silence = now.saturating_since(self.came);
         if self.is_told && silence >= self.pause * 6 {
@@ -57,7 +52,8 @@ impl Tail {
         if self.steady == STEADY_PAUSES {
             (self.pause, self.steady) = (TAIL_PAUSE_MAX.min(self.pause * 2), 0);
         }
-        (self.last, self.came, self.is_told, self.has_begun) = (sequence, now, false, true);
+        (self.last, self.came, self.is_told) = (Some(sequence), now, false);
+        true
     }
 
     fn tell_at(&self) -> Time {
@@ -86,9 +82,8 @@ impl Egress {
         let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
-        active.tail.copied(sequence, now);
         // One entry for each flow: what came since is looked at when it is due.
-        if !active.tail.is_watched {
+        if active.tail.copied(sequence, now) && !active.tail.is_watched {
             active.tail.is_watched = true;
             self.tails.0.push(Reverse((active.tail.tell_at(), slot)));
         }
@@ -106,8 +101,7 @@ impl Egress {
                 continue;
             }
             (active.tail.is_watched, active.tail.is_told) = (false, true);
-            let sequence = active.tail.last;
-            if !active.is_lost(sequence) {
+            if let Some(sequence) = active.tail.last.filter(|last| !active.is_lost(*last)) {
                 self.counters.tails += 1;
                 actions.push(Action::Confirm { flow: slot, sequence });
             }

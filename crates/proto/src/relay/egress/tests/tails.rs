@@ -67,6 +67,18 @@ fn what_is_delivered_or_coded_needs_no_telling() {
 }
 
 #[test]
+fn a_copy_that_was_sent_again_is_no_other_end() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    for sequence in [0, 2] {
+        talk.carried(flow, sequence);
+    }
+    assert_eq!(told(&mut talk, 100).len(), 1);
+    talk.carried(flow, 1);
+    assert_eq!(told(&mut talk, 500), []);
+}
+
+#[test]
 fn a_flow_that_left_is_nobodys() {
     let mut talk = Talk::new();
     let flow = talk.flow(Service::Caching);
