@@ -58,6 +58,11 @@ pub const BLOCK_REPAIRS_MAX: usize = 4;
 /// See [`BLOCK_REPAIRS_MAX`].
 pub const BATCH_REPAIRS_MAX: usize = 4;
 
+/// The chance, of 65,536, that so many of those who were asked answer late that a round has to wait for them, beyond which the packet is
+/// fetched from the ingress relay at once: a repair in eight would be late. It costs relays one packet for each that is lost, where
+/// another repair packet would cost one for each batch.
+pub const LATE_ROUNDS_MAX: u32 = (1 << 16) / 8;
+
 /// Most batches of one ingress relay that are kept: half a second at 130,000 source packets/s in batches of 8.
 pub const BATCHES_MAX: usize = 8_192;
 

@@ -26,6 +26,7 @@ pub mod block_encoder;
 pub mod breaker;
 pub mod delay_histogram;
 pub mod gap_tracker;
+pub mod lateness;
 pub mod line_load;
 pub mod line_scale;
 pub mod loss_timer;

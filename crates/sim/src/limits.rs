@@ -43,6 +43,9 @@ pub const RECORDED_OPPORTUNITIES_MAX: usize = 1 << 22;
 /// Most measured delays: five hours of a packet each 20 ms, in 24 MiB.
 pub const MEASURED_DELAYS_MAX: usize = 1 << 20;
 
+/// Longest measured delay: beyond a minute, nobody waits.
+pub const MEASURED_DELAY_MAX: Duration = Duration::from_secs(60);
+
 /// Longest time that a measurement of delays may span: a year.
 pub const MEASURED_SPAN_MAX: Duration = Duration::from_secs(366 * 86_400);
 

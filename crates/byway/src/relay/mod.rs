@@ -117,6 +117,7 @@ fn start(
             started_unix_nanos: clock.started_unix_nanos(),
             authority: authority(&standing.bond),
             relays: others.met.clone(),
+            follows_up: true,
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
         let role = RelayRole::new(relay, number, Shard::new(shard), others);

@@ -207,15 +207,14 @@ impl Relay {
         while let Some(asked) = self.egress.next_asked(now) {
             let port = EgressPort(asked.feed.ingress);
             let nack = CopyNack { alias: asked.feed.alias, ranges: asked.absent.ranges() };
-            let Some(session) = self.ports.session(port) else {
-                if self.ports.is_here(port) {
-                    self.resend(port, &nack, now);
-                    self.perform_actions(now);
-                }
-                continue;
-            };
-            self.sessions.say(session, &Message::CopyNack(nack), now);
-            let round_trip = self.sessions.round_trip(session);
+            let session = self.ports.session(port);
+            if let Some(session) = session {
+                self.sessions.say(session, &Message::CopyNack(nack), now);
+            } else if self.ports.is_here(port) {
+                self.resend(port, &nack, now);
+                self.perform_actions(now);
+            }
+            let round_trip = session.map_or(Duration::ZERO, |session| self.sessions.round_trip(session));
             self.egress.ask_again(&asked, round_trip, now);
         }
     }

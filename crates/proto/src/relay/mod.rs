@@ -124,7 +124,8 @@ impl Relay {
         seed: [u8; 32],
         now: Time,
     ) -> Self {
-        let RelaySettings { number, shard, secret, suite, started_unix_nanos, authority, relays } = settings;
+        let RelaySettings { number, shard, secret, suite, started_unix_nanos, authority, relays, follows_up } =
+            settings;
         let capabilities = Capabilities::DIGESTS;
         let local = Local { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
@@ -135,7 +136,7 @@ impl Relay {
             links: Links::default(),
             ports: Ports::default(),
             ingress: Ingress::new(engine),
-            egress: Egress::new(engine),
+            egress: Egress::new(engine, follows_up),
             actions: Vec::new(),
             next_shedding: Time::START,
             counters: RelayCounters::default(),
@@ -175,7 +176,7 @@ impl Relay {
             self.sessions.deadline().map(|at| (at, Reason::Session)),
             self.ingress.deadline().map(|at| (at, Reason::Coding)),
             self.egress.asks_at().map(|at| (at, Reason::Loss)),
-            self.egress.lost_at().map(|at| (at, Reason::Loss)),
+            self.egress.review_at().map(|at| (at, Reason::Loss)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.ports.deadline().map(|at| (at, Reason::Registration)),
             self.links.next_end().map(|at| (at, Reason::Registration)),
@@ -235,8 +236,7 @@ impl Relay {
         if self.egress.deadline().is_some_and(|at| at <= now) {
             self.egress.sweep(now);
         }
-        self.egress.give_up_in_flight(now, &mut self.actions);
-        self.egress.tell_tails(now, &mut self.actions);
+        self.egress.review(now, &mut self.actions);
         self.perform_actions(now);
         self.ask_for_copies(now);
         self.end_grants(now);

@@ -72,7 +72,7 @@ impl Relay {
         for slot in self.ports.flows(port) {
             self.close_way(slot, port, now);
         }
-        self.egress.forget_batches(port.0);
+        self.egress.forget_ingress(port.0);
         self.ports.remove_relay(port);
         if self.sessions.is_established(session, now) {
             let close = Message::Close(Close { reason: CloseReason::NoLongerGranted });

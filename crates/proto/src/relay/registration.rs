@@ -304,7 +304,7 @@ impl Relay {
 
     /// Another relay knows nothing of what was agreed with it.
     pub(super) fn began_anew(&mut self, port: EgressPort, now: Time) {
-        self.egress.forget_batches(port.0);
+        self.egress.forget_ingress(port.0);
         for slot in self.ports.forget(port, now) {
             self.ingress.set_known(slot, port, false);
         }

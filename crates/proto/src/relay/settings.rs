@@ -25,6 +25,9 @@ pub struct RelaySettings {
     pub authority: Authority,
     /// The shards of other relays it exchanges repairs with.
     pub relays: Vec<OtherRelay>,
+    /// Whether it follows up on what does not come: asks receivers again whose packets a repair waits for, and fetches from the
+    /// ingress relay what repair packets cannot restore in time. The published systems do not.
+    pub follows_up: bool,
 }
 
 /// Who says what flows may use a relay.

@@ -1,12 +1,13 @@
 //! Delays as they were once measured.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use byway_units::{Duration, Time};
 use thiserror::Error;
 
-use crate::limits::{MEASURED_DELAYS_MAX, MEASURED_SPAN_MAX};
+use crate::limits::{MEASURED_DELAY_MAX, MEASURED_DELAYS_MAX, MEASURED_SPAN_MAX};
 
 /// Delays over time: a packet takes as long as the last one that was measured before it, or is lost as that one was. After its
 /// end, the measurement begins again.
@@ -28,43 +29,72 @@ struct Sample {
     delay: Option<Duration>,
 }
 
-/// Why a text is no measurement of delays.
+/// Why a text is no measurement of delays. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MeasuredDelaysError {
     /// There is nothing in it.
     #[error("it has no lines: give a delay in milliseconds in each, or `lost`")]
     Empty,
     /// All of it is lost.
-    #[error("all of its packets are lost, or later than `late`: give one with a delay, or an outage")]
-    AllLost,
+    #[error("its packets ({count}) are all lost, or later than `late`: give one with a delay, or an outage")]
+    AllLost {
+        /// How many there are.
+        count: usize,
+    },
     /// A line that is none.
-    #[error("line {line} is no delay: write {form}; a lost packet has the word lost for its delay")]
+    #[error(
+        "line {line} is no delay: {found:?}; write {form}; a lost packet has the word lost for its delay"
+    )]
     NoDelay {
-        /// Which, from 1.
+        /// Which.
         line: usize,
+        /// How it begins.
+        found: String,
         /// What to write.
         form: &'static str,
     },
-    /// A line out of order.
-    #[error("line {line} was not sent after the line before it: write them in order of their sending")]
-    OutOfOrder {
-        /// Which, from 1.
+    /// A delay that nobody waits for.
+    #[error("line {line} has a delay of {found}: at most {MEASURED_DELAY_MAX}; what takes longer is `lost`")]
+    TooLate {
+        /// Which.
         line: usize,
+        /// The delay.
+        found: Duration,
+    },
+    /// A line out of order.
+    #[error(
+        "line {line} was sent at {found}, and the line before it at {before}: write them in order, each sent later than the last"
+    )]
+    OutOfOrder {
+        /// Which.
+        line: usize,
+        /// When it was sent.
+        found: Duration,
+        /// When the one before was.
+        before: Duration,
     },
     /// A line beyond all others.
-    #[error("line {line} was sent more than a year after the first: use a part of it")]
+    #[error(
+        "line {line} was sent more than a year after the first: at most {MEASURED_SPAN_MAX}, use a part of it"
+    )]
     TooFar {
-        /// Which, from 1.
+        /// Which.
         line: usize,
     },
     /// Too many lines.
-    #[error("it has more than {MEASURED_DELAYS_MAX} lines: use a part of it")]
-    TooLong,
+    #[error("line {line} is one too many: at most {MEASURED_DELAYS_MAX} packets, use a part of it")]
+    TooLong {
+        /// Which.
+        line: usize,
+    },
     /// Packets without a time between them.
     #[error(
-        "its packets were sent 0 s or more than a year after each other: give the interval at which they were"
+        "its packets were sent every {found}, as `every` says: more than 0 s, and at most {MEASURED_SPAN_MAX}"
     )]
-    NoInterval,
+    NoInterval {
+        /// The time between them.
+        found: Duration,
+    },
 }
 
 impl MeasuredDelays {
@@ -80,7 +110,7 @@ impl MeasuredDelays {
         late: Option<Duration>,
     ) -> Result<Self, MeasuredDelaysError> {
         let mut samples: Vec<Sample> = Vec::new();
-        let (mut origin, mut count) = (Duration::ZERO, 0);
+        let mut origin = Duration::ZERO;
         for (line, content) in (1..).zip(text.lines().map(str::trim)) {
             if content.is_empty() || content.starts_with('#') {
                 continue;
@@ -89,26 +119,30 @@ impl MeasuredDelays {
                 Some(_) => "milliseconds, as in 41.2",
                 None => "when it was sent and how long it took, both in milliseconds, as in 1200 41.2",
             };
-            let (sent, delay) =
-                columns(content, every.is_none()).ok_or(MeasuredDelaysError::NoDelay { line, form })?;
-            let regular = every.unwrap_or_default().as_nanos().checked_mul(count).map(Duration::from_nanos);
+            let found = || content.chars().take(FOUND_CHARACTERS_MAX).collect();
+            let (sent, delay) = columns(content, every.is_none())
+                .ok_or_else(|| MeasuredDelaysError::NoDelay { line, found: found(), form })?;
+            let nth = samples.len() as u64;
+            let regular = every.unwrap_or_default().as_nanos().checked_mul(nth).map(Duration::from_nanos);
             let sent = sent.or(regular).ok_or(MeasuredDelaysError::TooFar { line })?;
-            if count == 0 {
+            if let Some(last) = samples.last().filter(|last| every.is_none() && sent <= origin + last.at) {
+                return Err(MeasuredDelaysError::OutOfOrder { line, found: sent, before: origin + last.at });
+            }
+            if samples.is_empty() {
                 origin = sent;
             }
-            let at = sent.checked_sub(origin).ok_or(MeasuredDelaysError::OutOfOrder { line })?;
+            let at = sent - origin;
             if at > MEASURED_SPAN_MAX {
                 return Err(MeasuredDelaysError::TooFar { line });
             }
-            if every.is_none() && samples.last().is_some_and(|last| at <= last.at) {
-                return Err(MeasuredDelaysError::OutOfOrder { line });
-            }
             if samples.len() == MEASURED_DELAYS_MAX {
-                return Err(MeasuredDelaysError::TooLong);
+                return Err(MeasuredDelaysError::TooLong { line });
             }
             let delay = delay.filter(|delay| late.is_none_or(|late| *delay <= late));
+            if let Some(found) = delay.filter(|delay| *delay > MEASURED_DELAY_MAX) {
+                return Err(MeasuredDelaysError::TooLate { line, found });
+            }
             samples.push(Sample { at, delay });
-            count += 1;
         }
         Self::of(samples, every)
     }
@@ -116,13 +150,13 @@ impl MeasuredDelays {
     fn of(samples: Vec<Sample>, every: Option<Duration>) -> Result<Self, MeasuredDelaysError> {
         let last = samples.last().ok_or(MeasuredDelaysError::Empty)?.at;
         if samples.iter().all(|sample| sample.delay.is_none()) {
-            return Err(MeasuredDelaysError::AllLost);
+            return Err(MeasuredDelaysError::AllLost { count: samples.len() });
         }
         let gaps = samples.len() as u64 - 1;
         // After the last one comes the first, as soon as one comes after another in the mean.
         let gap = every.or_else(|| (gaps > 0).then(|| last / gaps)).unwrap_or(Duration::from_secs(1));
         if gap.is_zero() || gap > MEASURED_SPAN_MAX {
-            return Err(MeasuredDelaysError::NoInterval);
+            return Err(MeasuredDelaysError::NoInterval { found: gap });
         }
         Ok(Self { samples: Arc::new(samples), period: last + gap, begin: Duration::ZERO })
     }
@@ -142,12 +176,6 @@ impl MeasuredDelays {
         delays.get(delays.len().saturating_sub(1) / 2).copied().unwrap_or_default()
     }
 
-    /// The longest.
-    #[must_use]
-    pub fn longest(&self) -> Duration {
-        self.samples.iter().filter_map(|sample| sample.delay).max().unwrap_or_default()
-    }
-
     /// How long a packet takes that is sent at this time; `None` if it is lost.
     pub(super) fn at(&self, time: Time) -> Option<Duration> {
         let since = (time + self.begin).saturating_since(Time::START).as_nanos() % self.period.as_nanos();
@@ -155,6 +183,9 @@ impl MeasuredDelays {
         self.samples[after.saturating_sub(1)].delay
     }
 }
+
+/// So much of a line is told: it can be of any length.
+const FOUND_CHARACTERS_MAX: usize = 60;
 
 /// When it was sent, if that stands there, and how long it took.
 fn columns(content: &str, has_time: bool) -> Option<(Option<Duration>, Option<Duration>)> {
@@ -205,7 +236,6 @@ mod tests {
         let wanted = [Some(41_200), Some(41_200), None, Some(150_000), None, None, Some(41_200)];
         assert_eq!(at(&found, [0, 19, 20, 40, 60, 79, 80]), wanted);
         assert_eq!(found.median(), Duration::from_micros(41_200));
-        assert_eq!(found.longest(), Duration::from_millis(150));
     }
 
     #[test]
@@ -225,7 +255,7 @@ mod tests {
         let refused = MeasuredDelays::parse("0 40\n18446744073708 40", None, None).expect_err("centuries");
         assert_eq!(refused, MeasuredDelaysError::TooFar { line: 2 });
         let refused = MeasuredDelays::parse("40", Some(Duration::MAX), None).expect_err("centuries");
-        assert_eq!(refused, MeasuredDelaysError::NoInterval);
+        assert_eq!(refused, MeasuredDelaysError::NoInterval { found: Duration::MAX });
     }
 
     #[test]
@@ -233,18 +263,27 @@ mod tests {
         for (text, every, wanted) in [
             ("", EVERY, "no lines"),
             ("# nothing\n\n", None, "no lines"),
-            ("lost\n160\n", EVERY, "all of its packets are lost"),
-            ("40\n-1\n", EVERY, "line 2 is no delay: write milliseconds, as in 41.2"),
+            ("lost\n160\n", EVERY, "its packets (2) are all lost"),
+            ("40\n-1\n", EVERY, "line 2 is no delay: \"-1\"; write milliseconds, as in 41.2"),
             ("40\n\nsoon\n", EVERY, "line 3 is no delay"),
             ("40 50\n", EVERY, "line 1 is no delay"),
-            ("40\n", None, "line 1 is no delay: write when it was sent and how long it took"),
+            ("40\n", None, "line 1 is no delay: \"40\"; write when it was sent and how long it took"),
             ("1 40\n1e3 40\n", None, "line 2 is no delay"),
-            ("5 40\n5 41\n", None, "line 2 was not sent after"),
-            ("5 40\n4 41\n", None, "line 2 was not sent after"),
-            ("40\n", Some(Duration::ZERO), "0 s or more than a year after each other"),
+            (
+                "5 40\n5 41\n",
+                None,
+                "line 2 was sent at 5 ms, and the line before it at 5 ms: write them in order",
+            ),
+            ("5 40\n7 40\n6 41\n", None, "line 3 was sent at 6 ms, and the line before it at 7 ms"),
+            ("5 40\n4 41\n", None, "line 2 was sent at 4 ms, and the line before it at 5 ms"),
+            ("40\n", Some(Duration::ZERO), "sent every 0 s, as `every` says: more than 0 s, and at most"),
         ] {
             let said = MeasuredDelays::parse(text, every, Some(Duration::from_millis(150))).expect_err(text);
             assert!(said.to_string().contains(wanted), "{text:?}: {said}");
         }
+        let said = MeasuredDelays::parse("40\n60000.001\n", EVERY, None).expect_err("a minute and more");
+        let wanted = "line 2 has a delay of 60.000001 s: at most 60 s";
+        assert!(said.to_string().contains(wanted), "{said}");
+        assert!(MeasuredDelays::parse("40\n60000\n", EVERY, None).is_ok());
     }
 }

@@ -91,6 +91,7 @@ impl RelayCard {
             started_unix_nanos: 1,
             authority,
             relays: others,
+            follows_up: true,
         }
     }
 

@@ -1,5 +1,8 @@
 //! Random worlds, each from its seed: some of all that can go wrong goes wrong in each, for a while; then all must
 //! be as if it never had.
+//!
+//! Worlds are looked at from inside: what machines hold, count, owe and send when all is over, and what files of scenarios have no
+//! words for, as addresses that change. `byway sim swarm` looks at scenarios from outside.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use super::batches::{Batch, BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
-use super::{Egress, find};
+use super::{Egress, find, kept};
 use crate::limits::CODED_BYTES_MAX;
 use crate::parts::packet_log::Handle;
 
@@ -125,9 +125,8 @@ impl Egress {
             };
             let (batches, log) = (&self.batches, &self.log);
             let is_spent = |batch: BatchRef| {
-                let known =
-                    batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
-                known.is_none_or(|known| known.repairs().all(|repair| log.get(repair.payload, now).is_none()))
+                kept(batches, batch)
+                    .is_none_or(|known| known.repairs().all(|repair| log.get(repair.payload, now).is_none()))
             };
             // As long as any packet of the batch: who gives shall not be asked for more than it consented to.
             flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);

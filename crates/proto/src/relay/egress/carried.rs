@@ -50,6 +50,8 @@ pub(super) struct Gap {
     /// One more than the last.
     pub(super) end: SequenceNumber,
     pub(super) asked: u8,
+    /// Whether it is one packet that is fetched, and no gap in a row.
+    pub(super) is_fetch: bool,
 }
 
 /// What is to be asked for now.
@@ -109,7 +111,8 @@ impl Egress {
         }
         // Of a group's receivers, what one misses all do.
         if let Some(feed) = carried.feed {
-            self.note_gap(*first, feed, carried.sequence_low, now);
+            let is_dark = receivers.iter().any(|slot| self.is_dark(*slot, now));
+            self.note_gap((*first, is_dark), feed, carried.sequence_low, now);
         }
         self.sweep_from(now);
     }
@@ -170,8 +173,16 @@ impl Egress {
         came.is_some_and(|came| came + (flow.round_trip - flow.round_trip / 8) > now)
     }
 
+    /// Whether copies of a receiver's flow come in a row, though it is coded: while an outage lasts, or where its sender has no
+    /// other way. Any other was fetched alone.
+    fn is_dark(&self, slot: FlowSlot, now: Time) -> bool {
+        let active = self.flow(slot).and_then(|flow| flow.active());
+        let is_believed = |active: &Active| active.open.is_some_and(|open| open.is_believed(now));
+        active.is_some_and(|active| active.is_forwarded || is_believed(active))
+    }
+
     /// Notes what did not come before a carried copy, unless it was fetched alone.
-    fn note_gap(&mut self, slot: FlowSlot, feed: Feed, sequence_low: u32, now: Time) {
+    fn note_gap(&mut self, (slot, is_dark): (FlowSlot, bool), feed: Feed, sequence_low: u32, now: Time) {
         let Some(flow) = find(&mut self.flows, slot) else {
             return;
         };
@@ -180,12 +191,13 @@ impl Egress {
             return;
         };
         let sequence = active.full(sequence_low);
-        if active.missing.get(sequence).is_some_and(|missing| missing.is_fetched) {
+        let is_fetched = active.missing.get(sequence).is_some_and(|missing| missing.is_fetched);
+        if is_fetched || (is_coded && !is_dark) {
             return;
         }
         if let Some((first, end)) = active.gap_before(sequence, feed, is_coded) {
             let ask_at = now + COPY_REORDERING;
-            self.gaps.add(Gap { ask_at, flow: slot, feed, first, end, asked: 0 });
+            self.gaps.add(Gap { ask_at, flow: slot, feed, first, end, asked: 0, is_fetch: false });
         }
     }
 
@@ -197,9 +209,13 @@ impl Egress {
     /// The next carried copies that are to be asked for now.
     pub(crate) fn next_asked(&mut self, now: Time) -> Option<Asked> {
         while let Some(gap) = self.gaps.pop(now) {
-            let Some(active) = self.flow(gap.flow).and_then(|flow| flow.active()) else {
+            let Some(active) = find(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut()) else {
                 continue;
             };
+            if gap.asked == CARRIED_ASKS_MAX {
+                active.forget_fetch(gap.first);
+                continue;
+            }
             let numbers = (gap.first.number()..gap.end.number()).map(SequenceNumber::new);
             let (mut absent, mut count) = (RangeSet::new(), 0);
             for sequence in numbers.filter(|sequence| active.packet(*sequence).is_none()) {
@@ -216,17 +232,30 @@ impl Egress {
         None
     }
 
-    /// What was asked for, of a relay `round_trip` away, is asked for again if it does not come.
+    /// What was asked for, of a relay `round_trip` away, is asked for again if it does not come, and given up at last.
     pub(crate) fn ask_again(&mut self, asked: &Asked, round_trip: Duration, now: Time) {
         let Asked { gap, .. } = *asked;
-        if gap.asked + 1 < CARRIED_ASKS_MAX {
-            let ask_at = now + Self::ask_again_after(round_trip) + COPY_REORDERING;
-            self.gaps.add(Gap { ask_at, asked: gap.asked + 1, ..gap });
+        let ask_at = now + Self::ask_again_after(round_trip) + COPY_REORDERING;
+        let is_over = gap.asked + 1 == CARRIED_ASKS_MAX && !gap.is_fetch;
+        let is_watched = !is_over && self.gaps.add(Gap { ask_at, asked: gap.asked + 1, ..gap });
+        if gap.is_fetch
+            && !is_watched
+            && let Some(active) = find(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut())
+        {
+            active.forget_fetch(gap.first);
         }
     }
 }
 
 impl Active {
+    /// A packet that was fetched does not come: a round that lacks it may have it fetched anew.
+    fn forget_fetch(&mut self, sequence: SequenceNumber) {
+        let is_here = self.packet(sequence).is_some();
+        if let Some(missing) = self.missing.get_mut(sequence).filter(|_| !is_here) {
+            missing.is_fetched = false;
+        }
+    }
+
     /// The numbers between a carried copy and the highest that came from there before: the first of them, and the copy
     /// itself. Of a coded flow, only what an outage takes is carried.
     fn gap_before(

@@ -9,9 +9,10 @@ use byway_wire::SequenceNumber;
 use super::carried::{Feed, Gap};
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
-use super::rounds::RoundSlot;
-use super::{Egress, find};
-use crate::limits::COPY_REORDERING;
+use super::rounds::{Places, RoundSlot};
+use super::{Egress, Entry, find};
+use crate::limits::{COPY_REORDERING, LATE_ROUNDS_MAX};
+use crate::parts::lateness::LateShare;
 
 impl Egress {
     /// Notes how far away an ingress relay is.
@@ -23,42 +24,75 @@ impl Egress {
         self.feed_round_trips[place] = round_trip;
     }
 
-    /// Fetches as many of the packets that receivers miss in a round as it lacks to restore the others.
+    /// Fetches as many of the packets that receivers still miss in a round as it lacks to restore the others in time, as far as can be
+    /// told: who was asked and has not answered when that was due may never do.
     pub(super) fn fetch_for(&mut self, round: RoundSlot, now: Time) {
         let state = self.rounds.get(round);
         let batch = state.batch;
         // That of a relay which began anew since names other flows.
-        if self.batches.get(usize::from(batch.ingress)).is_none_or(|known| known.get(batch.number).is_none())
-        {
+        if !self.follows_up || self.batch(batch).is_none() {
             return;
         }
-        let excess = state.gone().saturating_sub(self.repairs_due(state.batch, now));
-        if excess == 0 {
+        let missed = self.still_missed(round, now);
+        if missed.is_empty() {
             return;
         }
-        let (entries, missed) = (state.entries.clone(), state.missed());
-        let missed = entries.iter().enumerate().filter(|(place, _)| missed.contains(*place));
-        let mut coming = 0;
-        for (_, entry) in missed {
-            let Some(slot) = entry.flow.filter(|_| coming < excess) else {
+        self.note_late(round, now);
+        let mut excess = self.excess(round, now);
+        for place in missed.iter() {
+            let entry = self.rounds.get(round).entries[place];
+            let Some(slot) = entry.flow.filter(|_| excess > 0) else {
                 continue;
             };
             let feed = Feed { ingress: batch.ingress, alias: entry.alias };
             let comes =
                 self.is_fetched(slot, entry.sequence) || self.fetch((slot, entry.sequence), feed, now);
-            coming += usize::from(comes);
+            excess -= usize::from(comes);
         }
+        self.plan_review(round, now);
+    }
+
+    /// The packets of a round that their receivers wait for, as nothing else repairs them.
+    pub(super) fn still_missed(&self, round: RoundSlot, now: Time) -> Places {
+        let state = self.rounds.get(round);
+        let missed = state.missed();
+        let is_waited_for = |place: usize| {
+            let Entry { flow, sequence, .. } = state.entries[place];
+            let missing = flow.and_then(|slot| self.flow(slot)?.active()?.missing.get(sequence));
+            missing.is_some_and(|missing| {
+                missing.until > now && !matches!(missing.stage, Stage::InStream | Stage::Given)
+            })
+        };
+        missed.only(is_waited_for)
+    }
+
+    /// How many packets a round lacks that repair packets do not make up for; or one, if they may well not: where those who were
+    /// asked are late often, nothing is waited for.
+    fn excess(&self, round: RoundSlot, now: Time) -> usize {
+        let state = self.rounds.get(round);
+        let repairs = self.repairs_due(state.batch, now);
+        let short = state.gone_or_late();
+        if short > repairs {
+            return short - repairs;
+        }
+        let awaited = (0..state.entries.len()).filter(|place| state.is_awaited(*place));
+        let flows = awaited.filter_map(|place| self.flow(state.entries[place].flow?));
+        let may_fail = LateShare::more_than(repairs - short, flows.map(|flow| flow.lateness.share()));
+        usize::from(may_fail > LATE_ROUNDS_MAX)
     }
 
     /// How many repair packets of a batch are here or will be: those that were sent with one that has just come.
     pub(super) fn repairs_due(&self, batch: BatchRef, now: Time) -> usize {
-        let known =
-            self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
-        let came = known.and_then(|known| self.log.came(known.repairs().next()?.payload));
-        match (known, came) {
-            (Some(known), Some(came)) if now <= came + COPY_REORDERING => usize::from(known.made),
-            _ => self.repairs_of(batch, now),
+        let is_recent = self.repairs_came(batch).is_some_and(|came| now < came + COPY_REORDERING);
+        match self.batch(batch).filter(|_| is_recent) {
+            Some(known) => usize::from(known.made),
+            None => self.repairs_of(batch, now),
         }
+    }
+
+    /// When the first repair packet of a batch came that is kept.
+    pub(super) fn repairs_came(&self, batch: BatchRef) -> Option<Time> {
+        self.log.came(self.batch(batch)?.repairs().next()?.payload)
     }
 
     fn is_fetched(&self, slot: FlowSlot, sequence: SequenceNumber) -> bool {
@@ -77,13 +111,13 @@ impl Egress {
         };
         let round_trip = self.feed_round_trips.get(usize::from(feed.ingress)).copied().unwrap_or_default();
         let there_at = now + round_trip + to_receiver;
-        let is_of_use = |missing: &&mut super::missing::MissingPacket| {
-            missing.until > there_at && missing.certain && missing.stage != Stage::Given
-        };
+        let is_of_use =
+            |missing: &&mut super::missing::MissingPacket| missing.until > there_at && missing.certain;
         let Some(missing) = active.missing.get_mut(sequence).filter(is_of_use) else {
             return false;
         };
-        let gap = Gap { ask_at: now, flow: slot, feed, first: sequence, end: sequence.next(), asked: 0 };
+        let end = sequence.next();
+        let gap = Gap { ask_at: now, flow: slot, feed, first: sequence, end, asked: 0, is_fetch: true };
         let is_asked = self.gaps.add(gap);
         missing.is_fetched = is_asked;
         self.counters.fetched += u64::from(is_asked);

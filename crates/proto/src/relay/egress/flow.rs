@@ -13,6 +13,7 @@ use super::tails::Tail;
 use crate::limits::{
     COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, REPAIR_BURST, REPAIR_RETENTION,
 };
+use crate::parts::lateness::Lateness;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
@@ -99,6 +100,8 @@ pub(crate) struct EgressFlow {
     pub(crate) packet_bytes: u16,
     /// Whether its receiver has answered falsely: it is asked no more.
     pub(crate) barred: bool,
+    /// How often its receiver answers late.
+    pub(crate) lateness: Lateness,
     /// The highest number of a flow that rests.
     rested_at: SequenceNumber,
     /// Allocated while packets of the flow are known.
@@ -175,6 +178,7 @@ impl EgressFlow {
             patience: Duration::ZERO,
             packet_bytes: 0,
             barred: false,
+            lateness: Lateness::default(),
             rested_at: SequenceNumber::FIRST,
             active: None,
         }

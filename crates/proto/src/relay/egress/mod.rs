@@ -22,6 +22,7 @@ mod missing;
 mod open_end;
 mod repair;
 mod requests;
+mod review;
 mod rounds;
 mod sweep;
 mod tails;
@@ -43,9 +44,9 @@ pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use flow::FlowSlot;
 pub(crate) use requests::Request;
 
-use batches::Batches;
+use batches::{Batch, Batches};
 use carried::Gaps;
-use flow::EgressFlow;
+use flow::{BatchRef, EgressFlow};
 use open_end::InFlight;
 use rounds::{RoundSlot, Rounds};
 use tails::Tails;
@@ -59,6 +60,8 @@ use byway_wire::messages::Consent;
 #[derive(Debug)]
 pub(crate) struct Egress {
     engine: Engine,
+    /// Whether it asks again, and ingress relays, for what does not come.
+    follows_up: bool,
     flows: Vec<Option<EgressFlow>>,
     /// For the next flows, those that have been free for longest first.
     free: VecDeque<FlowSlot>,
@@ -89,9 +92,10 @@ pub(crate) struct Egress {
 }
 
 impl Egress {
-    pub(crate) fn new(engine: Engine) -> Self {
+    pub(crate) fn new(engine: Engine, follows_up: bool) -> Self {
         Self {
             engine,
+            follows_up,
             flows: Vec::new(),
             free: VecDeque::new(),
             barred: VecDeque::new(),
@@ -199,10 +203,23 @@ impl Egress {
         &mut self.batches[index]
     }
 
-    /// Forgets the batches of an ingress relay: it restarted, and numbers them anew.
-    pub(crate) fn forget_batches(&mut self, ingress: u16) {
-        if let Some(batches) = self.batches.get_mut(usize::from(ingress)) {
+    /// A batch, while it is kept.
+    fn batch(&self, batch: BatchRef) -> Option<Batch> {
+        kept(&self.batches, batch)
+    }
+
+    fn batch_mut(&mut self, batch: BatchRef) -> Option<&mut Batch> {
+        self.batches.get_mut(usize::from(batch.ingress))?.get_mut(batch.number)
+    }
+
+    /// Forgets what came from an ingress relay and how far away it is: it restarted and numbers batches anew, or is another one.
+    pub(crate) fn forget_ingress(&mut self, ingress: u16) {
+        let place = usize::from(ingress);
+        if let Some(batches) = self.batches.get_mut(place) {
             *batches = Batches::default();
+        }
+        if let Some(round_trip) = self.feed_round_trips.get_mut(place) {
+            *round_trip = Duration::ZERO;
         }
     }
 
@@ -210,6 +227,11 @@ impl Egress {
     fn ask_again_after(round_trip: Duration) -> Duration {
         round_trip + round_trip / 2
     }
+}
+
+/// A batch, while it is kept.
+fn kept(batches: &[Batches], batch: BatchRef) -> Option<Batch> {
+    batches.get(usize::from(batch.ingress))?.get(batch.number)
 }
 
 /// The flow of this slot, while it is that of the slot's turn.

@@ -4,9 +4,8 @@
 //! the others may be in flight. Each is held to be lost as long after its repair packets came as the first one was: had it been
 //! delivered, the receiver would have said so by then. A silence that lasts is an outage, and nothing waits any more.
 
-use alloc::collections::BinaryHeap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
@@ -19,7 +18,8 @@ use super::flow::FlowSlot;
 use super::missing::Stage;
 use super::requests::Request;
 use crate::limits::{
-    BATCH_PACKETS_MAX, IN_FLIGHT_FOR, IN_FLIGHT_MAX, OPEN_END_BACKLOG_MAX, OUTAGE_AFTER, OUTAGE_INTERVAL,
+    BATCH_PACKETS_MAX, IN_FLIGHT_FOR, IN_FLIGHT_MAX, OPEN_END_BACKLOG_MAX, OUTAGE_AFTER, OUTAGE_BELIEVED_FOR,
+    OUTAGE_INTERVAL,
 };
 
 /// Everything from a packet on is missing, until an ACK.
@@ -52,6 +52,11 @@ impl OpenEnd {
         tells
     }
 
+    /// Whether the ingress relay takes the path to be dark, as it was told, and carries what it gets.
+    pub(super) fn is_believed(&self, now: Time) -> bool {
+        self.told.is_some_and(|told| now < told + OUTAGE_BELIEVED_FOR)
+    }
+
     /// Whether the packet is missing, as far as the receiver has said.
     pub(crate) fn covers(&self, sequence: SequenceNumber) -> bool {
         sequence >= self.from && self.to.is_none_or(|to| sequence < to)
@@ -64,27 +69,42 @@ impl OpenEnd {
     }
 }
 
-/// Packets that open ends cover and that may be in flight, by when they are held to be lost.
+/// Packets that open ends cover and that may be in flight, and when each is held to be lost. Whoever says again and again that its
+/// path is silent adds nothing.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(BinaryHeap<Reverse<(Time, FlowSlot, SequenceNumber)>>);
+pub(super) struct InFlight {
+    lost_at: BTreeMap<(FlowSlot, SequenceNumber), Time>,
+    by_time: BTreeSet<(Time, FlowSlot, SequenceNumber)>,
+}
 
 impl InFlight {
-    /// Watches a packet; `false` if there are too many.
+    /// Watches a packet, if it is not watched already; `false` if there are too many.
     pub(super) fn add(&mut self, lost_at: Time, slot: FlowSlot, sequence: SequenceNumber) -> bool {
-        let has_room = self.0.len() < IN_FLIGHT_MAX;
+        if self.lost_at.contains_key(&(slot, sequence)) {
+            return true;
+        }
+        let has_room = self.lost_at.len() < IN_FLIGHT_MAX;
         if has_room {
-            self.0.push(Reverse((lost_at, slot, sequence)));
+            self.lost_at.insert((slot, sequence), lost_at);
+            self.by_time.insert((lost_at, slot, sequence));
         }
         has_room
     }
 
-    fn lost_at(&self) -> Option<Time> {
-        self.0.peek().map(|Reverse((at, ..))| *at)
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lost_at.len()
+    }
+
+    pub(super) fn next(&self) -> Option<Time> {
+        self.by_time.first().map(|(at, ..)| *at)
     }
 
     fn pop(&mut self, now: Time) -> Option<(FlowSlot, SequenceNumber)> {
-        self.lost_at().filter(|at| *at <= now)?;
-        self.0.pop().map(|Reverse((_, slot, sequence))| (slot, sequence))
+        self.next().filter(|at| *at <= now)?;
+        let (_, slot, sequence) = self.by_time.pop_first()?;
+        self.lost_at.remove(&(slot, sequence));
+        Some((slot, sequence))
     }
 }
 
@@ -138,10 +158,11 @@ impl Egress {
     fn came(&self, slot: FlowSlot, sequence: SequenceNumber) -> Option<Time> {
         let active = self.flow(slot)?.active()?;
         let source = active.source(sequence);
-        let of_batch = source.batches.into_iter().flatten().find_map(|batch| {
-            let known = self.batches.get(usize::from(batch.ingress))?.get(batch.number)?;
-            known.repairs().next().map(|repair| repair.payload)
-        });
+        let of_batch = source
+            .batches
+            .into_iter()
+            .flatten()
+            .find_map(|batch| self.batch(batch)?.repairs().next().map(|repair| repair.payload));
         let of_block = || {
             let block = active.blocks.covering(sequence)?;
             active.blocks.repairs(block).next().map(|repair| repair.payload)
@@ -163,13 +184,8 @@ impl Egress {
         }
     }
 
-    /// When [`Egress::give_up_in_flight`] or [`Egress::tell_tails`] is due.
-    pub(crate) fn lost_at(&self) -> Option<Time> {
-        [self.in_flight.lost_at(), self.tails.tell_at()].into_iter().flatten().min()
-    }
-
     /// Repairs what cannot be in flight any more.
-    pub(crate) fn give_up_in_flight(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn give_up_in_flight(&mut self, now: Time, actions: &mut Vec<Action>) {
         while let Some((slot, sequence)) = self.in_flight.pop(now) {
             let open = self.flow(slot).and_then(|flow| flow.active()).and_then(|active| active.open);
             if let Some(open) = open.filter(|open| open.covers(sequence)) {

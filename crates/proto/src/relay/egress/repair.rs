@@ -13,6 +13,7 @@ use super::batches::BatchRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
+use super::review::answers_within;
 use super::rounds::{Round, RoundSlot};
 use super::{Egress, find};
 use crate::limits::REPAIRS_PER_PACKET_MAX;
@@ -244,14 +245,35 @@ impl Egress {
         }
         let (until, bytes) = (round.until, self.longest_of(round.batch));
         for (place, flow, sequence) in willing {
-            if let Some(flow) = find(&mut self.flows, flow) {
-                flow.consent.take(Bytes::from(bytes), now);
+            // Entries of one batch that name one flow twice may have been more than it consents to.
+            if self.request((flow, sequence), bytes, until, now, actions) {
+                self.rounds.get_mut(slot).asked[place] = Some(now);
+            } else {
+                self.rounds.get_mut(slot).withheld.add(place);
             }
-            self.rounds.get_mut(slot).asked[place] = Some(now);
-            self.counters.requests += 1;
-            let patience = until.saturating_since(now);
-            actions.push(Action::Ask { flow, sequence, patience });
         }
+    }
+
+    /// Asks a receiver for a packet of so many bytes at most; whether it consents.
+    pub(super) fn request(
+        &mut self,
+        (slot, sequence): (FlowSlot, SequenceNumber),
+        bytes: usize,
+        until: Time,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let Some(flow) = find(&mut self.flows, slot) else {
+            return false;
+        };
+        if !flow.consent.take(Bytes::from(bytes), now) {
+            self.counters.requests_beyond_consent += 1;
+            return false;
+        }
+        flow.lateness.asked(sequence.number(), now + answers_within(flow.round_trip), now);
+        self.counters.requests += 1;
+        actions.push(Action::Ask { flow: slot, sequence, patience: until.saturating_since(now) });
+        true
     }
 
     /// The places of a round whose receivers may be asked now; takes what is at hand, and notes who is not to be asked.
@@ -292,10 +314,10 @@ impl Egress {
     }
 
     /// The bytes of the longest packet of a batch: those of its repair packets.
-    fn longest_of(&self, batch: BatchRef) -> usize {
-        let known =
-            self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
-        known.and_then(|batch| batch.repairs().next().map(|repair| repair.payload.bytes())).unwrap_or(0)
+    pub(super) fn longest_of(&self, batch: BatchRef) -> usize {
+        self.batch(batch)
+            .and_then(|batch| batch.repairs().next().map(|repair| repair.payload.bytes()))
+            .unwrap_or(0)
     }
 
     /// Decodes the batch as soon as what is at hand suffices, and gives everybody what they miss; whether the round
@@ -303,7 +325,7 @@ impl Egress {
     pub(super) fn complete(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) -> bool {
         let round = self.rounds.get(slot);
         let batch = round.batch;
-        let Some(known) = self.batches[usize::from(batch.ingress)].get(batch.number) else {
+        let Some(known) = self.batch(batch) else {
             return false;
         };
         let repairs: ArrayVec<BatchRepair, REPAIR_PACKETS_MAX> =
@@ -313,7 +335,7 @@ impl Egress {
         }
         let round = self.rounds.end(slot);
         self.stuck.retain(|stuck| *stuck != slot);
-        if let Some(batch) = self.batches[usize::from(batch.ingress)].get_mut(batch.number) {
+        if let Some(batch) = self.batch_mut(batch) {
             batch.round = None;
         }
         match self.restore(&round, &repairs, now) {

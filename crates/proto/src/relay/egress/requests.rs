@@ -118,6 +118,7 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
+        self.note_answer(slot, sequence, now);
         let mut packet = self.keep_mate(slot, sequence, coded, now);
         for batch in self.batches_covering(slot, sequence) {
             let Some(round) = self.round_under_way(batch) else {
@@ -184,6 +185,13 @@ impl Egress {
         Some(packet)
     }
 
+    /// Notes whether a receiver answered in time, one way or the other.
+    fn note_answer(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time) {
+        if let Some(flow) = find(&mut self.flows, slot) {
+            flow.lateness.answered(sequence.number(), now);
+        }
+    }
+
     /// A cooperating receiver lost its packet too. It may still answer, after its own repair.
     pub(crate) fn lost(
         &mut self,
@@ -199,6 +207,7 @@ impl Egress {
         let mut sequence = first.max(SequenceNumber::new(active.highest.number().saturating_sub(NACK_REACH)));
         let last = last.min(active.highest);
         while sequence <= last {
+            self.note_answer(slot, sequence, now);
             // One round that is solved may end another.
             for batch in self.batches_covering(slot, sequence) {
                 let Some(round) = self.round_under_way(batch) else {
@@ -260,8 +269,8 @@ impl Egress {
     }
 
     /// The round of a batch, if one is under way.
-    fn round_under_way(&self, batch: BatchRef) -> Option<RoundSlot> {
-        self.batches.get(usize::from(batch.ingress))?.get(batch.number)?.round
+    pub(super) fn round_under_way(&self, batch: BatchRef) -> Option<RoundSlot> {
+        self.batch(batch)?.round
     }
 }
 

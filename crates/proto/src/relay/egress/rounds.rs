@@ -1,5 +1,6 @@
 //! Cooperative rounds: completing a batch with the packets of other receivers.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
@@ -12,7 +13,7 @@ use crate::limits::ROUNDS_MAX;
 use crate::parts::packet_log::Handle;
 
 /// Which round, among those under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RoundSlot(u16);
 
 /// A set of places in a batch.
@@ -26,6 +27,26 @@ impl Places {
 
     pub(crate) const fn contains(self, place: usize) -> bool {
         self.0 & (1 << place) != 0
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The places, in rising order.
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..SOURCE_PACKETS_MAX).filter(move |place| self.contains(*place))
+    }
+
+    /// Those of which something is true.
+    pub(crate) fn only(self, is_true: impl Fn(usize) -> bool) -> Self {
+        let mut only = Self::default();
+        self.iter().filter(|place| is_true(*place)).for_each(|place| only.add(place));
+        only
+    }
+
+    const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
     }
 
     const fn without(self, others: Self) -> Self {
@@ -48,6 +69,10 @@ pub(crate) struct Round {
     pub(crate) have: Places,
     /// The packets whose receivers said that they lost them too.
     pub(crate) lost: Places,
+    /// The packets whose receivers had not answered when they should have, whatever they did since.
+    pub(crate) late: Places,
+    /// Those of them that were asked once more.
+    pub(crate) asked_again: Places,
     /// The packets whose receivers are not to be asked.
     pub(crate) withheld: Places,
     /// When each packet's receiver was asked last.
@@ -55,6 +80,8 @@ pub(crate) struct Round {
     pub(crate) answers: ArrayVec<(usize, Handle), SOURCE_PACKETS_MAX>,
     /// After this nobody has a use for the result.
     pub(crate) until: Time,
+    /// When it is looked at again, unless something comes of it before.
+    review_at: Option<Time>,
 }
 
 impl Round {
@@ -65,10 +92,13 @@ impl Round {
             wanted: Places::default(),
             have: Places::default(),
             lost: Places::default(),
+            late: Places::default(),
+            asked_again: Places::default(),
             withheld: Places::default(),
             asked: [None; SOURCE_PACKETS_MAX],
             answers: ArrayVec::new(),
             until: Time::START,
+            review_at: None,
         }
     }
 
@@ -79,7 +109,7 @@ impl Round {
 
     /// Whether more packets are lost than there are repair packets, so that waiting for answers is not enough.
     pub(crate) const fn is_stuck(&self, repairs: usize) -> bool {
-        Places(self.wanted.0 | self.lost.0).without(self.have).count() > repairs
+        self.wanted.with(self.lost).without(self.have).count() > repairs
     }
 
     /// The packets that receivers miss and that are not at hand.
@@ -89,7 +119,23 @@ impl Round {
 
     /// How many packets no receiver will give.
     pub(crate) const fn gone(&self) -> usize {
-        Places(self.wanted.0 | self.lost.0 | self.withheld.0).without(self.have).count()
+        self.wanted.with(self.lost).with(self.withheld).without(self.have).count()
+    }
+
+    /// How many packets no receiver will give in time, as far as can be told.
+    pub(crate) const fn gone_or_late(&self) -> usize {
+        self.wanted.with(self.lost).with(self.late).with(self.withheld).without(self.have).count()
+    }
+
+    /// The packets whose receivers are late and may be asked once more.
+    pub(crate) const fn to_ask_again(&self) -> Places {
+        self.late.without(self.have).without(self.lost).without(self.wanted).without(self.asked_again)
+    }
+
+    /// Whether somebody was asked for the packet at this place and has not answered, one way or the other.
+    pub(crate) const fn is_awaited(&self, place: usize) -> bool {
+        self.asked[place].is_some()
+            && !self.have.with(self.wanted).with(self.lost).with(self.late).contains(place)
     }
 
     /// The packet at this place, if it is at hand.
@@ -120,6 +166,8 @@ impl Round {
 pub(crate) struct Rounds {
     rounds: Vec<Option<Round>>,
     free: Vec<RoundSlot>,
+    /// When each of them is looked at again that is to be.
+    reviews: BTreeSet<(Time, RoundSlot)>,
 }
 
 impl Rounds {
@@ -147,7 +195,37 @@ impl Rounds {
 
     pub(crate) fn end(&mut self, slot: RoundSlot) -> Round {
         self.free.push(slot);
-        self.rounds[usize::from(slot.0)].take().expect("a round ends once")
+        let round = self.rounds[usize::from(slot.0)].take().expect("a round ends once");
+        if let Some(at) = round.review_at {
+            self.reviews.remove(&(at, slot));
+        }
+        round
+    }
+
+    /// Has a round looked at again, at that time at the latest.
+    pub(crate) fn review(&mut self, slot: RoundSlot, at: Time) {
+        let planned = self.get(slot).review_at;
+        if planned.is_some_and(|planned| planned <= at) {
+            return;
+        }
+        if let Some(planned) = planned {
+            self.reviews.remove(&(planned, slot));
+        }
+        self.get_mut(slot).review_at = Some(at);
+        self.reviews.insert((at, slot));
+    }
+
+    /// When the next round is to be looked at again.
+    pub(crate) fn review_at(&self) -> Option<Time> {
+        self.reviews.first().map(|(at, _)| *at)
+    }
+
+    /// A round that is to be looked at now.
+    pub(crate) fn next_to_review(&mut self, now: Time) -> Option<RoundSlot> {
+        self.review_at().filter(|at| *at <= now)?;
+        let (_, slot) = self.reviews.pop_first()?;
+        self.get_mut(slot).review_at = None;
+        Some(slot)
     }
 
     pub(crate) fn under_way(&self) -> usize {

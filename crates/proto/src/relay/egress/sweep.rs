@@ -22,9 +22,7 @@ impl Egress {
             let round = self.rounds.end(slot);
             self.stuck.retain(|stuck| *stuck != slot);
             self.counters.rounds_expired += 1;
-            let batches = &mut self.batches[usize::from(round.batch.ingress)];
-            if let Some(batch) = batches.get_mut(round.batch.number).filter(|batch| batch.round == Some(slot))
-            {
+            if let Some(batch) = self.batch_mut(round.batch).filter(|batch| batch.round == Some(slot)) {
                 batch.round = None;
             }
         }

@@ -90,7 +90,7 @@ impl Egress {
     }
 
     /// Tells receivers how far flows have come whose copies pause.
-    pub(crate) fn tell_tails(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn tell_tails(&mut self, now: Time, actions: &mut Vec<Action>) {
         while let Some(slot) = self.tails.pop(now) {
             let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
                 continue;

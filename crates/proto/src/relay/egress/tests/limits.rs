@@ -118,7 +118,7 @@ fn the_batches_of_a_relay_that_restarted_do_not_mix_with_those_before() {
     talk.batch(0, &[(flow, 4), (a, 2)], 1);
     talk.nack(flow, 4, 4);
     assert_eq!(talk.said(), [], "too old to be true");
-    talk.egress.forget_batches(0);
+    talk.egress.forget_ingress(0);
     talk.batch(0, &[(flow, 5), (b, 2)], 1);
     talk.nack(flow, 3, 3);
     talk.nack(flow, 5, 5);

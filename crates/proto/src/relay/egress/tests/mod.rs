@@ -76,7 +76,7 @@ fn code(packets: &[(FlowSlot, u64)], repairs: usize) -> Coded {
 impl Talk {
     fn new() -> Self {
         Self {
-            egress: Egress::new(Engine::fastest()),
+            egress: Egress::new(Engine::fastest(), true),
             now: Time::START,
             patience: ms(200),
             actions: Vec::new(),

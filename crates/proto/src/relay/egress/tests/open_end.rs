@@ -243,3 +243,15 @@ fn in_a_silence_that_lasts_nothing_waits() {
     talk.batch(10, &[(flow, 10), (other, 10)], 1);
     assert_eq!(talk.said(), [asked(other, 10)]);
 }
+
+#[test]
+fn a_silence_that_is_told_again_and_again_is_watched_once() {
+    let mut talk = Talk::new();
+    let flow = overtaken(&mut talk);
+    for _ in 0..100 {
+        talk.wait(1);
+        talk.open(flow, 0);
+        talk.ack(flow, 0);
+    }
+    assert_eq!(talk.egress.in_flight.count(), 3);
+}
