@@ -1,8 +1,15 @@
 //! Work on all cores.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
+
+/// How many of so many jobs are under way at a time: one for each core, at most.
+pub(crate) fn at_a_time(count: usize) -> NonZero<usize> {
+    let cores = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    NonZero::new(count).map_or(NonZero::<usize>::MIN, |count| count.min(cores))
+}
 
 /// Does jobs 0 to `count - 1` on all cores, those of low numbers first; `done` is told of each as it ends, on this thread, and
 /// no job is begun after it says that it has enough.
@@ -11,11 +18,10 @@ pub(crate) fn each<T: Send>(
     job: impl Fn(usize) -> T + Sync,
     mut done: impl FnMut(usize, T) -> bool,
 ) {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..at_a_time(count).get() {
             let (sender, next, job) = (sender.clone(), &next, &job);
             scope.spawn(move || {
                 loop {
@@ -55,6 +61,19 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, (0..100).map(|nth| (nth, nth * 2)).collect::<Vec<_>>());
         each(0, |nth| nth, |_, _| unreachable!("there is no job"));
+    }
+
+    #[test]
+    fn no_more_are_under_way_than_there_are() {
+        assert_eq!([0, 1].map(|count| at_a_time(count).get()), [1, 1]);
+        let (under_way, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let job = |_| {
+            most.fetch_max(under_way.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            thread::yield_now();
+            under_way.fetch_sub(1, Ordering::SeqCst);
+        };
+        each(1_000, job, |_, ()| true);
+        assert!(most.into_inner() <= at_a_time(1_000).get());
     }
 
     #[test]

@@ -159,8 +159,21 @@ fn a_swarm_is_as_it_must_be() {
     let swarm = byway(&["sim", "swarm", "--seeds", "200", "--replay", &seeds]);
     assert!(swarm.status.success(), "{}{}", text(&swarm.stdout), text(&swarm.stderr));
     assert!(text(&swarm.stdout).contains(", 0 failed; "), "{}", text(&swarm.stdout));
-    let printed = byway(&["sim", "swarm", "--print", "17"]);
-    assert!(text(&printed.stdout).contains("title = \"Swarm, seed 17\""), "{}", text(&printed.stdout));
+    let seed =
+        (1..200).find(|seed| byway_scenario::swarm_files(*seed).len() == 3).expect("one in sixteen has both");
+    let folder = tempfile::tempdir().expect("a folder");
+    let inside = |arguments: &[&str]| {
+        let program = Command::new(env!("CARGO_BIN_EXE_byway"))
+            .arg("sim")
+            .args(arguments)
+            .current_dir(&folder)
+            .output();
+        program.expect("it starts")
+    };
+    let written = inside(&["swarm", "--write", &seed.to_string()]);
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    let checked = inside(&["check", &format!("swarm-{seed}.toml")]);
+    assert!(text(&checked.stdout).contains(&format!("Swarm, seed {seed}")), "{}", text(&checked.stderr));
     let wrong = byway(&["sim", "swarm", "--replay", "Cargo.toml"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("is no seed"), "{}", text(&wrong.stderr));

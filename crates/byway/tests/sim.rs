@@ -39,6 +39,8 @@ fn a_scenario_runs_and_is_the_same_each_time() {
     assert!(outcomes.iter().all(|outcome| outcome["flows"][0]["repaired"].as_u64() > Some(100)));
     let people = byway(&["run", &file]);
     assert!(text(&people.stdout).contains("met: repaired-within-rtt of call"), "{}", text(&people.stdout));
+    let heads = "missing  repair p50 ms  repair p95 ms  repair p99 ms";
+    assert!(text(&people.stdout).contains(heads), "of repairs, and not of packets: {}", text(&people.stdout));
 }
 
 #[test]

@@ -136,6 +136,7 @@ mod tests {
             pattern,
             every: Duration::from_millis(every),
             bytes: 100,
+            rate: byway_units::Rate::ZERO,
             begin: Duration::from_secs(2),
             end: Duration::from_secs(end),
         }

@@ -154,6 +154,13 @@ impl Book {
     }
 }
 
+impl Counts {
+    /// What its tables of times take of memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.repair_times.held_bytes() + self.delays.held_bytes()
+    }
+}
+
 /// Times in steps of 10 us up to 10 s: as many of each as there were.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
@@ -175,6 +182,10 @@ impl Times {
         }
         self.counts[step] = self.counts[step].saturating_add(1);
         self.total += 1;
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.counts.len() * size_of::<u32>()
     }
 
     /// The least time, in milliseconds and rounded up to a step, that so many parts of a hundred do not exceed.
@@ -269,6 +280,7 @@ mod tests {
         assert_eq!(times.quantiles(), None);
         times.push(Duration::from_micros(15));
         times.push(Duration::from_secs(60));
+        assert!(times.held_bytes() >= 4_000_000, "a table of all steps: {}", times.held_bytes());
         assert_eq!(times.quantiles(), Some(Quantiles { p50: 0.02, p95: 10_000.0, p99: 10_000.0 }));
     }
 }

@@ -9,16 +9,17 @@ use byway_proto::CodingRates;
 use byway_proto::agent::{
     Agent, Duplication, FlowSettings, ReceiveFlowId, SendFlowId, Traffic as Carried, flow_between,
 };
-use byway_proto::relay::{Authority, Relay};
+use byway_proto::relay::{Authority, Relay, RelaySettings};
 use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
 use byway_sim::overlay::{Checksums, OverlayHost};
 use byway_sim::{Link, Seed, World};
-use byway_units::{AgentId, Bytes, Duration, FlowId, Rate, RelayId, Time};
+use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
 use byway_wire::seal::{StaticSecret, Suite};
 use byway_wire::{FlowKey, Grant, Service};
 use thiserror::Error;
 
-use self::links::{Direction, changed, drawn_link, shifted};
+pub(crate) use self::links::Laid;
+use self::links::{Direction, drawn_link};
 
 use crate::machine::Machine;
 use crate::record::{OverlayDelays, Terms};
@@ -254,7 +255,7 @@ impl<'a> Plan<'a> {
             consent: flow.consent.unwrap_or(usual.consent),
             service: flow.service,
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
-            rate: rate(&flow.load),
+            rate: flow.load.rate(),
             duplication: duplication(&flow.load),
             traffic: carried(&flow.load),
             latency_budget: flow.budget,
@@ -309,8 +310,10 @@ impl<'a> Plan<'a> {
         partners.sort_unstable();
         partners.dedup();
         let others = partners.into_iter().map(|relay| self.relay_card(relay).for_relays()).collect();
-        let settings =
-            self.relay_card(node).settings(Suite::Aes256Gcm, Authority::Static(self.grants(node)), others);
+        let authority = Authority::Static(self.grants(node));
+        let follows_up = self.scenario.nodes[node].follows_up;
+        let settings = self.relay_card(node).settings(Suite::Aes256Gcm, authority, others);
+        let settings = RelaySettings { follows_up, ..settings };
         let own_seed = cast::bytes(self.seed.numbered(now.as_nanos()), "relay's seed", node);
         Relay::new(settings, Engine::fastest(), &Checksums, own_seed, now)
     }
@@ -370,20 +373,20 @@ impl<'a> Plan<'a> {
             };
             world.add(self.machine(node, Time::START), cast::address(network, node));
         }
-        for ((from, to), link) in self.links() {
+        for ((from, to), laid) in self.links() {
             let (from, to) = (world.node(from), world.node(to));
-            world.connect(from, to, link);
+            world.connect(from, to, laid.link);
         }
         self.route(&mut world);
         world
     }
 
     /// What is between machines, in each direction, by its ends.
-    pub(crate) fn links(&self) -> BTreeMap<(usize, usize), Link> {
+    pub(crate) fn links(&self) -> BTreeMap<(usize, usize), Laid<'a>> {
         let mut links = BTreeMap::new();
         for (plan, link) in &self.links {
             let shape = &self.scenario.shapes[plan.shape];
-            let of = |direction| shifted(link, shape, plan, direction, self.seed);
+            let of = |direction| Laid::new(link, shape, plan, direction, self.seed);
             links.insert((plan.from, plan.to), of(Direction::Forth));
             if plan.is_both_ways {
                 links.insert((plan.to, plan.from), of(Direction::Back));
@@ -392,9 +395,9 @@ impl<'a> Plan<'a> {
         links
     }
 
-    /// A link with what a step changes about it.
-    pub(crate) fn changed(&self, link: &Link, change: &LinkChange, step: usize) -> Link {
-        changed(link, change, self.seed.named("change").numbered(step as u64))
+    /// What a step changes about a link is so from now on.
+    pub(crate) fn change(&self, laid: &mut Laid<'_>, change: &LinkChange, step: usize) {
+        laid.change(change, self.seed.named("change").numbered(step as u64));
     }
 
     /// Routes what machines say to each other that are not linked.
@@ -441,17 +444,6 @@ fn number(node: usize) -> u32 {
 
 fn agent_number(node: usize) -> AgentId {
     AgentId::new(number(node))
-}
-
-/// What a flow is registered with: a quarter more than it sends at most, in sealed packets.
-fn rate(load: &Load) -> Rate {
-    const OVERHEAD: usize = 64;
-    let traffic = match load {
-        Load::Datagrams(traffic) => traffic,
-        Load::Segments(segments) => return segments.rate,
-    };
-    let bytes = Bytes::from((traffic.bytes + OVERHEAD) * traffic.packets_max() * 5 / 4);
-    Rate::over(bytes, traffic.every).unwrap_or(Rate::from_megabits_per_second(1_000))
 }
 
 const fn duplication(load: &Load) -> Duplication {

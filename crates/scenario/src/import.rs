@@ -10,10 +10,11 @@ use crate::limits::DELAY_MAX;
 /// What a text with measured delays looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredFormat {
-    /// The output of `ping`, as of Linux: lines with `icmp_seq=3` and `time=41.2 ms`. Numbers that are missing are lost.
+    /// The output of `ping`, as of Linux: lines with `icmp_seq=3` and `time=41.2 ms`. Numbers that are missing are lost. After 65535
+    /// they begin again at 0: fewer than 32,768 may be missing one after the other.
     Ping,
-    /// Lines of a number and a delay in milliseconds, with a comma or blanks between; without a delay, the packet is lost. A first
-    /// line of words, and lines that begin with `#`, are passed over.
+    /// Lines of a number and a delay in milliseconds, with commas, semicolons or blanks between; a packet whose delay is `lost`,
+    /// or not there, is lost. A first line of words, and lines that begin with `#`, are passed over.
     Columns,
 }
 
@@ -99,7 +100,7 @@ fn measured(
     let (mut delays, mut last): (Vec<Option<f64>>, Option<u64>) = (Vec::new(), None);
     for (line, content) in (1..).zip(text.lines()) {
         let measured = match format {
-            MeasuredFormat::Ping => ping(content),
+            MeasuredFormat::Ping => ping(content).map(|(number, delay)| (unwrapped(number, last), delay)),
             MeasuredFormat::Columns => columns(line, content)?,
         };
         let Some((number, delay)) = measured else {
@@ -154,6 +155,20 @@ fn value<'a>(line: &'a str, word: &str) -> Option<&'a str> {
     line.split_once(word)?.1.split_whitespace().next()
 }
 
+/// How many numbers ICMP has for echo requests (RFC 792: 16 bits).
+const ECHO_NUMBERS: u64 = 1 << 16;
+
+/// The number of a packet as if numbers did not begin again: the one nearest to the last (RFC 1982), but for what would be before
+/// all others. Numbers of more than 16 bits are of a `ping` that counts on.
+fn unwrapped(number: u64, last: Option<u64>) -> u64 {
+    let Some(last) = last.filter(|_| number < ECHO_NUMBERS) else {
+        return number;
+    };
+    let ahead = number.wrapping_sub(last) % ECHO_NUMBERS;
+    let behind = ECHO_NUMBERS - ahead;
+    if behind <= ECHO_NUMBERS / 2 && behind <= last { last - behind } else { last.saturating_add(ahead) }
+}
+
 fn columns(line: usize, content: &str) -> Result<Option<Measured>, ImportError> {
     let content = content.trim();
     if content.is_empty() || content.starts_with('#') {
@@ -162,7 +177,7 @@ fn columns(line: usize, content: &str) -> Result<Option<Measured>, ImportError> 
     let wrong = || ImportError::Line {
         line,
         text: content.chars().take(60).collect(),
-        remedy: "write a number and a delay in milliseconds, as in 17, 41.2",
+        remedy: "write a number and a delay in milliseconds, as in 17, 41.2; of a lost packet `lost`, or no delay",
     };
     let mut parts = content.split([',', ';', ' ', '\t']).map(str::trim).filter(|part| !part.is_empty());
     let number = parts.next().ok_or_else(wrong)?;
@@ -170,7 +185,7 @@ fn columns(line: usize, content: &str) -> Result<Option<Measured>, ImportError> 
         return if line == 1 { Ok(None) } else { Err(wrong()) };
     };
     let delay = match parts.next() {
-        None => None,
+        None | Some("lost") => None,
         Some(delay) => {
             let delay: f64 = delay.parse().map_err(|_| wrong())?;
             if !(0.0..=DELAY_MAX.as_secs_f64() * 1_000.0).contains(&delay) {
@@ -220,8 +235,27 @@ mod tests {
 
     #[test]
     fn columns_without_a_delay_are_lost() {
-        let text = "number,delay_ms\n# a comment\n7,41.2\n8,\n9;250\n10 3\n";
-        assert_eq!(import_trace(text, MeasuredFormat::Columns, LATE).as_deref(), Ok("0110\n"));
+        let text = "number,delay_ms\n# a comment\n7,41.2\n8,\n9;250\n10 3\n11 lost\n12,lost\n13 4\n";
+        assert_eq!(import_trace(text, MeasuredFormat::Columns, LATE).as_deref(), Ok("0110110\n"));
+    }
+
+    #[test]
+    fn numbers_of_ping_begin_again_after_16_bits() {
+        let line = |number| format!("64 bytes from 192.0.2.1: icmp_seq={number} ttl=57 time=41.2 ms\n");
+        let import = |numbers: &[u64]| {
+            let text: String = numbers.iter().map(|number| line(*number)).collect();
+            import_trace(&text, MeasuredFormat::Ping, None).expect("a measurement").replace('\n', "")
+        };
+        assert_eq!(import(&[65_533, 65_535, 0, 3]), "0100110");
+        assert_eq!(import(&[65_534, 0, 65_535, 1]), "0000", "what comes late is put where it belongs");
+        assert_eq!(import(&[65_534, 1, 65_535]), "0010");
+        assert_eq!(import(&[65_535, 65_536, 65_538]), "0010", "a ping that counts on");
+        assert_eq!(import(&[1, 60_000]).len(), 60_000, "nothing comes before the first packets");
+        // Twice around, with every third packet lost.
+        let numbers: Vec<u64> =
+            (1..150_000).filter(|number| number % 3 > 0).map(|number| number % 65_536).collect();
+        let wanted: String = (1..150_000).map(|number| if number % 3 > 0 { '0' } else { '1' }).collect();
+        assert_eq!(import(&numbers), wanted);
     }
 
     #[test]

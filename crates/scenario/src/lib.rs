@@ -65,4 +65,4 @@ pub use record::{ConversationRecord, Fate, FlowRecord, LossPlace, OverlayDelays,
 pub use reference::reference;
 pub use run::{Captured, Halt, Progress, Trace, Watching};
 pub use scenario::Scenario;
-pub use swarm::{swarm_faults, swarm_scenario};
+pub use swarm::{swarm_faults, swarm_files, swarm_scenario};

@@ -1,6 +1,6 @@
 //! Every limit of scenarios, with its reason.
 
-use byway_units::Duration;
+use byway_units::{Bytes, Duration};
 
 /// Most machines: an agent with a session takes some 20 kilobytes, so that all take less than a gigabyte.
 pub const NODES_MAX: usize = 20_000;
@@ -15,7 +15,11 @@ pub const FLOWS_MAX: usize = 50_000;
 pub const STEPS_MAX: usize = 100_000;
 
 /// Longest delay, jitter, detour and budget: beyond a minute, nobody waits.
-pub const DELAY_MAX: Duration = Duration::from_secs(60);
+pub const DELAY_MAX: Duration = byway_sim::limits::MEASURED_DELAY_MAX;
+
+/// Shortest queue before a bottleneck: it holds the packet that is being sent, and what is longer than it never passes. A packet of
+/// the longest kind that Ethernet carries does.
+pub const QUEUE_MIN: Bytes = Bytes::new(1_500);
 
 /// Shortest mean time between two outages: a day has 86,400 of them then, for each link.
 pub const OUTAGES_EVERY_MIN: Duration = Duration::from_secs(1);

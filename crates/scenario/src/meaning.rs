@@ -5,6 +5,7 @@ mod expectations;
 mod flows;
 mod links;
 mod names;
+mod rates;
 mod steps;
 
 use std::io;
@@ -98,7 +99,7 @@ impl Reader<'_> {
         let names = Names::of(self, &typed.node)?;
         let (shapes, links) = self.links(&typed.link, &names)?;
         let (flows, conversations) = self.flows(&typed.flow, &names, length)?;
-        let steps = self.steps(&typed.step, &names, &links, length)?;
+        let steps = self.steps(&typed.step, &names, (&shapes, &links), length)?;
         let expectations = self.expectations(&typed.expect, &typed.flow)?;
         Ok(Scenario {
             title: typed.title,

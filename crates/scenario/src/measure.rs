@@ -40,31 +40,6 @@ impl Measure {
         }
     }
 
-    /// What it is called in files.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Sent => "sent",
-            Self::LostDirect => "lost-direct",
-            Self::Repaired => "repaired",
-            Self::RepairedWithinRtt => "repaired-within-rtt",
-            Self::Late => "late",
-            Self::Missing => "missing",
-            Self::Duplicates => "duplicates",
-            Self::RepairP50 => "repair-p50",
-            Self::RepairP95 => "repair-p95",
-            Self::RepairP99 => "repair-p99",
-            Self::DelayP50 => "delay-p50",
-            Self::DelayP99 => "delay-p99",
-            Self::RelayBytes => "relay-bytes",
-            Self::TransfersUnfinished => "transfers-unfinished",
-            Self::TransferP50 => "transfer-p50",
-            Self::TransferP99 => "transfer-p99",
-            Self::TransferP999 => "transfer-p999",
-            Self::TransferMax => "transfer-max",
-            Self::Goodput => "goodput",
-        }
-    }
-
     /// Its value; `None` if there is nothing to measure, as of repairs where nothing was lost.
     pub(crate) fn of(self, flow: &FlowOutcome) -> Option<f64> {
         match self {

@@ -14,7 +14,7 @@ use byway_wire::Ecn;
 
 use crate::applications::{Burst, Calendar};
 use crate::books::{Book, Counts};
-use crate::build::{FlowEnd, Plan};
+use crate::build::{FlowEnd, Laid, Plan};
 use crate::conversation::{Conversation, End};
 use crate::machine::Machine;
 use crate::record::LossPlace;
@@ -28,7 +28,7 @@ pub struct Progress {
     pub now: Duration,
     /// When it ends.
     pub length: Duration,
-    /// What its packets under way, its books and its records take of memory. Agents and relays have limits of their own, and are
+    /// What its packets under way, its books, its tables of times and its records take of memory. Agents and relays have limits of their own, and are
     /// not among it.
     pub held: Bytes,
     /// What happened since the last time, if somebody reads along.
@@ -128,7 +128,7 @@ pub(crate) struct Run<'a> {
     flows: Vec<Flow>,
     conversations: Vec<Conversation>,
     /// What is between machines, but for cuts.
-    links: BTreeMap<(usize, usize), Link>,
+    links: BTreeMap<(usize, usize), Laid<'a>>,
     /// By the place of a flow's name.
     counts: Vec<Counts>,
     /// Why it cannot go on.
@@ -365,8 +365,8 @@ impl<'a> Run<'a> {
             Action::Mend(links) => self.relink(links, world, Link::clone),
             Action::Change(links, change) => {
                 for ends in links {
-                    if let Some(link) = self.links.get_mut(ends) {
-                        *link = self.plan.changed(link, change, place);
+                    if let Some(laid) = self.links.get_mut(ends) {
+                        self.plan.change(laid, change, place);
                     }
                 }
                 self.relink(links, world, Link::clone);
@@ -378,7 +378,7 @@ impl<'a> Run<'a> {
     fn relink(&self, links: &[(usize, usize)], world: &mut World<Self>, other: impl Fn(&Link) -> Link) {
         for ends in links {
             let (from, to) = (world.node(ends.0), world.node(ends.1));
-            world.connect(from, to, other(&self.links[ends]));
+            world.connect(from, to, other(&self.links[ends].link));
         }
     }
 
@@ -405,11 +405,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What packets under way, books and records take.
+    /// What packets under way, books, tables of times and records take.
     fn held(&self, world: &World<Self>) -> Bytes {
         let books: usize = self.flows.iter().map(|flow| flow.book.held_bytes()).sum();
         let conversations: usize = self.conversations.iter().map(Conversation::held_bytes).sum();
-        world.held_bytes() + Bytes::from(books + conversations)
+        let tables: usize = self.counts.iter().map(Counts::held_bytes).sum();
+        world.held_bytes() + Bytes::from(books + conversations + tables)
     }
 
     /// Takes what the world has lost to the books.

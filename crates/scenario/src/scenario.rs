@@ -68,6 +68,8 @@ pub(crate) enum Role {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) role: Role,
+    /// Of a relay, whether it follows up on what does not come.
+    pub(crate) follows_up: bool,
 }
 
 /// A link between two machines, by their places.
@@ -172,18 +174,15 @@ pub(crate) enum Load {
     Segments(Segments),
 }
 
-impl Traffic {
-    /// The most packets that are sent at a time, or in the time of a frame.
-    pub(crate) fn packets_max(&self) -> usize {
-        match &self.pattern {
-            Pattern::Frames { packets } => *packets as usize,
-            Pattern::Video { frames, .. } => (frames.bytes_max() as usize).div_ceil(self.bytes),
-            Pattern::Steady | Pattern::OnOff { .. } | Pattern::Talk { .. } => 1,
+impl Load {
+    /// What its flow is registered with.
+    pub(crate) const fn rate(&self) -> Rate {
+        match self {
+            Self::Datagrams(traffic) => traffic.rate,
+            Self::Segments(segments) => segments.rate,
         }
     }
-}
 
-impl Load {
     /// The length of a datagram, or of the longest.
     pub(crate) const fn bytes_max(&self) -> usize {
         match self {
@@ -247,6 +246,8 @@ pub(crate) struct Traffic {
     pub(crate) every: Duration,
     /// Of a datagram; of video, at most.
     pub(crate) bytes: usize,
+    /// What the flow is registered with.
+    pub(crate) rate: Rate,
     pub(crate) begin: Duration,
     pub(crate) end: Duration,
 }

@@ -1,14 +1,19 @@
 //! Random scenarios, each from its seed: topology, traffic and faults; then a time in which all is well again.
 //!
-//! A swarm's scenario is a text like any other: what fails is run, traced and captured by itself.
+//! A swarm's scenario is a text like any other, as are the recordings that it names: what fails is run, traced and captured by
+//! itself. It is looked at from outside. What machines hold and know when all is over is for the swarm of `byway-sim`'s tests.
 
 use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
 
 use byway_sim::{Random, Seed};
+use byway_typed::Problem;
 use byway_units::{Duration, Time};
 
 use crate::outcome::Outcome;
 use crate::record::FlowRecord;
+use crate::scenario::Scenario;
 
 /// When faults may begin, when all of them are over, when everything must be well, and when it ends: milliseconds.
 const FAULTS_FROM: u64 = 3_000;
@@ -19,16 +24,39 @@ const WELL_FROM: u64 = 16_000;
 /// See [`FAULTS_FROM`].
 const END: u64 = 20_000;
 
-/// The scenario of a seed, as a file's text.
+/// How many packets a recording has, and how far apart they were sent, in milliseconds: six seconds.
+const RECORDED_PACKETS: usize = 300;
+/// See [`RECORDED_PACKETS`].
+const RECORDED_EVERY: u64 = 20;
+
+/// The files of a seed, each with its name and its text: its scenario, and the recordings that this names.
 #[must_use]
-pub fn swarm_scenario(seed: u64) -> String {
+pub fn swarm_files(seed: u64) -> Vec<(String, String)> {
+    let recordings = Recordings::drawn(seed);
+    let scenario = (format!("swarm-{seed}.toml"), scenario_text(seed, &recordings));
+    [Some(scenario), recordings.losses, recordings.delays].into_iter().flatten().collect()
+}
+
+/// The scenario of a seed.
+///
+/// # Errors
+/// If it is not right: no seed has one that is not.
+pub fn swarm_scenario(seed: u64) -> Result<Scenario, Problem> {
+    let files = swarm_files(seed);
+    Scenario::read(Path::new(&files[0].0), &|wanted| {
+        let file = files.iter().find(|(name, _)| Path::new(name) == wanted);
+        file.map(|(_, text)| text.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    })
+}
+
+fn scenario_text(seed: u64, recordings: &Recordings) -> String {
     let mut random = Seed::new(seed).named("swarm of scenarios").sequence();
     let shape = Shape::drawn(&mut random);
     let mut text = format!(
         "# One of a swarm: what goes wrong here is drawn from seed {seed}.\ntitle = \"Swarm, seed {seed}\"\nseed = {seed}\nlength = \"{END} ms\"\n"
     );
     shape.nodes(&mut text);
-    shape.links(&mut text, &mut random);
+    shape.links(&mut text, recordings, &mut random);
     shape.flows(&mut text, &mut random);
     shape.faults(&mut text, &mut random);
     text
@@ -67,6 +95,48 @@ fn missing_when_well(record: &FlowRecord) -> (usize, usize) {
     let sent = record.fates.iter().filter(|fate| fate.sent >= well);
     let missing = sent.clone().filter(|fate| late(fate.delay())).count();
     (sent.count(), missing)
+}
+
+/// What some direct paths lose, and how long they take: names and texts of recordings. Both are over when all is well again.
+#[derive(Debug, Default)]
+struct Recordings {
+    losses: Option<(String, String)>,
+    delays: Option<(String, String)>,
+}
+
+impl Recordings {
+    fn drawn(seed: u64) -> Self {
+        let mut random = Seed::new(seed).named("recordings of a swarm").sequence();
+        let losses = (random.below(4) == 0).then(|| Self::recorded_losses(&mut random));
+        let delays = (random.below(4) == 0).then(|| Self::recorded_delays(&mut random));
+        Self {
+            losses: losses.map(|text| (format!("swarm-{seed}-losses.txt"), text)),
+            delays: delays.map(|text| (format!("swarm-{seed}-delays.txt"), text)),
+        }
+    }
+
+    /// A packet in fifty begins a burst of up to eight.
+    fn recorded_losses(random: &mut Random) -> String {
+        let mut text = String::new();
+        while text.len() < RECORDED_PACKETS {
+            let lost = if random.below(50) == 0 { 1 + random.below(8) } else { 0 };
+            put(&mut text, (0..lost).map(|_| '1').chain(['0']).collect::<String>());
+        }
+        text
+    }
+
+    /// Up to 30 ms more than the shortest; one packet in forty is lost.
+    fn recorded_delays(random: &mut Random) -> String {
+        let least = 20 + random.below(80);
+        let mut text = String::new();
+        for _ in 0..RECORDED_PACKETS {
+            let micros = least * 1_000 + random.below(30_000);
+            let is_lost = random.below(40) == 0;
+            let delay = format!("{}.{:03}\n", micros / 1_000, micros % 1_000);
+            put(&mut text, if is_lost { "lost\n" } else { &delay });
+        }
+        text
+    }
 }
 
 /// Who there is.
@@ -111,21 +181,33 @@ impl Shape {
         if self.shares_access { "gate" } else { "alice" }
     }
 
-    fn links(&self, text: &mut String, random: &mut Random) {
+    fn links(&self, text: &mut String, recordings: &Recordings, random: &mut Random) {
+        let none = Recordings::default();
         if self.shares_access {
             put(text, "\n[[link]]\nbetween = [\"alice\", \"gate\"]\ndelay = \"2 ms\"\n");
         }
-        Self::link(text, (self.first_hop(), "bob"), 20 + random.below(100), 10.0, random);
-        Self::link(text, (self.first_hop(), "east"), 2 + random.below(15), 3.0, random);
-        Self::link(text, ("bob", self.egress()), 2 + random.below(30), 3.0, random);
+        Self::link(text, (self.first_hop(), "bob"), 20 + random.below(100), 10.0, recordings, random);
+        Self::link(text, (self.first_hop(), "east"), 2 + random.below(15), 3.0, &none, random);
+        Self::link(text, ("bob", self.egress()), 2 + random.below(30), 3.0, &none, random);
         if self.has_two_relays {
-            Self::link(text, ("east", "west"), 10 + random.below(80), 2.0, random);
+            Self::link(text, ("east", "west"), 10 + random.below(80), 2.0, &none, random);
         }
     }
 
-    /// A link that is as it should be before and after, and in between loses up to so many percent.
-    fn link(text: &mut String, (one, other): (&str, &str), delay: u64, lossy: f64, random: &mut Random) {
-        put(text, format!("\n[[link]]\nbetween = [\"{one}\", \"{other}\"]\ndelay = \"{delay} ms\"\n"));
+    /// A link that is as it should be after the faults and, but for recorded delays, before them; in between it loses up to so many
+    /// percent, or what was recorded.
+    fn link(
+        text: &mut String,
+        (one, other): (&str, &str),
+        delay: u64,
+        lossy: f64,
+        recordings: &Recordings,
+        random: &mut Random,
+    ) {
+        let delays = recordings.delays.as_ref().map(|(name, _)| recorded(name));
+        let way =
+            delays.as_ref().map_or(format!("delay = \"{delay} ms\""), |delays| format!("delays = {delays}"));
+        put(text, format!("\n[[link]]\nbetween = [\"{one}\", \"{other}\"]\n{way}\n"));
         if random.below(3) == 0 {
             let reorders = random.below(2) == 0;
             put(text, format!("jitter = \"{} ms\"\nreorders = {reorders}\n", 1 + random.below(20)));
@@ -137,21 +219,27 @@ impl Shape {
             let (at, length) = (FAULTS_FROM + random.below(4_000), 50 + random.below(2_000));
             put(text, format!("outage = [{{ at = \"{at} ms\", for = \"{length} ms\" }}]\n"));
         }
-        let step = |at: u64, loss: &str| {
+        let step = |at: u64, what: &str| {
             format!(
-                "\n[[step]]\nat = \"{at} ms\"\ndo = \"change\"\nbetween = [\"{one}\", \"{other}\"]\nloss = [{loss}]\n"
+                "\n[[step]]\nat = \"{at} ms\"\ndo = \"change\"\nbetween = [\"{one}\", \"{other}\"]\n{what}\n"
             )
         };
+        if delays.is_some() {
+            put(text, step(FAULTS_UNTIL, &format!("delay = \"{delay} ms\"")));
+        }
         let share = lossy * f64::from(u32::try_from(random.below(101)).unwrap_or(0)) / 100.0;
-        let loss = match random.below(3) {
-            0 => format!("{{ share = \"{share:.2} %\" }}"),
-            1 => format!(
+        let drawn = match random.below(3) {
+            0 => Some(format!("{{ share = \"{share:.2} %\" }}")),
+            1 => Some(format!(
                 "{{ share = \"{share:.2} %\", burst = {}.0, every = \"10 ms\" }}",
                 2 + random.below(8)
-            ),
-            _ => return,
+            )),
+            _ => None,
         };
-        put(text, step(FAULTS_FROM, &loss) + &step(FAULTS_UNTIL, ""));
+        let losses = recordings.losses.as_ref().map(|(name, _)| recorded(name));
+        if let Some(loss) = losses.or(drawn) {
+            put(text, step(FAULTS_FROM, &format!("loss = [{loss}]")) + &step(FAULTS_UNTIL, "loss = []"));
+        }
     }
 
     fn flows(&self, text: &mut String, random: &mut Random) {
@@ -200,6 +288,11 @@ impl Shape {
     }
 }
 
+/// A recording of this name, as a link has it.
+fn recorded(name: &str) -> String {
+    format!("{{ trace = \"{name}\", every = \"{RECORDED_EVERY} ms\" }}")
+}
+
 fn one_of<T: Copy>(random: &mut Random, values: &[T]) -> T {
     let place =
         usize::try_from(random.below(values.len() as u64)).expect("it is below a number of this type");
@@ -213,17 +306,55 @@ fn put(text: &mut String, part: impl AsRef<str>) {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::run::Watching;
 
     #[test]
     fn each_seed_has_a_scenario_that_is_right() {
+        let (mut losses, mut delays) = (0, 0);
         for seed in 0..300 {
-            let text = swarm_scenario(seed);
+            let files = swarm_files(seed);
+            let text = &files[0].1;
             let scenario =
-                Scenario::parse(&text).unwrap_or_else(|problem| panic!("seed {seed}: {problem}\n{text}"));
+                swarm_scenario(seed).unwrap_or_else(|problem| panic!("seed {seed}: {problem}\n{text}"));
             assert_eq!(scenario.check(), Ok(()), "seed {seed}\n{text}");
-            assert_eq!(swarm_scenario(seed), text);
+            assert_eq!(swarm_files(seed), files);
+            for (name, _) in &files[1..] {
+                assert!(text.contains(&format!("{name:?}")), "{name} is named by its scenario\n{text}");
+            }
+            let named = |what: &str| usize::from(files.iter().any(|(name, _)| name.contains(what)));
+            (losses, delays) = (losses + named("losses"), delays + named("delays"));
+        }
+        // 75 of each, with a standard deviation of 7.5.
+        assert!((40..110).contains(&losses) && (40..110).contains(&delays), "{losses}, {delays}");
+    }
+
+    #[test]
+    fn recordings_lose_packets_and_all_is_well_after_them() {
+        let recorded = |seed: &u64| swarm_files(*seed).len() == 3;
+        for seed in (0..200).filter(recorded).take(4) {
+            let files = swarm_files(seed);
+            let run = |is_kept: bool| {
+                let text = |wanted: &Path| {
+                    let (name, text) =
+                        files.iter().find(|(name, _)| Path::new(name) == wanted).expect("a file");
+                    match name {
+                        _ if is_kept || *name == files[0].0 => text.clone(),
+                        _ if name.ends_with("losses.txt") => text.replace('1', "0"),
+                        _ => text.replace("lost", "50"),
+                    }
+                };
+                let scenario = Scenario::read(Path::new(&files[0].0), &|wanted| Ok(text(wanted)));
+                let watching = Watching { records: true, ..Watching::default() };
+                let scenario = scenario.expect("it is right");
+                scenario.run_watched(seed, &watching, |_| ControlFlow::Continue(())).expect("all are joined")
+            };
+            let lost = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.lost_direct).sum::<u64>();
+            let [with, without] = [true, false].map(run);
+            assert!(lost(&with) > lost(&without), "seed {seed}: {} and {}", lost(&with), lost(&without));
+            assert_eq!(swarm_faults(&with), [""; 0], "seed {seed}");
         }
     }
 }

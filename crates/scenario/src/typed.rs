@@ -48,6 +48,9 @@ pub(crate) struct TypedNode {
     pub(crate) role: TypedRole,
     /// How many there are. Default: 1.
     pub(crate) count: Option<u32>,
+    /// Of relays only: whether they follow up on what does not come. They ask receivers again whose packets a repair waits for, and
+    /// fetch from the ingress relay what repair packets cannot restore in time. Default: `true`; the published systems do not.
+    pub(crate) follows_up: Option<bool>,
 }
 
 /// What a machine does.
@@ -94,7 +97,8 @@ pub(crate) struct TypedLink {
     /// milliseconds in each line, in order. At each, 1,500 bytes may pass, of IP packets that wait by then; the last is when it
     /// begins again. The first link begins at its beginning, from the first name to the second; others, and back, somewhere else.
     pub(crate) capacity: Option<PathBuf>,
-    /// What waits before it at most, then. Default: 100 ms of its rate, of a recorded one in the mean.
+    /// What waits before it at most, then, the packet being sent among it; at least `"1.5 kB"`. Default: 100 ms of its rate, of a
+    /// recorded one in the mean, or 1,500 bytes if that is less.
     pub(crate) queue: Option<TypedBytes>,
     /// What is lost at random. A packet is lost if any of these loses it.
     #[serde(default)]
@@ -204,7 +208,8 @@ pub(crate) struct TypedFlow {
     /// Whether nothing is copied before the first losses. Default: `false`.
     pub(crate) standby: Option<bool>,
     /// What its receiver gives for the repairs of others, in each second, by the rate that the flow is registered with: a quarter
-    /// more than it sends. Default: as much as that for 30 s, and 5 % of it in the long run.
+    /// more than it sends, of recorded frames in their worst half second. Default: as much as that for 30 s, and 5 % of it in the
+    /// long run.
     pub(crate) consent: Option<TypedShare>,
     /// Which packets the relay near the sender gets, of TCP. Default: `"all"` of `fetches`, `"marked"` of `bulk`.
     pub(crate) copies: Option<TypedCopies>,
@@ -343,9 +348,11 @@ pub(crate) struct TypedStep {
     pub(crate) node: Option<String>,
     /// To the links between which machines, in both directions: `cut`, `mend` and `change`.
     pub(crate) between: Option<[String; 2]>,
-    /// Of `change`: how long the way is from now on. Default: as before.
+    /// Of `change`: how long the way is from now on, in the place of `delay` or `delays`. Default: as before.
     pub(crate) delay: Option<TypedDuration>,
-    /// Of `change`: what the links carry at most from now on; what they lost or queued before, they did. Default: as before.
+    /// Of `change`: what the links carry at most from now on; what they lost or queued before, they did. Their `queue` stays as it is,
+    /// or 100 ms, then of the new rate, where none is given. Links with a recorded `capacity` have no rate to change. Default: as
+    /// before.
     pub(crate) rate: Option<TypedRate>,
     /// Of `change`: what is lost from now on, in the place of all losses before. Default: as before.
     pub(crate) loss: Option<Vec<TypedLoss>>,
@@ -388,46 +395,63 @@ pub(crate) struct TypedExpectation {
     pub(crate) at_most: Option<String>,
 }
 
-/// Measures of flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum TypedMeasure {
+/// Measures, each with its name in files.
+macro_rules! measures {
+    ($($(#[$doc:meta])* $measure:ident = $name:literal,)*) => {
+        /// Measures of flows.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+        pub(crate) enum TypedMeasure {
+            $($(#[$doc])* #[serde(rename = $name)] $measure,)*
+        }
+
+        impl TypedMeasure {
+            /// What it is called in files.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$measure => $name,)*
+                }
+            }
+        }
+    };
+}
+
+measures! {
     /// Packets sent: a number.
-    Sent,
+    Sent = "sent",
     /// Packets that the direct path lost: a number.
-    LostDirect,
+    LostDirect = "lost-direct",
     /// Of the lost, delivered within the budget: a share.
-    Repaired,
+    Repaired = "repaired",
     /// Of the lost, delivered at most one round trip of the direct path after they were due: a share.
-    RepairedWithinRtt,
+    RepairedWithinRtt = "repaired-within-rtt",
     /// Delivered after the budget: a number.
-    Late,
+    Late = "late",
     /// Never delivered: a number.
-    Missing,
+    Missing = "missing",
     /// Delivered again: a number.
-    Duplicates,
+    Duplicates = "duplicates",
     /// Half of the repairs take at most this time, from when the direct copy was due.
-    RepairP50,
+    RepairP50 = "repair-p50",
     /// 95 % of them do.
-    RepairP95,
+    RepairP95 = "repair-p95",
     /// 99 % of them do.
-    RepairP99,
+    RepairP99 = "repair-p99",
     /// Half of what is delivered takes at most this time from sending.
-    DelayP50,
+    DelayP50 = "delay-p50",
     /// 99 % of it do.
-    DelayP99,
+    DelayP99 = "delay-p99",
     /// The bytes that relays send, by those that the applications send: a share.
-    RelayBytes,
+    RelayBytes = "relay-bytes",
     /// Transfers over TCP that did not come to their end, those that are under way at the end included: a number.
-    TransfersUnfinished,
+    TransfersUnfinished = "transfers-unfinished",
     /// Half of the finished transfers take at most this time, from the first SYN.
-    TransferP50,
+    TransferP50 = "transfer-p50",
     /// 99 % of them do.
-    TransferP99,
+    TransferP99 = "transfer-p99",
     /// 99.9 % of them do.
-    TransferP999,
+    TransferP999 = "transfer-p999",
     /// All of them do.
-    TransferMax,
+    TransferMax = "transfer-max",
     /// What TCP delivers in the mean of the time from its beginning to its end: a rate.
-    Goodput,
+    Goodput = "goodput",
 }

@@ -210,7 +210,11 @@ fn talk_and_frames_and_pauses_are_sent() {
 
 /// Two calls without the overlay, by links with these properties, and what happens.
 fn bare(link: &str, rest: &str) -> byway_scenario::FlowOutcome {
-    let text = format!(
+    run(&bare_text(link, rest), 1).flows.remove(0)
+}
+
+fn bare_text(link: &str, rest: &str) -> String {
+    format!(
         r#"
 title = "Two calls"
 length = "20 s"
@@ -229,8 +233,7 @@ service = "internet"
 sends = {{ kind = "steady", every = "10 ms", bytes = 100 }}
 {rest}
 "#
-    );
-    run(&text, 1).flows.remove(0)
+    )
 }
 
 fn step(at: &str, action: &str, node: &str) -> String {
@@ -443,6 +446,22 @@ fn links_are_cut_mended_and_changed() {
         slower.lost_direct > 300 && slower.delay_ms.is_some_and(|delays| delays.p99 > 100.0),
         "{slower:#?}"
     );
+}
+
+#[test]
+fn a_link_that_becomes_slower_keeps_its_queue() {
+    // 100 packets of 1,000 bytes in a second are more than twice of what passes.
+    let slower = link_step("5 s", "do = \"change\"\nrate = \"400 kbit/s\"");
+    let held_max = |queue: &str| {
+        let text = bare_text(&format!("rate = \"10 Mbit/s\"{queue}"), &slower);
+        let outcome = run(&text.replace("bytes = 100 ", "bytes = 1000 "), 1);
+        let changed = outcome.links.iter().find(|link| (&*link.from, &*link.to) == ("alice.1", "bob.1"));
+        changed.and_then(|link| link.queue_bytes_max).expect("it has a rate")
+    };
+    let given = held_max("\nqueue = \"60 kB\"");
+    assert!((58_500..=60_000).contains(&given), "{given}");
+    let usual = held_max("");
+    assert!((3_500..=5_000).contains(&usual), "100 ms of the new rate: {usual}");
 }
 
 #[test]

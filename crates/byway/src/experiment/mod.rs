@@ -188,7 +188,7 @@ fn run_one(experiment: &Experiment, allowance: Allowance, bar: &ProgressBar) -> 
     let mut findings: Vec<Option<Finding>> = (0..experiment.runs()).map(|_| None).collect();
     let mut failed = None;
     let job = |nth| {
-        let (mut shown, guard) = (0, allowance.begin());
+        let (mut shown, guard) = (0, allowance.begin(parallel::at_a_time(experiment.runs())));
         experiment.run(nth, &mut |progress| {
             let now = progress.now.as_millis();
             if now - shown >= PARTS {

@@ -154,9 +154,9 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
 /// What measured delays look like.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum ImportFormat {
-    /// Lines with `icmp_seq=` and `time=`.
+    /// Lines with `icmp_seq=` and `time=`; what is missing is lost.
     Ping,
-    /// A number and a delay in each line; none, if the packet was lost.
+    /// A number and a delay in each line, as in `17, 41.2`; a lost packet has `lost`, or no delay, as in `18, lost` or `18`.
     Columns,
 }
 
@@ -289,7 +289,7 @@ impl<'a> Batch<'a> {
     /// Runs a seed; `None` if nobody waits for it any more.
     fn run(&self, place: usize) -> Option<Result<Outcome, Failure>> {
         interrupt::check().ok()?;
-        let (mut shown, guard) = (0, self.allowance.begin());
+        let (mut shown, guard) = (0, self.allowance.begin(parallel::at_a_time(self.seeds as usize)));
         let seed = self.first.wrapping_add(place as u64);
         let show = |progress| self.show(&progress, &mut shown, guard);
         let outcome = self.scenario.run_watched(seed, &Watching::default(), show);

@@ -28,7 +28,16 @@ pub(super) fn outcome(outcome: &Outcome, with_links: bool) -> String {
         );
     }
     let heads = [
-        "flows", "sent", "lost", "repaired", "in 1 RTT", "late", "missing", "p50 ms", "p95 ms", "p99 ms",
+        "flows",
+        "sent",
+        "lost",
+        "repaired",
+        "in 1 RTT",
+        "late",
+        "missing",
+        "repair p50 ms",
+        "repair p95 ms",
+        "repair p99 ms",
         "relays",
     ];
     let mut rows = vec![heads.map(str::to_owned)];

@@ -5,11 +5,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use byway_scenario::{Outcome, Scenario, Watching, swarm_faults, swarm_scenario};
+use byway_scenario::{Outcome, Watching, swarm_faults, swarm_files, swarm_scenario};
 use byway_typed::TypedDuration;
 use byway_units::Duration;
 
-use crate::allowance::Allowance;
+use crate::allowance::{Allowance, Guard};
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
 use crate::parallel;
@@ -35,9 +35,9 @@ pub(crate) struct SwarmFlags {
     /// Adds seeds that fail to the file of `--replay`.
     #[arg(long, requires = "replay")]
     keep: bool,
-    /// Prints the scenario of a seed, and runs nothing.
+    /// Writes the scenario of a seed as `swarm-SEED.toml`, and the recordings that it names, into this folder, and runs nothing.
     #[arg(long, value_name = "SEED")]
-    print: Option<u64>,
+    write: Option<u64>,
     /// As JSON, one line for each seed.
     #[arg(long)]
     json: bool,
@@ -58,9 +58,8 @@ struct Fate {
 /// # Errors
 /// If a seed is not as it must be, or a file cannot be read or written.
 pub(super) fn run(flags: &SwarmFlags) -> Result<(), Failure> {
-    if let Some(seed) = flags.print {
-        print!("{}", swarm_scenario(seed));
-        return Ok(());
+    if let Some(seed) = flags.write {
+        return swarm_files(seed).iter().try_for_each(|(name, text)| write(Path::new(name), text));
     }
     interrupt::listen()?;
     let usual = TypedDuration(AT_MOST);
@@ -82,7 +81,7 @@ pub(super) fn run(flags: &SwarmFlags) -> Result<(), Failure> {
     };
     parallel::each(
         seeds.len(),
-        |nth| fate(seeds[nth], allowance),
+        |nth| fate(seeds[nth], || allowance.begin(parallel::at_a_time(seeds.len()))),
         |nth, fate| {
             told(seeds[nth], &fate);
             (lost, repaired) = (lost + fate.lost, repaired + fate.repaired);
@@ -113,7 +112,7 @@ fn verdict(
     }
     if let Some(seed) = failed.first() {
         let message = format!(
-            "seed {seed} fails, and {} others: byway sim swarm --print {seed} > swarm.toml; byway sim trace swarm.toml",
+            "seed {seed} fails, and {} others: byway sim swarm --write {seed}; byway sim trace swarm-{seed}.toml",
             failed.len() - 1
         );
         return Err(Failure::new(Cause::Unmet, message));
@@ -126,12 +125,11 @@ fn verdict(
 }
 
 /// Runs a seed, and some of them again.
-fn fate(seed: u64, allowance: Allowance) -> Fate {
-    let text = swarm_scenario(seed);
+fn fate(seed: u64, begin: impl Fn() -> Guard) -> Fate {
     let once = || -> Result<Outcome, String> {
-        let scenario = Scenario::parse(&text).map_err(|problem| problem.to_string())?;
+        let scenario = swarm_scenario(seed).map_err(|problem| problem.to_string())?;
         let watching = Watching { records: true, ..Watching::default() };
-        let guard = allowance.begin();
+        let guard = begin();
         let outcome = scenario.run_watched(seed, &watching, |progress| guard.look(&progress));
         outcome.map_err(|error| error.to_string())
     };
@@ -184,5 +182,12 @@ fn keep<'a>(file: &Path, seeds: impl Iterator<Item = &'a u64>) -> Result<(), Fai
         .and_then(|mut file| file.write_all(lines.concat().as_bytes()));
     written.map_err(|error| {
         Failure::machine(format!("{}: {error}; name a file that may be written", file.display()))
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is where the files of a seed are written")]
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|error| {
+        Failure::machine(format!("{}: {error}; work in a folder that may be written", file.display()))
     })
 }

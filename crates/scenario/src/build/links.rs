@@ -4,6 +4,7 @@ use byway_sim::{Bottleneck, GilbertElliott, Jitter, Link, Loss, RecordedCapacity
 use byway_typed::{Drawn, Quantity};
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
 
+use crate::limits::QUEUE_MIN;
 use crate::scenario::{Capacity, LinkChange, LinkPlan, LinkShape, LossShape, OutageShape};
 
 /// A direction of a link.
@@ -18,6 +19,41 @@ impl Direction {
         match self {
             Self::Forth => "forth",
             Self::Back => "back",
+        }
+    }
+}
+
+/// A link as it is now, and what its file says of it.
+#[derive(Debug)]
+pub(crate) struct Laid<'a> {
+    pub(crate) link: Link,
+    shape: &'a LinkShape,
+}
+
+impl<'a> Laid<'a> {
+    /// One direction of what a seed made of a shape.
+    pub(super) fn new(
+        link: &Link,
+        shape: &'a LinkShape,
+        plan: &LinkPlan,
+        direction: Direction,
+        seed: Seed,
+    ) -> Self {
+        Self { link: shifted(link, shape, plan, direction, seed), shape }
+    }
+
+    /// What a step changes about it is so from now on.
+    pub(super) fn change(&mut self, change: &LinkChange, own: Seed) {
+        let link = &mut self.link;
+        if let Some(delay) = change.delay {
+            (link.delay, link.measured) = (delay, None);
+        }
+        if let Some(rate) = change.rate {
+            link.bottleneck = Some(bottleneck(rate, self.shape.queue));
+        }
+        if let Some(losses) = &change.loss {
+            let losses = losses.iter().zip(0..);
+            link.loss = losses.filter_map(|(loss, nth)| drawn_loss(loss, own.numbered(nth))).collect();
         }
     }
 }
@@ -84,33 +120,12 @@ fn recorded(capacity: &RecordedCapacity, queue: Option<Bytes>) -> Bottleneck {
 
 /// What waits before a bottleneck, if nobody says otherwise: 100 ms of its rate, or a packet.
 fn usual_queue(rate: Rate) -> Bytes {
-    rate.bytes_in(Duration::from_millis(100)).unwrap_or_default().max(Bytes::new(1_500))
-}
-
-/// The link with what a step changes about it.
-pub(super) fn changed(link: &Link, change: &LinkChange, own: Seed) -> Link {
-    let losses = change.loss.as_ref().map(|losses| {
-        let drawn = losses.iter().zip(0..).map(|(loss, nth)| drawn_loss(loss, own.numbered(nth)));
-        drawn.flatten().collect()
-    });
-    Link {
-        delay: change.delay.unwrap_or(link.delay),
-        measured: link.measured.clone().filter(|_| change.delay.is_none()),
-        bottleneck: change.rate.map(|rate| bottleneck(rate, None)).or_else(|| link.bottleneck.clone()),
-        loss: losses.unwrap_or_else(|| link.loss.clone()),
-        ..link.clone()
-    }
+    rate.bytes_in(Duration::from_millis(100)).unwrap_or_default().max(QUEUE_MIN)
 }
 
 /// The link with what was recorded from another place on: paths of one recording are not alike. Capacities and delays of the
 /// first link of a table begin at their beginning, forth.
-pub(super) fn shifted(
-    link: &Link,
-    shape: &LinkShape,
-    plan: &LinkPlan,
-    direction: Direction,
-    seed: Seed,
-) -> Link {
+fn shifted(link: &Link, shape: &LinkShape, plan: &LinkPlan, direction: Direction, seed: Seed) -> Link {
     let own = seed.named(direction.name()).numbered(plan.shape as u64).numbered(plan.member.into());
     let mut link = link.clone();
     let is_first = plan.member == 1 && direction == Direction::Forth;

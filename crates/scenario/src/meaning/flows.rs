@@ -9,6 +9,7 @@ use byway_wire::{BlockShape, Service};
 
 use super::conversations::{is_tcp, turned};
 use super::names::{Names, matched};
+use super::rates::registered_rate;
 use super::{Reader, element};
 use crate::frames::FrameTrace;
 use crate::limits::{
@@ -181,7 +182,9 @@ impl Reader<'_> {
             return Err(self.problem(here, message));
         }
         let pattern = self.pattern(here, typed, every)?;
-        Ok(Traffic { pattern, every, bytes: bytes as usize, begin, end })
+        let bytes = bytes as usize;
+        let rate = registered_rate(&pattern, every, bytes);
+        Ok(Traffic { pattern, every, bytes, rate, begin, end })
     }
 
     /// When an application begins and ends.

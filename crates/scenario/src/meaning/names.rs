@@ -51,9 +51,14 @@ impl Names {
             TypedRole::Relay => Role::Relay,
             TypedRole::Router => Role::Router,
         };
+        if typed.follows_up.is_some() && role != Role::Relay {
+            let message = format!("{} follows up on nothing: relays alone do", word(role));
+            return Err(reader.problem(&here.key("follows_up"), message));
+        }
+        let follows_up = typed.follows_up.unwrap_or(true);
         let is_one = typed.count.is_none();
         let called = |nth| if is_one { name.clone() } else { format!("{name}.{nth}") };
-        self.nodes.extend((1..=count).map(|nth| Node { name: called(nth), role }));
+        self.nodes.extend((1..=count).map(|nth| Node { name: called(nth), role, follows_up }));
         self.by_name.insert(name.clone(), first..first + count);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What happens meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use byway_typed::{KeyPath, Problem};
 use byway_units::{Duration, Rate};
@@ -8,26 +8,31 @@ use byway_units::{Duration, Rate};
 use super::names::{Names, matched};
 use super::{Reader, element};
 use crate::limits::{DELAY_MAX, STEPS_MAX};
-use crate::scenario::{Action, LinkChange, LinkPlan, Role, Step};
+use crate::scenario::{Action, Capacity, LinkChange, LinkPlan, LinkShape, Role, Step};
 use crate::typed::{TypedAction, TypedStep};
 
 /// Whom a step is about.
-enum Subject {
+enum Subject<'a> {
     Nodes(std::ops::Range<usize>),
-    Links(Vec<(usize, usize)>),
+    /// By their ends, and what they are like.
+    Links(Vec<((usize, usize), &'a LinkShape)>),
 }
+
+/// What joins machines is like, by the ends.
+type Joined<'a> = BTreeMap<(usize, usize), &'a LinkShape>;
 
 impl Reader<'_> {
     pub(super) fn steps(
         &self,
         typed: &[TypedStep],
         names: &Names,
-        links: &[LinkPlan],
+        (shapes, links): (&[LinkShape], &[LinkPlan]),
         length: Duration,
     ) -> Result<Vec<Step>, Problem> {
-        let forth = links.iter().map(|link| (link.from, link.to));
-        let back = links.iter().filter(|link| link.is_both_ways).map(|link| (link.to, link.from));
-        let joined: BTreeSet<(usize, usize)> = forth.chain(back).collect();
+        let forth = links.iter().map(|link| ((link.from, link.to), &shapes[link.shape]));
+        let both_ways = links.iter().filter(|link| link.is_both_ways);
+        let back = both_ways.map(|link| ((link.to, link.from), &shapes[link.shape]));
+        let joined: Joined<'_> = forth.chain(back).collect();
         let mut steps = Vec::new();
         for (place, step) in typed.iter().enumerate() {
             let here = element("step", place);
@@ -46,13 +51,13 @@ impl Reader<'_> {
         Ok(steps)
     }
 
-    fn subject(
+    fn subject<'a>(
         &self,
         here: &KeyPath,
         step: &TypedStep,
         names: &Names,
-        joined: &BTreeSet<(usize, usize)>,
-    ) -> Result<Subject, Problem> {
+        joined: &Joined<'a>,
+    ) -> Result<Subject<'a>, Problem> {
         match (&step.node, &step.between) {
             (Some(node), None) => {
                 let members = names.members(self, &here.key("node"), node)?;
@@ -67,7 +72,7 @@ impl Reader<'_> {
                 let (one, other) = (names.members(self, &path, one)?, names.members(self, &path, other)?);
                 let pairs = matched(one, other).map_err(|message| self.problem(&path, message))?;
                 let both = pairs.iter().flat_map(|(one, other)| [(*one, *other), (*other, *one)]);
-                let links: Vec<(usize, usize)> = both.filter(|link| joined.contains(link)).collect();
+                let links: Vec<_> = both.filter_map(|ends| Some((ends, *joined.get(&ends)?))).collect();
                 if links.is_empty() {
                     return Err(self.problem(&path, "no link joins these: name two machines that one does"));
                 }
@@ -77,7 +82,12 @@ impl Reader<'_> {
         }
     }
 
-    fn actions(&self, here: &KeyPath, step: &TypedStep, subject: Subject) -> Result<Vec<Action>, Problem> {
+    fn actions(
+        &self,
+        here: &KeyPath,
+        step: &TypedStep,
+        subject: Subject<'_>,
+    ) -> Result<Vec<Action>, Problem> {
         let changes = step.delay.is_some() || step.rate.is_some() || step.loss.is_some();
         if changes != (step.action == TypedAction::Change) {
             let message = "`change` goes with `delay`, `rate` or `loss`, and these with nothing else";
@@ -92,11 +102,14 @@ impl Reader<'_> {
         };
         match (subject, of_nodes) {
             (Subject::Nodes(members), Some(action)) => Ok(members.map(action).collect()),
-            (Subject::Links(links), None) => Ok(vec![match step.action {
-                TypedAction::Cut => Action::Cut(links),
-                TypedAction::Mend => Action::Mend(links),
-                _ => Action::Change(links, self.change(here, step)?),
-            }]),
+            (Subject::Links(links), None) => {
+                let (ends, shapes): (Vec<_>, Vec<_>) = links.into_iter().unzip();
+                Ok(vec![match step.action {
+                    TypedAction::Cut => Action::Cut(ends),
+                    TypedAction::Mend => Action::Mend(ends),
+                    _ => Action::Change(ends, self.change(here, step, &shapes)?),
+                }])
+            }
             (Subject::Nodes(_), None) => {
                 Err(self.problem(&here.key("do"), "happens to links: name them by `between`"))
             }
@@ -106,12 +119,17 @@ impl Reader<'_> {
         }
     }
 
-    fn change(&self, here: &KeyPath, step: &TypedStep) -> Result<LinkChange, Problem> {
+    fn change(&self, here: &KeyPath, step: &TypedStep, shapes: &[&LinkShape]) -> Result<LinkChange, Problem> {
         let delay = step.delay.map(|delay| delay.0);
         self.no_longer_than(&here.key("delay"), delay, DELAY_MAX)?;
         let rate = step.rate.map(|rate| rate.0);
         if rate.is_some_and(Rate::is_zero) {
             return Err(self.problem(&here.key("rate"), "is 0: cut the links instead"));
+        }
+        let is_recorded = |shape: &&LinkShape| matches!(shape.capacity, Capacity::Recorded(_));
+        if rate.is_some() && shapes.iter().any(is_recorded) {
+            let message = "these links have a recorded `capacity`, which no rate replaces: leave `rate` out, or give the link a `rate`";
+            return Err(self.problem(&here.key("rate"), message));
         }
         let losses = step.loss.as_ref().map(|losses| {
             let losses = losses.iter().enumerate();

@@ -88,6 +88,7 @@ fn what_is_wrong_with_machines_is_named_with_its_place_and_a_remedy() {
         ("name = \"alice\"", "name = \"a b\"", "scenario.toml:5: node[0].name", "use letters"),
         ("name = \"bob\"", "name = \"alice\"", "scenario.toml:10: node[1].name", "names differ"),
         ("role = \"relay\"", "role = \"server\"", "scenario.toml:16", "`agent`, `relay`, `router`"),
+        ("count = 2", "follows_up = true", "scenario.toml:7: node[0].follows_up", "relays alone do"),
         ("count = 2", "count = 0", "scenario.toml:7: node[0].count", "1 to"),
         ("count = 2", "count = 3", "scenario.toml:19: link[0].between", "have as many of both"),
         (
@@ -292,6 +293,18 @@ fn numbers_out_of_their_range_are_named_with_what_is_allowed() {
             "scenario.toml:20: link[0].rate",
             "is 0",
         ),
+        (
+            "delay = \"40 ms\"",
+            "rate = \"1 Mbit/s\"\nqueue = \"0 B\"",
+            "scenario.toml:21: link[0].queue",
+            "0 B holds no whole packet: at least 1.5 kB",
+        ),
+        (
+            "delay = \"40 ms\"",
+            "rate = \"1 Mbit/s\"\nqueue = \"1499 B\"",
+            "scenario.toml:21: link[0].queue",
+            "at least 1.5 kB",
+        ),
         ("delay = \"40 ms\"", "loss = [{ share = \"101 %\" }]", "scenario.toml:20: ", "from 0 to 100 and %"),
         ("delay = \"40 ms\"", "corruption = \"100.1 %\"", "scenario.toml:20: ", "in the line: corruption"),
         ("delay = \"40 ms\"", "loss = [{ share = \"-1 %\" }]", "scenario.toml:20: ", "from 0 to 100 and %"),
@@ -349,9 +362,20 @@ fn recordings_are_read_and_checked() {
     for ((line, instead, place), right, wrong) in [
         (loss, "0001\n0110\n", [("00\n12", "line 2 of the loss trace has '2'"), ("\n", "no slots")]),
         (capacity, "1\n1\n20\n", [("1\nx\n", "line 2 is no time"), ("\n", "no lines")]),
-        (delays, "41.2\nlost\n", [("41.2\n-3\n", "line 2 is no delay"), ("\n", "no lines")]),
-        (delays, "41.2\nlost\n", [("lost\n", "all of its packets are lost"), ("60001", "at most 60 s")]),
-        (sent, "0 41.2\n30 lost\n", [("0 41.2\n-1 3\n", "line 2 is no delay"), ("0 51\n", "are lost")]),
+        (
+            delays,
+            "41.2\nlost\n",
+            [("41.2\n-3\n", "folder/recorded.txt: line 2 is no delay: \"-3\""), ("\n", "no lines")],
+        ),
+        (
+            delays,
+            "41.2\nlost\n",
+            [
+                ("lost\n", "its packets (1) are all lost"),
+                ("60001", "folder/recorded.txt: line 1 has a delay of 60.001 s: at most 60 s"),
+            ],
+        ),
+        (sent, "0 41.2\n30 lost\n", [("0 41.2\n-1 3\n", "line 2 is no delay"), ("0 51\n", "are all lost")]),
         (frames, "4000 I\n300 P\n", [("4000 I\n300 Q\n", "line 2 is no frame"), ("\n", "no lines")]),
     ] {
         assert!(read(line, instead, right).is_ok(), "{:?}", read(line, instead, right).err());
@@ -364,6 +388,25 @@ fn recordings_are_read_and_checked() {
         let said = read(line, &absent, right).expect_err(&absent).to_string();
         assert!(said.contains(place) && said.contains("folder/absent.txt: "), "{said}");
     }
+}
+
+#[test]
+fn a_recorded_capacity_is_not_replaced_by_a_rate() {
+    let link = "delay = \"10 ms\"\ncapacity = \"recorded.txt\"";
+    let step = |change: &str| {
+        let change = format!("do = \"change\"\nbetween = [\"alice\", \"east\"]\n{change}");
+        RIGHT.replace("do = \"stop\"\nnode = \"east\"", &change)
+    };
+    let read = |link: &str, change: &str| {
+        let scenario = step(change).replace("delay = \"10 ms\"", link);
+        Scenario::read(Path::new("call.toml"), &|file| match file.to_str() {
+            Some("call.toml") => Ok(scenario.clone()),
+            _ => Ok("1\n20\n".to_owned()),
+        })
+    };
+    assert!(read(link, "loss = []").is_ok() && read("rate = \"1 Mbit/s\"", "rate = \"2 Mbit/s\"").is_ok());
+    let said = read(link, "rate = \"2 Mbit/s\"").expect_err("a recording has no rate").to_string();
+    assert!(said.starts_with("call.toml:45: step[0].rate: ") && said.contains("leave `rate` out"), "{said}");
 }
 
 #[test]
