@@ -424,6 +424,25 @@ impl<'a> Plan<'a> {
     }
 }
 
+impl Plan<'_> {
+    /// Where packets go next, by where they are and whom they are for, between all machines that are no routers.
+    pub(crate) fn next_hops(&self) -> BTreeMap<(usize, usize), usize> {
+        let nodes = self.scenario.nodes.iter().enumerate();
+        let ends: Vec<usize> =
+            nodes.filter(|(_, node)| node.role != Role::Router).map(|(place, _)| place).collect();
+        let mut next_hops = BTreeMap::new();
+        let mut known = Known { graph: &self.graph, ways: None };
+        for from in &ends {
+            let paths = ends.iter().filter_map(|to| known.ways(*from).path(*to));
+            for path in paths.collect::<Vec<_>>() {
+                let to = path[path.len() - 1];
+                next_hops.extend(path.windows(2).map(|hop| ((hop[0], to), hop[1])));
+            }
+        }
+        next_hops
+    }
+}
+
 /// Where a flow is in one of its agents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlowEnd {

@@ -44,6 +44,7 @@ mod import;
 mod machine;
 mod meaning;
 mod measure;
+mod network;
 mod outcome;
 mod record;
 mod reference;
@@ -57,6 +58,7 @@ mod watch;
 
 pub use build::BuildError;
 pub use import::{ImportError, MeasuredFormat, import_delays, import_trace};
+pub use network::{MachineRole, Network, NetworkChange, NetworkLink, NetworkMachine, NetworkStep};
 pub use outcome::{
     FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, TailQuantiles,
     TransfersOutcome, Verdict,

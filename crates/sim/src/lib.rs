@@ -105,8 +105,8 @@ mod world;
 pub use byway_wire::Ecn;
 pub use host::{Datagram, Host, Transmit, ip_bytes};
 pub use link::{
-    Bottleneck, BottleneckError, BottleneckUse, GilbertElliott, GilbertElliottError, Jitter, Link, Loss,
-    MeasuredDelays, MeasuredDelaysError, Recorded, RecordedCapacity, RecordedCapacityError, RecordedError,
+    Bottleneck, BottleneckError, BottleneckUse, Fate, GilbertElliott, GilbertElliottError, Jitter, Link,
+    LinkState, Loss, MeasuredDelays, MeasuredDelaysError, Passage, Recorded, RecordedCapacity, RecordedCapacityError, RecordedError,
     Reordering, Span, Stay,
 };
 pub use log::{LinkCounters, LossReason, Losses, NodeChange, Observer, Record, Step, Transcript};

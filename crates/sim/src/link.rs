@@ -90,22 +90,30 @@ pub(crate) struct Offer {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
+    /// It does not arrive, and why.
     Lost(LossReason),
-    Carried { original: Passage, duplicate: Option<Passage> },
+    /// It arrives, once or twice.
+    Carried {
+        /// The packet itself.
+        original: Passage,
+        /// A copy that the link makes of it.
+        duplicate: Option<Passage>,
+    },
 }
 
 /// One copy of a packet on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Passage {
-    pub(crate) arrival: Time,
+pub struct Passage {
+    /// When it arrives.
+    pub arrival: Time,
     /// The bit of the payload that is inverted, from 0.
-    pub(crate) flipped_bit: Option<u64>,
+    pub flipped_bit: Option<u64>,
 }
 
-/// A link at work.
+/// A link at work: what a [`World`](crate::World) asks about each packet, for other worlds that carry packets of their own.
 #[derive(Debug)]
-pub(crate) struct LinkState {
+pub struct LinkState {
     seed: Seed,
     wire: Wire,
     /// Few links have one.
@@ -158,7 +166,14 @@ impl Wire {
 }
 
 impl LinkState {
-    pub(crate) fn new(mut link: Link, seed: Seed, now: Time) -> Self {
+    /// The link between two nodes of these numbers in a world of this seed, idle: the same in every world, whatever links there are
+    /// beside it.
+    #[must_use]
+    pub fn between(from: u32, to: u32, link: Link, seed: Seed, now: Time) -> Self {
+        Self::new(link, seed.named("link").numbered(from.into()).numbered(to.into()), now)
+    }
+
+    fn new(mut link: Link, seed: Seed, now: Time) -> Self {
         let bottleneck = link.bottleneck.take();
         Self {
             seed,
@@ -172,7 +187,7 @@ impl LinkState {
 
     /// Follows another description from now on. What is queued or under way stays so, and processes that are
     /// described as before go on as if nothing had happened: they depend on the time only.
-    pub(crate) fn change(&mut self, mut link: Link, now: Time) {
+    pub fn change(&mut self, mut link: Link, now: Time) {
         match (link.bottleneck.take(), &mut self.transmitter) {
             (Some(bottleneck), Some(transmitter)) => transmitter.change(bottleneck, now),
             (bottleneck, transmitter) => {
@@ -183,12 +198,14 @@ impl LinkState {
     }
 
     /// How much its bottleneck had to do by now; `None` without one.
-    pub(crate) fn bottleneck_use(&self, now: Time) -> Option<BottleneckUse> {
+    #[must_use]
+    pub fn bottleneck_use(&self, now: Time) -> Option<BottleneckUse> {
         self.transmitter.as_ref().map(|transmitter| transmitter.usage(now))
     }
 
     /// The ECN field of a packet behind the link.
-    pub(crate) const fn ecn_behind(&self, ecn: Ecn) -> Ecn {
+    #[must_use]
+    pub const fn ecn_behind(&self, ecn: Ecn) -> Ecn {
         match ecn {
             _ if self.wire.bleaches_ecn => Ecn::NotCapable,
             Ecn::Capable0 | Ecn::Capable1 if self.wire.marks_congestion => Ecn::CongestionExperienced,
@@ -196,8 +213,11 @@ impl LinkState {
         }
     }
 
-    /// Decides about the next packet. Time never goes back from one call to the next.
-    pub(crate) fn offer(&mut self, time: Time, ip_bytes: Bytes, payload_bytes: usize) -> Fate {
+    /// Decides about the next packet, of this length as IP has it and with so many bytes that may be damaged.
+    ///
+    /// # Panics
+    /// If time goes back from one call to the next.
+    pub fn offer(&mut self, time: Time, ip_bytes: Bytes, payload_bytes: usize) -> Fate {
         let offer = self.number(time, ip_bytes, payload_bytes);
         let departure = match &mut self.transmitter {
             None => time,

@@ -77,7 +77,7 @@ pub(crate) struct Network<O> {
 impl<O: Observer> Network<O> {
     pub(crate) fn new(seed: Seed, observer: O) -> Self {
         Self {
-            seed: seed.named("link"),
+            seed,
             addresses: Table::new(),
             changes: 0,
             by_ends: Table::new(),
@@ -94,12 +94,10 @@ impl<O: Observer> Network<O> {
         if let Some(index) = self.by_ends.get((from, to)) {
             return self.links[index.index()].change(link, now);
         }
-        // The seed depends on the ends, not on the order in which links are made.
-        let seed = self.seed.numbered(u64::from(from.number())).numbered(u64::from(to.number()));
         let index = LinkIndex::from_index(self.links.len());
         self.by_ends.insert((from, to), index);
         self.ends.insert((from, to), index);
-        self.links.push(LinkState::new(link, seed, now));
+        self.links.push(LinkState::between(from.number(), to.number(), link, self.seed, now));
         self.log.add_link();
     }
 

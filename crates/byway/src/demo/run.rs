@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::bail;
+use byway_lab::lateness::LatenessSummary;
 
 use super::clock::Instant;
 use super::measure::{Fate, PairTraffic, Traffic, fates};
@@ -15,7 +16,7 @@ use super::results::RunKind;
 use super::scratch::Scratch;
 use super::status;
 use super::traffic::{Arrival, Receivers, Senders};
-use super::wan::{Description, LatenessSummary, PacketRecord, Wan, WanLog, losses_at};
+use super::wan::{Description, PacketRecord, Wan, WanLog, losses_at};
 use crate::interrupt;
 
 /// Until senders are heard: agents set up sessions, offer flows and register them, in a few round trips.

@@ -4,7 +4,7 @@ use crate::demo::measure::{Fate, Traffic};
 use crate::demo::media::Score;
 use crate::demo::plan::DEADLINE_MS;
 use crate::demo::results::{AfterKill, DemoResult, RunKind, RunResult};
-use crate::demo::wan::LatenessSummary;
+use byway_lab::lateness::LatenessSummary;
 
 /// The whole demo.
 #[derive(Clone, Debug)]

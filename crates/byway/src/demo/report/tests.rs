@@ -4,7 +4,7 @@ use super::terminal::table;
 use crate::demo::measure::{Fate, Traffic};
 use crate::demo::media::{Freeze, Score};
 use crate::demo::results::{AfterKill, DemoResult, Psnr, RepairTimes, RepairedBy, RunKind, RunResult};
-use crate::demo::wan::LatenessSummary;
+use byway_lab::lateness::LatenessSummary;
 
 const AFTER_KILL: AfterKill = AfterKill {
     killed_ms: 10_012.3,

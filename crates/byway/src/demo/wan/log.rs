@@ -6,7 +6,7 @@ use byway_sim::{Observer, Record, Step};
 use byway_units::Time;
 use serde::{Deserialize, Serialize};
 
-use super::lateness::LatenessSummary;
+use byway_lab::lateness::LatenessSummary;
 use crate::demo::limits::RECORDED_PACKETS_MAX;
 
 /// What a packet is, as far as anybody on its way can see (`docs/wire.md`).

@@ -8,7 +8,6 @@
 mod client;
 mod description;
 mod emulation;
-mod lateness;
 mod log;
 mod process;
 #[cfg(test)]
@@ -17,6 +16,5 @@ mod tests;
 pub(crate) use client::Wan;
 pub(crate) use description::{BurstDescription, Description, LinkDescription, NodeDescription};
 pub(crate) use emulation::losses_at;
-pub(crate) use lateness::LatenessSummary;
 pub(crate) use log::{Kind, LinkRecord, PacketRecord, WanLog};
 pub(crate) use process::main;

@@ -11,12 +11,13 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use byway_lab::lateness::Lateness;
 use byway_sim::Ecn;
+use byway_units::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::description::Description;
 use super::emulation::Emulation;
-use super::lateness::Lateness;
 use super::log::{LinkRecord, WanLog};
 use crate::demo::clock::{Instant, sharpen_timers, sleep_before};
 use crate::demo::limits::CONTROL_LINE_BYTES_MAX;
@@ -131,7 +132,7 @@ impl Emulator {
     fn let_out(&mut self) {
         let Self { emulation, ports, real, lateness, .. } = self;
         emulation.departures(Instant::now(), |departure| {
-            lateness.note(Instant::now().nanos_since(departure.due));
+            lateness.note(Duration::from_nanos(Instant::now().nanos_since(departure.due)));
             ports[departure.from].send(real[departure.to], departure.ecn, &departure.payload);
         });
     }

@@ -1,32 +1,36 @@
-//! How late the emulator was: a machine that is too busy falsifies every delay, and has to be found out.
+//! How late an emulator was: a machine that is too busy falsifies every delay, and has to be found out.
 
+use byway_units::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Upper ends of the histogram, in microseconds: powers of two up to half a second.
 const EDGES: usize = 20;
 
 /// Above this, repair times are blurred by more than a tenth of the least access round trip, and a reader is told.
-pub(crate) const WARNING_P99_US: u64 = 1_000;
+pub const WARNING_P99_US: u64 = 1_000;
 
 /// Above this, the emulator adds more than the jitter of the links does, and the run counts for nothing.
-pub(crate) const VOID_P99_US: u64 = 5_000;
+pub const VOID_P99_US: u64 = 5_000;
 
 /// How late packets left the emulator.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lateness {
+pub struct Lateness {
     counts: [u64; EDGES],
     max_us: u64,
 }
 
 impl Lateness {
-    pub(crate) fn note(&mut self, nanos: u64) {
-        let micros = nanos / 1_000;
+    /// Counts a packet that was this late.
+    pub fn note(&mut self, late: Duration) {
+        let micros = late.as_micros();
         let edge = (u64::BITS - micros.leading_zeros()) as usize;
         self.counts[edge.min(EDGES - 1)] += 1;
         self.max_us = self.max_us.max(micros);
     }
 
-    pub(crate) fn summary(&self) -> LatenessSummary {
+    /// What was counted.
+    #[must_use]
+    pub fn summary(&self) -> LatenessSummary {
         let quantile = |share| self.quantile(share);
         LatenessSummary {
             p50_us: quantile(0.5),
@@ -60,22 +64,31 @@ impl Lateness {
 
 /// How late packets left the emulator, in microseconds: quantiles are upper bounds, to a factor of two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LatenessSummary {
-    pub(crate) p50_us: u64,
-    pub(crate) p99_us: u64,
-    pub(crate) p999_us: u64,
-    pub(crate) max_us: u64,
-    pub(crate) packets: u64,
+pub struct LatenessSummary {
+    /// What half of them did not exceed.
+    pub p50_us: u64,
+    /// What 99 of 100 did not exceed.
+    pub p99_us: u64,
+    /// What 999 of 1,000 did not exceed.
+    pub p999_us: u64,
+    /// The worst.
+    pub max_us: u64,
+    /// How many there were.
+    pub packets: u64,
     /// The n-th counts the packets that were less than 2^n microseconds late and not less than half of that.
-    pub(crate) counts_below_power_of_two_us: Vec<u64>,
+    pub counts_below_power_of_two_us: Vec<u64>,
 }
 
 impl LatenessSummary {
-    pub(crate) const fn is_void(&self) -> bool {
+    /// Whether the run counts for nothing.
+    #[must_use]
+    pub const fn is_void(&self) -> bool {
         self.p99_us > VOID_P99_US
     }
 
-    pub(crate) const fn is_worth_a_warning(&self) -> bool {
+    /// Whether a reader is told.
+    #[must_use]
+    pub const fn is_worth_a_warning(&self) -> bool {
         self.p99_us > WARNING_P99_US
     }
 }
@@ -89,7 +102,7 @@ mod tests {
         let mut lateness = Lateness::default();
         assert_eq!(lateness.summary().p99_us, 0);
         for micros in 1..=1_000 {
-            lateness.note(micros * 1_000);
+            lateness.note(Duration::from_micros(micros));
         }
         let summary = lateness.summary();
         assert_eq!((summary.p50_us, summary.p99_us, summary.max_us), (512, 1_000, 1_000));
@@ -99,10 +112,10 @@ mod tests {
     #[test]
     fn a_busy_machine_is_found_out() {
         let mut lateness = Lateness::default();
-        (0..980).for_each(|_| lateness.note(10_000));
-        (0..20).for_each(|_| lateness.note(3_000_000));
+        (0..980).for_each(|_| lateness.note(Duration::from_micros(10)));
+        (0..20).for_each(|_| lateness.note(Duration::from_millis(3)));
         assert!(lateness.summary().is_worth_a_warning() && !lateness.summary().is_void());
-        (0..20).for_each(|_| lateness.note(u64::MAX));
+        (0..20).for_each(|_| lateness.note(Duration::MAX));
         assert!(lateness.summary().is_void());
     }
 }

@@ -1,0 +1,214 @@
+//! The thread that carries packets from machine to machine.
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread::{self, JoinHandle};
+
+use byway_net::Clock;
+use byway_scenario::{Network, NetworkLink};
+use byway_units::{Duration, Time};
+use rustix::event::{Timespec, epoll};
+use rustix::thread::set_current_timer_slack;
+use thread_priority::unix::{
+    RealtimeThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+};
+use thread_priority::{ThreadPriority, ThreadPriorityValue};
+use tun_rs::SyncDevice;
+
+use crate::LabError;
+use crate::emulation::{Arrival, Emulation, EmulationCounters};
+use crate::lateness::Lateness;
+use crate::limits::PACKET_BYTES_MAX;
+
+/// So long before something is due the thread no longer sleeps: the kernel wakes it up late by some of that.
+const SPINS_FOR: Duration = Duration::from_micros(60);
+
+/// How long it sleeps at most: so soon it hears that a link changes or that all is over.
+const SLEEPS_FOR: Duration = Duration::from_millis(2);
+
+/// Packets that are read of one machine before it is the next one's turn.
+const READ_AT_ONCE: usize = 32;
+
+/// Above the other real-time threads that a usual machine has.
+const PRIORITY: u8 = 50;
+
+/// The carrier of a lab at work.
+#[derive(Debug)]
+pub struct Carrier {
+    changes: Sender<Vec<NetworkLink>>,
+    thread: JoinHandle<Result<Carried, LabError>>,
+}
+
+/// What a carrier did.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// What became of packets.
+    pub counters: EmulationCounters,
+    /// How late programs got theirs.
+    pub lateness: Lateness,
+    /// Packets that a machine's kernel did not take, as its queue was full.
+    pub refused: u64,
+    /// Whether the kernel gave the thread the precedence over others that keeps it in time.
+    pub has_precedence: bool,
+}
+
+impl Carrier {
+    /// Begins to carry packets between the machines with these devices and addresses, by their places; routers have neither.
+    ///
+    /// # Errors
+    /// If the machine has no thread for it.
+    pub fn start(
+        network: Network,
+        machines: Vec<Option<SyncDevice>>,
+        addresses: &[Vec<IpAddr>],
+        seed: u64,
+        clock: Clock,
+    ) -> Result<Self, LabError> {
+        let (changes, heard) = mpsc::channel();
+        let emulation = Emulation::new(network, addresses, seed);
+        let work = move || Work::new(emulation, machines, clock)?.carry(&heard);
+        let thread = thread::Builder::new().name("carrier".into()).spawn(work).map_err(LabError::Thread)?;
+        Ok(Self { changes, thread })
+    }
+
+    /// These links are so from now on.
+    pub fn change(&self, links: Vec<NetworkLink>) {
+        // A carrier that has ended by itself says why when it is stopped.
+        let _ = self.changes.send(links);
+    }
+
+    /// Carries nothing any more.
+    ///
+    /// # Errors
+    /// If a device failed meanwhile.
+    pub fn stop(self) -> Result<Carried, LabError> {
+        drop(self.changes);
+        self.thread.join().expect("the carrier does not panic")
+    }
+}
+
+struct Work {
+    emulation: Emulation,
+    /// By place.
+    devices: Vec<Option<SyncDevice>>,
+    epoll: std::os::fd::OwnedFd,
+    clock: Clock,
+    carried: Carried,
+}
+
+impl Work {
+    fn new(emulation: Emulation, devices: Vec<Option<SyncDevice>>, clock: Clock) -> Result<Self, LabError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(device_failed)?;
+        for (device, place) in devices.iter().zip(0..) {
+            if let Some(device) = device {
+                let data = epoll::EventData::new_u64(place);
+                epoll::add(&epoll, device.as_fd(), data, epoll::EventFlags::IN).map_err(device_failed)?;
+            }
+        }
+        Ok(Self { emulation, devices, epoll, clock, carried: Carried::default() })
+    }
+
+    fn carry(mut self, changes: &Receiver<Vec<NetworkLink>>) -> Result<Carried, LabError> {
+        self.carried.has_precedence = take_precedence();
+        let mut events = Vec::with_capacity(self.devices.len().max(1));
+        loop {
+            match changes.try_recv() {
+                Ok(links) => self.change(links),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => break,
+            }
+            self.deliver(self.clock.now())?;
+            events.clear();
+            let sleep = self.sleep();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&sleep)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(device_failed(error)),
+            }
+            for event in &events {
+                let place = usize::try_from(event.data.u64()).expect("it is a place");
+                self.read(place)?;
+            }
+        }
+        self.carried.counters = self.emulation.counters();
+        Ok(self.carried)
+    }
+
+    fn change(&mut self, links: Vec<NetworkLink>) {
+        let now = self.clock.now();
+        for link in links {
+            self.emulation.set_link(link, now);
+        }
+    }
+
+    /// How long nothing has to be done, unless a packet comes.
+    fn sleep(&self) -> Timespec {
+        let due = self.emulation.deadline().map_or(Duration::MAX, |due| due.saturating_since(self.clock.now()));
+        let sleep = due.saturating_sub(SPINS_FOR).min(SLEEPS_FOR);
+        let nanos = i64::try_from(sleep.as_nanos()).expect("it is short");
+        Timespec { tv_sec: 0, tv_nsec: nanos }
+    }
+
+    /// Takes what the programs of a machine send.
+    fn read(&mut self, place: usize) -> Result<(), LabError> {
+        let mut packet = [0; PACKET_BYTES_MAX];
+        for _ in 0..READ_AT_ONCE {
+            let read = match &self.devices[place] {
+                Some(device) => device.recv(&mut packet),
+                None => return Ok(()),
+            };
+            match read {
+                Ok(length) => {
+                    let now = self.clock.now();
+                    // Links hear of packets in the order of time.
+                    self.deliver(now)?;
+                    self.emulation.send(place, &packet[..length], now);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(LabError::Device(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands out what is due.
+    fn deliver(&mut self, now: Time) -> Result<(), LabError> {
+        while let Some(Arrival { machine, due, packet }) = self.emulation.next(now) {
+            self.carried.lateness.note(now.saturating_since(due));
+            let sent = self.devices[machine].as_ref().map(|device| device.send(&packet));
+            self.emulation.recycle(packet);
+            match sent {
+                Some(Ok(_)) => {}
+                // What a program sends to a router; and full queues, or a device that a program took down.
+                None => self.carried.refused += 1,
+                Some(Err(error)) if is_refusal(&error) => self.carried.refused += 1,
+                Some(Err(error)) => return Err(LabError::Device(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_refusal(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::InvalidInput | ErrorKind::NotConnected | ErrorKind::NetworkDown
+    ) || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
+        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+fn device_failed(error: rustix::io::Errno) -> LabError {
+    LabError::Device(error.into())
+}
+
+/// Has the kernel wake this thread up before others and without delay; whether it does.
+fn take_precedence() -> bool {
+    // A nanosecond: timers are not put together with others.
+    let is_exact = set_current_timer_slack(std::num::NonZero::new(1)).is_ok();
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    let priority = ThreadPriorityValue::try_from(PRIORITY).map(ThreadPriority::Crossplatform);
+    let is_first = priority
+        .is_ok_and(|priority| set_thread_priority_and_policy(thread_native_id(), priority, policy).is_ok());
+    is_exact && is_first
+}

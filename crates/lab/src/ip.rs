@@ -1,0 +1,189 @@
+//! What an emulated link reads of IP packets, and what it changes about them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use byway_wire::Ecn;
+
+/// The length of an IPv4 header without options, and of an IPv6 header (RFC 791, RFC 8200).
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+
+/// An IP packet, whose header is complete.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    bytes: &'a mut [u8],
+    is_ipv6: bool,
+}
+
+impl<'a> Packet<'a> {
+    /// These bytes as an IP packet; `None` if they are none.
+    pub fn new(bytes: &'a mut [u8]) -> Option<Self> {
+        match bytes.first()? >> 4 {
+            4 if bytes.len() >= IPV4_HEADER => Some(Self { bytes, is_ipv6: false }),
+            6 if bytes.len() >= IPV6_HEADER => Some(Self { bytes, is_ipv6: true }),
+            _ => None,
+        }
+    }
+
+    /// Whom it is for.
+    #[must_use]
+    pub fn destination(&self) -> IpAddr {
+        if self.is_ipv6 {
+            let address: [u8; 16] = self.bytes[24..40].try_into().expect("the header is complete");
+            Ipv6Addr::from(address).into()
+        } else {
+            let address: [u8; 4] = self.bytes[16..20].try_into().expect("the header is complete");
+            Ipv4Addr::from(address).into()
+        }
+    }
+
+    /// Its length.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// What is behind the header.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.bytes.len() - self.header_bytes()
+    }
+
+    /// Its ECN field (RFC 3168, section 5).
+    #[must_use]
+    pub fn ecn(&self) -> Ecn {
+        Ecn::from_bits(self.traffic_class())
+    }
+
+    /// Gives it another ECN field.
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        let before = self.traffic_class();
+        let class = before & !0b11 | ecn.bits();
+        if class == before {
+            return;
+        }
+        if self.is_ipv6 {
+            self.bytes[0] = self.bytes[0] & 0xF0 | class >> 4;
+            self.bytes[1] = self.bytes[1] & 0x0F | class << 4;
+        } else {
+            self.bytes[1] = class;
+            self.update_checksum(before, class);
+        }
+    }
+
+    /// Inverts a bit of what is behind the header, from 0.
+    pub fn flip(&mut self, bit: u64) {
+        let place = usize::try_from(bit / 8).ok().and_then(|place| self.header_bytes().checked_add(place));
+        if let Some(byte) = place.and_then(|place| self.bytes.get_mut(place)) {
+            *byte ^= 1 << (bit % 8);
+        }
+    }
+
+    fn header_bytes(&self) -> usize {
+        if self.is_ipv6 {
+            return IPV6_HEADER;
+        }
+        (usize::from(self.bytes[0] & 0x0F) * 4).clamp(IPV4_HEADER, self.bytes.len())
+    }
+
+    fn traffic_class(&self) -> u8 {
+        if self.is_ipv6 { self.bytes[0] << 4 | self.bytes[1] >> 4 } else { self.bytes[1] }
+    }
+
+    /// The header's checksum after one octet, the low one of its word, changed (RFC 1624, equation 3).
+    fn update_checksum(&mut self, before: u8, after: u8) {
+        let checksum = u16::from_be_bytes([self.bytes[10], self.bytes[11]]);
+        let mut sum = u32::from(!checksum) + u32::from(!u16::from(before)) + u32::from(after);
+        while sum > 0xFFFF {
+            sum = (sum & 0xFFFF) + (sum >> 16);
+        }
+        let checksum = !u16::try_from(sum).expect("it was folded");
+        self.bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The Internet checksum of a header (RFC 1071): 0 if the one in it is right.
+    fn checksum(header: &[u8]) -> u16 {
+        let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let mut sum: u32 = words.sum();
+        while sum > 0xFFFF {
+            sum = (sum & 0xFFFF) + (sum >> 16);
+        }
+        !u16::try_from(sum).expect("it was folded")
+    }
+
+    fn ipv4(class: u8, identification: u16) -> Vec<u8> {
+        let mut bytes = vec![0x45, class, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2];
+        bytes[4..6].copy_from_slice(&identification.to_be_bytes());
+        let sum = checksum(&bytes);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes.extend([0; 8]);
+        bytes
+    }
+
+    fn ipv6() -> Vec<u8> {
+        let mut bytes = vec![0; 48];
+        bytes[0] = 0x60;
+        bytes[39] = 9;
+        bytes
+    }
+
+    #[test]
+    fn destinations_are_read_and_what_is_no_packet_is_not_taken_for_one() {
+        let destination = |mut bytes: Vec<u8>| Packet::new(&mut bytes).map(|packet| packet.destination());
+        assert_eq!(destination(ipv4(0, 1)), Some(Ipv4Addr::new(10, 77, 0, 2).into()));
+        assert_eq!(destination(ipv6()), Some(IpAddr::V6(9.into())));
+        for wrong in [vec![], vec![0x45; 19], vec![0x60; 39], vec![0x50; 40]] {
+            assert_eq!(destination(wrong), None);
+        }
+    }
+
+    #[test]
+    fn marks_are_set_and_read_in_both_versions() {
+        for mut bytes in [ipv4(0xB8, 7), ipv6()] {
+            let mut packet = Packet::new(&mut bytes).expect("a packet");
+            for ecn in [Ecn::Capable0, Ecn::CongestionExperienced, Ecn::Capable1, Ecn::NotCapable] {
+                packet.set_ecn(ecn);
+                assert_eq!(packet.ecn(), ecn);
+            }
+        }
+        let mut bytes = ipv4(0xB8, 7);
+        Packet::new(&mut bytes).expect("a packet").set_ecn(Ecn::CongestionExperienced);
+        assert_eq!(bytes[1], 0xBB, "what else the octet says stays");
+    }
+
+    #[test]
+    fn a_bit_behind_the_header_is_inverted_and_none_beyond_the_end() {
+        let mut bytes = ipv4(0, 1);
+        let before = bytes.clone();
+        let mut packet = Packet::new(&mut bytes).expect("a packet");
+        assert_eq!(packet.payload_bytes(), 8);
+        packet.flip(9);
+        packet.flip(64);
+        packet.flip(u64::MAX);
+        let changed: Vec<usize> = (0..bytes.len()).filter(|place| bytes[*place] != before[*place]).collect();
+        assert_eq!((changed, bytes[21]), (vec![21], 0b10));
+    }
+
+    #[test]
+    fn a_header_that_says_it_is_longer_than_the_packet_has_no_payload() {
+        let mut bytes = ipv4(0, 1);
+        bytes[0] = 0x4F;
+        assert_eq!(Packet::new(&mut bytes).expect("a packet").payload_bytes(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn checksums_stay_right(class: u8, identification: u16, bits in 0_u8..4) {
+            let mut bytes = ipv4(class, identification);
+            Packet::new(&mut bytes).expect("a packet").set_ecn(Ecn::from_bits(bits));
+            prop_assert!(matches!(checksum(&bytes[..20]), 0 | 0xFFFF));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The lab: scenarios with real programs. Each machine is a network namespace with one TUN device; one thread carries the packets of all
+//! of them over emulated links, the very links of the simulator.
+//!
+//! # Where to start
+//! - [`Machine`]: a namespace, and how programs get into it.
+//! - [`Carrier`]: carries packets between machines while they run.
+//! - [`emulation`]: what becomes of a packet, without threads and devices.
+//!
+//! # What this crate leaves to others
+//! What programs run, and what comes of them.
+
+#![allow(clippy::disallowed_types, reason = "sockets are what a lab is about")]
+
+pub mod emulation;
+pub mod ip;
+pub mod lateness;
+pub mod limits;
+
+mod carrier;
+mod error;
+mod machine;
+
+pub use carrier::{Carried, Carrier};
+pub use error::LabError;
+pub use machine::{DEVICE, Machine, addresses};

@@ -1,0 +1,152 @@
+//! A scenario's network, for worlds that carry the packets of real programs.
+
+use std::collections::BTreeMap;
+
+use byway_sim::{Link, Seed, Span};
+use byway_units::{Duration, Time};
+
+use crate::Scenario;
+use crate::build::{BuildError, Laid, Plan};
+use crate::scenario::{Action, Role};
+
+/// What a machine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineRole {
+    /// Sends and receives for applications.
+    Agent,
+    /// Codes, caches and forwards.
+    Relay,
+    /// Passes on what is not for it.
+    Router,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkMachine {
+    /// What the scenario calls it; of several of a kind, with its number.
+    pub name: String,
+    /// What it does.
+    pub role: MachineRole,
+}
+
+/// One direction of what is between two machines, by their places.
+#[derive(Clone, Debug)]
+pub struct NetworkLink {
+    /// Where it begins.
+    pub from: usize,
+    /// Where it ends.
+    pub to: usize,
+    /// What it is like.
+    pub link: Link,
+}
+
+/// Something that happens in a network.
+#[derive(Clone, Debug)]
+pub struct NetworkStep {
+    /// How long after the begin.
+    pub at: Duration,
+    /// What.
+    pub change: NetworkChange,
+    /// In the words of the scenario; empty if it has none.
+    pub description: String,
+}
+
+/// What may happen, to a machine by its place or to links.
+#[derive(Clone, Debug)]
+pub enum NetworkChange {
+    /// The programs of a machine end at once.
+    Stop(usize),
+    /// They begin anew.
+    Start(usize),
+    /// They do nothing any more.
+    Hang(usize),
+    /// They go on where they were.
+    Resume(usize),
+    /// These links are so from now on.
+    Links(Vec<NetworkLink>),
+}
+
+/// A scenario's machines and links as a seed makes them, the ways between them, and what happens.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The machines; others name them by their places.
+    pub machines: Vec<NetworkMachine>,
+    /// What is between them, in both directions.
+    pub links: Vec<NetworkLink>,
+    /// What happens, in the order of time.
+    pub steps: Vec<NetworkStep>,
+    next_hops: BTreeMap<(usize, usize), usize>,
+}
+
+impl Network {
+    /// Where a packet goes next that is at one machine and for another; `None` if no way leads there.
+    #[must_use]
+    pub fn next_hop(&self, at: usize, to: usize) -> Option<usize> {
+        self.next_hops.get(&(at, to)).copied()
+    }
+}
+
+impl Scenario {
+    /// The network that a seed makes of the scenario: of the same links with the same chance as in [`Scenario::run`].
+    ///
+    /// # Errors
+    /// If machines that speak with each other are not joined.
+    pub fn network(&self, seed: u64) -> Result<Network, BuildError> {
+        let plan = Plan::new(self, Seed::new(seed))?;
+        let machines = self.nodes.iter().map(|node| NetworkMachine {
+            name: node.name.clone(),
+            role: match node.role {
+                Role::Agent => MachineRole::Agent,
+                Role::Relay => MachineRole::Relay,
+                Role::Router => MachineRole::Router,
+            },
+        });
+        let mut laid = plan.links();
+        let links = laid.iter().map(|(ends, laid)| placed(*ends, &laid.link)).collect();
+        let mut steps: Vec<_> = self.steps.iter().enumerate().collect();
+        steps.sort_by_key(|(_, step)| step.at);
+        let steps = steps.into_iter().map(|(place, step)| NetworkStep {
+            at: step.at,
+            change: change(&plan, place, &step.action, step.at, &mut laid),
+            description: step.description.clone(),
+        });
+        let steps = steps.collect();
+        Ok(Network { machines: machines.collect(), links, steps, next_hops: plan.next_hops() })
+    }
+}
+
+fn placed((from, to): (usize, usize), link: &Link) -> NetworkLink {
+    NetworkLink { from, to, link: link.clone() }
+}
+
+/// What a step comes to, after those before it.
+fn change(
+    plan: &Plan<'_>,
+    place: usize,
+    action: &Action,
+    at: Duration,
+    laid: &mut BTreeMap<(usize, usize), Laid<'_>>,
+) -> NetworkChange {
+    match action {
+        Action::Stop(node) => NetworkChange::Stop(*node),
+        Action::Start(node) => NetworkChange::Start(*node),
+        Action::Hang(node) => NetworkChange::Hang(*node),
+        Action::Resume(node) => NetworkChange::Resume(*node),
+        Action::Cut(links) => {
+            let dark = Span { from: Time::START + at, until: Time::MAX };
+            let cut = |ends| Link { outages: vec![dark], ..laid[ends].link.clone() };
+            NetworkChange::Links(links.iter().map(|ends| placed(*ends, &cut(ends))).collect())
+        }
+        Action::Mend(links) => {
+            NetworkChange::Links(links.iter().map(|ends| placed(*ends, &laid[ends].link)).collect())
+        }
+        Action::Change(links, change) => {
+            for ends in links {
+                if let Some(laid) = laid.get_mut(ends) {
+                    plan.change(laid, change, place);
+                }
+            }
+            NetworkChange::Links(links.iter().map(|ends| placed(*ends, &laid[ends].link)).collect())
+        }
+    }
+}
