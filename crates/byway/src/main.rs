@@ -9,11 +9,13 @@
 mod administration;
 mod agent;
 mod allowance;
+mod child;
 mod controller;
 mod demo;
 mod exit;
 mod experiment;
 mod interrupt;
+mod lab;
 mod listening;
 mod logs;
 mod membership;
@@ -22,6 +24,7 @@ mod observe;
 mod parallel;
 mod platform;
 mod relay;
+mod scratch;
 mod settings;
 mod signals;
 mod sim;
@@ -89,12 +92,15 @@ enum Command {
     /// Published results, measured again in virtual time.
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
+    /// Networks of real programs on this machine.
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
     /// The emulated wide-area network of the demo.
     #[command(hide = true)]
     DemoWan,
-    /// A process of the demo, which ends with it.
+    /// A process that ends with the one that started it.
     #[command(hide = true)]
-    DemoChild(demo::ChildFlags),
+    TiedChild(child::ChildFlags),
 }
 
 #[derive(Debug, Subcommand)]
@@ -147,8 +153,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(flags) => demo::run(&flags).map_err(Failure::from),
         Command::Sim(command) => sim::run(&command),
         Command::Experiment(command) => experiment::run(&command),
+        Command::Lab(command) => lab::run(&command).map_err(Failure::from),
         Command::DemoWan => demo::run_wan().map_err(Failure::from),
-        Command::DemoChild(flags) => demo::run_child(&flags).map(drop).map_err(Failure::from),
+        Command::TiedChild(flags) => child::run(&flags).map(drop).map_err(Failure::from),
     }
 }
 

@@ -34,10 +34,19 @@ const READ_AT_ONCE: usize = 32;
 /// Above the other real-time threads that a usual machine has.
 const PRIORITY: u8 = 50;
 
+/// What a carrier is told.
+#[derive(Debug)]
+enum Order {
+    /// These links are so from now on.
+    Change(Vec<NetworkLink>),
+    /// The time of the scenario begins now; whoever says so wants to know when that was.
+    Begin(Sender<Time>),
+}
+
 /// The carrier of a lab at work.
 #[derive(Debug)]
 pub struct Carrier {
-    changes: Sender<Vec<NetworkLink>>,
+    orders: Sender<Order>,
     thread: JoinHandle<Result<Carried, LabError>>,
 }
 
@@ -66,17 +75,26 @@ impl Carrier {
         seed: u64,
         clock: Clock,
     ) -> Result<Self, LabError> {
-        let (changes, heard) = mpsc::channel();
+        let (orders, heard) = mpsc::channel();
         let emulation = Emulation::new(network, addresses, seed);
         let work = move || Work::new(emulation, machines, clock)?.carry(&heard);
         let thread = thread::Builder::new().name("carrier".into()).spawn(work).map_err(LabError::Thread)?;
-        Ok(Self { changes, thread })
+        Ok(Self { orders, thread })
+    }
+
+    /// Begins the time of the scenario now: links are as at its begin, and empty. What was carried before is not counted. When that
+    /// was, by the carrier's clock; `None` if it has ended by itself.
+    #[must_use]
+    pub fn begin(&self) -> Option<Time> {
+        let (tell, told) = mpsc::channel();
+        self.orders.send(Order::Begin(tell)).ok()?;
+        told.recv().ok()
     }
 
     /// These links are so from now on.
     pub fn change(&self, links: Vec<NetworkLink>) {
         // A carrier that has ended by itself says why when it is stopped.
-        let _ = self.changes.send(links);
+        let _ = self.orders.send(Order::Change(links));
     }
 
     /// Carries nothing any more.
@@ -84,7 +102,7 @@ impl Carrier {
     /// # Errors
     /// If a device failed meanwhile.
     pub fn stop(self) -> Result<Carried, LabError> {
-        drop(self.changes);
+        drop(self.orders);
         self.thread.join().expect("the carrier does not panic")
     }
 }
@@ -95,6 +113,8 @@ struct Work {
     devices: Vec<Option<SyncDevice>>,
     epoll: std::os::fd::OwnedFd,
     clock: Clock,
+    /// When the time of the scenario began.
+    zero: Time,
     carried: Carried,
 }
 
@@ -107,19 +127,29 @@ impl Work {
                 epoll::add(&epoll, device.as_fd(), data, epoll::EventFlags::IN).map_err(device_failed)?;
             }
         }
-        Ok(Self { emulation, devices, epoll, clock, carried: Carried::default() })
+        let (zero, carried) = (Time::START, Carried::default());
+        Ok(Self { emulation, devices, epoll, clock, zero, carried })
     }
 
-    fn carry(mut self, changes: &Receiver<Vec<NetworkLink>>) -> Result<Carried, LabError> {
+    /// The time of the scenario.
+    fn now(&self) -> Time {
+        Time::START + self.clock.now().saturating_since(self.zero)
+    }
+
+    fn carry(mut self, orders: &Receiver<Order>) -> Result<Carried, LabError> {
         self.carried.has_precedence = take_precedence();
         let mut events = Vec::with_capacity(self.devices.len().max(1));
         loop {
-            match changes.try_recv() {
-                Ok(links) => self.change(links),
+            match orders.try_recv() {
+                Ok(Order::Change(links)) => self.change(links),
+                Ok(Order::Begin(tell)) => {
+                    // Who wants to know waits.
+                    let _ = tell.send(self.begin());
+                }
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => break,
             }
-            self.deliver(self.clock.now())?;
+            self.deliver(self.now())?;
             events.clear();
             let sleep = self.sleep();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&sleep)) {
@@ -135,8 +165,15 @@ impl Work {
         Ok(self.carried)
     }
 
+    fn begin(&mut self) -> Time {
+        self.zero = self.clock.now();
+        self.emulation.restart();
+        self.carried = Carried { has_precedence: self.carried.has_precedence, ..Carried::default() };
+        self.zero
+    }
+
     fn change(&mut self, links: Vec<NetworkLink>) {
-        let now = self.clock.now();
+        let now = self.now();
         for link in links {
             self.emulation.set_link(link, now);
         }
@@ -144,7 +181,7 @@ impl Work {
 
     /// How long nothing has to be done, unless a packet comes.
     fn sleep(&self) -> Timespec {
-        let due = self.emulation.deadline().map_or(Duration::MAX, |due| due.saturating_since(self.clock.now()));
+        let due = self.emulation.deadline().map_or(Duration::MAX, |due| due.saturating_since(self.now()));
         let sleep = due.saturating_sub(SPINS_FOR).min(SLEEPS_FOR);
         let nanos = i64::try_from(sleep.as_nanos()).expect("it is short");
         Timespec { tv_sec: 0, tv_nsec: nanos }
@@ -160,7 +197,7 @@ impl Work {
             };
             match read {
                 Ok(length) => {
-                    let now = self.clock.now();
+                    let now = self.now();
                     // Links hear of packets in the order of time.
                     self.deliver(now)?;
                     self.emulation.send(place, &packet[..length], now);

@@ -81,10 +81,18 @@ impl Emulation {
             counters: EmulationCounters::default(),
             network,
         };
-        for link in emulation.network.links.clone() {
-            emulation.set_link(link, Time::START);
-        }
+        emulation.restart();
         emulation
+    }
+
+    /// Begins anew: nothing is under way, and links are as at the begin of the scenario.
+    pub fn restart(&mut self) {
+        self.links.clear();
+        self.under_way.clear();
+        self.counters = EmulationCounters::default();
+        for link in self.network.links.clone() {
+            self.set_link(link, Time::START);
+        }
     }
 
     /// A link is so from now on.

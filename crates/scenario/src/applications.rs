@@ -45,6 +45,11 @@ impl Calendar {
         calendar
     }
 
+    /// The length of its datagrams, of recorded video at most.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.traffic.bytes
+    }
+
     /// An application that pauses is as likely at work from the beginning as at any other time.
     fn begin(&mut self, begin: Time) {
         let (on, off) = match self.traffic.pattern {

@@ -22,6 +22,7 @@ pub(crate) use self::links::Laid;
 use self::links::{Direction, drawn_link};
 
 use crate::machine::Machine;
+use crate::applications::Calendar;
 use crate::record::{OverlayDelays, Terms};
 use crate::routes::{Graph, Ways};
 use crate::run::Run;
@@ -84,7 +85,7 @@ pub(crate) struct Wiring {
     /// Its ways over relays.
     pub(crate) overlay: Option<OverlayDelays>,
     /// Its relays near sender and receiver.
-    relays: Option<(usize, usize)>,
+    pub(crate) relays: Option<(usize, usize)>,
 }
 
 /// What a machine has, and others know of it.
@@ -425,6 +426,22 @@ impl<'a> Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// When the application of a flow sends; `None` of TCP.
+    pub(crate) fn calendar(&self, place: usize) -> Option<Calendar> {
+        let flows = &self.scenario.flows;
+        let Load::Datagrams(traffic) = &flows[place].load else {
+            return None;
+        };
+        let before = place.checked_sub(1).map(|before| flows[before].group);
+        let is_first = before != Some(flows[place].group);
+        Some(Calendar::new(traffic.clone(), is_first, self.application_seed(place)))
+    }
+
+    /// What the chance of a flow's application begins with.
+    pub(crate) fn application_seed(&self, place: usize) -> Seed {
+        self.seed.named("application").numbered(place as u64)
+    }
+
     /// Where packets go next, by where they are and whom they are for, between all machines that are no routers.
     pub(crate) fn next_hops(&self) -> BTreeMap<(usize, usize), usize> {
         let nodes = self.scenario.nodes.iter().enumerate();

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use byway_sim::{Link, Seed, Span};
-use byway_units::{Duration, Time};
+use byway_units::{Duration, Rate, Time};
+use byway_wire::{BlockShape, Service};
 
 use crate::Scenario;
+use crate::applications::Calendar;
 use crate::build::{BuildError, Laid, Plan};
+use crate::record::Terms;
 use crate::scenario::{Action, Role};
 
 /// What a machine does.
@@ -66,9 +69,49 @@ pub enum NetworkChange {
     Links(Vec<NetworkLink>),
 }
 
+/// A flow, and what its application sends.
+#[derive(Clone, Debug)]
+pub struct NetworkFlow {
+    /// The name that it shares with others.
+    pub name: String,
+    /// The sender's machine.
+    pub from: usize,
+    /// The receiver's machine.
+    pub to: usize,
+    /// The relays near its sender and its receiver, if it needs any.
+    pub relays: Option<(usize, usize)>,
+    /// What relays do for it.
+    pub service: Service,
+    /// Repair packets within it.
+    pub in_stream: Option<BlockShape>,
+    /// Repair packets across flows.
+    pub batch: Option<BlockShape>,
+    /// Whether copies wait for the first losses.
+    pub is_on_standby: bool,
+    /// What it sends at most.
+    pub rate: Rate,
+    /// When a packet counts.
+    pub terms: Terms,
+    /// What its application sends, in the order of time; `None` of TCP.
+    pub datagrams: Option<Vec<NetworkDatagram>>,
+}
+
+/// A datagram of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkDatagram {
+    /// How long after the begin.
+    pub at: Duration,
+    /// How long it is.
+    pub bytes: usize,
+}
+
 /// A scenario's machines and links as a seed makes them, the ways between them, and what happens.
 #[derive(Clone, Debug)]
 pub struct Network {
+    /// How long all lasts.
+    pub length: Duration,
+    /// The flows.
+    pub flows: Vec<NetworkFlow>,
     /// The machines; others name them by their places.
     pub machines: Vec<NetworkMachine>,
     /// What is between them, in both directions.
@@ -111,8 +154,42 @@ impl Scenario {
             description: step.description.clone(),
         });
         let steps = steps.collect();
-        Ok(Network { machines: machines.collect(), links, steps, next_hops: plan.next_hops() })
+        let flows = (0..self.flows.len()).map(|place| self.network_flow(&plan, place)).collect();
+        let (machines, next_hops) = (machines.collect(), plan.next_hops());
+        Ok(Network { length: self.length, machines, links, flows, steps, next_hops })
     }
+
+    fn network_flow(&self, plan: &Plan<'_>, place: usize) -> NetworkFlow {
+        let (flow, wiring) = (&self.flows[place], &plan.wirings[place]);
+        NetworkFlow {
+            name: flow.name.clone(),
+            from: flow.from,
+            to: flow.to,
+            relays: wiring.relays,
+            service: flow.service,
+            in_stream: flow.in_stream,
+            batch: flow.batch,
+            is_on_standby: flow.is_on_standby,
+            rate: flow.load.rate(),
+            terms: wiring.terms,
+            datagrams: plan.calendar(place).map(|calendar| datagrams(calendar, self.length)),
+        }
+    }
+}
+
+/// What an application sends in so much time.
+fn datagrams(mut calendar: Calendar, length: Duration) -> Vec<NetworkDatagram> {
+    let mut datagrams = Vec::new();
+    while let Some(burst) = calendar.next() {
+        let at = burst.at.saturating_since(Time::START);
+        if at >= length {
+            break;
+        }
+        let usual = NetworkDatagram { at, bytes: calendar.bytes() };
+        datagrams.extend((1..burst.packets).map(|_| usual));
+        datagrams.push(NetworkDatagram { at, bytes: burst.last_bytes });
+    }
+    datagrams
 }
 
 fn placed((from, to): (usize, usize), link: &Link) -> NetworkLink {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use byway_code::prefetch_value;
 use byway_proto::agent::{AgentInput, ReceiveFlowId, SendFlowId};
-use byway_sim::{Hang, Link, NodeId, Seed, Span, World};
+use byway_sim::{Hang, Link, NodeId, Span, World};
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::Ecn;
 
@@ -18,7 +18,7 @@ use crate::build::{FlowEnd, Laid, Plan};
 use crate::conversation::{Conversation, End};
 use crate::machine::Machine;
 use crate::record::LossPlace;
-use crate::scenario::{Action, Load, Role, Step};
+use crate::scenario::{Action, Role, Step};
 use crate::watch::{LABEL_BYTES, LostDatagram, WakeUps, Watch, label};
 
 /// How far a run is.
@@ -212,31 +212,23 @@ impl byway_sim::Scenario for Run<'_> {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: Plan<'a>, seed: Seed) -> Self {
+    fn new(plan: Plan<'a>) -> Self {
         let scenario = plan.scenario;
-        let own = |place: usize| seed.named("application").numbered(place as u64);
-        let calendar = |place: usize, load: &Load| match load {
-            Load::Datagrams(traffic) => {
-                let before = place.checked_sub(1).map(|before: usize| scenario.flows[before].group);
-                let is_first = before != Some(scenario.flows[place].group);
-                Some(Calendar::new(traffic.clone(), is_first, own(place)))
-            }
-            Load::Segments(_) => None,
-        };
-        let flow = |(place, flow): (usize, &crate::scenario::FlowPlan)| Flow {
-            calendar: calendar(place, &flow.load),
+        let flow = |place: usize| Flow {
+            calendar: plan.calendar(place),
             heard_by: None,
             bytes: 0,
             book: Book::new(plan.wirings[place].terms),
             sent: None,
             received: None,
         };
-        let mut flows: Vec<Flow> = scenario.flows.iter().enumerate().map(flow).collect();
+        let mut flows: Vec<Flow> = (0..scenario.flows.len()).map(flow).collect();
         let mut conversations = Vec::new();
-        for (place, plan) in scenario.conversations.iter().enumerate() {
-            flows[plan.flows[0]].heard_by = Some((place, End::Server));
-            flows[plan.flows[1]].heard_by = Some((place, End::Client));
-            conversations.push(Conversation::new(*plan, own(plan.flows[0])));
+        for (place, conversation) in scenario.conversations.iter().enumerate() {
+            let [forth, back] = conversation.flows;
+            flows[forth].heard_by = Some((place, End::Server));
+            flows[back].heard_by = Some((place, End::Client));
+            conversations.push(Conversation::new(*conversation, plan.application_seed(forth)));
         }
         let mut of_machine: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let groups = scenario.flows.last().map_or(0, |last| last.group + 1);

@@ -21,6 +21,3 @@ pub(crate) const RECEIVED_PER_SENT_MAX: usize = 4;
 
 /// Seeds of one `--seeds` run: at half a minute each, a night.
 pub(crate) const SEEDS_MAX: u32 = 1_000;
-
-/// Bytes of a child's log that an error message quotes: a screen.
-pub(crate) const QUOTED_LOG_BYTES: usize = 2_000;

@@ -5,7 +5,7 @@
 //!
 //! - [`wan`]: the emulator, a process of its own; [`plan`]: the network that it emulates.
 //! - [`media`]: the video; [`traffic`]: the applications that send and receive it.
-//! - [`overlay`], [`configuration`], [`child`], [`status`]: the processes of Byway.
+//! - [`overlay`], [`configuration`], [`status`]: the processes of Byway.
 //! - [`mod@run`]: one run; [`measure`]: its numbers; [`report`]: all of it, told.
 //!
 //! Nothing is encoded or decoded while packets fly: that would delay them.
@@ -20,7 +20,6 @@
     reason = "counts and times of runs of minutes are far below 2^53, and are shown with a few digits"
 )]
 
-mod child;
 mod clock;
 mod configuration;
 mod limits;
@@ -33,7 +32,6 @@ mod progress;
 mod report;
 mod results;
 mod run;
-mod scratch;
 mod seeds;
 mod status;
 mod tour;
@@ -41,18 +39,16 @@ mod traffic;
 mod udp;
 mod wan;
 
-use std::convert::Infallible;
-use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use media::{Footage, Tools};
 use plan::Plan;
-use scratch::Scratch;
 
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
+use crate::scratch::Scratch;
 
 /// The hidden subcommand that is the emulator.
 pub(crate) const WAN_COMMAND: &str = "demo-wan";
@@ -84,17 +80,6 @@ pub(crate) struct DemoFlags {
     /// Where result.json and report.html go; footage is looked for there, too.
     #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
     output: PathBuf,
-}
-
-/// What the hidden subcommand is told that every child begins as.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct ChildFlags {
-    /// The process with which it ends.
-    #[arg(long)]
-    parent: u32,
-    /// What it becomes: a program with its arguments.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-    arguments: Vec<OsString>,
 }
 
 /// Shows it.
@@ -147,14 +132,6 @@ fn expect_writable(output: &Path) -> Result<(), Failure> {
 /// If its addresses are in use or its commands make no sense.
 pub(crate) fn run_wan() -> anyhow::Result<()> {
     wan::main()
-}
-
-/// Becomes another program that ends when the demo ends.
-///
-/// # Errors
-/// If the operating system does not let it.
-pub(crate) fn run_child(flags: &ChildFlags) -> anyhow::Result<Infallible> {
-    child::become_program(flags.parent, &flags.arguments)
 }
 
 fn expect_file(video: &Path) -> Result<(), Failure> {

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::child::Child;
 use super::clock::Instant;
 use super::configuration::{Configuration, Role};
 use super::plan::{Node, Plan};
 use super::results::RunKind;
-use super::status;
+use crate::child::Child;
 use crate::interrupt;
 
 /// How long processes may take until they are ready: key agreements and a few round trips, on a machine that has twenty
@@ -120,7 +119,7 @@ fn arguments(words: &[&str], file: &Path) -> Vec<OsString> {
 
 fn wait_until_ready(name: &str, observe: SocketAddr, child: &mut Child) -> anyhow::Result<()> {
     let until = Instant::now().plus_millis(READY_SECONDS * 1_000);
-    while !status::is_ready(observe) {
+    while !crate::status::is_ready(observe) {
         child.expect_running()?;
         if Instant::now() > until {
             bail!("{name} is not ready after {READY_SECONDS} s. {}", child.log_end());

@@ -13,11 +13,11 @@ use super::media::{Places, Video};
 use super::overlay::Overlay;
 use super::plan::{MEASURED_PAIR, Node, Plan, ROUND_TRIP_MS, Weather};
 use super::results::RunKind;
-use super::scratch::Scratch;
 use super::status;
 use super::traffic::{Arrival, Receivers, Senders};
 use super::wan::{Description, PacketRecord, Wan, WanLog, losses_at};
 use crate::interrupt;
+use crate::scratch::Scratch;
 
 /// Until senders are heard: agents set up sessions, offer flows and register them, in a few round trips.
 const HELLO_SECONDS: u64 = 20;
@@ -210,7 +210,7 @@ impl Course<'_> {
     /// What the measured pair's sender says about its flow.
     fn notes(&self) -> anyhow::Result<Vec<String>> {
         let sender = self.plan.observe(Node::Sender(MEASURED_PAIR));
-        Ok(status::notes(&status::status(sender)?))
+        Ok(status::notes(&crate::status::of(sender)?))
     }
 
     fn outcome(

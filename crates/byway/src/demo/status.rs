@@ -1,25 +1,4 @@
-//! Questions to the nodes' status interface.
-
-use std::net::SocketAddr;
-
-use anyhow::anyhow;
-
-use crate::status;
-
-/// Whether the node says that it can do its work.
-pub(crate) fn is_ready(address: SocketAddr) -> bool {
-    runtime().is_ok_and(|runtime| runtime.block_on(status::get(address, "/v1/ready")).is_ok())
-}
-
-/// What the node says of itself.
-pub(crate) fn status(address: SocketAddr) -> anyhow::Result<serde_json::Value> {
-    let status = runtime()?.block_on(status::fetch(address));
-    status.map_err(|error| anyhow!("asking {address} for its status: {error}"))
-}
-
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
+//! What nodes want a person to know.
 
 /// What a node wants a person to know: every text under a key that is called `note`, each once, in the order of the document.
 pub(crate) fn notes(status: &serde_json::Value) -> Vec<String> {

@@ -12,8 +12,8 @@ use super::progress::Step;
 use super::report::{AddedDelay, RunStory, Story, bins, page, table};
 use super::results::{DemoResult, RunKind, RunResult};
 use super::run::{Course, Outcome};
-use super::scratch::Scratch;
 use super::{DemoFlags, PAIRS, Prerequisites, VIDEO_SECONDS};
+use crate::scratch::Scratch;
 
 /// How much of the video is sent without Byway, to compare delays: enough for a 99th percentile of all pairs.
 const PLAIN_SECONDS: u64 = 8;

@@ -192,7 +192,7 @@ pub(crate) fn text(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn read(file: &Path) -> Result<Scenario, Failure> {
+pub(crate) fn read(file: &Path) -> Result<Scenario, Failure> {
     Ok(Scenario::read(file, &text)?)
 }
 

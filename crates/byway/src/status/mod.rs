@@ -98,6 +98,21 @@ pub(crate) async fn fetch(address: SocketAddr) -> Result<serde_json::Value, Stri
     serde_json::from_slice(&body).map_err(|error| format!("the answer is no status: {error}"))
 }
 
+/// Whether a node says that it can do its work; waits for the answer.
+pub(crate) fn is_ready(address: SocketAddr) -> bool {
+    runtime().is_ok_and(|runtime| runtime.block_on(get(address, "/v1/ready")).is_ok())
+}
+
+/// What a node says of itself; waits for the answer.
+pub(crate) fn of(address: SocketAddr) -> anyhow::Result<serde_json::Value> {
+    let status = runtime()?.block_on(fetch(address));
+    status.map_err(|error| anyhow::anyhow!("asking {address} for its status: {error}"))
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
 /// What a node answers to a question about itself.
 ///
 /// # Errors

@@ -46,7 +46,7 @@ impl Scenario {
         let own = Seed::new(seed);
         let plan = Plan::new(self, own)?;
         let mut world = plan.build();
-        let mut run = Run::new(plan, own);
+        let mut run = Run::new(plan);
         if watching.trace != Trace::Nothing {
             let names = self.node_names().map(str::to_owned).collect();
             world.observer_mut().lines = Some(Lines::new(names, watching.trace == Trace::Packets));

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::{Description, WanLog};
 use crate::demo::WAN_COMMAND;
-use crate::demo::child::{Child, Pipes};
+use crate::child::{Child, Pipes};
 use crate::demo::clock::Instant;
 
 /// The emulator, running.

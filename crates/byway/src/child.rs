@@ -1,4 +1,4 @@
-//! Child processes that never outlive the demo.
+//! Child processes that never outlive who started them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -10,13 +10,15 @@ use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use anyhow::{Context as _, ensure};
 use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 
-use super::limits::QUOTED_LOG_BYTES;
 use crate::exit::{Cause, Failure};
 
-/// The hidden subcommand by which children are started: see [`become_program`].
-const CHILD_COMMAND: &str = "demo-child";
+/// The hidden subcommand by which children are started: see [`run`].
+const CHILD_COMMAND: &str = "tied-child";
 
-/// A command that runs a program which the kernel kills when the demo ends, however that ends.
+/// Bytes of a child's log that an error message quotes: a screen.
+pub(crate) const QUOTED_LOG_BYTES: usize = 2_000;
+
+/// A command that runs a program which the kernel kills when the thread that started it ends, however that ends.
 pub(crate) fn tied_command(program: impl AsRef<OsStr>) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([CHILD_COMMAND, "--parent", &std::process::id().to_string()]).arg(program);
@@ -93,7 +95,7 @@ impl Child {
         if status.success() { Ok(()) } else { Err(self.ended(status).into()) }
     }
 
-    /// What a child cannot do, the demo cannot: if it says that the machine does not let it, so does the demo.
+    /// What a child cannot do, its parent cannot: if it says that the machine does not let it, so does the parent.
     fn ended(&self, status: ExitStatus) -> Failure {
         let is_machine = status.code() == Some(i32::from(Cause::Machine.code()));
         let cause = if is_machine { Cause::Machine } else { Cause::Byway };
@@ -106,9 +108,21 @@ impl Child {
         fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))
     }
 
+    /// Sends a signal to it and all it has started.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group() {
+            // It may end at this very moment.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    fn group(&self) -> Option<Pid> {
+        i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
+    }
+
     /// SIGKILL, to it and all it has started.
     pub(crate) fn kill(&mut self) {
-        let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let group = self.group();
         if let (Some(group), Ok(None)) = (group, self.process.try_wait()) {
             // It may end at this very moment.
             let _ = kill_process_group(group, Signal::KILL);
@@ -135,20 +149,28 @@ impl Drop for Child {
     }
 }
 
-/// What the hidden subcommand does: becomes this program, and asks the kernel to be killed when `parent` ends, even if that
+/// What the hidden subcommand is told that every child begins as.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ChildFlags {
+    /// The process with which it ends.
+    #[arg(long)]
+    parent: u32,
+    /// What it becomes: a program with its arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    arguments: Vec<OsString>,
+}
+
+/// What the hidden subcommand does: becomes this program, and asks the kernel to be killed when its parent ends, even if that
 /// is killed itself.
 ///
 /// # Errors
 /// If the kernel does not do it; otherwise it never returns.
-pub(crate) fn become_program(
-    parent: u32,
-    arguments: &[OsString],
-) -> anyhow::Result<std::convert::Infallible> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("tying a child to the demo")?;
+pub(crate) fn run(flags: &ChildFlags) -> anyhow::Result<std::convert::Infallible> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("tying a child to its parent")?;
     // The parent may have ended just before that.
-    let parent = i32::try_from(parent).ok().and_then(Pid::from_raw);
-    ensure!(parent.is_some() && getppid() == parent, "the demo has ended");
-    let (program, arguments) = arguments.split_first().context("no program to become")?;
+    let parent = i32::try_from(flags.parent).ok().and_then(Pid::from_raw);
+    ensure!(parent.is_some() && getppid() == parent, "the parent has ended");
+    let (program, arguments) = flags.arguments.split_first().context("no program to become")?;
     let error = Command::new(program).args(arguments).exec();
     Err(error).with_context(|| format!("becoming {}", program.display()))
 }

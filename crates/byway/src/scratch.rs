@@ -1,6 +1,6 @@
-//! Temporary files that do not stay behind, even if the demo is killed.
+//! Temporary files that do not stay behind, even if the program is killed.
 //!
-//! A demo's folder has a mark, which is locked as long as its process lives: however that ends, the kernel takes the lock away. Who starts
+//! A run's folder has a mark, which is locked as long as its process lives: however that ends, the kernel takes the lock away. Who starts
 //! next removes the folders that nobody holds.
 
 use std::fs::{self, File};
@@ -9,13 +9,13 @@ use std::path::Path;
 use anyhow::Context as _;
 use tempfile::TempDir;
 
-/// With what the names of the folders of all demos begin.
-const PREFIX: &str = "byway-demo-";
+/// With what the names of the folders of all runs begin.
+const PREFIX: &str = "byway-run-";
 
 /// What marks such a folder: others may have a name that begins like this.
-const MARK: &str = ".byway-demo-scratch";
+const MARK: &str = ".byway-run-scratch";
 
-/// A folder for the files of one demo, removed when dropped.
+/// A folder for the files of one run, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: TempDir,
@@ -24,7 +24,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A new folder where temporary files belong; those of demos that were killed are removed.
+    /// A new folder where temporary files belong; those of runs that were killed are removed.
     pub(crate) fn new() -> anyhow::Result<Self> {
         Self::within(&std::env::temp_dir())
     }
@@ -36,7 +36,7 @@ impl Scratch {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).with_context(advice)?;
             let mark = File::create(folder.path().join(MARK));
             let lock = mark.and_then(|file| file.lock().map(|()| file));
-            // Another demo that starts at this moment may have taken it for abandoned.
+            // Another run that starts at this moment may have taken it for abandoned.
             if folder.path().is_dir() {
                 return Ok(Self { folder, _lock: lock.with_context(advice)? });
             }
@@ -47,13 +47,13 @@ impl Scratch {
         self.folder.path()
     }
 
-    /// A folder for one part of the demo, removed when dropped.
+    /// A folder for one part of the run, removed when dropped.
     pub(crate) fn folder(&self) -> anyhow::Result<TempDir> {
         tempfile::tempdir_in(self.path()).with_context(|| format!("a folder in {}", self.path().display()))
     }
 }
 
-/// Removes the folders of demos that have ended. What cannot be read or removed is somebody else's, and stays.
+/// Removes the folders of runs that have ended. What cannot be read or removed is somebody else's, and stays.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -79,8 +79,8 @@ mod tests {
     fn folders_of_the_living_stay_and_those_of_the_dead_go() {
         let parent = tempfile::tempdir().expect("a folder");
         let living = Scratch::within(parent.path()).expect("a folder");
-        let dead = parent.path().join("byway-demo-dead");
-        let stranger = parent.path().join("byway-demo-results");
+        let dead = parent.path().join("byway-run-dead");
+        let stranger = parent.path().join("byway-run-results");
         for folder in [&dead, &stranger] {
             fs::create_dir_all(folder.join("inner")).expect("a folder");
         }
