@@ -216,7 +216,8 @@ fn at(place: usize) -> Vec<SocketAddr> {
     addresses(place).map(|address| SocketAddr::new(address, PORT)).to_vec()
 }
 
-fn exposed(flow: usize) -> String {
+/// By what name the receiver of the flow at this place exposes its target.
+pub(super) fn exposed(flow: usize) -> String {
     format!("flow-{flow}")
 }
 

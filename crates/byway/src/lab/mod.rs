@@ -11,13 +11,15 @@ mod nodes;
 mod outcome;
 mod traffic;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use byway_api::{AgentStatus, FlowReceived};
 use byway_lab::Carrier;
 use byway_net::Clock;
-use byway_scenario::{MachineRole, Network, NetworkChange, Scenario};
+use byway_scenario::{MachineRole, Network, NetworkChange, NetworkFlow, Scenario};
 use byway_units::{Duration, Time};
 use rustix::process::Signal;
 
@@ -25,7 +27,7 @@ use crate::exit::{Cause, Failure};
 use crate::interrupt;
 use crate::scratch::Scratch;
 
-use configuration::FLOWS_MAX;
+use configuration::{FLOWS_MAX, exposed};
 use nodes::{Nodes, not_made};
 use outcome::{CarrierOutcome, Counted, LabOutcome};
 use traffic::{Ends, Fates};
@@ -202,8 +204,19 @@ fn wait_until(time: Time, clock: Clock) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the receivers of all flows have counted so far, by flow.
+/// What the receivers of all flows have counted so far, by flow; nothing of those whose machine is stopped.
 fn counted(nodes: &Nodes, network: &Network) -> Vec<Counted> {
-    let _ = (nodes, network);
-    Vec::new()
+    let agents: BTreeSet<usize> = network.flows.iter().map(|flow| flow.to).collect();
+    let statuses: BTreeMap<usize, AgentStatus> =
+        agents.into_iter().filter_map(|place| Some((place, nodes.status(place)?))).collect();
+    let of_flow = |(nth, flow): (usize, &NetworkFlow)| {
+        let mappings = statuses.get(&flow.to).map(|status| status.mappings.as_slice()).unwrap_or_default();
+        let of_it = mappings.iter().filter(|mapping| !mapping.is_from_here && mapping.to == exposed(nth));
+        of_it.fold(Counted::default(), |counted, mapping| {
+            let FlowReceived { lost_direct, in_stream, cooperative, cached, .. } = mapping.received;
+            let repaired = counted.repaired + in_stream + cooperative + cached;
+            Counted { lost: counted.lost + lost_direct, repaired }
+        })
+    };
+    network.flows.iter().enumerate().map(of_flow).collect()
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration as RealDuration;
 
 use anyhow::{Context as _, bail};
+use byway_api::AgentStatus;
 use byway_lab::{Carrier, LabError, Machine, addresses};
 use byway_net::Clock;
 use byway_scenario::{MachineRole, Network};
@@ -168,11 +169,12 @@ impl Nodes {
         }
     }
 
-    /// What the node of a machine says of itself; `None` if it is stopped.
-    pub(super) fn status(&self, place: usize) -> Option<serde_json::Value> {
+    /// What the agent of a machine says of itself; `None` if it is stopped.
+    pub(super) fn status(&self, place: usize) -> Option<AgentStatus> {
         let known = self.places[place].as_ref()?;
         known.node.as_ref()?;
-        known.machine.run(|| status::of(observed())).ok()
+        let status = known.machine.run(|| status::of(observed())).ok()?;
+        serde_json::from_value(status).ok()
     }
 
     /// The sockets of applications: of each flow, one in its sender's machine and one in its receiver's.
