@@ -3,13 +3,15 @@
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 
 use byway_net::Clock;
 use byway_scenario::{Network, NetworkLink};
 use byway_units::{Duration, Time};
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
 use thread_priority::unix::{
     RealtimeThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
@@ -77,7 +79,7 @@ impl Carrier {
     ) -> Result<Self, LabError> {
         let (orders, heard) = mpsc::channel();
         let emulation = Emulation::new(network, addresses, seed);
-        let work = move || Work::new(emulation, machines, clock)?.carry(&heard);
+        let work = move || Work::new(emulation, machines, clock).carry(&heard);
         let thread = thread::Builder::new().name("carrier".into()).spawn(work).map_err(LabError::Thread)?;
         Ok(Self { orders, thread })
     }
@@ -110,8 +112,7 @@ impl Carrier {
 struct Work {
     emulation: Emulation,
     /// By place.
-    devices: Vec<Option<SyncDevice>>,
-    epoll: std::os::fd::OwnedFd,
+    devices: Rc<[Option<SyncDevice>]>,
     clock: Clock,
     /// When the time of the scenario began.
     zero: Time,
@@ -119,16 +120,9 @@ struct Work {
 }
 
 impl Work {
-    fn new(emulation: Emulation, devices: Vec<Option<SyncDevice>>, clock: Clock) -> Result<Self, LabError> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(device_failed)?;
-        for (device, place) in devices.iter().zip(0..) {
-            if let Some(device) = device {
-                let data = epoll::EventData::new_u64(place);
-                epoll::add(&epoll, device.as_fd(), data, epoll::EventFlags::IN).map_err(device_failed)?;
-            }
-        }
+    fn new(emulation: Emulation, devices: Vec<Option<SyncDevice>>, clock: Clock) -> Self {
         let (zero, carried) = (Time::START, Carried::default());
-        Ok(Self { emulation, devices, epoll, clock, zero, carried })
+        Self { emulation, devices: devices.into(), clock, zero, carried }
     }
 
     /// The time of the scenario.
@@ -138,7 +132,10 @@ impl Work {
 
     fn carry(mut self, orders: &Receiver<Order>) -> Result<Carried, LabError> {
         self.carried.has_precedence = take_precedence();
-        let mut events = Vec::with_capacity(self.devices.len().max(1));
+        let devices = Rc::clone(&self.devices);
+        let places: Vec<usize> = (0..devices.len()).filter(|place| devices[*place].is_some()).collect();
+        let fds = devices.iter().flatten().map(|device| PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN));
+        let mut fds: Vec<PollFd<'_>> = fds.collect();
         loop {
             match orders.try_recv() {
                 Ok(Order::Change(links)) => self.change(links),
@@ -150,15 +147,17 @@ impl Work {
                 Err(TryRecvError::Disconnected) => break,
             }
             self.deliver(self.now())?;
-            events.clear();
             let sleep = self.sleep();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&sleep)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(device_failed(error)),
+            // Not epoll: some of its calls sleep for whole milliseconds.
+            match poll(&mut fds, Some(&sleep)) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(LabError::Device(error.into())),
             }
-            for event in &events {
-                let place = usize::try_from(event.data.u64()).expect("it is a place");
-                self.read(place)?;
+            for (fd, place) in fds.iter().zip(&places) {
+                if !fd.revents().is_empty() {
+                    self.read(*place)?;
+                }
             }
         }
         self.carried.counters = self.emulation.counters();
@@ -231,12 +230,8 @@ fn is_refusal(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::WouldBlock | ErrorKind::InvalidInput | ErrorKind::NotConnected | ErrorKind::NetworkDown
-    ) || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
-        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
-}
-
-fn device_failed(error: rustix::io::Errno) -> LabError {
-    LabError::Device(error.into())
+    ) || error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error())
+        || error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// Has the kernel wake this thread up before others and without delay; whether it does.
