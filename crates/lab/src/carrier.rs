@@ -134,7 +134,8 @@ impl Work {
         self.carried.has_precedence = take_precedence();
         let devices = Rc::clone(&self.devices);
         let places: Vec<usize> = (0..devices.len()).filter(|place| devices[*place].is_some()).collect();
-        let fds = devices.iter().flatten().map(|device| PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN));
+        let fds =
+            devices.iter().flatten().map(|device| PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN));
         let mut fds: Vec<PollFd<'_>> = fds.collect();
         loop {
             match orders.try_recv() {

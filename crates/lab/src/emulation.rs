@@ -190,7 +190,13 @@ impl Emulation {
             parsed.flip(bit);
         }
         self.numbered += 1;
-        self.under_way.push(Reverse(UnderWay { due: passage.arrival, number: self.numbered, at, to, packet }));
+        self.under_way.push(Reverse(UnderWay {
+            due: passage.arrival,
+            number: self.numbered,
+            at,
+            to,
+            packet,
+        }));
     }
 }
 

@@ -9,7 +9,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum LabError {
     /// The kernel refuses a machine.
-    #[error("the kernel makes no machine for the lab: {0}. Namespaces and TUN devices need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and /dev/net/tun")]
+    #[error(
+        "the kernel makes no machine for the lab: {0}. Namespaces and TUN devices need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and /dev/net/tun"
+    )]
     Machine(#[source] io::Error),
     /// The device of a machine failed under way.
     #[error("the device of a machine failed: {0}")]

@@ -21,8 +21,8 @@ use thiserror::Error;
 pub(crate) use self::links::Laid;
 use self::links::{Direction, drawn_link};
 
-use crate::machine::Machine;
 use crate::applications::Calendar;
+use crate::machine::Machine;
 use crate::record::{OverlayDelays, Terms};
 use crate::routes::{Graph, Ways};
 use crate::run::Run;

@@ -59,7 +59,8 @@ mod watch;
 pub use build::BuildError;
 pub use import::{ImportError, MeasuredFormat, import_delays, import_trace};
 pub use network::{
-    MachineRole, Network, NetworkChange, NetworkDatagram, NetworkFlow, NetworkLink, NetworkMachine, NetworkStep,
+    MachineRole, Network, NetworkChange, NetworkDatagram, NetworkFlow, NetworkLink, NetworkMachine,
+    NetworkStep,
 };
 pub use outcome::{
     FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, TailQuantiles,

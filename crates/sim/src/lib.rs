@@ -106,8 +106,8 @@ pub use byway_wire::Ecn;
 pub use host::{Datagram, Host, Transmit, ip_bytes};
 pub use link::{
     Bottleneck, BottleneckError, BottleneckUse, Fate, GilbertElliott, GilbertElliottError, Jitter, Link,
-    LinkState, Loss, MeasuredDelays, MeasuredDelaysError, Passage, Recorded, RecordedCapacity, RecordedCapacityError, RecordedError,
-    Reordering, Span, Stay,
+    LinkState, Loss, MeasuredDelays, MeasuredDelaysError, Passage, Recorded, RecordedCapacity,
+    RecordedCapacityError, RecordedError, Reordering, Span, Stay,
 };
 pub use log::{LinkCounters, LossReason, Losses, NodeChange, Observer, Record, Step, Transcript};
 pub use network::ConservationError;

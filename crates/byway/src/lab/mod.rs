@@ -92,25 +92,26 @@ fn check(network: &Network) -> Result<(), Failure> {
     let refuse = |message: String| Err(Failure::new(Cause::Settings, message));
     if network.machines.len() > MACHINES_MAX {
         let count = network.machines.len();
-        return refuse(format!("a lab has at most {MACHINES_MAX} machines, not {count}: have fewer, or use byway sim run"));
+        return refuse(format!(
+            "a lab has at most {MACHINES_MAX} machines, not {count}: have fewer, or use byway sim run"
+        ));
     }
     if network.flows.len() > FLOWS_MAX {
         let count = network.flows.len();
-        return refuse(format!("a lab has at most {FLOWS_MAX} flows, not {count}: have fewer, or use byway sim run"));
+        return refuse(format!(
+            "a lab has at most {FLOWS_MAX} flows, not {count}: have fewer, or use byway sim run"
+        ));
     }
     if let Some(flow) = network.flows.iter().find(|flow| flow.datagrams.is_none()) {
         let name = &flow.name;
-        return refuse(format!("flow {name:?} is one of simulated TCP, which a lab does not have: use byway sim run"));
+        return refuse(format!(
+            "flow {name:?} is one of simulated TCP, which a lab does not have: use byway sim run"
+        ));
     }
     Ok(())
 }
 
-fn play(
-    scenario: &Scenario,
-    network: &Network,
-    seed: u64,
-    uses_relays: bool,
-) -> anyhow::Result<LabOutcome> {
+fn play(scenario: &Scenario, network: &Network, seed: u64, uses_relays: bool) -> anyhow::Result<LabOutcome> {
     let scratch = Scratch::new()?;
     let clock = Clock::start();
     let (mut nodes, carrier) = Nodes::new(network, seed, scratch.path(), clock)?;

@@ -1,5 +1,7 @@
 //! What came of a lab's run.
 
+use std::fmt::Write as _;
+
 use byway_lab::lateness::LatenessSummary;
 use byway_scenario::{Network, Terms};
 use byway_units::Duration;
@@ -32,18 +34,24 @@ pub(super) struct FlowsOutcome {
     pub(super) flows: usize,
     pub(super) sent: u64,
     /// Those that came within the latency budget.
-    pub(super) in_time: u64,
+    pub(super) delivered: u64,
     /// Those that came after it.
     pub(super) late: u64,
     /// Those that never came.
     pub(super) missing: u64,
-    /// What receivers counted: packets that the direct path lost, and that were repaired.
-    pub(super) lost: u64,
+    /// What receivers counted: packets that the direct path lost, and those of them that were repaired.
+    pub(super) lost_direct: u64,
     pub(super) repaired: u64,
-    /// Delays of what came, in milliseconds.
-    pub(super) delay_p50_ms: Option<f64>,
-    pub(super) delay_p95_ms: Option<f64>,
-    pub(super) delay_p99_ms: Option<f64>,
+    /// How long what came took; `None` if nothing did.
+    pub(super) delay_ms: Option<Delays>,
+}
+
+/// Delays, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Delays {
+    pub(super) p50: f64,
+    pub(super) p95: f64,
+    pub(super) p99: f64,
 }
 
 /// What the carrier did.
@@ -82,7 +90,8 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Counted]) ->
             };
             members.iter().flat_map(of_member)
         };
-        let count = |is: fn(Terms, Fate) -> bool| all().filter(|(terms, fate)| is(*terms, *fate)).count() as u64;
+        let count =
+            |is: fn(Terms, Fate) -> bool| all().filter(|(terms, fate)| is(*terms, *fate)).count() as u64;
         let mut delays: Vec<Duration> = all().filter_map(|(_, fate)| delay(fate)).collect();
         delays.sort_unstable();
         let counted = members.iter().map(|place| counted.get(*place).copied().unwrap_or_default());
@@ -90,14 +99,12 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Counted]) ->
             name: name.to_owned(),
             flows: members.len(),
             sent: count(|_, fate| fate.sent.is_some()),
-            in_time: count(|terms, fate| delay(fate).is_some_and(|delay| delay <= terms.budget)),
+            delivered: count(|terms, fate| delay(fate).is_some_and(|delay| delay <= terms.budget)),
             late: count(|terms, fate| delay(fate).is_some_and(|delay| delay > terms.budget)),
             missing: count(|_, fate| fate.sent.is_some() && fate.came.is_none()),
-            lost: counted.clone().map(|counted| counted.lost).sum(),
+            lost_direct: counted.clone().map(|counted| counted.lost).sum(),
             repaired: counted.map(|counted| counted.repaired).sum(),
-            delay_p50_ms: percentile(&delays, 50),
-            delay_p95_ms: percentile(&delays, 95),
-            delay_p99_ms: percentile(&delays, 99),
+            delay_ms: Delays::of(&delays),
         }
     };
     names.into_iter().map(of).collect()
@@ -105,6 +112,14 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Counted]) ->
 
 fn delay(fate: Fate) -> Option<Duration> {
     Some(fate.came?.saturating_since(fate.sent?))
+}
+
+impl Delays {
+    /// Of these, the shortest first.
+    fn of(sorted: &[Duration]) -> Option<Self> {
+        let at = |percent| percentile(sorted, percent);
+        Some(Self { p50: at(50)?, p95: at(95)?, p99: at(99)? })
+    }
 }
 
 /// What so many of a hundred do not exceed, in milliseconds.
@@ -123,29 +138,98 @@ impl LabOutcome {
         rows.extend(self.flows.iter().map(row));
         let mut text = format!("{}, seed {}{relays}\n\n{}", self.title, self.seed, aligned(&rows));
         let CarrierOutcome { delivered, lost, lateness, .. } = &self.carrier;
-        text.push_str(&format!(
-            "\n{delivered} packets carried and {lost} lost; programs got theirs late by up to {} us (half), {} us (99 of 100), {} us at most.\n",
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "\n{delivered} packets carried and {lost} lost; programs got theirs late by up to {} us (half), {} us (99 of 100), \
+             {} us at most.",
             lateness.p50_us, lateness.p99_us, lateness.max_us
-        ));
+        );
         if self.repeated > 0 {
-            text.push_str(&format!("{} datagrams came more than once.\n", self.repeated));
+            let _ = writeln!(text, "{} datagrams came more than once.", self.repeated);
         }
         if !self.carrier.has_precedence {
-            text.push_str("The kernel gave the carrier no precedence over other threads (CAP_SYS_NICE): it may be late.\n");
+            text.push_str(
+                "The kernel gave the carrier no precedence over other threads (CAP_SYS_NICE): it may be late.\n",
+            );
         }
         if self.carrier.is_void {
-            text.push_str("VOID: this machine was too busy to carry packets in time; what is told above counts for nothing.\n");
+            text.push_str(
+                "VOID: this machine was too busy to carry packets in time; what is told above counts for nothing.\n",
+            );
         }
         text
     }
 }
 
 fn row(flows: &FlowsOutcome) -> [String; 9] {
-    let ms = |delay: Option<f64>| delay.map_or_else(|| "–".to_owned(), |delay| format!("{delay:.1}"));
+    let ms = |pick: fn(&Delays) -> f64| {
+        flows.delay_ms.as_ref().map_or_else(|| "–".to_owned(), |delays| format!("{:.1}", pick(delays)))
+    };
     let name =
         if flows.flows == 1 { flows.name.clone() } else { format!("{} ({})", flows.name, flows.flows) };
-    let counts = [flows.sent, flows.lost, flows.repaired, flows.late, flows.missing].map(|count| count.to_string());
-    let [sent, lost, repaired, late, missing] = counts;
-    let [p50, p95, p99] = [flows.delay_p50_ms, flows.delay_p95_ms, flows.delay_p99_ms].map(ms);
-    [name, sent, lost, repaired, late, missing, p50, p95, p99]
+    let counts = [flows.sent, flows.lost_direct, flows.repaired, flows.late, flows.missing];
+    let [sent, lost, repaired, late, missing] = counts.map(|count| count.to_string());
+    [
+        name,
+        sent,
+        lost,
+        repaired,
+        late,
+        missing,
+        ms(|delays| delays.p50),
+        ms(|delays| delays.p95),
+        ms(|delays| delays.p99),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_scenario::Scenario;
+    use byway_units::Time;
+
+    use super::*;
+
+    const SCENARIO: &str = r#"
+title = "Two calls"
+length = "4 s"
+node = [{ name = "alice", role = "agent" }, { name = "bob", role = "agent" }]
+link = [{ between = ["alice", "bob"], delay = "40 ms" }]
+flow = [
+    { name = "call", count = 2, from = "alice", to = "bob", service = "internet", budget = "100 ms", sends = { kind = "steady", every = "500 ms", bytes = 500 } },
+]
+"#;
+
+    fn at(ms: u64) -> Option<Time> {
+        Some(Time::START + Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn what_is_late_and_what_is_missing_are_told_apart() {
+        let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("they are joined");
+        let fates = [[(0, Some(40)), (500, Some(601))], [(0, None), (500, Some(600))]];
+        let of_flow = |fates: [(u64, Option<u64>); 2]| {
+            fates.map(|(sent, came)| Fate { sent: at(sent), came: came.and_then(at) }).to_vec()
+        };
+        let fates = Fates { of_flows: fates.map(of_flow).to_vec(), repeated: 0 };
+        let counted = [Counted { lost: 1, repaired: 1 }, Counted { lost: 2, repaired: 1 }];
+        let outcome = of_flows(&network, &fates, &counted);
+        let expected = FlowsOutcome {
+            name: "call".to_owned(),
+            flows: 2,
+            sent: 4,
+            delivered: 2,
+            late: 1,
+            missing: 1,
+            lost_direct: 3,
+            repaired: 2,
+            delay_ms: Some(Delays { p50: 100.0, p95: 101.0, p99: 101.0 }),
+        };
+        assert_eq!(outcome, [expected]);
+    }
+
+    #[test]
+    fn where_nothing_came_there_are_no_delays() {
+        assert_eq!(Delays::of(&[]), None);
+    }
 }

@@ -91,13 +91,7 @@ pub(super) fn play(
     fates
 }
 
-fn send(
-    flows: &[NetworkFlow],
-    ends: &[Ends],
-    zero: Time,
-    clock: Clock,
-    stop: &AtomicBool,
-) -> Vec<Vec<Time>> {
+fn send(flows: &[NetworkFlow], ends: &[Ends], zero: Time, clock: Clock, stop: &AtomicBool) -> Vec<Vec<Time>> {
     let mut sent: Vec<Vec<Time>> = vec![Vec::new(); flows.len()];
     let mut all: Vec<(Duration, usize, usize)> = Vec::new();
     for (place, flow) in flows.iter().enumerate() {

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-use crate::child::tied_command;
 use crate::child::QUOTED_LOG_BYTES;
+use crate::child::tied_command;
 use crate::exit::Failure;
 use crate::interrupt;
 

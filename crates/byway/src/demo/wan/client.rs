@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use super::{Description, WanLog};
-use crate::demo::WAN_COMMAND;
 use crate::child::{Child, Pipes};
+use crate::demo::WAN_COMMAND;
 use crate::demo::clock::Instant;
 
 /// The emulator, running.

@@ -6,8 +6,8 @@ use byway_sim::{Observer, Record, Step};
 use byway_units::Time;
 use serde::{Deserialize, Serialize};
 
-use byway_lab::lateness::LatenessSummary;
 use crate::demo::limits::RECORDED_PACKETS_MAX;
+use byway_lab::lateness::LatenessSummary;
 
 /// What a packet is, as far as anybody on its way can see (`docs/wire.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,0 +1,90 @@
+//! `byway lab`, as a process: what real agents and relays do beside what the simulator says of the same scenario. Where the kernel makes no
+//! namespaces for this process, only that it says so.
+
+#![allow(clippy::disallowed_methods, reason = "the program reads files that are written here")]
+#![allow(clippy::print_stderr, reason = "says what is skipped")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A call over a path with bursts of losses; three seconds of it.
+const CALL: &str = r#"
+title = "A call"
+length = "6 s"
+node = [
+    { name = "alice", role = "agent" },
+    { name = "bob", role = "agent" },
+    { name = "east", role = "relay" },
+    { name = "west", role = "relay" },
+]
+link = [
+    { between = ["alice", "bob"], delay = "40 ms", loss = [{ share = "12 %", burst = 3.0, every = "10 ms" }] },
+    { between = ["alice", "east"], delay = "5 ms" },
+    { between = ["bob", "west"], delay = "5 ms" },
+    { between = ["east", "west"], delay = "35 ms" },
+]
+flow = [
+    { name = "call", from = "alice", to = "bob", service = "caching", sends = { kind = "steady", every = "10 ms", bytes = 500 } },
+]
+"#;
+
+fn byway(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_byway")).args(arguments).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn written(folder: &Path, scenario: &str) -> String {
+    let file = folder.join("scenario.toml");
+    std::fs::write(&file, scenario).expect("room on the disk");
+    file.display().to_string()
+}
+
+/// What came of the only flow; `None` where this machine does not let a lab be, or is too busy for it.
+fn call(arguments: &[&str]) -> Option<serde_json::Value> {
+    let output = byway(arguments);
+    if output.status.code() == Some(3) {
+        let said = text(&output.stderr);
+        assert!(said.contains("need root") || said.contains("the run is void"), "{said}");
+        eprintln!("skipped: {said}");
+        return None;
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    Some(outcome["flows"][0].clone())
+}
+
+fn number(flow: &serde_json::Value, name: &str) -> u64 {
+    flow[name].as_u64().unwrap_or_else(|| panic!("{name} of {flow}"))
+}
+
+#[test]
+fn real_programs_lose_and_repair_what_simulated_ones_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), CALL);
+    let simulated = call(&["sim", "run", &file, "--json"]).expect("that needs no rights");
+    let Some(real) = call(&["lab", "run", &file, "--json"]) else { return };
+    assert_eq!(number(&real, "sent"), number(&simulated, "sent"));
+    let (lost, expected) = (number(&real, "lost_direct"), number(&simulated, "lost_direct"));
+    assert!(expected >= 10, "{simulated}");
+    // Bursts are those of the simulator; a packet that is sent a millisecond later may miss one.
+    assert!(lost.abs_diff(expected) <= expected / 4 + 2, "{lost} and {expected}");
+    assert!(number(&real, "repaired") >= expected / 2 && number(&real, "missing") <= lost / 10, "{real}");
+    let Some(bare) = call(&["lab", "run", &file, "--json", "--without-relays"]) else { return };
+    assert!(number(&bare, "missing") >= expected / 2 && number(&bare, "repaired") == 0, "{bare}");
+}
+
+#[test]
+fn what_a_lab_cannot_do_is_said_before_anything_is_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tcp = r#"sends = { kind = "bulk" }"#;
+    let steady = r#"sends = { kind = "steady", every = "10 ms", bytes = 500 }"#;
+    let output = byway(&["lab", "run", &written(folder.path(), &CALL.replace(steady, tcp))]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("use byway sim run"), "{}", text(&output.stderr));
+    let absent = byway(&["lab", "run", "absent.toml"]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(text(&absent.stderr).contains("absent.toml"), "{}", text(&absent.stderr));
+}
