@@ -1,5 +1,7 @@
 //! Child processes that never outlive who started them.
 
+#![allow(clippy::disallowed_methods, reason = "a child's log is a file")]
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;

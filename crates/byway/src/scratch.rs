@@ -3,6 +3,8 @@
 //! A run's folder has a mark, which is locked as long as its process lives: however that ends, the kernel takes the lock away. Who starts
 //! next removes the folders that nobody holds.
 
+#![allow(clippy::disallowed_methods, reason = "folders are what it is about")]
+
 use std::fs::{self, File};
 use std::path::Path;
 

@@ -103,6 +103,9 @@ impl Carrier {
     ///
     /// # Errors
     /// If a device failed meanwhile.
+    ///
+    /// # Panics
+    /// If the carrier did.
     pub fn stop(self) -> Result<Carried, LabError> {
         drop(self.orders);
         self.thread.join().expect("the carrier does not panic")

@@ -96,14 +96,16 @@ impl Emulation {
     }
 
     /// A link is so from now on.
+    ///
+    /// # Panics
+    /// If it ends at a place that no scenario has, above 2^32.
     pub fn set_link(&mut self, NetworkLink { from, to, link }: NetworkLink, now: Time) {
-        match self.links.get_mut(&(from, to)) {
-            Some(known) => known.change(link, now),
-            None => {
-                let number = |place| u32::try_from(place).expect("a scenario has few machines");
-                let state = LinkState::between(number(from), number(to), link, self.seed, now);
-                self.links.insert((from, to), state);
-            }
+        if let Some(known) = self.links.get_mut(&(from, to)) {
+            known.change(link, now);
+        } else {
+            let number = |place| u32::try_from(place).expect("a scenario has few machines");
+            let state = LinkState::between(number(from), number(to), link, self.seed, now);
+            self.links.insert((from, to), state);
         }
     }
 
@@ -318,7 +320,9 @@ step = [
             panic!("a cut is one of links: {step:?}");
         };
         let now = Time::START + step.at;
-        links.into_iter().for_each(|link| emulation.set_link(link, now));
+        for link in links {
+            emulation.set_link(link, now);
+        }
         emulation.send(ALICE, &packet(2, 1_000), now);
         assert_eq!(emulation.next(now + Duration::from_secs(1)), None);
         assert_eq!(emulation.counters().lost, 1);

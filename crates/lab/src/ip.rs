@@ -29,11 +29,9 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn destination(&self) -> IpAddr {
         if self.is_ipv6 {
-            let address: [u8; 16] = self.bytes[24..40].try_into().expect("the header is complete");
-            Ipv6Addr::from(address).into()
+            Ipv6Addr::from(self.octets::<16>(24)).into()
         } else {
-            let address: [u8; 4] = self.bytes[16..20].try_into().expect("the header is complete");
-            Ipv4Addr::from(address).into()
+            Ipv4Addr::from(self.octets::<4>(16)).into()
         }
     }
 
@@ -77,6 +75,11 @@ impl<'a> Packet<'a> {
         if let Some(byte) = place.and_then(|place| self.bytes.get_mut(place)) {
             *byte ^= 1 << (bit % 8);
         }
+    }
+
+    /// So many octets of the header from a place on, which is within it.
+    fn octets<const N: usize>(&self, from: usize) -> [u8; N] {
+        core::array::from_fn(|nth| self.bytes[from + nth])
     }
 
     fn header_bytes(&self) -> usize {

@@ -45,6 +45,7 @@ impl Lateness {
     /// The upper end of the bucket in which this share of the packets is reached.
     #[allow(
         clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
         clippy::cast_sign_loss,
         reason = "a share of a count of packets, rounded up"
     )]

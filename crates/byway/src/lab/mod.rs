@@ -125,9 +125,8 @@ fn play(scenario: &Scenario, network: &Network, seed: u64, uses_relays: bool) ->
     let before = counted(&nodes, network);
     let fates = in_time(network, &mut nodes, &carrier, &ends, clock)?;
     let after = counted(&nodes, network);
-    let carried = carrier.stop().map_err(not_made)?;
-    let lateness = carried.lateness.summary();
-    let counters = carried.counters;
+    let did = carrier.stop().map_err(not_made)?;
+    let (lateness, counters) = (did.lateness.summary(), did.counters);
     let since = before.iter().zip(after).map(|(before, after)| Counted {
         lost: after.lost.saturating_sub(before.lost),
         repaired: after.repaired.saturating_sub(before.repaired),
@@ -144,8 +143,8 @@ fn play(scenario: &Scenario, network: &Network, seed: u64, uses_relays: bool) ->
             delivered: counters.delivered,
             unroutable: counters.unroutable,
             overflowed: counters.overflowed,
-            refused: carried.refused,
-            has_precedence: carried.has_precedence,
+            refused: did.refused,
+            has_precedence: did.has_precedence,
             is_void: lateness.is_void(),
             lateness,
         },

@@ -200,8 +200,8 @@ flow = [
 ]
 "#;
 
-    fn at(ms: u64) -> Option<Time> {
-        Some(Time::START + Duration::from_millis(ms))
+    fn at(ms: u64) -> Time {
+        Time::START + Duration::from_millis(ms)
     }
 
     #[test]
@@ -209,7 +209,7 @@ flow = [
         let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("they are joined");
         let fates = [[(0, Some(40)), (500, Some(601))], [(0, None), (500, Some(600))]];
         let of_flow = |fates: [(u64, Option<u64>); 2]| {
-            fates.map(|(sent, came)| Fate { sent: at(sent), came: came.and_then(at) }).to_vec()
+            fates.map(|(sent, came)| Fate { sent: Some(at(sent)), came: came.map(at) }).to_vec()
         };
         let fates = Fates { of_flows: fates.map(of_flow).to_vec(), repeated: 0 };
         let counted = [Counted { lost: 1, repaired: 1 }, Counted { lost: 2, repaired: 1 }];

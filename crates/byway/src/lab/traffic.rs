@@ -77,7 +77,7 @@ pub(super) fn play(
     stop: &AtomicBool,
 ) -> Fates {
     let end = zero + length + grace;
-    let fates = thread::scope(|scope| {
+    thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(flows, ends, end, clock, stop));
         let sent = send(flows, ends, zero, clock, stop);
         let mut fates = receiving.join().expect("the receiver does not panic");
@@ -87,8 +87,7 @@ pub(super) fn play(
             }
         }
         fates
-    });
-    fates
+    })
 }
 
 fn send(flows: &[NetworkFlow], ends: &[Ends], zero: Time, clock: Clock, stop: &AtomicBool) -> Vec<Vec<Time>> {

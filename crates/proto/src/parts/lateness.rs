@@ -72,11 +72,11 @@ impl LateShare {
         // The chance that exactly so many are late, of those looked at.
         let mut late = [0_u32; SPARE_MAX + 1];
         late[0] = ONE;
-        for Self(share) in all {
-            let share = u32::from(share);
+        for Self(part) in all {
+            let part = u32::from(part);
             for count in (0..=spare).rev() {
                 let one_less = if count == 0 { 0 } else { late[count - 1] };
-                late[count] = scaled(late[count], ONE - share) + scaled(one_less, share);
+                late[count] = scaled(late[count], ONE - part) + scaled(one_less, part);
             }
         }
         ONE.saturating_sub(late[..=spare].iter().sum())

@@ -164,7 +164,7 @@ impl Round {
 /// The rounds under way.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    rounds: Vec<Option<Round>>,
+    slots: Vec<Option<Round>>,
     free: Vec<RoundSlot>,
     /// When each of them is looked at again that is to be.
     reviews: BTreeSet<(Time, RoundSlot)>,
@@ -175,27 +175,27 @@ impl Rounds {
     pub(crate) fn begin(&mut self, round: Round) -> Option<RoundSlot> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.rounds.len() == ROUNDS_MAX => return None,
+            None if self.slots.len() == ROUNDS_MAX => return None,
             None => {
-                self.rounds.push(None);
-                RoundSlot(u16::try_from(self.rounds.len() - 1).expect("ROUNDS_MAX fits in 16 bits"))
+                self.slots.push(None);
+                RoundSlot(u16::try_from(self.slots.len() - 1).expect("ROUNDS_MAX fits in 16 bits"))
             }
         };
-        self.rounds[usize::from(slot.0)] = Some(round);
+        self.slots[usize::from(slot.0)] = Some(round);
         Some(slot)
     }
 
     pub(crate) fn get(&self, slot: RoundSlot) -> &Round {
-        self.rounds[usize::from(slot.0)].as_ref().expect("a batch names its round while it is under way")
+        self.slots[usize::from(slot.0)].as_ref().expect("a batch names its round while it is under way")
     }
 
     pub(crate) fn get_mut(&mut self, slot: RoundSlot) -> &mut Round {
-        self.rounds[usize::from(slot.0)].as_mut().expect("a batch names its round while it is under way")
+        self.slots[usize::from(slot.0)].as_mut().expect("a batch names its round while it is under way")
     }
 
     pub(crate) fn end(&mut self, slot: RoundSlot) -> Round {
         self.free.push(slot);
-        let round = self.rounds[usize::from(slot.0)].take().expect("a round ends once");
+        let round = self.slots[usize::from(slot.0)].take().expect("a round ends once");
         if let Some(at) = round.review_at {
             self.reviews.remove(&(at, slot));
         }
@@ -229,13 +229,13 @@ impl Rounds {
     }
 
     pub(crate) fn under_way(&self) -> usize {
-        self.rounds.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// The rounds that nobody waits for any more.
     pub(crate) fn expired(&self, now: Time) -> Option<RoundSlot> {
         let position =
-            self.rounds.iter().position(|round| round.as_ref().is_some_and(|round| round.until <= now));
+            self.slots.iter().position(|round| round.as_ref().is_some_and(|round| round.until <= now));
         position.map(|position| RoundSlot(u16::try_from(position).expect("ROUNDS_MAX fits in 16 bits")))
     }
 }
