@@ -66,7 +66,8 @@ impl Child {
     ) -> anyhow::Result<(Self, Option<Pipes>)> {
         let log = folder.join(format!("{name}.log"));
         let start = || -> io::Result<std::process::Child> {
-            let file = File::create(&log)?;
+            // One that is started again goes on with its log.
+            let file = File::options().create(true).append(true).open(&log)?;
             let mut command = tied_command(std::env::current_exe()?)?;
             command.args(arguments).process_group(0);
             if has_pipes {

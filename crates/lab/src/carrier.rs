@@ -33,7 +33,7 @@ const SLEEPS_FOR: Duration = Duration::from_millis(2);
 /// Packets that are read of one machine before it is the next one's turn.
 const READ_AT_ONCE: usize = 32;
 
-/// Above the other real-time threads that a usual machine has.
+/// Above what programs of a usual machine have, and no more than its interrupts.
 const PRIORITY: u8 = 50;
 
 /// What a carrier is told.
@@ -97,6 +97,12 @@ impl Carrier {
     pub fn change(&self, links: Vec<NetworkLink>) {
         // A carrier that has ended by itself says why when it is stopped.
         let _ = self.orders.send(Order::Change(links));
+    }
+
+    /// Whether it carries nothing any more, though nobody has stopped it: [`Carrier::stop`] says why.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Carries nothing any more.
@@ -215,7 +221,7 @@ impl Work {
     /// Hands out what is due.
     fn deliver(&mut self, now: Time) -> Result<(), LabError> {
         while let Some(Arrival { machine, due, packet }) = self.emulation.next(now) {
-            self.carried.lateness.note(now.saturating_since(due));
+            self.carried.lateness.note(self.now().saturating_since(due));
             let sent = self.devices[machine].as_ref().map(|device| device.send(&packet));
             self.emulation.recycle(packet);
             match sent {

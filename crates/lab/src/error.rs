@@ -13,6 +13,9 @@ pub enum LabError {
         "the kernel makes no machine for the lab: {0}. Namespaces and TUN devices need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and /dev/net/tun"
     )]
     Machine(#[source] io::Error),
+    /// A machine was made, and cannot be set up.
+    #[error("a machine of the lab cannot be set up: {0}")]
+    SetUp(#[source] io::Error),
     /// The device of a machine failed under way.
     #[error("the device of a machine failed: {0}")]
     Device(#[source] io::Error),

@@ -43,7 +43,7 @@ impl Machine {
         let work = move || work(addresses, &tell, &to_do);
         thread::Builder::new().name("machine".into()).spawn(work).map_err(LabError::Thread)?;
         let device = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
-        Ok((Self { tasks }, device.map_err(LabError::Machine)?))
+        Ok((Self { tasks }, device.map_err(not_made)?))
     }
 
     /// Does something in the machine: sockets that it opens and programs that it starts are there.
@@ -71,6 +71,14 @@ pub fn addresses(place: usize) -> [IpAddr; 2] {
     let [high, low] = number.expect("scenarios have fewer machines").to_be_bytes();
     let ipv6 = Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 0, u16::from_be_bytes([high, low]));
     [Ipv4Addr::new(10, 77, high, low).into(), ipv6.into()]
+}
+
+/// Whether the kernel refuses machines to this process, or has no such devices; or whether something else went wrong.
+fn not_made(error: io::Error) -> LabError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => LabError::Machine(error),
+        _ => LabError::SetUp(error),
+    }
 }
 
 fn work(addresses: [IpAddr; 2], tell: &Sender<io::Result<SyncDevice>>, to_do: &Receiver<Task>) {

@@ -41,6 +41,12 @@ pub enum BuildError {
         /// The machine to which there is none.
         to: String,
     },
+    /// Applications send too much for it to be listed.
+    #[error("applications send more than {max} datagrams: have fewer flows, or a shorter scenario")]
+    TooMuch {
+        /// Most that are listed.
+        max: usize,
+    },
     /// A link that is to be captured.
     #[error("no link joins {from} and {to}: name two machines that one does")]
     NoLink {

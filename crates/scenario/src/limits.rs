@@ -46,3 +46,6 @@ pub const DATAGRAM_BYTES_MIN: u32 = 16;
 pub const DATAGRAM_BYTES_MAX: u32 = 1_354;
 
 const _: () = assert!(FLOWS_MAX <= u16::MAX as usize, "two agents may have all flows between them");
+
+/// Most datagrams of all applications that a network lists, and what becomes of each: 300 MB.
+pub const NETWORK_DATAGRAMS_MAX: usize = 5_000_000;

@@ -9,6 +9,7 @@ use byway_wire::{BlockShape, Service};
 use crate::Scenario;
 use crate::applications::Calendar;
 use crate::build::{BuildError, Laid, Plan};
+use crate::limits::NETWORK_DATAGRAMS_MAX;
 use crate::record::Terms;
 use crate::scenario::{Action, Role};
 
@@ -122,6 +123,20 @@ pub struct Network {
 }
 
 impl Network {
+    /// The same machines and links, for who carries packets and does not send any.
+    #[must_use]
+    pub fn without_flows(&self) -> Self {
+        let Self { length, machines, links, steps, next_hops, .. } = self;
+        Self {
+            length: *length,
+            flows: Vec::new(),
+            machines: machines.clone(),
+            links: links.clone(),
+            steps: steps.clone(),
+            next_hops: next_hops.clone(),
+        }
+    }
+
     /// Where a packet goes next that is at one machine and for another; `None` if no way leads there.
     #[must_use]
     pub fn next_hop(&self, at: usize, to: usize) -> Option<usize> {
@@ -133,7 +148,8 @@ impl Scenario {
     /// The network that a seed makes of the scenario: of the same links with the same chance as in [`Scenario::run`].
     ///
     /// # Errors
-    /// If machines that speak with each other are not joined.
+    /// If machines that speak with each other are not joined, or if applications send more than
+    /// [`NETWORK_DATAGRAMS_MAX`](crate::limits::NETWORK_DATAGRAMS_MAX) datagrams.
     pub fn network(&self, seed: u64) -> Result<Network, BuildError> {
         let plan = Plan::new(self, Seed::new(seed))?;
         let machines = self.nodes.iter().map(|node| NetworkMachine {
@@ -154,14 +170,22 @@ impl Scenario {
             description: step.description.clone(),
         });
         let steps = steps.collect();
-        let flows = (0..self.flows.len()).map(|place| self.network_flow(&plan, place)).collect();
+        let mut left = NETWORK_DATAGRAMS_MAX;
+        let flows = (0..self.flows.len()).map(|place| {
+            let flow = self.network_flow(&plan, place, left)?;
+            left -= flow.datagrams.as_ref().map_or(0, Vec::len);
+            Ok(flow)
+        });
+        let flows = flows.collect::<Result<_, BuildError>>()?;
         let (machines, next_hops) = (machines.collect(), plan.next_hops());
         Ok(Network { length: self.length, machines, links, flows, steps, next_hops })
     }
 
-    fn network_flow(&self, plan: &Plan<'_>, place: usize) -> NetworkFlow {
+    /// A flow that sends so many datagrams at most.
+    fn network_flow(&self, plan: &Plan<'_>, place: usize, most: usize) -> Result<NetworkFlow, BuildError> {
         let (flow, wiring) = (&self.flows[place], &plan.wirings[place]);
-        NetworkFlow {
+        let datagrams = plan.calendar(place).map(|calendar| datagrams(calendar, self.length, most));
+        Ok(NetworkFlow {
             name: flow.name.clone(),
             from: flow.from,
             to: flow.to,
@@ -172,24 +196,31 @@ impl Scenario {
             is_on_standby: flow.is_on_standby,
             rate: flow.load.rate(),
             terms: wiring.terms,
-            datagrams: plan.calendar(place).map(|calendar| datagrams(calendar, self.length)),
-        }
+            datagrams: datagrams.transpose()?,
+        })
     }
 }
 
 /// What an application sends in so much time.
-fn datagrams(mut calendar: Calendar, length: Duration) -> Vec<NetworkDatagram> {
+fn datagrams(
+    mut calendar: Calendar,
+    length: Duration,
+    most: usize,
+) -> Result<Vec<NetworkDatagram>, BuildError> {
     let mut datagrams = Vec::new();
     while let Some(burst) = calendar.next() {
         let at = burst.at.saturating_since(Time::START);
         if at >= length {
             break;
         }
+        if datagrams.len() + burst.packets as usize > most {
+            return Err(BuildError::TooMuch { max: NETWORK_DATAGRAMS_MAX });
+        }
         let usual = NetworkDatagram { at, bytes: calendar.bytes() };
         datagrams.extend((1..burst.packets).map(|_| usual));
         datagrams.push(NetworkDatagram { at, bytes: burst.last_bytes });
     }
-    datagrams
+    Ok(datagrams)
 }
 
 fn placed((from, to): (usize, usize), link: &Link) -> NetworkLink {
@@ -225,5 +256,72 @@ fn change(
             }
             NetworkChange::Links(links.iter().map(|ends| placed(*ends, &laid[ends].link)).collect())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two calls by way of a router, of which one path is cut for a second.
+    const SCENARIO: &str = r#"
+title = "Calls"
+length = "10 s"
+node = [
+    { name = "alice", role = "agent", count = 2 },
+    { name = "bob", role = "agent" },
+    { name = "gate", role = "router" },
+]
+link = [
+    { between = ["alice", "gate"], delay = "10 ms" },
+    { between = ["gate", "bob"], delay = "20 ms" },
+]
+flow = [
+    { name = "call", from = "alice", to = "bob", service = "internet", sends = { kind = "steady", every = "10 ms", bytes = 500 } },
+]
+step = [
+    { at = "5 s", do = "mend", between = ["alice.1", "gate"] },
+    { at = "4 s", do = "cut", between = ["alice.1", "gate"] },
+    { at = "6 s", do = "stop", node = "bob" },
+]
+"#;
+
+    #[test]
+    fn ways_lead_through_routers_and_links_have_both_directions() {
+        let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
+        let names: Vec<&str> = network.machines.iter().map(|machine| machine.name.as_str()).collect();
+        assert_eq!(names, ["alice.1", "alice.2", "bob", "gate"]);
+        assert_eq!((network.next_hop(0, 2), network.next_hop(3, 2)), (Some(3), Some(2)));
+        assert_eq!((network.next_hop(2, 1), network.next_hop(3, 1)), (Some(3), Some(1)));
+        assert_eq!((network.links.len(), network.next_hop(0, 3)), (6, None), "nobody speaks to a router");
+    }
+
+    #[test]
+    fn steps_come_in_the_order_of_time_with_what_they_come_to() {
+        let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
+        let dark: Vec<Option<bool>> = network
+            .steps
+            .iter()
+            .map(|step| match &step.change {
+                NetworkChange::Links(links) => Some(links.iter().all(|link| !link.link.outages.is_empty())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(dark, [Some(true), Some(false), None]);
+    }
+
+    #[test]
+    fn applications_send_what_they_send_in_a_run_and_no_more_than_is_bounded() {
+        let scenario = Scenario::parse(SCENARIO).expect("a scenario");
+        let network = scenario.network(1).expect("all are joined");
+        let sent: usize = network.flows.iter().map(|flow| flow.datagrams.as_ref().map_or(0, Vec::len)).sum();
+        let simulated: u64 =
+            scenario.run(1).expect("all are joined").flows.iter().map(|flow| flow.sent).sum();
+        assert_eq!(sent as u64, simulated);
+        let text = SCENARIO
+            .replace("\"10 ms\", bytes", "\"2 us\", bytes")
+            .replace("length = \"10 s\"", "length = \"60 s\"");
+        let much = Scenario::parse(&text).expect("a scenario").network(1).expect_err("30 million");
+        assert!(matches!(much, BuildError::TooMuch { .. }), "{much}");
     }
 }

@@ -19,8 +19,11 @@ pub(super) const OBSERVED: &str = "127.0.0.1:4680";
 const FORWARD_PORTS: u16 = 10_000;
 const TARGET_PORTS: u16 = 30_000;
 
-/// Most flows of a lab: as many as there are ports between those of forwards and those of targets.
-pub(super) const FLOWS_MAX: usize = (TARGET_PORTS - FORWARD_PORTS) as usize;
+/// Most flows of a lab: each takes two sockets of this process, which usually has 1,024.
+pub(super) const FLOWS_MAX: usize = 400;
+
+/// What the flows of a pair send together at most: as good as no limit, as in the simulator.
+const PAIR_RATE: &str = "1 Gbit/s";
 
 /// A file, for one node.
 #[derive(Serialize)]
@@ -92,6 +95,7 @@ struct Member {
 #[derive(Serialize)]
 struct Pair {
     agents: [String; 2],
+    rate: &'static str,
 }
 
 /// The files of a lab's nodes.
@@ -154,8 +158,8 @@ impl Configuration<'_> {
     fn forward(&self, nth: usize, flow: &NetworkFlow) -> Forward {
         let service = if self.uses_relays { flow.service } else { Service::Internet };
         let coded = |shape: Option<BlockShape>| {
-            let shape = shape.filter(|_| service == Service::Coding)?;
-            Some(format!("{}+{}", shape.source_packets(), shape.repair_packets()))
+            let text = |shape: BlockShape| format!("{}+{}", shape.source_packets(), shape.repair_packets());
+            (service == Service::Coding).then(|| shape.map_or_else(|| "none".to_owned(), text))
         };
         Forward {
             listen: forward(nth),
@@ -184,7 +188,10 @@ impl Configuration<'_> {
         Members {
             relays: of_role(MachineRole::Relay).collect(),
             agents: of_role(MachineRole::Agent).collect(),
-            pairs: pairs.into_iter().map(|ends| Pair { agents: ends.map(|end| self.name(end)) }).collect(),
+            pairs: pairs
+                .into_iter()
+                .map(|ends| Pair { agents: ends.map(|end| self.name(end)), rate: PAIR_RATE })
+                .collect(),
         }
     }
 
@@ -194,19 +201,22 @@ impl Configuration<'_> {
             number: place + 1,
             key: self.keys[place].clone(),
             addresses: at(place),
-            relays: self.relays_near(place),
+            relays: Self::relays_near(self.network, place)
+                .into_iter()
+                .map(|relay| self.name(relay))
+                .collect(),
         }
     }
 
-    /// The relays that an agent's flows name, those of the first flow first.
-    fn relays_near(&self, place: usize) -> Vec<String> {
+    /// The relays near an agent that its flows name, those of the first flow first.
+    pub(super) fn relays_near(network: &Network, place: usize) -> Vec<usize> {
         let mut near = Vec::new();
-        for flow in &self.network.flows {
+        for flow in &network.flows {
             let Some((ingress, egress)) = flow.relays else {
                 continue;
             };
             let relay = if flow.from == place { Some(ingress) } else { (flow.to == place).then_some(egress) };
-            near.extend(relay.map(|relay| self.name(relay)).filter(|name| !near.contains(name)));
+            near.extend(relay.filter(|relay| !near.contains(relay)));
         }
         near
     }
@@ -228,5 +238,65 @@ const fn word(service: Service) -> &'static str {
         Service::Caching => "caching",
         Service::Forwarding => "forwarding",
         Service::Both => "both",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_scenario::Scenario;
+
+    use super::*;
+
+    const SCENARIO: &str = r#"
+title = "Two calls"
+length = "4 s"
+node = [
+    { name = "alice", role = "agent", count = 2 },
+    { name = "bob", role = "agent", count = 2 },
+    { name = "east", role = "relay" },
+    { name = "west", role = "relay" },
+]
+link = [
+    { between = ["alice", "bob"], delay = "40 ms" },
+    { between = ["alice", "east"], delay = "5 ms" },
+    { between = ["bob", "west"], delay = "5 ms" },
+    { between = ["east", "west"], delay = "35 ms" },
+]
+flow = [
+    { name = "call", from = "alice", to = "bob", service = "coding", in_stream = "none", batch = "6+2", sends = { kind = "steady", every = "20 ms", bytes = 300 } },
+]
+"#;
+
+    fn network() -> Network {
+        Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("they are joined")
+    }
+
+    fn with<T>(network: &Network, folder: &Path, look: impl FnOnce(&Configuration<'_>) -> T) -> T {
+        let keys: Vec<String> = (0..network.machines.len())
+            .map(|_| crate::membership::NodeKey::generate().public_key().to_string())
+            .collect();
+        look(&Configuration { network, keys: &keys, folder, uses_relays: true })
+    }
+
+    #[test]
+    fn nodes_find_their_files_right() {
+        let (network, folder) = (network(), tempfile::tempdir().expect("a folder"));
+        with(&network, folder.path(), |configuration| {
+            for place in 0..network.machines.len() {
+                let file = folder.path().join(format!("{place}.toml"));
+                std::fs::write(&file, configuration.file(place).expect("TOML")).expect("room on the disk");
+                let roles = crate::settings::check_file(&file).expect("a right file");
+                let expected = if place < 4 { "agent" } else { "relay" };
+                assert_eq!(roles, [expected], "{place}");
+            }
+        });
+    }
+
+    #[test]
+    fn what_a_scenario_says_of_codes_is_said_to_agents() {
+        let network = network();
+        let file = with(&network, Path::new("/lab"), |configuration| configuration.file(0).expect("TOML"));
+        assert!(file.contains("in_stream = \"none\"") && file.contains("batch = \"6+2\""), "{file}");
+        assert!(file.contains("relays = [\"east\"]") && file.contains("relays = [\"west\"]"), "{file}");
     }
 }

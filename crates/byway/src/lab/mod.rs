@@ -9,17 +9,17 @@
 mod configuration;
 mod nodes;
 mod outcome;
+mod tally;
 mod traffic;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use byway_api::{AgentStatus, FlowReceived};
+use anyhow::{Context as _, bail};
 use byway_lab::Carrier;
 use byway_net::Clock;
-use byway_scenario::{MachineRole, Network, NetworkChange, NetworkFlow, Scenario};
+use byway_scenario::{MachineRole, Network, NetworkChange, Scenario};
 use byway_units::{Duration, Time};
 use rustix::process::Signal;
 
@@ -27,9 +27,10 @@ use crate::exit::{Cause, Failure};
 use crate::interrupt;
 use crate::scratch::Scratch;
 
-use configuration::{FLOWS_MAX, exposed};
+use configuration::{Configuration, FLOWS_MAX};
 use nodes::{Nodes, not_made};
-use outcome::{CarrierOutcome, Counted, LabOutcome};
+use outcome::{CarrierOutcome, LabOutcome};
+use tally::Tally;
 use traffic::{Ends, Fates};
 
 /// Most machines of a lab: each has a program, on the cores of one machine.
@@ -37,6 +38,12 @@ const MACHINES_MAX: usize = 200;
 
 /// How long flows may take until each has brought a datagram: agents meet their peers and relays meanwhile.
 const FLOWS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether all works.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// How long what was tried last may take, before anything counts.
+const SETTLES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long what was sent last may take.
 const GRACE: Duration = Duration::from_secs(2);
@@ -72,6 +79,7 @@ pub(crate) fn run(command: &LabCommand) -> anyhow::Result<()> {
     interrupt::listen()?;
     let scenario = crate::sim::read(file)?;
     let seed = seed.unwrap_or(scenario.seed());
+    expect_few_machines(&scenario)?;
     let network = scenario.network(seed).map_err(|error| Failure::new(Cause::Settings, error))?;
     check(&network)?;
     let outcome = play(&scenario, &network, seed, !without_relays)?;
@@ -87,15 +95,19 @@ pub(crate) fn run(command: &LabCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn expect_few_machines(scenario: &Scenario) -> Result<(), Failure> {
+    let count = scenario.node_names().count();
+    if count <= MACHINES_MAX {
+        return Ok(());
+    }
+    let message =
+        format!("a lab has at most {MACHINES_MAX} machines, not {count}: have fewer, or use byway sim run");
+    Err(Failure::new(Cause::Settings, message))
+}
+
 /// What a lab cannot do.
 fn check(network: &Network) -> Result<(), Failure> {
     let refuse = |message: String| Err(Failure::new(Cause::Settings, message));
-    if network.machines.len() > MACHINES_MAX {
-        let count = network.machines.len();
-        return refuse(format!(
-            "a lab has at most {MACHINES_MAX} machines, not {count}: have fewer, or use byway sim run"
-        ));
-    }
     if network.flows.len() > FLOWS_MAX {
         let count = network.flows.len();
         return refuse(format!(
@@ -107,6 +119,14 @@ fn check(network: &Network) -> Result<(), Failure> {
         return refuse(format!(
             "flow {name:?} is one of simulated TCP, which a lab does not have: use byway sim run"
         ));
+    }
+    for place in 0..network.machines.len() {
+        if let [one, other, ..] = Configuration::relays_near(network, place)[..] {
+            let [agent, one, other] = [place, one, other].map(|place| &network.machines[place].name);
+            return refuse(format!(
+                "flows of {agent} name two relays near it, {one} and {other}: a real agent has one, so name one, or use byway sim run"
+            ));
+        }
     }
     Ok(())
 }
@@ -122,32 +142,18 @@ fn play(scenario: &Scenario, network: &Network, seed: u64, uses_relays: bool) ->
         let name = &network.flows[*place].name;
         eprintln!("note: flow {name:?} brought nothing within {FLOWS_WITHIN}; the run begins all the same");
     }
-    let before = counted(&nodes, network);
-    let fates = in_time(network, &mut nodes, &carrier, &ends, clock)?;
-    let after = counted(&nodes, network);
+    wait_until(clock.now() + SETTLES_WITHIN, &mut nodes, &carrier, clock)?;
+    let mut tally = Tally::new(network, &nodes);
+    let fates = in_time(network, &mut nodes, &carrier, &ends, &mut tally, clock)?;
+    let counted = tally.close(network, &nodes);
     let did = carrier.stop().map_err(not_made)?;
-    let (lateness, counters) = (did.lateness.summary(), did.counters);
-    let since = before.iter().zip(after).map(|(before, after)| Counted {
-        lost: after.lost.saturating_sub(before.lost),
-        repaired: after.repaired.saturating_sub(before.repaired),
-    });
     Ok(LabOutcome {
         title: scenario.title().to_owned(),
         seed,
         uses_relays,
-        flows: outcome::of_flows(network, &fates, &since.collect::<Vec<_>>()),
+        flows: outcome::of_flows(network, &fates, &counted),
         repeated: fates.repeated,
-        carrier: CarrierOutcome {
-            sent: counters.sent,
-            lost: counters.lost,
-            delivered: counters.delivered,
-            unroutable: counters.unroutable,
-            overflowed: counters.overflowed,
-            refused: did.refused,
-            has_precedence: did.has_precedence,
-            is_void: lateness.is_void(),
-            lateness,
-        },
+        carrier: CarrierOutcome::of(&did),
     })
 }
 
@@ -157,15 +163,16 @@ fn in_time(
     nodes: &mut Nodes,
     carrier: &Carrier,
     ends: &[Ends],
+    tally: &mut Tally,
     clock: Clock,
 ) -> anyhow::Result<Fates> {
     let stop = AtomicBool::new(false);
-    let zero = carrier.begin().unwrap_or_else(|| clock.now());
+    let zero = carrier.begin().context("the thread that carries packets has ended")?;
     let times = (zero, network.length, GRACE);
     thread::scope(|scope| {
         let traffic = scope.spawn(|| traffic::play(&network.flows, ends, times, clock, &stop));
-        let happened = steps(network, nodes, carrier, zero, clock);
-        let waited = happened.and_then(|()| wait_until(zero + network.length, clock));
+        let happened = steps(network, nodes, carrier, tally, (zero, clock));
+        let waited = happened.and_then(|()| wait_until(zero + network.length + GRACE, nodes, carrier, clock));
         if waited.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
@@ -178,14 +185,20 @@ fn steps(
     network: &Network,
     nodes: &mut Nodes,
     carrier: &Carrier,
-    zero: Time,
-    clock: Clock,
+    tally: &mut Tally,
+    (zero, clock): (Time, Clock),
 ) -> anyhow::Result<()> {
     for step in &network.steps {
-        wait_until(zero + step.at, clock)?;
+        wait_until(zero + step.at, nodes, carrier, clock)?;
         match &step.change {
-            NetworkChange::Stop(place) => nodes.stop(*place),
-            NetworkChange::Start(place) => nodes.start(*place, role(network, *place))?,
+            NetworkChange::Stop(place) => {
+                tally.before_end_of(*place, network, nodes);
+                nodes.stop(*place);
+            }
+            NetworkChange::Start(place) => {
+                tally.before_end_of(*place, network, nodes);
+                nodes.start(*place, role(network, *place))?;
+            }
             NetworkChange::Hang(place) => nodes.signal(*place, Signal::STOP),
             NetworkChange::Resume(place) => nodes.signal(*place, Signal::CONT),
             NetworkChange::Links(links) => carrier.change(links.clone()),
@@ -198,25 +211,17 @@ fn role(network: &Network, place: usize) -> MachineRole {
     network.machines[place].role
 }
 
-fn wait_until(time: Time, clock: Clock) -> anyhow::Result<()> {
-    let left = time.saturating_since(clock.now());
-    interrupt::sleep(std::time::Duration::from_nanos(left.as_nanos()))?;
-    Ok(())
-}
-
-/// What the receivers of all flows have counted so far, by flow; nothing of those whose machine is stopped.
-fn counted(nodes: &Nodes, network: &Network) -> Vec<Counted> {
-    let agents: BTreeSet<usize> = network.flows.iter().map(|flow| flow.to).collect();
-    let statuses: BTreeMap<usize, AgentStatus> =
-        agents.into_iter().filter_map(|place| Some((place, nodes.status(place)?))).collect();
-    let of_flow = |(nth, flow): (usize, &NetworkFlow)| {
-        let mappings = statuses.get(&flow.to).map(|status| status.mappings.as_slice()).unwrap_or_default();
-        let of_it = mappings.iter().filter(|mapping| !mapping.is_from_here && mapping.to == exposed(nth));
-        of_it.fold(Counted::default(), |counted, mapping| {
-            let FlowReceived { lost_direct, in_stream, cooperative, cached, .. } = mapping.received;
-            let repaired = counted.repaired + in_stream + cooperative + cached;
-            Counted { lost: counted.lost + lost_direct, repaired }
-        })
-    };
-    network.flows.iter().enumerate().map(of_flow).collect()
+/// Waits, while everything works that is to work.
+fn wait_until(time: Time, nodes: &mut Nodes, carrier: &Carrier, clock: Clock) -> anyhow::Result<()> {
+    loop {
+        nodes.expect_running()?;
+        if carrier.has_ended() {
+            bail!("the thread that carries packets has ended");
+        }
+        let left = time.saturating_since(clock.now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        interrupt::sleep(std::time::Duration::from_nanos(left.min(GLANCE).as_nanos()))?;
+    }
 }

@@ -65,7 +65,8 @@ impl Nodes {
             places.push(Some(Place { machine: Arc::new(machine), node: None }));
             devices.push(Some(device));
         }
-        let carrier = Carrier::start(network.clone(), devices, &all, seed, clock).map_err(not_made)?;
+        let carrier =
+            Carrier::start(network.without_flows(), devices, &all, seed, clock).map_err(not_made)?;
         let names = network.machines.iter().map(|machine| machine.name.clone()).collect();
         Ok((Self { places, names, folder: folder.to_owned() }, carrier))
     }
@@ -130,8 +131,25 @@ impl Nodes {
         let Some(known) = &mut self.places[place] else {
             return Ok(());
         };
+        // One that still runs or hangs has its ports.
+        known.node = None;
         known.node = Some(known.machine.run(move || Child::start(&name, arguments, &folder))?);
         Ok(())
+    }
+
+    /// # Errors
+    /// If a node has ended by itself.
+    pub(super) fn expect_running(&mut self) -> anyhow::Result<()> {
+        let nodes = self.places.iter_mut().flatten().filter_map(|place| place.node.as_mut());
+        for node in nodes {
+            node.expect_running()?;
+        }
+        Ok(())
+    }
+
+    /// Whether a machine has a node that was not stopped.
+    pub(super) fn has_node(&self, place: usize) -> bool {
+        self.places[place].as_ref().is_some_and(|place| place.node.is_some())
     }
 
     /// Ends the node of a machine at once.

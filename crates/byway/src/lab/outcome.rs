@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use byway_lab::Carried;
 use byway_lab::lateness::LatenessSummary;
 use byway_scenario::{Network, Terms};
 use byway_units::Duration;
@@ -39,9 +40,10 @@ pub(super) struct FlowsOutcome {
     pub(super) late: u64,
     /// Those that never came.
     pub(super) missing: u64,
-    /// What receivers counted: packets that the direct path lost, and those of them that were repaired.
-    pub(super) lost_direct: u64,
-    pub(super) repaired: u64,
+    /// What receivers counted: packets that the direct path lost, and those of them that were repaired; `None` if one did not
+    /// answer.
+    pub(super) lost_direct: Option<u64>,
+    pub(super) repaired: Option<u64>,
     /// How long what came took; `None` if nothing did.
     pub(super) delay_ms: Option<Delays>,
 }
@@ -69,6 +71,24 @@ pub(super) struct CarrierOutcome {
     pub(super) is_void: bool,
 }
 
+impl CarrierOutcome {
+    /// What a carrier did. What it gave up itself no link lost: such a run counts for nothing either.
+    pub(super) fn of(did: &Carried) -> Self {
+        let (lateness, counters) = (did.lateness.summary(), did.counters);
+        Self {
+            sent: counters.sent,
+            lost: counters.lost,
+            delivered: counters.delivered,
+            unroutable: counters.unroutable,
+            overflowed: counters.overflowed,
+            refused: did.refused,
+            has_precedence: did.has_precedence,
+            is_void: lateness.is_void() || counters.overflowed > 0,
+            lateness,
+        }
+    }
+}
+
 /// What receivers counted of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
@@ -77,7 +97,7 @@ pub(super) struct Counted {
 }
 
 /// What became of the flows of each name.
-pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Counted]) -> Vec<FlowsOutcome> {
+pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Option<Counted>]) -> Vec<FlowsOutcome> {
     let mut names: Vec<&str> = network.flows.iter().map(|flow| flow.name.as_str()).collect();
     names.dedup();
     let of = |name: &str| {
@@ -94,7 +114,8 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Counted]) ->
             |is: fn(Terms, Fate) -> bool| all().filter(|(terms, fate)| is(*terms, *fate)).count() as u64;
         let mut delays: Vec<Duration> = all().filter_map(|(_, fate)| delay(fate)).collect();
         delays.sort_unstable();
-        let counted = members.iter().map(|place| counted.get(*place).copied().unwrap_or_default());
+        let counted: Option<Vec<Counted>> = members.iter().map(|place| counted[*place]).collect();
+        let sum = |pick: fn(&Counted) -> u64| counted.as_ref().map(|counted| counted.iter().map(pick).sum());
         FlowsOutcome {
             name: name.to_owned(),
             flows: members.len(),
@@ -102,8 +123,8 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Counted]) ->
             delivered: count(|terms, fate| delay(fate).is_some_and(|delay| delay <= terms.budget)),
             late: count(|terms, fate| delay(fate).is_some_and(|delay| delay > terms.budget)),
             missing: count(|_, fate| fate.sent.is_some() && fate.came.is_none()),
-            lost_direct: counted.clone().map(|counted| counted.lost).sum(),
-            repaired: counted.map(|counted| counted.repaired).sum(),
+            lost_direct: sum(|counted| counted.lost),
+            repaired: sum(|counted| counted.repaired),
             delay_ms: Delays::of(&delays),
         }
     };
@@ -148,6 +169,10 @@ impl LabOutcome {
         if self.repeated > 0 {
             let _ = writeln!(text, "{} datagrams came more than once.", self.repeated);
         }
+        if self.carrier.refused > 0 {
+            let _ =
+                writeln!(text, "{} packets came to machines that did not take them.", self.carrier.refused);
+        }
         if !self.carrier.has_precedence {
             text.push_str(
                 "The kernel gave the carrier no precedence over other threads (CAP_SYS_NICE): it may be late.\n",
@@ -168,8 +193,9 @@ fn row(flows: &FlowsOutcome) -> [String; 9] {
     };
     let name =
         if flows.flows == 1 { flows.name.clone() } else { format!("{} ({})", flows.name, flows.flows) };
-    let counts = [flows.sent, flows.lost_direct, flows.repaired, flows.late, flows.missing];
-    let [sent, lost, repaired, late, missing] = counts.map(|count| count.to_string());
+    let known = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), |count| count.to_string());
+    let [sent, late, missing] = [flows.sent, flows.late, flows.missing].map(|count| count.to_string());
+    let [lost, repaired] = [flows.lost_direct, flows.repaired].map(known);
     [
         name,
         sent,
@@ -212,7 +238,7 @@ flow = [
             fates.map(|(sent, came)| Fate { sent: Some(at(sent)), came: came.map(at) }).to_vec()
         };
         let fates = Fates { of_flows: fates.map(of_flow).to_vec(), repeated: 0 };
-        let counted = [Counted { lost: 1, repaired: 1 }, Counted { lost: 2, repaired: 1 }];
+        let counted = [Counted { lost: 1, repaired: 1 }, Counted { lost: 2, repaired: 1 }].map(Some);
         let outcome = of_flows(&network, &fates, &counted);
         let expected = FlowsOutcome {
             name: "call".to_owned(),
@@ -221,11 +247,13 @@ flow = [
             delivered: 2,
             late: 1,
             missing: 1,
-            lost_direct: 3,
-            repaired: 2,
+            lost_direct: Some(3),
+            repaired: Some(2),
             delay_ms: Some(Delays { p50: 100.0, p95: 101.0, p99: 101.0 }),
         };
         assert_eq!(outcome, [expected]);
+        let unknown = of_flows(&network, &fates, &[counted[0], None]);
+        assert_eq!((unknown[0].lost_direct, unknown[0].missing), (None, 1));
     }
 
     #[test]
