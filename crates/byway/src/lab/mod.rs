@@ -144,9 +144,11 @@ fn play(scenario: &Scenario, network: &Network, seed: u64, uses_relays: bool) ->
     }
     wait_until(clock.now() + SETTLES_WITHIN, &mut nodes, &carrier, clock)?;
     let mut tally = Tally::new(network, &nodes);
-    let fates = in_time(network, &mut nodes, &carrier, &ends, &mut tally, clock)?;
-    let counted = tally.close(network, &nodes);
+    let played = in_time(network, &mut nodes, &carrier, &ends, &mut tally, clock)
+        .map(|fates| (fates, tally.close(network, &nodes)));
+    // A carrier that ended by itself knows why, and others only that it did.
     let did = carrier.stop().map_err(not_made)?;
+    let (fates, counted) = played?;
     Ok(LabOutcome {
         title: scenario.title().to_owned(),
         seed,

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration as RealDuration;
 
 use anyhow::{Context as _, bail};
@@ -31,7 +30,7 @@ const ASK_AGAIN: RealDuration = RealDuration::from_millis(50);
 /// A machine of a lab at work.
 #[derive(Debug)]
 struct Place {
-    machine: Arc<Machine>,
+    machine: Machine,
     node: Option<Child>,
 }
 
@@ -62,7 +61,7 @@ impl Nodes {
                 continue;
             }
             let (machine, device) = Machine::new(addresses(place)).map_err(not_made)?;
-            places.push(Some(Place { machine: Arc::new(machine), node: None }));
+            places.push(Some(Place { machine, node: None }));
             devices.push(Some(device));
         }
         let carrier =
@@ -79,8 +78,7 @@ impl Nodes {
         clock: Clock,
     ) -> anyhow::Result<()> {
         let keys = self.keys()?;
-        let folder = self.folder.clone();
-        let configuration = Configuration { network, keys: &keys, folder: &folder, uses_relays };
+        let configuration = Configuration { network, keys: &keys, folder: &self.folder, uses_relays };
         for place in 0..self.places.len() {
             if self.places[place].is_some() {
                 let file = self.file(place);
