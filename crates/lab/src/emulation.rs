@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use byway_scenario::{Network, NetworkLink};
 use byway_sim::{Fate, LinkState, Passage, Seed};
 use byway_units::{Bytes, Time};
+use byway_wire::ip::Packet;
 
-use crate::ip::Packet;
 use crate::limits::{PACKET_BYTES_MAX, UNDER_WAY_MAX};
 
 /// A network under way.

@@ -12,7 +12,6 @@
 #![allow(clippy::disallowed_types, reason = "sockets are what a lab is about")]
 
 pub mod emulation;
-pub mod ip;
 pub mod lateness;
 pub mod limits;
 

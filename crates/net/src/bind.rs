@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::limits::{OVERLAY_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_WARNED};
 use crate::socket::{Sharing, UdpSocket};
-use crate::socket_options::attach_reuseport_program;
+use crate::socket_options::{self, attach_reuseport_program};
 use crate::sockets::Sockets;
 use crate::steering;
 
@@ -95,6 +95,7 @@ const fn family(address: &SocketAddr) -> &'static str {
 pub struct OverlaySockets {
     ipv4: Option<UdpSocket>,
     ipv6: Option<UdpSocket>,
+    mark: Option<u32>,
 }
 
 impl OverlaySockets {
@@ -117,7 +118,7 @@ impl OverlaySockets {
             return Err(BindError::NoAddress);
         }
         let bind = |address: Option<SocketAddr>| address.map(|address| bind(address, sharing)).transpose();
-        Ok(Self { ipv4: bind(ipv4)?, ipv6: bind(ipv6)? })
+        Ok(Self { ipv4: bind(ipv4)?, ipv6: bind(ipv6)?, mark: None })
     }
 
     /// Where they are bound, ports filled in: IPv4 first.
@@ -130,6 +131,21 @@ impl OverlaySockets {
     #[must_use]
     pub fn receive_buffer(&self) -> Bytes {
         Bytes::new(self.sockets().map(UdpSocket::receive_buffer).min().unwrap_or(0) as u64)
+    }
+
+    /// Marks all that leaves by them, and by the sockets that the role opens later (`SO_MARK`), so that rules which route
+    /// applications' packets into a device leave Byway's own alone.
+    ///
+    /// # Errors
+    /// If the process may not: it takes `CAP_NET_ADMIN`.
+    pub fn marked(mut self, mark: u32) -> io::Result<Self> {
+        self.sockets().try_for_each(|socket| socket_options::mark(socket, mark))?;
+        self.mark = Some(mark);
+        Ok(self)
+    }
+
+    pub(crate) const fn mark(&self) -> Option<u32> {
+        self.mark
     }
 
     pub(crate) fn into_sockets(self) -> Sockets {

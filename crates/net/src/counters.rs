@@ -30,6 +30,8 @@ pub struct IoCounters {
     pub dropped_refused: u64,
     /// Datagrams for a socket that is closed, or was closed before they were sent.
     pub dropped_closed: u64,
+    /// Packets that the system did not take from the device: it is down, or they are no IP packets.
+    pub dropped_by_device: u64,
     /// Datagrams that the kernel dropped on arrival because the role was too slow for its receive buffers.
     pub dropped_by_kernel: u64,
 }
@@ -51,6 +53,7 @@ impl IoCounters {
             dropped_unsendable,
             dropped_refused,
             dropped_closed,
+            dropped_by_device,
             dropped_by_kernel,
         } = *self;
         [
@@ -67,6 +70,7 @@ impl IoCounters {
             ("dropped_unsendable", dropped_unsendable),
             ("dropped_refused", dropped_refused),
             ("dropped_closed", dropped_closed),
+            ("dropped_by_device", dropped_by_device),
             ("dropped_by_kernel", dropped_by_kernel),
         ]
         .into_iter()

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::Receiver;
 
 use crate::io::Io;
-use crate::limits::CONTROLS_PER_TURN;
+use crate::limits::{CONTROLS_PER_TURN, PACKET_BYTES_MAX, PACKETS_PER_TURN};
 use crate::poller::Ready;
 use crate::receive_buffers::ReceiveBuffers;
 use crate::role::{Arrival, Role, SocketId};
@@ -15,6 +15,8 @@ pub(crate) struct Driver<R: Role> {
     role: R,
     io: Io,
     buffers: ReceiveBuffers,
+    /// Where a packet of the device lies; empty until there is one.
+    packet: Vec<u8>,
     controls: Receiver<R::Control>,
     /// Whether controls may wait that the bell has been heard for.
     controls_wait: bool,
@@ -22,7 +24,7 @@ pub(crate) struct Driver<R: Role> {
 
 impl<R: Role> Driver<R> {
     pub(crate) fn new(role: R, io: Io, controls: Receiver<R::Control>) -> Self {
-        Self { role, io, buffers: ReceiveBuffers::new(), controls, controls_wait: false }
+        Self { role, io, buffers: ReceiveBuffers::new(), packet: Vec::new(), controls, controls_wait: false }
     }
 
     /// Drives the role until it is finished.
@@ -49,6 +51,11 @@ impl<R: Role> Driver<R> {
             match ready {
                 Ready::Expired => {}
                 Ready::Rung => self.controls_wait = true,
+                Ready::Device => {
+                    self.take_packets()?;
+                    self.wake();
+                    self.io.flush();
+                }
                 Ready::Socket { socket, readable, writable } => {
                     if writable {
                         self.io.writable(socket)?;
@@ -83,6 +90,18 @@ impl<R: Role> Driver<R> {
                 self.role.received(Arrival { socket: name, from, ecn, bytes }, &mut self.io);
             }
         }
+    }
+
+    fn take_packets(&mut self) -> io::Result<()> {
+        self.packet.resize(PACKET_BYTES_MAX, 0);
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(length) = self.io.take_packet(&mut self.packet)? else {
+                return Ok(());
+            };
+            self.io.update_now();
+            self.role.packet(&mut self.packet[..length], &mut self.io);
+        }
+        Ok(())
     }
 
     fn wake(&mut self) {

@@ -12,22 +12,27 @@ use rustix::process::{Resource, getrlimit};
 use crate::bind::OverlaySockets;
 use crate::clock::Clock;
 use crate::counters::IoCounters;
+use crate::device::Device;
 use crate::limits::{APPLICATION_BUFFER_BYTES, DROPS_INTERVAL};
 use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
 use crate::poller::Poller;
 use crate::receive_buffers::ReceiveBuffers;
 use crate::role::SocketId;
 use crate::socket::{Refusal, Sharing, UdpSocket};
+use crate::socket_options;
 use crate::sockets::Sockets;
 use crate::steering::shard_byte;
 
-/// What a role may do with the world: tell the time, send, open and close sockets.
+/// What a role may do with the world: tell the time, send, open and close sockets, give packets to a device.
 #[derive(Debug)]
 pub struct Io {
     clock: Clock,
     now: Time,
     pub(crate) poller: Poller,
     sockets: Sockets,
+    /// What marks the packets of all sockets.
+    mark: Option<u32>,
+    device: Option<Device>,
     outgoing: Outgoing,
     counters: IoCounters,
     /// When the kernel is asked next what it dropped.
@@ -37,6 +42,7 @@ pub struct Io {
 impl Io {
     pub(crate) fn new(overlay: OverlaySockets, clock: Clock) -> io::Result<Self> {
         let poller = Poller::new(clock)?;
+        let mark = overlay.mark();
         let sockets = overlay.into_sockets();
         for (id, socket) in sockets.overlay() {
             poller.add(socket, id)?;
@@ -46,6 +52,8 @@ impl Io {
             now: clock.now(),
             poller,
             sockets,
+            mark,
+            device: None,
             outgoing: Outgoing::new(),
             counters: IoCounters::default(),
             next_drops: Time::START,
@@ -110,6 +118,9 @@ impl Io {
     pub fn open(&mut self, bind: SocketAddr) -> io::Result<SocketId> {
         let socket = UdpSocket::bind(unmapped(bind), Sharing::Alone, APPLICATION_BUFFER_BYTES);
         let socket = socket.map_err(|error| explained(&error, bind))?;
+        if let Some(mark) = self.mark {
+            socket_options::mark(&socket, mark)?;
+        }
         let (id, socket) = self.sockets.insert(socket);
         let added = self.poller.add(socket, id);
         if added.is_err() {
@@ -146,6 +157,37 @@ impl Io {
         self.counters.dropped_closed += self.outgoing.forget(socket.slot);
         // Closing it also ends the poller's watch.
         self.sockets.remove(socket);
+    }
+
+    /// Takes a device: its packets come to [`Role::packet`](crate::Role::packet) from now on. A device that fails ends the thread.
+    ///
+    /// # Errors
+    /// If the kernel does not let the thread wait for it.
+    pub fn open_device(&mut self, device: Device) -> io::Result<()> {
+        self.poller.add_device(&device)?;
+        self.device = Some(device);
+        Ok(())
+    }
+
+    /// Gives the system an IP packet as if it had come by the device, at once; whether it was taken. What is not is counted.
+    pub fn give_packet(&mut self, packet: &[u8]) -> bool {
+        let is_taken = self.device.as_ref().is_some_and(|device| device.send(packet).is_ok());
+        self.counters.dropped_by_device += u64::from(!is_taken);
+        is_taken
+    }
+
+    /// The length of the next packet of the device, if there is one.
+    pub(crate) fn take_packet(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(device) = &self.device else {
+            return Ok(None);
+        };
+        match device.receive(packet) {
+            Ok(length) => Ok(Some(length)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => {
+                Err(io::Error::new(error.kind(), format!("the device was removed or fails: {error}")))
+            }
+        }
     }
 
     /// What went through the role's sockets so far.

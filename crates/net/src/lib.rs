@@ -51,6 +51,8 @@
 //! kernel has joined (GRO). What a batch causes to be sent leaves when it has been handled, originals before scavengers,
 //! datagrams of one length to one destination with one system call (GSO). Nothing is allocated for a packet.
 //!
+//! A role may have a [`Device`] beside its sockets, from which it takes the IP packets of applications that know nothing of it.
+//!
 //! # What is left to others
 //! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out: datagrams
 //! that are too long for it are fragmented. Where a machine has several addresses, what a socket on all of them sends leaves
@@ -64,6 +66,7 @@ compile_error!("byway-net waits with epoll, timerfd and eventfd: it is for Linux
 mod bind;
 mod clock;
 mod counters;
+mod device;
 mod driver;
 mod handle;
 mod io;
@@ -82,6 +85,7 @@ mod steering;
 pub use bind::{BindError, OverlaySockets, bind_shards, is_family_unsupported};
 pub use clock::Clock;
 pub use counters::IoCounters;
+pub use device::{Device, DeviceSettings};
 pub use handle::{ControlError, Controls, EndError, Handle, spawn};
 pub use io::Io;
 pub use role::{Arrival, Role, SocketId};

@@ -20,6 +20,12 @@ pub(crate) const RECEIVE_BUFFERS: usize = 16;
 /// controls after them.
 pub(crate) const EVENTS_MAX: usize = 16;
 
+/// Packets that are taken from a device before sockets and timers have their turn: at 2 us each, as long as a batch of datagrams.
+pub(crate) const PACKETS_PER_TURN: usize = 64;
+
+/// Longest packet of a device.
+pub(crate) const PACKET_BYTES_MAX: usize = 65_536;
+
 /// Most controls that wait for a thread: reconfigurations, questions for the status, maps. More are refused.
 pub(crate) const CONTROLS_MAX: usize = 256;
 

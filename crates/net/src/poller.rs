@@ -24,6 +24,8 @@ pub(crate) enum Ready {
     Rung,
     /// The timer has expired.
     Expired,
+    /// The device has packets, or is gone.
+    Device,
     /// A socket.
     Socket { socket: SocketId, readable: bool, writable: bool },
 }
@@ -60,9 +62,10 @@ pub(crate) struct Poller {
     events: Vec<(EventFlags, u64)>,
 }
 
-/// What stands for the timer and the bell where events name sockets: slots that no socket has.
+/// What stands for the timer, the bell and the device where events name sockets: slots that no socket has.
 const TIMER: u64 = u32::MAX as u64;
 const BELL: u64 = TIMER - 1;
+const DEVICE: u64 = TIMER - 2;
 
 impl Poller {
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
@@ -83,6 +86,11 @@ impl Poller {
     /// Watches a socket for datagrams.
     pub(crate) fn add(&self, socket: &impl AsFd, id: SocketId) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(token(id)), EventFlags::IN)?)
+    }
+
+    /// Watches the device for packets.
+    pub(crate) fn add_device(&self, device: &impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, device, EventData::new_u64(DEVICE), EventFlags::IN)?)
     }
 
     /// Watches a socket for datagrams, and for room to send if `writable`.
@@ -116,6 +124,7 @@ impl Poller {
                 Ready::Rung
             }
             TIMER => Ready::Expired,
+            DEVICE => Ready::Device,
             _ => Ready::Socket {
                 socket: id(token),
                 readable: flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP),

@@ -21,6 +21,11 @@ pub trait Role: Send + 'static {
     /// A datagram has come.
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io);
 
+    /// The system has routed an IP packet into the device of [`Io::open_device`]; it is lost after the call.
+    fn packet(&mut self, packet: &mut [u8], io: &mut Io) {
+        let _ = (packet, io);
+    }
+
     /// The deadline has come.
     fn woken(&mut self, io: &mut Io);
 

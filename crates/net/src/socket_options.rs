@@ -24,6 +24,11 @@ pub(crate) fn disable_timestamps(socket: &impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &0_i32)
 }
 
+/// Marks all packets that leave by the socket, so that rules can tell them from others'.
+pub(crate) fn mark(socket: &impl AsFd, mark: u32) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
+}
+
 /// Makes the kernel refuse GSO.
 #[cfg(test)]
 pub(crate) fn disable_checksums(socket: &impl AsFd) {

@@ -7,6 +7,7 @@ pub mod agent;
 mod counters;
 mod index_table;
 pub mod limits;
+pub mod marking;
 mod outbox;
 pub mod parts;
 mod policy;

@@ -462,6 +462,9 @@ pub const ENVELOPE_OVERHEAD: usize = byway_wire::packets::ENVELOPE_OVERHEAD;
 /// Coded bytes of a packet at most: what leaves room for a cross-stream repair of 10 packets in 1,472 bytes.
 pub const CODED_BYTES_PER_PACKET: usize = DATAGRAM_BYTES_MAX - 96;
 
+/// The longest datagram that goes as one packet; longer ones go as two pieces.
+pub const PIECE_BYTES_MAX: usize = CODED_BYTES_PER_PACKET - byway_wire::CODED_OVERHEAD;
+
 /// How long a direct path that was open may be closed before relays deliver: most outages are over sooner, and repairs
 /// bridge them.
 pub const CLOSED_AFTER: Duration = Duration::from_secs(10);

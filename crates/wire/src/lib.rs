@@ -71,6 +71,7 @@
 //! - [`SequenceNumber`] and [`Counter`] come back from the 32 bits that packets carry; other identifiers and
 //!   quantities of the wire: [`FlowKey`], [`Alias`], [`SessionIndex`], [`Epoch`], [`Microseconds`], [`Timestamp`].
 //! - [`limits`]: every limit, with its reason.
+//! - [`ip`]: what is read of IP packets where those are what Byway carries.
 //!
 //! # What this crate leaves to others
 //! When to say what, and how long keys live (the state machines); addresses, sockets and randomness (the drivers);
@@ -88,6 +89,7 @@ mod ecn;
 mod error;
 mod grant;
 mod ids;
+pub mod ip;
 pub mod limits;
 mod list;
 mod low;

@@ -253,7 +253,14 @@ fn expose(text: &str) -> Result<TypedExpose, Problem> {
         .ok_or_else(|| Problem::flag("--expose", format!("{text:?} has no \"=\": {form}")))?;
     let target =
         target.parse().map_err(|error| Problem::flag("--expose", format!("{target:?}: {error}: {form}")))?;
-    Ok(TypedExpose { name: name.to_owned(), target, peers: None })
+    Ok(TypedExpose {
+        name: name.to_owned(),
+        target: Some(target),
+        networks: Vec::new(),
+        sources: Vec::new(),
+        ports: Vec::new(),
+        peers: None,
+    })
 }
 
 #[cfg(test)]
@@ -266,8 +273,8 @@ mod tests {
         let typed =
             forward("127.0.0.1:5000=bob/video,service=\"coding\",rate=\"2 Mbit/s\"").expect("a forward");
         assert_eq!((typed.peer.as_str(), typed.to.as_str()), ("bob", "video"));
-        assert_eq!(typed.service, TypedService::Coding);
-        assert_eq!(typed.rate.map(|rate| rate.0.bits_per_second()), Some(2_000_000));
+        assert_eq!(typed.wish().service, TypedService::Coding);
+        assert_eq!(typed.wish().rate.map(|rate| rate.0.bits_per_second()), Some(2_000_000));
         assert!(forward("127.0.0.1:5000=bob/video").is_ok());
     }
 

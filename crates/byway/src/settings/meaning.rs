@@ -4,17 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use byway_api::{Role, checked_name};
-use byway_proto::CodingRates;
-use byway_proto::agent::{Duplication, Traffic};
-use byway_units::{Duration, Rate};
-use byway_wire::{BlockShape, Service};
-
 use super::flags::{AgentFlags, ControllerFlags, RelayFlags, Typed};
+use super::flows::{Exposed, Forward, exposed, forwards};
 use super::network::StaticNetwork;
-use super::typed::{
-    NodeTable, TypedCopies, TypedExpose, TypedFormat, TypedForward, TypedLevel, TypedLog, TypedNetwork,
-    TypedService, TypedTraffic,
-};
+use super::tunnel::{Tunnel, tunnel};
+use super::typed::{NodeTable, TypedFormat, TypedLevel, TypedLog, TypedNetwork};
 use crate::controller::ControllerSettings;
 use crate::token::Token;
 use byway_typed::{KeyPath, Problem, Source};
@@ -55,34 +49,11 @@ pub(crate) struct AgentSettings {
     pub(crate) relay: Option<String>,
     pub(crate) forwards: Vec<Forward>,
     pub(crate) exposed: Vec<Exposed>,
+    pub(crate) tunnel: Option<Tunnel>,
     pub(crate) observe: SocketAddr,
     pub(crate) log: LogSettings,
     /// Whether it only leaves its network.
     pub(crate) leaves: bool,
-}
-
-/// A port whose datagrams go to a peer.
-#[derive(Clone, Debug)]
-pub(crate) struct Forward {
-    pub(crate) listen: SocketAddr,
-    pub(crate) peer: String,
-    pub(crate) to: String,
-    pub(crate) service: Service,
-    pub(crate) rates: CodingRates,
-    pub(crate) rate: Rate,
-    pub(crate) latency_budget: Duration,
-    pub(crate) traffic: Traffic,
-    pub(crate) duplication: Duplication,
-    pub(crate) standby: bool,
-}
-
-/// Something that peers may send to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Exposed {
-    pub(crate) name: String,
-    pub(crate) target: SocketAddr,
-    /// Who may; `None`: everybody.
-    pub(crate) peers: Option<Vec<String>>,
 }
 
 /// A relay.
@@ -145,7 +116,8 @@ pub(crate) fn check_file(path: &Path) -> Result<Vec<&'static str>, Problem> {
     let typed = || super::flags::read(path);
     let file = typed()?.file;
     let mut roles = Vec::new();
-    if file.agent.is_some() || !file.forward.is_empty() || !file.expose.is_empty() {
+    let is_agents = !file.forward.is_empty() || !file.expose.is_empty() || !file.capture.is_empty();
+    if file.agent.is_some() || is_agents {
         agent(typed()?)?;
         roles.push("agent");
     }
@@ -231,6 +203,7 @@ fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
         listens_by_default: node.listens_by_default,
         addresses: node.addresses,
         relay: agent.relay.map(|name| named_as(&relay_path, name, &source)).transpose()?,
+        tunnel: tunnel(file.tunnel.as_ref(), &file.capture, &file.expose, &source)?,
         forwards: forwards(&file.forward, &source)?,
         exposed: exposed(&file.expose, &source)?,
         observe: observe(file.observe.listen, OBSERVE_PORTS[0], &source)?,
@@ -429,92 +402,6 @@ fn observe(typed: Option<SocketAddr>, port: u16, source: &Source) -> Result<Sock
         return Err(source.problem(&KeyPath::of("observe").key("listen"), message));
     }
     Ok(address)
-}
-
-fn forwards(typed: &[TypedForward], source: &Source) -> Result<Vec<Forward>, Problem> {
-    let root = KeyPath::of("forward");
-    let mut found: Vec<Forward> = Vec::new();
-    for (place, typed) in typed.iter().enumerate() {
-        let here = root.place(place);
-        if found.iter().any(|other| other.listen == typed.listen && typed.listen.port() != 0) {
-            let message = format!("{} is that of another forward: each needs its own", typed.listen);
-            return Err(source.problem(&here.key("listen"), message));
-        }
-        found.push(forward(&here, typed, source)?);
-    }
-    Ok(found)
-}
-
-fn forward(here: &KeyPath, typed: &TypedForward, source: &Source) -> Result<Forward, Problem> {
-    let rates = CodingRates {
-        in_stream: typed.in_stream.map_or(BlockShape::new(16, 1), |shape| shape.0),
-        batch: typed.batch.map_or(BlockShape::new(8, 2), |shape| shape.0),
-    };
-    if !rates.are_kept() {
-        let message = format!(
-            "relays keep at most {} repair packets of a block or batch",
-            byway_proto::limits::BATCH_REPAIRS_MAX
-        );
-        return Err(source.problem(&here.key("batch"), message));
-    }
-    let rate = typed.rate.map_or(Rate::from_megabits_per_second(4), |rate| rate.0);
-    if rate.bits_per_second() < 1_000 {
-        return Err(source.problem(&here.key("rate"), "is less than 1 kbit/s"));
-    }
-    let latency_budget = typed.latency_budget.map_or(Duration::from_millis(250), |budget| budget.0);
-    if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&latency_budget) {
-        return Err(source.problem(&here.key("latency_budget"), "is out of range: 1 ms to 10 s"));
-    }
-    Ok(Forward {
-        listen: typed.listen,
-        peer: named_as(&here.key("peer"), typed.peer.clone(), source)?,
-        to: named_as(&here.key("to"), typed.to.clone(), source)?,
-        service: service(typed.service),
-        rates,
-        rate,
-        latency_budget,
-        traffic: match typed.traffic {
-            TypedTraffic::Datagrams => Traffic::Datagrams,
-            TypedTraffic::CongestionControlled => Traffic::CongestionControlled,
-        },
-        duplication: match typed.copies {
-            TypedCopies::Usual => Duplication::Usual,
-            TypedCopies::All => Duplication::All,
-            TypedCopies::ByRelay => Duplication::ByRelay,
-            TypedCopies::OwnRepairs => Duplication::OwnRepairs,
-        },
-        standby: typed.standby,
-    })
-}
-
-const fn service(typed: TypedService) -> Service {
-    match typed {
-        TypedService::Internet => Service::Internet,
-        TypedService::Coding => Service::Coding,
-        TypedService::Caching => Service::Caching,
-        TypedService::Forwarding => Service::Forwarding,
-        TypedService::Both => Service::Both,
-    }
-}
-
-fn exposed(typed: &[TypedExpose], source: &Source) -> Result<Vec<Exposed>, Problem> {
-    let root = KeyPath::of("expose");
-    let mut found: Vec<Exposed> = Vec::new();
-    for (place, typed) in typed.iter().enumerate() {
-        let here = root.place(place);
-        let name = named_as(&here.key("name"), typed.name.clone(), source)?;
-        if found.iter().any(|other| other.name == name) {
-            return Err(source.problem(
-                &here.key("name"),
-                format!("{name:?} is exposed already: each needs its own name"),
-            ));
-        }
-        for (number, peer) in typed.peers.iter().flatten().enumerate() {
-            named_as(&here.key("peers").place(number), peer.clone(), source)?;
-        }
-        found.push(Exposed { name, target: typed.target, peers: typed.peers.clone() });
-    }
-    Ok(found)
 }
 
 /// A name that follows the rule of names.

@@ -10,6 +10,8 @@ use serde::Deserialize;
 
 use byway_typed::{TypedDuration, TypedRate, TypedShape};
 
+use super::selectors::{TypedInside, TypedMark, TypedPorts, TypedPrefix, TypedUsers};
+
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -23,9 +25,14 @@ pub(crate) struct TypedFile {
     /// Ports whose datagrams go to something that another agent exposes.
     #[serde(default)]
     pub(crate) forward: Vec<TypedForward>,
+    /// Packets of applications that know nothing of Byway, to be taken to another agent.
+    #[serde(default)]
+    pub(crate) capture: Vec<TypedCapture>,
     /// What other agents may send to.
     #[serde(default)]
     pub(crate) expose: Vec<TypedExpose>,
+    /// The device through which packets are captured.
+    pub(crate) tunnel: Option<TypedTunnel>,
     /// Who is who, where there is no controller: static mode.
     pub(crate) network: Option<TypedNetwork>,
     /// Where this node answers questions about itself.
@@ -143,42 +150,138 @@ pub(crate) struct TypedController {
     pub(crate) rate: Option<TypedRate>,
 }
 
-/// A port whose datagrams go to something that another agent exposes, and whose answers come back.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TypedForward {
-    /// Where applications send to.
-    pub(crate) listen: SocketAddr,
-    /// The agent at the other end, by name.
-    pub(crate) peer: String,
-    /// What it exposes, by name.
-    pub(crate) to: String,
-    /// What relays do for it, in both directions: `internet`, `coding`, `caching`, `forwarding` or `both`. Default:
-    /// `caching`, which needs no other flows beside it.
-    #[serde(default)]
+/// Writes the table of what flows may be asked for: whose they are, and what relays do for them.
+macro_rules! flows_table {
+    (
+        $(#[$about:meta])*
+        $table:ident { $($(#[$own_about:meta])* $own:ident: $kind:ty),* $(,)? }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $table {
+            $($(#[$own_about])* pub(crate) $own: $kind,)*
+            /// The agent at the other end, by name.
+            pub(crate) peer: String,
+            /// What it exposes, by name.
+            pub(crate) to: String,
+            /// What relays do for it, in both directions: `internet`, `coding`, `caching`, `forwarding` or `both`. Default:
+            /// `caching`, which needs no other flows beside it.
+            #[serde(default)]
+            service: TypedService,
+            /// What each flow sends at most, in each direction; a forward has one for each application, a capture one for TCP and QUIC
+            /// and one for all else. Default: 4 Mbit/s, of a capture 100 Mbit/s.
+            rate: Option<TypedRate>,
+            /// From sending to delivery: what comes later is lost. Default: 250 ms.
+            latency_budget: Option<TypedDuration>,
+            /// Repair packets within the flow, for the coding service: source packets + repair packets of a block. Default:
+            /// `16+1`.
+            in_stream: Option<TypedShape>,
+            /// Repair packets across flows, for the coding service: source packets + repair packets of a full batch. Default:
+            /// `8+2`.
+            batch: Option<TypedShape>,
+            /// What the packets are: `datagrams`, or `congestion-controlled` for tunnels of TCP, and for QUIC. Default:
+            /// `datagrams`; of a capture, TCP and QUIC (UDP port 443) are congestion-controlled, and all else is datagrams.
+            traffic: Option<TypedTraffic>,
+            /// What goes to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`,
+            /// `marked` (what `marks` names), `by-relay` (everything, and nothing on the direct path: the relay sends it on), or
+            /// `own-repairs` (repair packets made here, for uplinks that carry no copies). Default: `usual`.
+            #[serde(default)]
+            copies: TypedCopies,
+            /// Which packets are worth a copy where not all get one: any of `tcp-handshakes` (SYN, SYN-ACK), `tcp-syn-acks`,
+            /// `tcp-ends` (FIN, and the last segment of what was written), `short-flows` (the first 64 kB of each connection, and of
+            /// each that was idle for a second), `rtp-h264-key-frames`, `rtp-h265-key-frames`, `rtp-vp8-key-frames`, `mpeg-ts-key-frames`, `dscp:46` (packets of this
+            /// DSCP). Of a forward, those that look into datagrams. Default: of a capture, `tcp-handshakes`, `tcp-ends` and `short-flows`.
+            marks: Option<Vec<TypedMark>>,
+            /// Whether copies wait for the first losses. Default: false.
+            #[serde(default)]
+            standby: bool,
+        }
+
+        impl $table {
+            /// What relays are asked for.
+            pub(crate) fn wish(&self) -> TypedWish<'_> {
+                let Self { service, rate, latency_budget, in_stream, batch, traffic, copies, marks, standby, .. } = self;
+                TypedWish {
+                    peer: &self.peer,
+                    to: &self.to,
+                    service: *service,
+                    rate: *rate,
+                    latency_budget: *latency_budget,
+                    in_stream: *in_stream,
+                    batch: *batch,
+                    traffic: *traffic,
+                    copies: *copies,
+                    marks: marks.as_deref(),
+                    standby: *standby,
+                }
+            }
+        }
+    };
+}
+
+/// What flows are asked for, in whichever table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TypedWish<'a> {
+    pub(crate) peer: &'a str,
+    pub(crate) to: &'a str,
     pub(crate) service: TypedService,
-    /// What each application sends at most, in each direction. Default: 4 Mbit/s.
     pub(crate) rate: Option<TypedRate>,
-    /// From sending to delivery: what comes later is lost. Default: 250 ms.
     pub(crate) latency_budget: Option<TypedDuration>,
-    /// Repair packets within the flow, for the coding service: source packets + repair packets of a block. Default:
-    /// `16+1`.
     pub(crate) in_stream: Option<TypedShape>,
-    /// Repair packets across flows, for the coding service: source packets + repair packets of a full batch. Default:
-    /// `8+2`.
     pub(crate) batch: Option<TypedShape>,
-    /// What the datagrams are: `datagrams`, or `congestion-controlled` for tunnels of TCP, and for QUIC. Default:
-    /// `datagrams`.
-    #[serde(default)]
-    pub(crate) traffic: TypedTraffic,
-    /// What goes to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`,
-    /// `by-relay` (everything, and nothing on the direct path: the relay sends it on), or `own-repairs` (repair packets
-    /// made here, for uplinks that carry no copies). Default: `usual`.
-    #[serde(default)]
+    pub(crate) traffic: Option<TypedTraffic>,
     pub(crate) copies: TypedCopies,
-    /// Whether copies wait for the first losses. Default: false.
-    #[serde(default)]
+    pub(crate) marks: Option<&'a [TypedMark]>,
     pub(crate) standby: bool,
+}
+
+flows_table! {
+    /// A port whose datagrams go to something that another agent exposes, and whose answers come back.
+    TypedForward {
+        /// Where applications send to.
+        listen: SocketAddr,
+    }
+}
+
+flows_table! {
+    /// Packets of applications that know nothing of Byway: they are routed into a device of the agent, and come out at another
+    /// agent. It takes `CAP_NET_ADMIN`. A packet is taken if all that is named here fits.
+    TypedCapture {
+        /// Where they go: addresses, or prefixes like `10.1.0.0/16`. Default: anywhere.
+        #[serde(default)]
+        destinations: Vec<TypedPrefix>,
+        /// To which ports, like `tcp:443`, `udp:5000-5010` or `tcp`. Default: all packets, of whatever protocol.
+        #[serde(default)]
+        ports: Vec<TypedPorts>,
+        /// Of which users of this machine, like `alice` or `1000-1999`. Default: of all, and what this machine routes for others.
+        #[serde(default)]
+        users: Vec<TypedUsers>,
+        /// Of which control groups, by their path below `/sys/fs/cgroup`, like `system.slice/nginx.service`; it takes iptables.
+        #[serde(default)]
+        cgroups: Vec<String>,
+        /// With which firewall mark: what a rule of nft or iptables has set. Default: whatever it is.
+        #[serde(default)]
+        firewall_marks: Vec<u32>,
+    }
+}
+
+/// The device of an agent that captures packets, or exposes networks.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedTunnel {
+    /// What the system calls it. Default: `byway0`.
+    pub(crate) device: Option<String>,
+    /// The number of the routing table, of the first of 100 priorities of rules, and of the firewall mark of Byway's own packets: all
+    /// three are this agent's alone. Default: 4600.
+    pub(crate) table: Option<u32>,
+    /// The longest IP packet that applications send through it: 1280 to 1472 bytes. One of more than 1354
+    /// bytes takes two packets on the way. Default: 1354.
+    pub(crate) mtu: Option<u16>,
+    /// Its addresses, with the length of the prefix behind which others like it are, as in `100.64.7.1/24`: packets that are captured
+    /// come from there. Default: none, and packets come from the address that they would have without Byway.
+    #[serde(default)]
+    pub(crate) addresses: Vec<TypedInside>,
 }
 
 /// Something that other agents may send to.
@@ -187,8 +290,18 @@ pub(crate) struct TypedForward {
 pub(crate) struct TypedExpose {
     /// By which other agents refer to it.
     pub(crate) name: String,
-    /// Where their datagrams go.
-    pub(crate) target: SocketAddr,
+    /// Where their datagrams go. Either this or `networks`.
+    pub(crate) target: Option<SocketAddr>,
+    /// Where packets may go that they capture: addresses of this machine, and prefixes behind it.
+    #[serde(default)]
+    pub(crate) networks: Vec<TypedPrefix>,
+    /// Of `networks`: where those packets may come from. What this machine sends there goes back the same way.
+    #[serde(default)]
+    pub(crate) sources: Vec<TypedPrefix>,
+    /// Of `networks`: to which ports, as of a capture. Default: all packets; then all that this machine sends to `sources` goes through
+    /// the device.
+    #[serde(default)]
+    pub(crate) ports: Vec<TypedPorts>,
     /// The agents that may, by name. Default: all agents of the network that are paired with this one.
     pub(crate) peers: Option<Vec<String>>,
 }
@@ -230,6 +343,8 @@ pub(crate) enum TypedCopies {
     Usual,
     /// All datagrams.
     All,
+    /// Those that `marks` names.
+    Marked,
     /// All datagrams, and none on the direct path from here.
     ByRelay,
     /// None: repair packets are made here.

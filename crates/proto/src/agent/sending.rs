@@ -8,13 +8,10 @@ use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
 use super::weighing::on_the_line;
-use crate::limits::{CODED_BYTES_PER_PACKET, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, WAITING_COPIES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_MAX, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
 use crate::session::{Enveloped, SessionId};
-
-/// Most bytes of a datagram that travels in one piece.
-const PIECE_BYTES_MAX: usize = CODED_BYTES_PER_PACKET - CODED_OVERHEAD;
 
 /// A packet that was sealed where copies are kept.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,12 @@
-//! What an emulated link reads of IP packets, and what it changes about them.
+//! What is read of IP packets that Byway carries, and what is changed about them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+mod headers;
 
-use byway_wire::Ecn;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub use headers::{Headers, Ports, TcpHeader};
+
+use crate::ecn::Ecn;
 
 /// The length of an IPv4 header without options, and of an IPv6 header (RFC 791, RFC 8200).
 const IPV4_HEADER: usize = 20;
@@ -69,6 +73,12 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// Has a TCP SYN announce segments of at most so many bytes (RFC 9293, section 3.7.1), so that both ends send what a path
+    /// carries; whether it was more.
+    pub fn limit_segments(&mut self, bytes_max: u16) -> bool {
+        headers::limit_segments(self.bytes, bytes_max)
+    }
+
     /// Inverts a bit of what is behind the header, from 0.
     pub fn flip(&mut self, bit: u64) {
         let place = usize::try_from(bit / 8).ok().and_then(|place| self.header_bytes().checked_add(place));
@@ -93,20 +103,30 @@ impl<'a> Packet<'a> {
         if self.is_ipv6 { self.bytes[0] << 4 | self.bytes[1] >> 4 } else { self.bytes[1] }
     }
 
-    /// The header's checksum after one octet, the low one of its word, changed (RFC 1624, equation 3).
+    /// The header's checksum after one octet, the low one of its word, changed.
     fn update_checksum(&mut self, before: u8, after: u8) {
         let checksum = u16::from_be_bytes([self.bytes[10], self.bytes[11]]);
-        let mut sum = u32::from(!checksum) + u32::from(!u16::from(before)) + u32::from(after);
-        while sum > 0xFFFF {
-            sum = (sum & 0xFFFF) + (sum >> 16);
-        }
-        let checksum = !u16::try_from(sum).expect("it was folded");
+        let checksum = updated_checksum(checksum, before.into(), after.into());
         self.bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
 }
 
+/// A checksum after one of the words that it covers changed (RFC 1624, equation 3).
+fn updated_checksum(checksum: u16, before: u16, after: u16) -> u16 {
+    let mut sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    !u16::try_from(sum).expect("it was folded")
+}
+
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
     use proptest::prelude::*;
 
     use super::*;

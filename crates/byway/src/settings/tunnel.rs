@@ -1,0 +1,257 @@
+//! What is captured, and where it may go at the other end, as meant.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use byway_proto::limits::{DATAGRAM_BYTES_MAX, PIECE_BYTES_MAX};
+use byway_proto::marking::Mark;
+use byway_typed::{KeyPath, Problem, Source};
+use byway_units::Rate;
+use byway_wire::ip::Headers;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::flows::{Defaults, Wish, wish};
+use super::selectors::{Protocol, TypedPorts, TypedPrefix};
+use super::typed::{TypedCapture, TypedExpose, TypedTunnel};
+
+/// The least MTU of IPv6 (RFC 8200, section 5).
+const MTU_MIN: u16 = 1_280;
+
+/// The routing table and so on, unless a file says otherwise.
+const TABLE: u32 = 4_600;
+
+/// Tables and priorities that are the system's own: main is 254, and its priority 32,766.
+const TABLES: RangeInclusive<u32> = 256..=32_000;
+
+/// The bytes of a device's name (Linux, `IFNAMSIZ` with its end).
+const DEVICE_BYTES_MAX: usize = 15;
+
+/// What a capture asks for: all TCP connections share one flow.
+const OF_CAPTURES: Defaults<'_> = Defaults {
+    rate: Rate::from_megabits_per_second(100),
+    traffic: None,
+    marks: &[Mark::TcpHandshakes, Mark::TcpEnds, Mark::ShortFlows],
+};
+
+/// The device of an agent that captures packets, or exposes networks.
+#[derive(Clone, Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) device: String,
+    /// The number of the routing table, of the first priority of rules, and the mark of Byway's own packets.
+    pub(crate) table: u32,
+    pub(crate) mtu: u16,
+    pub(crate) addresses: Vec<IpNet>,
+    pub(crate) captures: Vec<Capture>,
+}
+
+/// Packets that go to a peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Capture {
+    pub(crate) selection: Selection,
+    /// Of which users; empty: of all.
+    pub(crate) users: Vec<RangeInclusive<u32>>,
+    /// Of which control groups; empty: of all.
+    pub(crate) cgroups: Vec<String>,
+    /// With which firewall marks; empty: with any and none.
+    pub(crate) firewall_marks: Vec<u32>,
+    pub(crate) wish: Wish,
+}
+
+/// Where packets go, as far as they show it themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selection {
+    pub(crate) prefixes: Vec<IpNet>,
+    /// Empty: all packets.
+    pub(crate) ports: Vec<PortRange>,
+}
+
+/// Ports of a protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortRange {
+    pub(crate) protocol: Protocol,
+    /// `None`: all.
+    pub(crate) ports: Option<RangeInclusive<u16>>,
+}
+
+/// Where packets of peers may go here, and where they may come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    pub(crate) selection: Selection,
+    pub(crate) sources: Vec<IpNet>,
+}
+
+impl PortRange {
+    /// Whether a packet is of the protocol, and has this port. Of later fragments, ports are unknown: without their first one, they
+    /// are of no use.
+    fn has(&self, headers: &Headers, port: Option<u16>) -> bool {
+        let is_of_protocol = match self.protocol {
+            Protocol::Tcp => headers.is_tcp(),
+            Protocol::Udp => headers.is_udp(),
+        };
+        let has_port = |ports: &RangeInclusive<u16>| port.is_none_or(|port| ports.contains(&port));
+        is_of_protocol && self.ports.as_ref().is_none_or(has_port)
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let ends = |ports: &Option<RangeInclusive<u16>>| {
+            ports.as_ref().map_or((0, u16::MAX), |ports| (*ports.start(), *ports.end()))
+        };
+        let ((first, last), (other_first, other_last)) = (ends(&self.ports), ends(&other.ports));
+        self.protocol == other.protocol && first <= other_last && other_first <= last
+    }
+}
+
+impl Selection {
+    /// Whether a packet goes there.
+    pub(crate) fn has(&self, headers: &Headers) -> bool {
+        self.has_end(headers, headers.destination, headers.ports.map(|ports| ports.destination))
+    }
+
+    /// Whether a packet comes from there.
+    pub(crate) fn is_source_of(&self, headers: &Headers) -> bool {
+        self.has_end(headers, headers.source, headers.ports.map(|ports| ports.source))
+    }
+
+    fn has_end(&self, headers: &Headers, address: IpAddr, port: Option<u16>) -> bool {
+        let has_port = self.ports.is_empty() || self.ports.iter().any(|ports| ports.has(headers, port));
+        has_port && contains(&self.prefixes, address)
+    }
+
+    /// Whether a packet may go to both.
+    fn overlaps(&self, other: &Self) -> bool {
+        let is_within = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);
+        let prefixes = self.prefixes.iter().any(|one| other.prefixes.iter().any(|other| is_within(one, other)));
+        let is_any = self.ports.is_empty() || other.ports.is_empty();
+        prefixes && (is_any || self.ports.iter().any(|one| other.ports.iter().any(|other| one.overlaps(other))))
+    }
+}
+
+/// Whether an address has one of these prefixes.
+pub(crate) fn contains(prefixes: &[IpNet], address: IpAddr) -> bool {
+    prefixes.iter().any(|prefix| prefix.contains(&address))
+}
+
+impl Network {
+    /// Whether a packet of a peer may go through here.
+    pub(crate) fn permits(&self, headers: &Headers) -> bool {
+        self.selection.has(headers) && contains(&self.sources, headers.source)
+    }
+
+    /// Whether a packet may be the answer to one of a peer.
+    pub(crate) fn answers(&self, headers: &Headers) -> bool {
+        self.selection.is_source_of(headers) && contains(&self.sources, headers.destination)
+    }
+}
+
+/// The device, if anything needs it.
+pub(super) fn tunnel(
+    typed: Option<&TypedTunnel>,
+    captures: &[TypedCapture],
+    exposed: &[TypedExpose],
+    source: &Source,
+) -> Result<Option<Tunnel>, Problem> {
+    let root = KeyPath::of("tunnel");
+    let is_needed = !captures.is_empty() || exposed.iter().any(|exposed| !exposed.networks.is_empty());
+    let Some(typed) = typed.cloned().or_else(|| is_needed.then(TypedTunnel::default)) else {
+        return Ok(None);
+    };
+    if !is_needed {
+        let message = "nothing uses it: there is no [[capture]], and no [[expose]] has networks";
+        return Err(source.problem(&root, message));
+    }
+    let device = typed.device.unwrap_or_else(|| "byway0".to_owned());
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if device.is_empty() || device.len() > DEVICE_BYTES_MAX || !device.bytes().all(is_fit) || device.starts_with('.') {
+        let message = format!("{device:?} is no name of a device: up to {DEVICE_BYTES_MAX} letters, digits, \"-\" and \"_\"");
+        return Err(source.problem(&root.key("device"), message));
+    }
+    let table = typed.table.unwrap_or(TABLE);
+    if !TABLES.contains(&table) {
+        let message = format!("{table} is out of range: {} to {}", TABLES.start(), TABLES.end());
+        return Err(source.problem(&root.key("table"), message));
+    }
+    let mtu = typed.mtu.unwrap_or(u16::try_from(PIECE_BYTES_MAX).expect("a packet is shorter than 2^16"));
+    if !(MTU_MIN..=u16::try_from(DATAGRAM_BYTES_MAX).expect("so is this")).contains(&mtu) {
+        let message = format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
+        return Err(source.problem(&root.key("mtu"), message));
+    }
+    let addresses = typed.addresses.iter().map(|inside| inside.0).collect();
+    Ok(Some(Tunnel { device, table, mtu, addresses, captures: all_captures(captures, source)? }))
+}
+
+fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>, Problem> {
+    let root = KeyPath::of("capture");
+    let mut found: Vec<Capture> = Vec::new();
+    for (place, typed) in typed.iter().enumerate() {
+        let here = root.place(place);
+        let capture = capture(&here, typed, source)?;
+        if let Some(other) = found.iter().position(|other| other.selection.overlaps(&capture.selection)) {
+            let message = format!(
+                "some packets fit this and the capture number {}: what reaches the device shows where it goes and not whose it is, so \
+                 captures must differ in destinations or ports",
+                other + 1
+            );
+            return Err(source.problem(&here, message));
+        }
+        found.push(capture);
+    }
+    Ok(found)
+}
+
+fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capture, Problem> {
+    for (number, group) in typed.cgroups.iter().enumerate() {
+        if group.is_empty() || group.split('/').any(|part| part == ".." || part.contains(char::is_whitespace)) {
+            let message = format!("{group:?} is no path of a control group: write it as below /sys/fs/cgroup, without \"..\"");
+            return Err(source.problem(&here.key("cgroups").place(number), message));
+        }
+    }
+    if typed.firewall_marks.contains(&0) {
+        return Err(source.problem(&here.key("firewall_marks"), "0 is the mark of packets that have none"));
+    }
+    let prefixes = if typed.destinations.is_empty() { anywhere() } else { prefixes(&typed.destinations) };
+    Ok(Capture {
+        selection: Selection { prefixes, ports: ports(&typed.ports) },
+        users: typed.users.iter().map(|users| users.0.clone()).collect(),
+        cgroups: typed.cgroups.clone(),
+        firewall_marks: typed.firewall_marks.clone(),
+        wish: wish(here, &typed.wish(), &OF_CAPTURES, source)?,
+    })
+}
+
+/// Where packets may go that come for what is exposed.
+pub(super) fn network(here: &KeyPath, typed: &TypedExpose, source: &Source) -> Result<Network, Problem> {
+    if typed.sources.is_empty() {
+        let message = "say where the packets may come from, as in sources = [\"192.0.2.7\"]: what goes there goes back through the device";
+        return Err(source.problem(&here.key("networks"), message));
+    }
+    let (networks, sources) = (prefixes(&typed.networks), prefixes(&typed.sources));
+    if let Some(both) = sources.iter().find(|from| networks.iter().any(|to| to.contains(*from) || from.contains(to))) {
+        let message = format!("{both} is one of the networks, or has one of them in it: packets come from elsewhere");
+        return Err(source.problem(&here.key("sources"), message));
+    }
+    Ok(Network { selection: Selection { prefixes: networks, ports: ports(&typed.ports) }, sources })
+}
+
+fn prefixes(typed: &[TypedPrefix]) -> Vec<IpNet> {
+    typed.iter().map(|prefix| prefix.0).collect()
+}
+
+fn ports(typed: &[TypedPorts]) -> Vec<PortRange> {
+    typed.iter().map(|typed| PortRange { protocol: typed.protocol, ports: typed.ports.clone() }).collect()
+}
+
+fn anywhere() -> Vec<IpNet> {
+    vec![Ipv4Net::default().into(), Ipv6Net::default().into()]
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { protocol, ports } = self;
+        match ports.as_ref().map(|ports| (ports.start(), ports.end())) {
+            None => write!(f, "{protocol}"),
+            Some((first, last)) if first == last => write!(f, "{protocol}:{first}"),
+            Some((first, last)) => write!(f, "{protocol}:{first}-{last}"),
+        }
+    }
+}

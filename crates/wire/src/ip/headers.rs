@@ -1,0 +1,370 @@
+//! The headers of an IP packet, and of TCP and UDP in it.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{IPV4_HEADER, IPV6_HEADER, updated_checksum};
+
+/// Protocol numbers (IANA), and those of IPv6 extension headers that may stand before TCP and UDP (RFC 8200, section 4).
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
+
+/// Extension headers that are looked past: real packets have one or two.
+const EXTENSIONS_MAX: usize = 4;
+
+/// A TCP header without options, and the kind and length of the option that announces the longest segment (RFC 9293,
+/// section 3.1).
+const TCP_HEADER: usize = 20;
+const SEGMENT_OPTION: [u8; 2] = [2, 4];
+
+/// Source and destination port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ports {
+    /// Where it is from.
+    pub source: u16,
+    /// Where it goes.
+    pub destination: u16,
+}
+
+/// What a TCP header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpHeader {
+    /// The octet of flags: FIN, SYN, RST, PSH, ACK from the lowest bit on.
+    flags: u8,
+}
+
+impl TcpHeader {
+    /// The first packet of a connection, and not its answer.
+    #[must_use]
+    pub const fn begins(self) -> bool {
+        self.flags & (0x02 | 0x10) == 0x02
+    }
+
+    /// Whether it opens a connection: SYN, or SYN and ACK.
+    #[must_use]
+    pub const fn is_syn(self) -> bool {
+        self.flags & 0x02 != 0
+    }
+
+    /// The answer to a SYN.
+    #[must_use]
+    pub const fn is_syn_ack(self) -> bool {
+        self.flags & 0x12 == 0x12
+    }
+
+    /// Whether its sender has nothing more to send.
+    #[must_use]
+    pub const fn is_fin(self) -> bool {
+        self.flags & 0x01 != 0
+    }
+
+    /// Whether it ends what an application wrote: nothing may follow that shows its loss.
+    #[must_use]
+    pub const fn is_push(self) -> bool {
+        self.flags & 0x08 != 0
+    }
+}
+
+/// What the headers of a packet say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// Where it is from.
+    pub source: IpAddr,
+    /// Where it goes.
+    pub destination: IpAddr,
+    /// The six bits beside the ECN field (RFC 2474).
+    pub dscp: u8,
+    /// What it carries, by IANA's numbers.
+    pub protocol: u8,
+    /// Of TCP and UDP, unless it is a later fragment.
+    pub ports: Option<Ports>,
+    /// Of TCP, unless it is a later fragment.
+    pub tcp: Option<TcpHeader>,
+    /// Where what TCP or UDP carry begins; the end of the packet where neither is seen.
+    pub payload: usize,
+}
+
+impl Headers {
+    /// Reads them; `None` if the bytes are no IP packet of exactly this length, or one that is cut off.
+    #[must_use]
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        let (source, destination, class, transport) = match packet.first()? >> 4 {
+            4 => ipv4(packet)?,
+            6 => ipv6(packet)?,
+            _ => return None,
+        };
+        let Transport { protocol, at, is_first } = transport;
+        let mut headers = Self {
+            source,
+            destination,
+            dscp: class >> 2,
+            protocol,
+            ports: None,
+            tcp: None,
+            payload: packet.len(),
+        };
+        if !is_first {
+            return Some(headers);
+        }
+        let header = packet.get(at..).unwrap_or_default();
+        match protocol {
+            TCP => {
+                let header = header.first_chunk::<TCP_HEADER>()?;
+                headers.ports = Some(ports(header));
+                headers.tcp = Some(TcpHeader { flags: header[13] });
+                headers.payload = (at + usize::from(header[12] >> 4) * 4).min(packet.len());
+            }
+            UDP => {
+                headers.ports = Some(ports(header.first_chunk::<8>()?));
+                headers.payload = at + 8;
+            }
+            _ => {}
+        }
+        Some(headers)
+    }
+
+    /// Whether it is TCP, or a fragment of it.
+    #[must_use]
+    pub const fn is_tcp(&self) -> bool {
+        self.protocol == TCP
+    }
+
+    /// Whether it is UDP, or a fragment of it.
+    #[must_use]
+    pub const fn is_udp(&self) -> bool {
+        self.protocol == UDP
+    }
+}
+
+/// What a packet carries, and where.
+#[derive(Clone, Copy)]
+struct Transport {
+    protocol: u8,
+    at: usize,
+    /// Whether its header is in this packet, and not in an earlier fragment.
+    is_first: bool,
+}
+
+fn ipv4(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, Transport)> {
+    let header = packet.first_chunk::<IPV4_HEADER>()?;
+    let at = usize::from(header[0] & 0x0F) * 4;
+    let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    if length != packet.len() || at < IPV4_HEADER || at > length {
+        return None;
+    }
+    let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+    let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1FFF == 0;
+    let transport = Transport { protocol: header[9], at, is_first };
+    Some((address(12).into(), address(16).into(), header[1], transport))
+}
+
+fn ipv6(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, Transport)> {
+    let header = packet.first_chunk::<IPV6_HEADER>()?;
+    if usize::from(u16::from_be_bytes([header[4], header[5]])) + IPV6_HEADER != packet.len() {
+        return None;
+    }
+    let address = |at: usize| Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|nth| header[at + nth]));
+    let class = header[0] << 4 | header[1] >> 4;
+    Some((address(8).into(), address(24).into(), class, behind_extensions(packet, header[6])?))
+}
+
+/// Looks past the extension headers of an IPv6 packet.
+fn behind_extensions(packet: &[u8], first: u8) -> Option<Transport> {
+    let mut transport = Transport { protocol: first, at: IPV6_HEADER, is_first: true };
+    for _ in 0..EXTENSIONS_MAX {
+        let Transport { protocol, at, .. } = transport;
+        if !matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS) {
+            break;
+        }
+        let extension = packet.get(at..)?.first_chunk::<8>()?;
+        transport.protocol = extension[0];
+        if protocol == FRAGMENT {
+            transport.at += 8;
+            transport.is_first = u16::from_be_bytes([extension[2], extension[3]]) >> 3 == 0;
+            if !transport.is_first {
+                break;
+            }
+        } else {
+            transport.at += (usize::from(extension[1]) + 1) * 8;
+        }
+    }
+    Some(transport)
+}
+
+fn ports(header: &[u8]) -> Ports {
+    Ports {
+        source: u16::from_be_bytes([header[0], header[1]]),
+        destination: u16::from_be_bytes([header[2], header[3]]),
+    }
+}
+
+/// What [`Packet::limit_segments`](super::Packet::limit_segments) does.
+pub(super) fn limit_segments(packet: &mut [u8], bytes_max: u16) -> bool {
+    let Some(headers) = Headers::parse(packet).filter(|headers| headers.tcp.is_some_and(TcpHeader::is_syn))
+    else {
+        return false;
+    };
+    let transport = if packet[0] >> 4 == 4 { ipv4(packet) } else { ipv6(packet) };
+    let Some((.., Transport { at, .. })) = transport else {
+        return false;
+    };
+    let Some(value) = segment_option(packet, at + TCP_HEADER, headers.payload) else {
+        return false;
+    };
+    let before = u16::from_be_bytes([packet[value], packet[value + 1]]);
+    if before <= bytes_max {
+        return false;
+    }
+    packet[value..value + 2].copy_from_slice(&bytes_max.to_be_bytes());
+    // A value at an odd place lies across two words of the sum: it counts with its octets exchanged.
+    let is_odd = (value - at) % 2 == 1;
+    let word = |value: u16| if is_odd { value.swap_bytes() } else { value };
+    let place = at + 16;
+    let checksum = u16::from_be_bytes([packet[place], packet[place + 1]]);
+    let checksum = updated_checksum(checksum, word(before), word(bytes_max));
+    packet[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
+/// Where the value of the option stands that announces the longest segment, among the options from `at` to `end`.
+fn segment_option(packet: &[u8], mut at: usize, end: usize) -> Option<usize> {
+    const END: u8 = 0;
+    const NOTHING: u8 = 1;
+    while at < end {
+        match packet[at] {
+            END => return None,
+            NOTHING => at += 1,
+            kind => {
+                let length = *packet[..end].get(at + 1)?;
+                if [kind, length] == SEGMENT_OPTION && at + 4 <= end {
+                    return Some(at + 2);
+                }
+                at += usize::from(length).max(2);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A SYN with these options, from port 4,000 to port 80.
+    fn syn(options: &[u8], is_ipv6: bool) -> Vec<u8> {
+        let tcp = TCP_HEADER + options.len();
+        let mut packet = if is_ipv6 {
+            let mut packet = vec![0x60, 0, 0, 0, 0, u8::try_from(tcp).unwrap(), TCP, 64];
+            packet.extend(Ipv6Addr::LOCALHOST.octets());
+            packet.extend(Ipv6Addr::from(2).octets());
+            packet
+        } else {
+            let length = u8::try_from(IPV4_HEADER + tcp).unwrap();
+            vec![0x45, 0xB8, 0, length, 0, 0, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]
+        };
+        let words = u8::try_from(tcp / 4).unwrap() << 4;
+        packet.extend([0x0F, 0xA0, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, words, 0x02, 0xFF, 0xFF, 0, 0, 0, 0]);
+        packet.extend(options);
+        let at = packet.len() - tcp;
+        let checksum = !sum(&packet[at..]);
+        packet[at + 16..at + 18].copy_from_slice(&checksum.to_be_bytes());
+        packet
+    }
+
+    /// The sum of a TCP header without its pseudo header, which no test changes.
+    fn sum(bytes: &[u8]) -> u16 {
+        let words = bytes.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let sum: u32 = words.sum();
+        u16::try_from((sum & 0xFFFF) + (sum >> 16)).unwrap()
+    }
+
+    #[test]
+    fn headers_of_both_versions_are_read() {
+        for is_ipv6 in [false, true] {
+            let packet = syn(&[], is_ipv6);
+            let headers = Headers::parse(&packet).expect("a packet");
+            assert_eq!(headers.ports, Some(Ports { source: 4_000, destination: 80 }));
+            assert!(headers.is_tcp() && !headers.is_udp());
+            let tcp = headers.tcp.expect("TCP");
+            assert!(tcp.begins() && tcp.is_syn() && !tcp.is_syn_ack() && !tcp.is_fin() && !tcp.is_push());
+            assert_eq!(headers.payload, packet.len());
+            assert_eq!(headers.dscp, if is_ipv6 { 0 } else { 46 });
+            let last =
+                if is_ipv6 { IpAddr::from(Ipv6Addr::from(2)) } else { Ipv4Addr::new(10, 0, 0, 2).into() };
+            assert_eq!(headers.destination, last);
+        }
+    }
+
+    #[test]
+    fn later_fragments_have_no_ports_and_the_first_one_does() {
+        let mut packet = syn(&[], false);
+        packet[6..8].copy_from_slice(&[0x20, 0x00]);
+        assert!(Headers::parse(&packet).expect("a packet").ports.is_some());
+        packet[6..8].copy_from_slice(&[0x20, 0xB9]);
+        let headers = Headers::parse(&packet).expect("a packet");
+        assert_eq!((headers.ports, headers.is_tcp()), (None, true));
+        let mut packet = syn(&[], true);
+        packet.splice(40..40, [TCP, 0, 0, 8, 0, 0, 0, 1]);
+        (packet[5], packet[6]) = (28, FRAGMENT);
+        let headers = Headers::parse(&packet).expect("a packet");
+        assert_eq!((headers.ports, headers.is_tcp()), (None, true));
+        packet[43] = 1;
+        assert!(Headers::parse(&packet).expect("a packet").ports.is_some());
+    }
+
+    #[test]
+    fn what_is_cut_off_or_longer_than_it_says_is_no_packet() {
+        for is_ipv6 in [false, true] {
+            let packet = syn(&[2, 4, 5, 180], is_ipv6);
+            for length in 0..packet.len() {
+                assert_eq!(Headers::parse(&packet[..length]), None, "{length}");
+            }
+            let longer = [&packet[..], &[0]].concat();
+            assert_eq!(Headers::parse(&longer), None);
+        }
+    }
+
+    #[test]
+    fn a_syn_announces_no_more_than_it_may_and_its_checksum_stays_right() {
+        for options in [&[2, 4, 5, 180][..], &[1, 2, 4, 5, 180, 1, 1, 1], &[4, 2, 2, 4, 5, 180, 1, 0]] {
+            for is_ipv6 in [false, true] {
+                let mut packet = syn(options, is_ipv6);
+                let at = packet.len() - TCP_HEADER - options.len();
+                assert!(limit_segments(&mut packet, 1_300));
+                assert_eq!(sum(&packet[at..]), 0xFFFF, "{options:?}");
+                assert!(packet.windows(4).any(|window| window == [2, 4, 5, 20]));
+                assert!(!limit_segments(&mut packet, 1_300), "it is within the limit");
+            }
+        }
+        for options in [&[][..], &[1, 1, 0, 0], &[2, 4], &[2, 3, 5, 180]] {
+            let padded = [options, &vec![0; (4 - options.len() % 4) % 4]].concat();
+            assert!(!limit_segments(&mut syn(&padded, false), 1_300), "{options:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..120), version in 0_usize..3) {
+            if let Some(first) = bytes.first_mut() {
+                *first = [0x45, 0x60, *first][version];
+            }
+            if bytes.len() > 5 {
+                let length = u8::try_from(bytes.len()).unwrap();
+                (bytes[2], bytes[3], bytes[4], bytes[5]) = (0, length, 0, length.saturating_sub(40));
+            }
+            let headers = Headers::parse(&bytes);
+            prop_assert!(headers.is_none_or(|headers| headers.payload <= bytes.len()));
+            limit_segments(&mut bytes, 500);
+        }
+    }
+}
