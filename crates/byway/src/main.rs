@@ -32,7 +32,6 @@ mod standing;
 mod status;
 mod table;
 mod token;
-mod ways;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;

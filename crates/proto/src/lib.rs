@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod agent;
+pub mod conventions;
 mod counters;
 mod index_table;
 pub mod limits;

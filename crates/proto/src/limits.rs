@@ -561,3 +561,13 @@ pub const HELD_SKIPS_MAX: usize = 32;
 /// A flow whose first number is below this has begun just now: what it passed over is missing. Of one that has been
 /// under way for longer, nobody knows since when it is listened to.
 pub const FIRST_NUMBERS: u64 = 64;
+
+/// Most pairs of flows that the applications of one agent have: each takes two flows at each of its relays, which take 4,096
+/// of one agent.
+pub const FLOW_PAIRS_MAX: usize = 2_048;
+
+/// Most of them that one peer may ask for: a quarter, so that three busy peers leave room for others.
+pub const PEER_FLOW_PAIRS_MAX: usize = FLOW_PAIRS_MAX / 4;
+
+/// How long a pair of flows lives without datagrams (RFC 4787, REQ-5: not less than two minutes, five by default).
+pub const FLOW_PAIR_IDLE: Duration = Duration::from_secs(300);

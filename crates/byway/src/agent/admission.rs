@@ -4,23 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use byway_proto::agent::OfferRefusal;
+use byway_proto::conventions::{self, Exposure, FlowNumbers, Wish};
 use byway_units::{AgentId, FlowId};
 
-use super::limits::{CONTACT_FLOW, PEER_MAPPINGS_MAX};
 use super::mappings::{MappingId, Mappings};
-use super::numbers::FlowNumbers;
-use super::subject::Subject;
 use crate::settings::Exposed;
-
-/// What a peer asks for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wish<'a> {
-    pub(super) peer: AgentId,
-    /// What the map calls it; `None` if it is not there any more.
-    pub(super) peer_name: Option<&'a str>,
-    pub(super) flow: FlowId,
-    pub(super) subject: &'a [u8],
-}
 
 /// A mapping that a peer may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,28 +47,20 @@ pub(super) fn begin(
 
 /// Whether a peer may have the mapping that it asks for.
 pub(super) fn admit(
+    peer: AgentId,
     wish: &Wish<'_>,
     exposed: &[Exposed],
     mappings: &Mappings,
 ) -> Result<Admission, OfferRefusal> {
-    let Wish { peer, peer_name, flow, subject } = *wish;
-    if flow == CONTACT_FLOW {
-        return Err(OfferRefusal::NumberTaken);
-    }
-    let subject = Subject::parse(subject).ok_or(OfferRefusal::UnknownSubject)?;
-    let place = exposed.iter().position(|exposed| exposed.name == subject.name);
-    let place = place.ok_or(OfferRefusal::UnknownSubject)?;
-    let Exposed { target, peers, .. } = &exposed[place];
-    let peer_name = peer_name.ok_or(OfferRefusal::NotAllowed)?;
-    if peers.as_ref().is_some_and(|peers| peers.iter().all(|may| may != peer_name)) {
-        return Err(OfferRefusal::NotAllowed);
-    }
-    let replaces = mappings.of_flow(peer, flow);
+    let exposures =
+        exposed.iter().map(|Exposed { name, peers, .. }| Exposure { name, peers: peers.as_deref() });
+    let (place, source) = conventions::admit(wish, exposures)?;
+    let replaces = mappings.of_flow(peer, wish.flow);
     let of_peer = mappings.iter().filter(|(_, mapping)| mapping.peer == peer).count();
-    if replaces.is_none() && (!mappings.has_room() || of_peer >= PEER_MAPPINGS_MAX) {
+    if replaces.is_none() && !conventions::has_room(mappings.count(), of_peer) {
         return Err(OfferRefusal::NoRoom);
     }
-    Ok(Admission { place, source: subject.source, target: *target, replaces })
+    Ok(Admission { place, source, target: exposed[place].target, replaces })
 }
 
 /// What peers were refused last, so that the log says it once.
@@ -107,7 +87,9 @@ impl Refused {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limits::MAPPINGS_MAX;
+    use byway_proto::conventions::{CONTACT_FLOW, Subject};
+    use byway_proto::limits::{FLOW_PAIRS_MAX, PEER_FLOW_PAIRS_MAX};
+
     use super::super::mappings::tests::{endpoint, filled, incoming};
     use super::*;
 
@@ -126,8 +108,8 @@ mod tests {
         mappings: &Mappings,
     ) -> Result<Admission, OfferRefusal> {
         let subject = Subject { source: 9, name: name.to_owned() }.bytes();
-        let wish = Wish { peer: PEER, peer_name: Some("bob"), flow: FlowId::new(flow), subject: &subject };
-        admit(&wish, exposed, mappings)
+        let wish = Wish { peer_name: Some("bob"), flow: FlowId::new(flow), subject: &subject };
+        admit(PEER, &wish, exposed, mappings)
     }
 
     #[test]
@@ -145,15 +127,15 @@ mod tests {
         for peers in [&["carol"][..], &[]] {
             assert_eq!(ask(3, "echo", &exposed(Some(peers)), &mappings), Err(OfferRefusal::NotAllowed));
         }
-        let wish = Wish { peer: PEER, peer_name: Some("bob"), flow: FlowId::new(3), subject: &[0] };
-        assert_eq!(admit(&wish, &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
+        let wish = Wish { peer_name: Some("bob"), flow: FlowId::new(3), subject: &[0] };
+        assert_eq!(admit(PEER, &wish, &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
     }
 
     #[test]
     fn who_is_not_on_the_map_any_more_is_let_in_nowhere() {
         let subject = Subject { source: 9, name: "echo".to_owned() }.bytes();
-        let wish = Wish { peer: PEER, peer_name: None, flow: FlowId::new(3), subject: &subject };
-        assert_eq!(admit(&wish, &exposed(None), &Mappings::default()), Err(OfferRefusal::NotAllowed));
+        let wish = Wish { peer_name: None, flow: FlowId::new(3), subject: &subject };
+        assert_eq!(admit(PEER, &wish, &exposed(None), &Mappings::default()), Err(OfferRefusal::NotAllowed));
     }
 
     #[test]
@@ -163,7 +145,7 @@ mod tests {
         mappings.add(incoming(PEER, 4, endpoint(7)));
         assert_eq!(begin(Some(PEER), &mappings, &mut numbers), Ok((PEER, FlowId::new(6))));
         assert_eq!(begin(None, &mappings, &mut numbers), Err(Declined::UnknownPeer));
-        let full = filled(MAPPINGS_MAX, |_| PEER);
+        let full = filled(FLOW_PAIRS_MAX, |_| PEER);
         assert_eq!(begin(Some(PEER), &full, &mut numbers), Err(Declined::NoRoom));
     }
 
@@ -175,17 +157,17 @@ mod tests {
 
     #[test]
     fn one_peer_does_not_take_all_the_room_and_all_of_them_no_more_than_there_is() {
-        let mappings = filled(PEER_MAPPINGS_MAX - 1, |_| PEER);
+        let mappings = filled(PEER_FLOW_PAIRS_MAX - 1, |_| PEER);
         assert!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings).is_ok());
-        let mappings = filled(PEER_MAPPINGS_MAX, |_| PEER);
+        let mappings = filled(PEER_FLOW_PAIRS_MAX, |_| PEER);
         assert_eq!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings), Err(OfferRefusal::NoRoom));
-        let mappings = filled(MAPPINGS_MAX, |number| AgentId::new(10 + number));
+        let mappings = filled(FLOW_PAIRS_MAX, |number| AgentId::new(10 + number));
         assert_eq!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings), Err(OfferRefusal::NoRoom));
     }
 
     #[test]
     fn a_mapping_that_is_replaced_makes_its_own_room() {
-        let mut mappings = filled(PEER_MAPPINGS_MAX - 1, |_| PEER);
+        let mut mappings = filled(PEER_FLOW_PAIRS_MAX - 1, |_| PEER);
         let old = mappings.add(incoming(PEER, 40_000, endpoint(9)));
         let admission = ask(40_000, "echo", &exposed(None), &mappings).expect("it had that number before");
         assert_eq!(admission.replaces, Some(old));

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
 use byway_proto::agent::{Agent, FORMER_PEERS, Peer, RelayPath, RelayPeer};
+use byway_proto::conventions::Acquaintance;
 use byway_units::{AgentId, RelayId, Time};
 use byway_wire::Shard;
 use byway_wire::seal::PreSharedKey;
@@ -107,11 +108,13 @@ impl Known {
         pairing.into_iter().flat_map(|pairing| &pairing.paths).filter_map(relay_path).collect()
     }
 
-    /// The peers with whom this agent is paired by relays.
-    pub(super) fn peers_by_relays(&self) -> Vec<AgentId> {
+    /// The other agents, and the ways to them and from them.
+    pub(super) fn acquainted(&self) -> Vec<Acquaintance> {
         let own = self.number;
         let agents = self.map.agents.iter().map(|entry| AgentId::new(entry.number));
-        agents.filter(|peer| !self.paths(own, *peer).is_empty()).collect()
+        agents
+            .map(|peer| Acquaintance { peer, forth: self.paths(own, peer), back: self.paths(peer, own) })
+            .collect()
     }
 
     /// Whether no other pairing is coded together with this one.

@@ -1,18 +1,6 @@
 //! Limits of the proxy, each with its reason.
 
-use byway_units::{Duration, FlowId};
-
-/// The flow of each pair of agents that carries nothing: by it their relays know that they may speak to each other.
-pub(super) const CONTACT_FLOW: FlowId = FlowId::new(u16::MAX);
-
-/// Most mappings of one agent: each takes two flows at each of its relays, which take 4,096 of one agent.
-pub(super) const MAPPINGS_MAX: usize = 2_048;
-
-/// Most mappings that one peer may ask for: a quarter, so that three busy peers leave room for others.
-pub(super) const PEER_MAPPINGS_MAX: usize = MAPPINGS_MAX / 4;
-
-/// How long a mapping lives without datagrams (RFC 4787, REQ-5: not less than two minutes, five by default).
-pub(super) const MAPPING_IDLE: Duration = Duration::from_secs(300);
+use byway_units::Duration;
 
 /// How often idle mappings are looked for.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(10);

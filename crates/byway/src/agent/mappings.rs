@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 
 use byway_net::SocketId;
 use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId};
+use byway_proto::limits::{FLOW_PAIR_IDLE, FLOW_PAIRS_MAX};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::Ecn;
 
-use super::limits::{HELD_BYTES_MAX, HELD_DATAGRAMS_MAX, HELD_FOR, MAPPING_IDLE, MAPPINGS_MAX, REFUSED_FOR};
+use super::limits::{HELD_BYTES_MAX, HELD_DATAGRAMS_MAX, HELD_FOR, REFUSED_FOR};
 
 /// A mapping's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,7 +118,7 @@ impl Mappings {
 
     /// Whether there is room for another.
     pub(super) const fn has_room(&self) -> bool {
-        self.count() < MAPPINGS_MAX
+        self.count() < FLOW_PAIRS_MAX
     }
 
     /// Adds a mapping whose endpoint and flow have none yet.
@@ -193,7 +194,7 @@ impl Mappings {
 
     /// Those without a datagram for too long.
     pub(super) fn idle(&self, now: Time) -> Vec<MappingId> {
-        let is_idle = |mapping: &Mapping| now.saturating_since(mapping.used) >= MAPPING_IDLE;
+        let is_idle = |mapping: &Mapping| now.saturating_since(mapping.used) >= FLOW_PAIR_IDLE;
         self.iter().filter(|(_, mapping)| is_idle(mapping)).map(|(id, _)| id).collect()
     }
 

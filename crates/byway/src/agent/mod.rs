@@ -1,7 +1,6 @@
 //! `byway agent`: a proxy between applications and the overlay.
 
 mod admission;
-mod contacts;
 mod known;
 mod limits;
 mod mappings;
@@ -12,7 +11,6 @@ mod outsides;
 mod role;
 mod segments;
 mod status;
-mod subject;
 mod terms;
 
 use std::net::SocketAddr;

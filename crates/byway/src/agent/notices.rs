@@ -6,7 +6,7 @@ use byway_wire::{FlowKey, Receiver};
 use tracing::Level;
 
 use super::known::Known;
-use super::limits::CONTACT_FLOW;
+use byway_proto::conventions::CONTACT_FLOW;
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,46 +1,7 @@
-//! Which numbers flows and applications' endpoints get.
+//! Which numbers applications' endpoints get.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-
-use byway_proto::agent::may_offer;
-use byway_units::{AgentId, FlowId};
-
-use super::limits::CONTACT_FLOW;
-
-/// Flow numbers to be offered to peers.
-#[derive(Debug)]
-pub(super) struct FlowNumbers {
-    own: AgentId,
-    /// The one that was given last, by peer.
-    given: BTreeMap<AgentId, u16>,
-    first: u16,
-}
-
-impl FlowNumbers {
-    /// Numbers begin near `first`: another place in each run, as peers may still know those of the last one.
-    pub(super) const fn new(own: AgentId, first: u16) -> Self {
-        Self { own, given: BTreeMap::new(), first }
-    }
-
-    /// Forgets a peer.
-    pub(super) fn forget(&mut self, peer: AgentId) {
-        self.given.remove(&peer);
-    }
-
-    /// The next number that is this agent's to offer to the peer and that is not in use; `None` if all are.
-    pub(super) fn draw(&mut self, peer: AgentId, is_in_use: impl Fn(FlowId) -> bool) -> Option<FlowId> {
-        let given = self.given.entry(peer).or_insert(self.first);
-        for _ in 0..=u16::MAX {
-            *given = given.wrapping_add(1);
-            let flow = FlowId::new(*given);
-            if may_offer(self.own, peer, flow) && flow != CONTACT_FLOW && !is_in_use(flow) {
-                return Some(flow);
-            }
-        }
-        None
-    }
-}
 
 /// Numbers that stand for applications' endpoints in what peers are told.
 #[derive(Debug)]
@@ -71,40 +32,7 @@ impl Sources {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-
-    const SMALL: AgentId = AgentId::new(1);
-    const LARGE: AgentId = AgentId::new(2);
-
-    #[test]
-    fn numbers_are_this_agents_to_offer_and_follow_one_another() {
-        let draw = |own, peer| {
-            let mut numbers = FlowNumbers::new(own, 6);
-            [(); 3].map(|()| numbers.draw(peer, |_| false).map(FlowId::number))
-        };
-        assert_eq!(draw(SMALL, LARGE), [Some(8), Some(10), Some(12)]);
-        assert_eq!(draw(LARGE, SMALL), [Some(7), Some(9), Some(11)]);
-    }
-
-    #[test]
-    fn numbers_go_round_and_leave_out_those_in_use_and_that_of_contact() {
-        let mut numbers = FlowNumbers::new(LARGE, u16::MAX - 3);
-        let draw = |numbers: &mut FlowNumbers| numbers.draw(SMALL, |flow| flow.number() == 1);
-        assert_eq!(draw(&mut numbers).map(FlowId::number), Some(u16::MAX - 2));
-        assert_eq!(draw(&mut numbers).map(FlowId::number), Some(3), "neither 65,535 nor 1");
-    }
-
-    #[test]
-    fn each_number_is_found_and_then_none() {
-        let mut numbers = FlowNumbers::new(LARGE, 40_000);
-        let mut used = BTreeSet::new();
-        while let Some(flow) = numbers.draw(SMALL, |flow| used.contains(&flow)) {
-            used.insert(flow);
-        }
-        assert_eq!(used.len(), usize::from(u16::MAX / 2), "all odd ones but that of contact");
-    }
 
     #[test]
     fn an_endpoint_keeps_its_number_until_it_is_forgotten() {

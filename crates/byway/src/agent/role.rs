@@ -7,18 +7,18 @@ use std::sync::Arc;
 use byway_api::{AgentStatus, NetworkMap};
 use byway_net::{Arrival, Io, Role, SocketId};
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, OfferRefusal, flow_between};
+use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Wish};
 use byway_proto::{Transmit, Urgency};
 use byway_units::{AgentId, FlowId, Time};
 use byway_wire::Ecn;
 use tokio::sync::oneshot;
 
-use super::admission::{Admission, Declined, Refused, Wish, admit, begin};
-use super::contacts::Contacts;
+use super::admission::{Admission, Declined, Refused, admit, begin};
 use super::known::Known;
-use super::limits::{CONTACT_FLOW, SWEEP_INTERVAL};
+use super::limits::SWEEP_INTERVAL;
 use super::mappings::{Answered, Consent, Held, Mapping, MappingId, Mappings, Outgoing, Side};
 use super::notices::{Notice, receiver};
-use super::numbers::{FlowNumbers, Sources};
+use super::numbers::Sources;
 use super::outsides::{Caller, Outsides};
 use super::segments::Segments;
 use super::terms::{back, forth, offer_of};
@@ -313,8 +313,9 @@ impl AgentRole {
         offer: &Offer,
         io: &mut Io,
     ) -> Result<(), OfferRefusal> {
-        let wish = Wish { peer, peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
-        let Admission { place, source, target, replaces } = admit(&wish, &self.exposed, &self.mappings)?;
+        let wish = Wish { peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
+        let Admission { place, source, target, replaces } =
+            admit(peer, &wish, &self.exposed, &self.mappings)?;
         if let Some(old) = replaces {
             self.close_mapping(old, io);
         }
@@ -420,7 +421,7 @@ impl AgentRole {
             self.close_mapping(id, io);
         }
         self.known.introduce(&mut self.agent, now);
-        self.contacts.follow(&self.known, &mut self.agent, now);
+        self.contacts.follow(self.known.number(), self.known.acquainted(), &mut self.agent, now);
         let number = self.known.number();
         for (_, mapping) in self.mappings.iter() {
             self.agent.set_paths(mapping.sent, self.known.paths(number, mapping.peer), now);
@@ -457,7 +458,7 @@ impl Role for AgentRole {
         // Whoever waits for it may have gone.
         self.started.take().map(|started| started.send(listening));
         self.known.introduce(&mut self.agent, io.now());
-        self.contacts.follow(&self.known, &mut self.agent, io.now());
+        self.contacts.follow(self.known.number(), self.known.acquainted(), &mut self.agent, io.now());
         self.drain(io);
     }
 

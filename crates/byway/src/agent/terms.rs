@@ -1,14 +1,13 @@
 //! From forwards to what agents agree on.
 
-use byway_proto::agent::{Duplication, Offer, Terms};
+use byway_proto::agent::{Offer, Terms};
+use byway_proto::conventions::{self, Subject, offer_for};
 
-use super::subject::Subject;
 use crate::settings::Forward;
 
 /// What a peer is offered for an application's endpoint: the same in both directions.
 pub(super) fn offer_of(forward: &Forward, source: u32) -> Offer {
-    let subject = Subject { source, name: forward.to.clone() };
-    Offer { forth: forth(forward), back: back(forward), subject: subject.bytes() }
+    offer_for(forth(forward), &Subject { source, name: forward.to.clone() })
 }
 
 /// What this end sends.
@@ -25,7 +24,7 @@ pub(super) fn forth(forward: &Forward) -> Terms {
     }
 }
 
-/// What comes back: the same, but for what only this end's uplink is too narrow for.
+/// What comes back.
 pub(super) fn back(forward: &Forward) -> Terms {
-    Terms { duplication: Duplication::Usual, ..forth(forward) }
+    conventions::back(&forth(forward))
 }

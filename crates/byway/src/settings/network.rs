@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
+use byway_proto::conventions::{near_both, shard_of, ways};
 use byway_units::{AgentId, FlowId, Rate, RelayId};
 use byway_wire::seal::PublicKey;
 use byway_wire::{
@@ -13,7 +14,6 @@ use byway_wire::{
 use super::meaning::{checked_shards, named_as};
 use super::typed::{TypedNetwork, TypedPair};
 use crate::controller::ControllerSettings;
-use crate::ways::{shard_of, ways};
 use byway_typed::{KeyPath, Problem, Source};
 
 /// A network that is written down in a file, checked.
@@ -121,14 +121,13 @@ impl StaticNetwork {
         })
     }
 
-    /// Ingress and egress relays of each way. An agent without a relay uses the other's.
+    /// Ingress and egress relays of each way.
     fn ways(&self, way: Direction<'_>) -> Vec<(RelayShard, RelayShard)> {
-        let (sender, receiver) = (&way.sender.relays, &way.receiver.relays);
-        let from_sender = if sender.is_empty() { receiver } else { sender };
-        let from_receiver = if receiver.is_empty() { sender } else { receiver };
+        let (from_sender, from_receiver) = near_both(&way.sender.relays, &way.receiver.relays);
         let place = |relay: usize| {
             let relay = &self.relays[relay];
-            shard_of(relay.number, relay.shards, way.pair.group)
+            let shard = shard_of(relay.shards, way.pair.group);
+            RelayShard { relay: relay.number, shard: shard.number() }
         };
         let ways = ways(from_sender, from_receiver).into_iter();
         ways.map(|(ingress, egress)| (place(ingress), place(egress))).collect()

@@ -1,12 +1,12 @@
 //! Maps: what one node has to know of the network.
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
+use byway_proto::conventions::shard_of;
 use data_encoding::HEXLOWER;
 
 use super::grants::{ALL_SERVICES, INTERNET_ONLY, Way};
 use super::plan::PlannedPath;
 use super::{Issuer, Network, Node, Plan};
-use crate::ways::shard_of;
 
 /// What is in a node's map, whatever its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,10 @@ impl Writer<'_> {
     }
 
     fn path(&mut self, sender: &Node, receiver: &Node, path: PlannedPath) -> Option<PairingPath> {
-        let place = |relay| Some(shard_of(relay, self.network.node(relay)?.shards, path.group));
+        let place = |relay| {
+            let shard = shard_of(self.network.node(relay)?.shards, path.group);
+            Some(RelayShard { relay, shard: shard.number() })
+        };
         let (ingress, egress) = (place(path.ingress)?, place(path.egress)?);
         let (group, services) = (path.group, ALL_SERVICES);
         let has_company = self.plan.has_company(group);

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use byway_proto::conventions::ways;
+
 use super::{Digest, Network, Node};
 use crate::controller::limits::PAIRINGS_PER_GROUP_MAX;
-use crate::ways::ways;
 
 /// A way from one agent to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

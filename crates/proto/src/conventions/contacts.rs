@@ -3,15 +3,26 @@
 //! So each pair of agents has a flow that carries nothing, in both directions, from when they know of each other. It also keeps
 //! the sessions with their relays alive, through NATs.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
-use byway_proto::CodingRates;
-use byway_proto::agent::{Agent, FlowSettings, ReceiveFlowId, RelayPath, SendFlowId, flow_between};
 use byway_units::{AgentId, Duration, Rate, Time};
 use byway_wire::Service;
 
-use super::known::Known;
-use super::limits::CONTACT_FLOW;
+use super::numbers::CONTACT_FLOW;
+use crate::agent::{Agent, FlowSettings, ReceiveFlowId, RelayPath, SendFlowId, flow_between};
+use crate::policy::CodingRates;
+
+/// Another agent, and the ways through relays to it and from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquaintance {
+    /// Who it is.
+    pub peer: AgentId,
+    /// The ways to it; without any, the two have no contact.
+    pub forth: Vec<RelayPath>,
+    /// The ways from it.
+    pub back: Vec<RelayPath>,
+}
 
 /// The flows of one pair.
 #[derive(Clone, Copy, Debug)]
@@ -22,20 +33,19 @@ struct Contact {
 
 /// The flows that carry nothing.
 #[derive(Debug, Default)]
-pub(super) struct Contacts(BTreeMap<AgentId, Contact>);
+pub struct Contacts(BTreeMap<AgentId, Contact>);
 
 impl Contacts {
-    /// Has such flows with whom the map pairs this agent by relays, and with nobody else.
-    pub(super) fn follow(&mut self, known: &Known, agent: &mut Agent, now: Time) {
-        let peers = known.peers_by_relays();
-        let gone: Vec<AgentId> = self.0.keys().copied().filter(|peer| !peers.contains(peer)).collect();
+    /// Has such flows with those to whom there are ways through relays, and with nobody else.
+    pub fn follow(&mut self, own: AgentId, acquainted: Vec<Acquaintance>, agent: &mut Agent, now: Time) {
+        let met = || acquainted.iter().filter(|met| !met.forth.is_empty());
+        let gone: Vec<AgentId> =
+            self.0.keys().copied().filter(|peer| met().all(|met| met.peer != *peer)).collect();
         for contact in gone.iter().filter_map(|peer| self.0.remove(peer)) {
             agent.close_flow(contact.sent, now);
             agent.close_received_flow(contact.received, now);
         }
-        let own = known.number();
-        for peer in peers {
-            let (forth, back) = (known.paths(own, peer), known.paths(peer, own));
+        for Acquaintance { peer, forth, back } in acquainted.into_iter().filter(|met| !met.forth.is_empty()) {
             if let Some(contact) = self.0.get(&peer) {
                 agent.set_paths(contact.sent, forth, now);
                 agent.set_received_paths(contact.received, back, now);
@@ -46,7 +56,7 @@ impl Contacts {
     }
 
     /// The peer has closed it; it is opened again with the next map.
-    pub(super) fn closed(&mut self, peer: AgentId, agent: &mut Agent, now: Time) {
+    pub fn closed(&mut self, peer: AgentId, agent: &mut Agent, now: Time) {
         if let Some(contact) = self.0.remove(&peer) {
             agent.close_flow(contact.sent, now);
             agent.close_received_flow(contact.received, now);

@@ -1,24 +1,33 @@
 //! What an offer is about: the number of the application's endpoint, and the name of what it sends to.
 
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 /// The subject of an offer: `source[4] ‖ name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Subject {
+pub struct Subject {
     /// The application's endpoint, as its agent numbers it: what one endpoint sends to several names leaves from one port.
-    pub(super) source: u32,
+    pub source: u32,
     /// What is exposed.
-    pub(super) name: String,
+    pub name: String,
 }
 
 impl Subject {
+    /// The longest name in bytes: a message has room for a subject of 255.
+    pub const NAME_BYTES_MAX: usize = u8::MAX as usize - 4;
+
     /// Reads a subject; `None` if it is cut off or its name is not UTF-8.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (source, name) = bytes.split_first_chunk::<4>()?;
         let name = core::str::from_utf8(name).ok()?;
         Some(Self { source: u32::from_be_bytes(*source), name: name.to_owned() })
     }
 
     /// Its bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
         [&self.source.to_be_bytes(), self.name.as_bytes()].concat()
     }
 }

@@ -1,6 +1,9 @@
 //! Which relays flows between two agents go through: one rule, with a controller and without.
 
-use byway_api::RelayShard;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use byway_wire::Shard;
 
 /// Paths that stand by beside the first: one for each of its relays.
 const STANDBY_PATHS_MAX: usize = 2;
@@ -10,7 +13,8 @@ const STANDBY_PATHS_MAX: usize = 2;
 ///
 /// The first way is by the relays near both. One stands by without either of them where there are others, so that it works
 /// whichever fails; another one, by the receiver's near relay unless that is the first way's ingress too.
-pub(crate) fn ways<R: Copy + Eq>(from_sender: &[R], from_receiver: &[R]) -> Vec<(R, R)> {
+#[must_use]
+pub fn ways<R: Copy + Eq>(from_sender: &[R], from_receiver: &[R]) -> Vec<(R, R)> {
     let (Some(&ingress), Some(&egress)) = (from_sender.first(), from_receiver.first()) else {
         return Vec::new();
     };
@@ -24,15 +28,24 @@ pub(crate) fn ways<R: Copy + Eq>(from_sender: &[R], from_receiver: &[R]) -> Vec<
     ways
 }
 
-/// The shard of a relay with so many shards, 256 at most, that serves a coding group.
-pub(crate) fn shard_of(relay: u32, shards: u16, group: u32) -> RelayShard {
-    let shard = group % u32::from(shards.max(1));
-    RelayShard { relay, shard: u8::try_from(shard).expect("a relay has at most 256 shards") }
+/// The relays that each of two agents uses, given those near it: an agent without a relay uses the other's.
+#[must_use]
+pub const fn near_both<'a, R>(sender: &'a [R], receiver: &'a [R]) -> (&'a [R], &'a [R]) {
+    (if sender.is_empty() { receiver } else { sender }, if receiver.is_empty() { sender } else { receiver })
+}
+
+/// The shard that serves a coding group, of a relay with so many of them, 256 at most.
+#[must_use]
+pub const fn shard_of(shards: u16, group: u32) -> Shard {
+    let shards = if shards == 0 { 1 } else { shards };
+    let shard = group % shards as u32;
+    assert!(shard < 256, "a relay has at most 256 shards");
+    Shard::new(shard.to_be_bytes()[3])
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use alloc::collections::BTreeSet;
 
     use super::*;
 
@@ -80,5 +93,21 @@ mod tests {
         assert_eq!(ways(&[1], &[2, 3]), [(1, 2)]);
         assert_eq!(ways(&[1, 4], &[2]), [(1, 2), (4, 2)]);
         assert_eq!(ways(&[1, 4], &[2, 3]), [(1, 2), (4, 3)]);
+    }
+
+    #[test]
+    fn an_agent_without_a_relay_uses_the_others() {
+        assert_eq!(near_both(&[1], &[2]), (&[1][..], &[2][..]));
+        assert_eq!(near_both(&[], &[2, 3]), (&[2, 3][..], &[2, 3][..]));
+        assert_eq!(near_both(&[1], &[]), (&[1][..], &[1][..]));
+        assert_eq!(near_both::<u8>(&[], &[]), (&[][..], &[][..]));
+    }
+
+    #[test]
+    fn groups_go_round_the_shards() {
+        assert_eq!(
+            [(1, 7), (4, 7), (256, 511), (0, 3)].map(|(shards, group)| shard_of(shards, group).number()),
+            [0, 3, 255, 0]
+        );
     }
 }

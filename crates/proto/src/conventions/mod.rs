@@ -1,0 +1,16 @@
+//! What agents agree on that is no part of the protocol: what an offer says it is for, how flows are numbered, who is let
+//! in, and which relays a pair uses. The program and the library that applications embed go by the same.
+
+mod admission;
+mod contacts;
+mod numbers;
+mod offering;
+mod subject;
+mod ways;
+
+pub use admission::{Exposure, Wish, admit, has_room};
+pub use contacts::{Acquaintance, Contacts};
+pub use numbers::{CONTACT_FLOW, FlowNumbers};
+pub use offering::{back, offer_for};
+pub use subject::Subject;
+pub use ways::{near_both, shard_of, ways};
