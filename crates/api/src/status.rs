@@ -125,9 +125,9 @@ pub struct MappingStatus {
     pub is_from_here: bool,
     /// The name of what is exposed.
     pub to: String,
-    /// The application's endpoint, or the target, whichever is here.
-    #[schema(value_type = String)]
-    pub endpoint: SocketAddr,
+    /// The application's endpoint, or the target, whichever is here; none of packets that a device takes.
+    #[schema(value_type = Option<String>)]
+    pub endpoint: Option<SocketAddr>,
     /// Whether the other agent takes part: `asked`, `given` or `refused`.
     pub consent: String,
     /// What is received.

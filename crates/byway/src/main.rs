@@ -9,6 +9,7 @@
 mod administration;
 mod agent;
 mod allowance;
+mod capture;
 mod child;
 mod controller;
 mod demo;
@@ -97,6 +98,15 @@ enum Command {
     /// The emulated wide-area network of the demo.
     #[command(hide = true)]
     DemoWan,
+    /// Undoes what an agent changed that was killed together with its guard: routing rules, and marks of the firewall.
+    Uncapture {
+        /// The agent's routing table.
+        #[arg(long, default_value_t = 4_600)]
+        table: u32,
+    },
+    /// A process that undoes what an agent changed when that has ended.
+    #[command(hide = true)]
+    CaptureGuard(capture::GuardFlags),
     /// A process that ends with the one that started it.
     #[command(hide = true)]
     TiedChild(child::ChildFlags),
@@ -154,6 +164,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Experiment(command) => experiment::run(&command),
         Command::Lab(command) => lab::run(&command).map_err(Failure::from),
         Command::DemoWan => demo::run_wan().map_err(Failure::from),
+        Command::Uncapture { table } => uncapture(table),
+        Command::CaptureGuard(flags) => capture::guard(&flags),
         Command::TiedChild(flags) => child::run(&flags).map(drop).map_err(Failure::from),
     }
 }
@@ -175,6 +187,12 @@ fn control(settings: controller::ControllerSettings, observe: SocketAddr) -> Res
         signals::tell_stopping();
         ended
     })
+}
+
+fn uncapture(table: u32) -> Result<(), Failure> {
+    let removed = node::block_on(capture::clean(table))?;
+    println!("{removed} rules of the table {table} removed");
+    Ok(())
 }
 
 fn keygen(file: &std::path::Path, json: bool) -> Result<(), Failure> {

@@ -53,7 +53,7 @@ pub const SHORT_FLOW_BYTES: u64 = 65_536;
 
 /// A packet, as far as it is looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct Candidate<'a> {
     /// Its headers, where it is an IP packet.
     pub headers: Option<&'a Headers>,
     /// What UDP or TCP carries.
@@ -78,27 +78,34 @@ impl Marking {
     }
 
     /// Whether the next packet of the flow is to be marked.
-    pub fn takes(&mut self, seen: &Seen<'_>) -> bool {
+    pub fn takes(&mut self, candidate: &Candidate<'_>) -> bool {
         let Self { marks, key_frames, transport_stream } = self;
         // Each looks at each packet: those that follow a frame's first one are known by it.
         marks
             .iter()
-            .fold(false, |is_marked, mark| takes(*mark, seen, key_frames, transport_stream) || is_marked)
+            .fold(false, |is_marked, mark| takes(*mark, candidate, key_frames, transport_stream) || is_marked)
     }
 }
 
-fn takes(mark: Mark, seen: &Seen<'_>, frames: &mut KeyFrames, stream: &mut TransportStream) -> bool {
-    let tcp = seen.headers.and_then(|headers| headers.tcp);
+fn takes(
+    mark: Mark,
+    candidate: &Candidate<'_>,
+    frames: &mut KeyFrames,
+    stream: &mut TransportStream,
+) -> bool {
+    let tcp = candidate.headers.and_then(|headers| headers.tcp);
     match mark {
         Mark::TcpHandshakes => tcp.is_some_and(|tcp| tcp.is_syn()),
         Mark::TcpSynAcks => tcp.is_some_and(|tcp| tcp.is_syn_ack()),
-        Mark::TcpEnds => tcp.is_some_and(|tcp| tcp.is_fin() || (tcp.is_push() && !seen.payload.is_empty())),
-        Mark::ShortFlows => seen.sent_before.is_some_and(|before| before < SHORT_FLOW_BYTES),
-        Mark::RtpH264KeyFrames => frames.takes(Codec::H264, seen.payload),
-        Mark::RtpH265KeyFrames => frames.takes(Codec::H265, seen.payload),
-        Mark::RtpVp8KeyFrames => frames.takes(Codec::Vp8, seen.payload),
-        Mark::MpegTsKeyFrames => stream.takes(seen.payload),
-        Mark::Dscp(dscp) => seen.headers.is_some_and(|headers| headers.dscp == dscp),
+        Mark::TcpEnds => {
+            tcp.is_some_and(|tcp| tcp.is_fin() || (tcp.is_push() && !candidate.payload.is_empty()))
+        }
+        Mark::ShortFlows => candidate.sent_before.is_some_and(|before| before < SHORT_FLOW_BYTES),
+        Mark::RtpH264KeyFrames => frames.takes(Codec::H264, candidate.payload),
+        Mark::RtpH265KeyFrames => frames.takes(Codec::H265, candidate.payload),
+        Mark::RtpVp8KeyFrames => frames.takes(Codec::Vp8, candidate.payload),
+        Mark::MpegTsKeyFrames => stream.takes(candidate.payload),
+        Mark::Dscp(dscp) => candidate.headers.is_some_and(|headers| headers.dscp == dscp),
     }
 }
 
@@ -121,12 +128,12 @@ mod tests {
 
     fn is_marked(mark: Mark, packet: &[u8], sent_before: u64) -> bool {
         let headers = Headers::parse(packet).expect("a packet");
-        let seen = Seen {
+        let candidate = Candidate {
             headers: Some(&headers),
             payload: &packet[headers.payload..],
             sent_before: Some(sent_before),
         };
-        Marking::new(&[mark]).takes(&seen)
+        Marking::new(&[mark]).takes(&candidate)
     }
 
     #[test]
@@ -158,9 +165,9 @@ mod tests {
     fn of_several_marks_one_is_enough_and_of_none_nothing_is_marked() {
         let syn = segment(0x02, 0);
         let headers = Headers::parse(&syn).expect("a packet");
-        let seen = Seen { headers: Some(&headers), payload: &[], sent_before: None };
-        assert!(Marking::new(&[Mark::TcpEnds, Mark::TcpHandshakes]).takes(&seen));
-        assert!(!Marking::new(&[]).takes(&seen));
-        assert!(!Marking::new(&[Mark::ShortFlows]).takes(&seen), "it is not known");
+        let candidate = Candidate { headers: Some(&headers), payload: &[], sent_before: None };
+        assert!(Marking::new(&[Mark::TcpEnds, Mark::TcpHandshakes]).takes(&candidate));
+        assert!(!Marking::new(&[]).takes(&candidate));
+        assert!(!Marking::new(&[Mark::ShortFlows]).takes(&candidate), "it is not known");
     }
 }

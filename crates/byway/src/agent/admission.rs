@@ -1,7 +1,6 @@
 //! Who gets a mapping, and who does not.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use byway_proto::agent::OfferRefusal;
 use byway_proto::conventions::{self, Exposure, FlowNumbers, Wish};
@@ -17,7 +16,6 @@ pub(super) struct Admission {
     pub(super) place: usize,
     /// The peer's application, as the peer numbers it.
     pub(super) source: u32,
-    pub(super) target: SocketAddr,
     /// The mapping that has this number so far, to be closed before.
     pub(super) replaces: Option<MappingId>,
 }
@@ -52,15 +50,16 @@ pub(super) fn admit(
     exposed: &[Exposed],
     mappings: &Mappings,
 ) -> Result<Admission, OfferRefusal> {
-    let exposures =
-        exposed.iter().map(|Exposed { name, peers, .. }| Exposure { name, peers: peers.as_deref() });
+    let names: Vec<String> = exposed.iter().map(Exposed::subject_name).collect();
+    let exposures = exposed.iter().zip(&names);
+    let exposures = exposures.map(|(exposed, name)| Exposure { name, peers: exposed.peers.as_deref() });
     let (place, source) = conventions::admit(wish, exposures)?;
     let replaces = mappings.of_flow(peer, wish.flow);
     let of_peer = mappings.iter().filter(|(_, mapping)| mapping.peer == peer).count();
     if replaces.is_none() && !conventions::has_room(mappings.count(), of_peer) {
         return Err(OfferRefusal::NoRoom);
     }
-    Ok(Admission { place, source, target: exposed[place].target, replaces })
+    Ok(Admission { place, source, replaces })
 }
 
 /// What peers were refused last, so that the log says it once.
@@ -114,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_is_exposed_to_the_peer_is_admitted() {
-        let admission = Admission { place: 1, source: 9, target: endpoint(7), replaces: None };
+        let admission = Admission { place: 1, source: 9, replaces: None };
         for peers in [None, Some(&["carol", "bob"][..])] {
             assert_eq!(ask(3, "echo", &exposed(peers), &Mappings::default()), Ok(admission));
         }

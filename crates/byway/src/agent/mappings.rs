@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use byway_net::SocketId;
-use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId};
+use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId, Traffic};
 use byway_proto::limits::{FLOW_PAIR_IDLE, FLOW_PAIRS_MAX};
+use byway_proto::marking::{Candidate, Marking};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::Ecn;
 
@@ -30,6 +31,34 @@ pub(super) enum Side {
         /// The application's endpoint, as the peer numbers it.
         source: u32,
     },
+    /// What a capture takes, by its place, goes to a peer's network.
+    Capture {
+        /// Which.
+        place: usize,
+        /// What of it.
+        traffic: Traffic,
+    },
+    /// What a peer captures goes to a network here, by the place of what is exposed.
+    Network {
+        /// Which.
+        place: usize,
+        /// What of it.
+        traffic: Traffic,
+    },
+}
+
+impl Side {
+    /// Whether the mapping began here, and the peer is to consent.
+    pub(super) const fn is_from_here(self) -> bool {
+        matches!(self, Self::Forward(_) | Self::Capture { .. })
+    }
+}
+
+/// An application, or a target, and the socket that it is spoken to from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Endpoint {
+    pub(super) socket: SocketId,
+    pub(super) address: SocketAddr,
 }
 
 /// Whether the peer takes part.
@@ -50,10 +79,11 @@ pub(super) struct Mapping {
     pub(super) flow: FlowId,
     pub(super) sent: SendFlowId,
     pub(super) received: ReceiveFlowId,
-    /// Where the application, or the target, is, and the socket that it is spoken to from.
-    pub(super) socket: SocketId,
-    pub(super) endpoint: SocketAddr,
+    /// Where the application, or the target, is; `None`: behind the device.
+    pub(super) endpoint: Option<Endpoint>,
     pub(super) side: Side,
+    /// Which of its packets are marked.
+    pub(super) marking: Marking,
     pub(super) consent: Consent,
     /// Why the peer refused last, since it consented.
     pub(super) refusal: Option<OfferRefusal>,
@@ -85,11 +115,21 @@ pub(super) enum Answered {
     Refused(Option<OfferRefusal>),
 }
 
+/// A datagram that is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Datagram<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) ecn: Ecn,
+    /// Whether it is worth a copy where not all get one.
+    pub(super) marked: bool,
+}
+
 /// A datagram that waits.
 #[derive(Debug)]
 pub(super) struct HeldDatagram {
     pub(super) came: Time,
     pub(super) ecn: Ecn,
+    pub(super) marked: bool,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -102,7 +142,7 @@ pub(super) struct Held(VecDeque<HeldDatagram>);
 pub(super) struct Mappings {
     slots: Vec<Option<Mapping>>,
     free: Vec<MappingId>,
-    by_endpoint: BTreeMap<(SocketId, SocketAddr), MappingId>,
+    by_endpoint: BTreeMap<Endpoint, MappingId>,
     by_flow: BTreeMap<(AgentId, FlowId), MappingId>,
     by_received: BTreeMap<ReceiveFlowId, MappingId>,
     held_bytes: usize,
@@ -127,7 +167,9 @@ impl Mappings {
             self.slots.push(None);
             MappingId(self.slots.len() - 1)
         });
-        self.by_endpoint.insert((mapping.socket, mapping.endpoint), id);
+        if let Some(endpoint) = mapping.endpoint {
+            self.by_endpoint.insert(endpoint, id);
+        }
         self.by_flow.insert((mapping.peer, mapping.flow), id);
         self.by_received.insert(mapping.received, id);
         self.slots[id.0] = Some(mapping);
@@ -139,7 +181,9 @@ impl Mappings {
         self.drop_held(id, Time::MAX);
         let mapping = self.slots.get_mut(id.0)?.take()?;
         self.free.push(id);
-        self.by_endpoint.remove(&(mapping.socket, mapping.endpoint));
+        if let Some(endpoint) = mapping.endpoint {
+            self.by_endpoint.remove(&endpoint);
+        }
         self.by_flow.remove(&(mapping.peer, mapping.flow));
         self.by_received.remove(&mapping.received);
         Some(mapping)
@@ -154,8 +198,8 @@ impl Mappings {
     }
 
     /// The mapping of an application's or a target's endpoint at a socket.
-    pub(super) fn of_endpoint(&self, socket: SocketId, endpoint: SocketAddr) -> Option<MappingId> {
-        self.by_endpoint.get(&(socket, endpoint)).copied()
+    pub(super) fn of_endpoint(&self, endpoint: Endpoint) -> Option<MappingId> {
+        self.by_endpoint.get(&endpoint).copied()
     }
 
     /// The mapping of a peer's flow number.
@@ -176,14 +220,16 @@ impl Mappings {
 
     /// Those that the peer's applications began.
     pub(super) fn begun_by(&self, peer: AgentId) -> Vec<MappingId> {
-        let is_its = |mapping: &Mapping| mapping.peer == peer && matches!(mapping.side, Side::Exposed { .. });
+        let is_its = |mapping: &Mapping| mapping.peer == peer && !mapping.side.is_from_here();
         self.iter().filter(|(_, mapping)| is_its(mapping)).map(|(id, _)| id).collect()
     }
 
     /// Whether an application's endpoint sends to anybody.
     pub(super) fn has_source(&self, endpoint: SocketAddr) -> bool {
-        let is_its =
-            |mapping: &Mapping| mapping.endpoint == endpoint && matches!(mapping.side, Side::Forward(_));
+        let is_its = |mapping: &Mapping| {
+            let is_there = mapping.endpoint.is_some_and(|its| its.address == endpoint);
+            is_there && matches!(mapping.side, Side::Forward(_))
+        };
         self.iter().any(|(_, mapping)| is_its(mapping))
     }
 
@@ -198,8 +244,13 @@ impl Mappings {
         self.iter().filter(|(_, mapping)| is_idle(mapping)).map(|(id, _)| id).collect()
     }
 
+    /// Whether what is sent next is worth a copy where not all get one.
+    pub(super) fn marks(&mut self, id: MappingId, candidate: &Candidate<'_>) -> bool {
+        self.get_mut(id).is_some_and(|mapping| mapping.marking.takes(candidate))
+    }
+
     /// A datagram is to be sent: the mapping is in use, and the datagram waits if it has to.
-    pub(super) fn outgoing(&mut self, id: MappingId, bytes: &[u8], ecn: Ecn, now: Time) -> Option<Outgoing> {
+    pub(super) fn outgoing(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) -> Option<Outgoing> {
         let mapping = self.get_mut(id)?;
         mapping.used = now;
         let outgoing = match mapping.consent {
@@ -211,7 +262,7 @@ impl Mappings {
             }
             Consent::Asked(_) => Outgoing::Held,
         };
-        self.hold(id, bytes, ecn, now);
+        self.hold(id, datagram, now);
         Some(outgoing)
     }
 
@@ -222,7 +273,7 @@ impl Mappings {
         outcome: Result<(), OfferRefusal>,
         now: Time,
     ) -> Option<Answered> {
-        let mapping = self.get_mut(id).filter(|mapping| matches!(mapping.side, Side::Forward(_)))?;
+        let mapping = self.get_mut(id).filter(|mapping| mapping.side.is_from_here())?;
         match outcome {
             Ok(()) => {
                 mapping.refusal = None;
@@ -238,7 +289,8 @@ impl Mappings {
     }
 
     /// Has a datagram wait for the peer's consent; the oldest make room.
-    fn hold(&mut self, id: MappingId, bytes: &[u8], ecn: Ecn, now: Time) {
+    fn hold(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) {
+        let Datagram { bytes, ecn, marked } = *datagram;
         let Some(Mapping { consent: Consent::Asked(held), .. }) =
             self.slots.get_mut(id.0).and_then(Option::as_mut)
         else {
@@ -254,7 +306,7 @@ impl Mappings {
             return;
         }
         self.held_bytes += bytes.len();
-        held.0.push_back(HeldDatagram { came: now, ecn, bytes: bytes.to_vec() });
+        held.0.push_back(HeldDatagram { came: now, ecn, marked, bytes: bytes.to_vec() });
     }
 
     /// The peer consents: takes what has not waited too long.
@@ -326,9 +378,9 @@ pub(super) mod tests {
 
     fn mapping(peer: AgentId, flow: u16, endpoint: SocketAddr, side: Side, consent: Consent) -> Mapping {
         let (sent, received) = flows();
-        let (flow, socket) = (FlowId::new(flow), SocketId::OVERLAY);
-        let used = Time::START;
-        Mapping { peer, flow, sent, received, socket, endpoint, side, consent, refusal: None, used }
+        let endpoint = Some(Endpoint { socket: SocketId::OVERLAY, address: endpoint });
+        let (flow, marking, used) = (FlowId::new(flow), Marking::default(), Time::START);
+        Mapping { peer, flow, sent, received, endpoint, side, marking, consent, refusal: None, used }
     }
 
     /// A mapping that a peer's application began.
@@ -358,7 +410,7 @@ pub(super) mod tests {
     }
 
     fn send(mappings: &mut Mappings, id: MappingId, bytes: &[u8], ms: u64) -> Option<Outgoing> {
-        mappings.outgoing(id, bytes, Ecn::NotCapable, at(ms))
+        mappings.outgoing(id, &Datagram { bytes, ecn: Ecn::NotCapable, marked: false }, at(ms))
     }
 
     #[test]
@@ -438,12 +490,18 @@ pub(super) mod tests {
     fn a_mapping_is_found_by_what_it_stands_for_until_it_is_removed_and_its_place_is_used_again() {
         let (mut mappings, id) = asked();
         send(&mut mappings, id, &[0], 0);
-        assert_eq!(mappings.of_endpoint(SocketId::OVERLAY, endpoint(5_000)), Some(id));
+        assert_eq!(
+            mappings.of_endpoint(Endpoint { socket: SocketId::OVERLAY, address: endpoint(5_000) }),
+            Some(id)
+        );
         assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), Some(id));
         assert!(mappings.has_source(endpoint(5_000)) && mappings.begun_by(PEER).is_empty());
         assert!(mappings.remove(id).is_some() && mappings.remove(id).is_none());
         assert_eq!((mappings.count(), mappings.held_bytes, mappings.held_dropped), (0, 0, 1));
-        assert_eq!(mappings.of_endpoint(SocketId::OVERLAY, endpoint(5_000)), None);
+        assert_eq!(
+            mappings.of_endpoint(Endpoint { socket: SocketId::OVERLAY, address: endpoint(5_000) }),
+            None
+        );
         assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), None);
         assert_eq!(send(&mut mappings, id, &[0], 0), None);
         let again = mappings.add(incoming(PEER, 3, endpoint(7)));

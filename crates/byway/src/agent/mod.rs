@@ -12,6 +12,7 @@ mod role;
 mod segments;
 mod status;
 mod terms;
+mod tunnel;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,12 +23,15 @@ use byway_code::Engine;
 use byway_net::{Clock, Controls, Handle, OverlaySockets, spawn};
 use byway_proto::agent::{Agent, AgentIdentity};
 use byway_units::AgentId;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use known::{Families, Known};
 use news::{Told, WantedPeers};
 use role::{AgentControl, AgentRole};
+pub(crate) use tunnel::Doors;
+use tunnel::Tunnelled;
 
+use crate::capture::{self, Capturing};
 use crate::exit::Failure;
 use crate::membership::NodeKey;
 use crate::node::{self, About};
@@ -42,8 +46,22 @@ use crate::{listening, logs, platform, signals};
 /// # Errors
 /// If it cannot start, or its thread fails.
 pub(crate) fn run(settings: AgentSettings) -> Result<(), Failure> {
+    if settings.is_dry_run {
+        print!("{}", dry_run(&settings));
+        return Ok(());
+    }
     logs::start(settings.log);
     node::block_on(serve(settings))
+}
+
+/// What the agent would do.
+fn dry_run(settings: &AgentSettings) -> String {
+    match &settings.tunnel {
+        Some(tunnel) => capture::show(tunnel, &settings.exposed),
+        None => "The agent captures no packets, and changes nothing of this machine: there is no [[capture]], and no [[expose]] has \
+                 networks.\n"
+            .to_owned(),
+    }
 }
 
 async fn serve(settings: AgentSettings) -> Result<(), Failure> {
@@ -61,7 +79,10 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
         return standing.leave().await;
     }
     let clock = Clock::start();
-    let handle = start(&settings, &key, sockets, &standing, clock).await?;
+    let (sockets, tunnel, capturing) = begin_capturing(&settings, sockets).await?;
+    let handle = start(&settings, &key, (sockets, tunnel), &standing, clock).await?;
+    // It ends, and undoes everything, when the thread has ended.
+    let capturing = capturing.map(|(capturing, doors)| tokio::spawn(capturing.follow(doors)));
     let about = About::new(&settings.name, &standing, &listen, clock);
     let controls = handle.controls();
     let ask: observe::Ask = Arc::new(move || {
@@ -72,7 +93,7 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
     let (number, network) = (standing.number, standing.network());
     if let Bond::Member(member) = standing.bond {
         tokio::spawn(node::pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
-        let peers: Vec<String> = settings.forwards.iter().map(|forward| forward.peer.clone()).collect();
+        let peers = wanted_peers(&settings);
         let told = Told::new(settings.addresses.clone(), listen.clone());
         tokio::spawn(news::tell(*member, told, WantedPeers::new(peers), handle.controls()));
     }
@@ -84,7 +105,35 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
         () = node::one_ended(&threads) => {}
     }
     signals::tell_stopping();
-    node::close(threads, || AgentControl::Close).await
+    let closed = node::close(threads, || AgentControl::Close).await;
+    if let Some(capturing) = capturing {
+        // It has ended by itself at worst.
+        let _ = capturing.await;
+    }
+    closed
+}
+
+/// The agents at the other ends of forwards and captures.
+fn wanted_peers(settings: &AgentSettings) -> Vec<String> {
+    let forwards = settings.forwards.iter().map(|forward| &forward.wanted);
+    let captures = settings.tunnel.iter().flat_map(|tunnel| &tunnel.captures).map(|capture| &capture.wanted);
+    forwards.chain(captures).map(|wanted| wanted.peer.clone()).collect()
+}
+
+/// Makes the device, if one is needed, and has rules leave the agent's own packets alone.
+async fn begin_capturing(
+    settings: &AgentSettings,
+    sockets: OverlaySockets,
+) -> Result<(OverlaySockets, Option<Tunnelled>, Option<(Capturing, watch::Receiver<Doors>)>), Failure> {
+    let Some(tunnel) = &settings.tunnel else {
+        return Ok((sockets, None, None));
+    };
+    let (capturing, device) = capture::begin(tunnel, &settings.exposed).await?;
+    let sockets = sockets.marked(tunnel.table);
+    let sockets = sockets
+        .map_err(|error| Failure::machine(format!("the agent's packets cannot be marked: {error}")))?;
+    let (tunnelled, doors) = Tunnelled::new(tunnel.clone(), device, settings.exposed.len());
+    Ok((sockets, Some(tunnelled), Some((capturing, doors))))
 }
 
 fn applicant(settings: &AgentSettings, listen: &[SocketAddr]) -> Applicant {
@@ -102,7 +151,7 @@ fn applicant(settings: &AgentSettings, listen: &[SocketAddr]) -> Applicant {
 async fn start(
     settings: &AgentSettings,
     key: &NodeKey,
-    sockets: OverlaySockets,
+    (sockets, tunnel): (OverlaySockets, Option<Tunnelled>),
     standing: &Standing,
     clock: Clock,
 ) -> Result<Handle<AgentControl>, Failure> {
@@ -118,7 +167,7 @@ async fn start(
     let random = u64::from_be_bytes(platform::random_bytes());
     let (forwards, exposed) = (settings.forwards.clone(), settings.exposed.clone());
     let (started, starting) = oneshot::channel();
-    let role = AgentRole::new(agent, known, forwards, exposed, random, started);
+    let role = AgentRole::new(agent, known, forwards, exposed, tunnel, random, started);
     let handle = spawn(&settings.name, sockets, role, clock)
         .map_err(|error| node::no_thread("the agent's thread", &error))?;
     let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));

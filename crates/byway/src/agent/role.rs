@@ -6,23 +6,26 @@ use std::sync::Arc;
 
 use byway_api::{AgentStatus, NetworkMap};
 use byway_net::{Arrival, Io, Role, SocketId};
-use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, OfferRefusal, flow_between};
-use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Wish};
+use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, OfferRefusal, Traffic, flow_between};
+use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Subject, Wish};
+use byway_proto::marking::{Candidate, Marking};
 use byway_proto::{Transmit, Urgency};
 use byway_units::{AgentId, FlowId, Time};
-use byway_wire::Ecn;
 use tokio::sync::oneshot;
 
 use super::admission::{Admission, Declined, Refused, admit, begin};
 use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
-use super::mappings::{Answered, Consent, Held, Mapping, MappingId, Mappings, Outgoing, Side};
+use super::mappings::{
+    Answered, Consent, Datagram, Endpoint, Held, HeldDatagram, Mapping, MappingId, Mappings, Outgoing, Side,
+};
 use super::notices::{Notice, receiver};
 use super::numbers::Sources;
 use super::outsides::{Caller, Outsides};
 use super::segments::Segments;
-use super::terms::{back, forth, offer_of};
-use crate::settings::{Exposed, Forward};
+use super::terms::{back, offer_of};
+use super::tunnel::{Came, Tunnelled};
+use crate::settings::{Exposed, ExposedAt, Forward, Wanted, packets_for};
 
 /// What the rest of the process asks of the agent.
 pub(super) enum AgentControl {
@@ -65,6 +68,8 @@ pub(super) struct AgentRole {
     /// Numbers of applications' endpoints, told to peers.
     sources: Sources,
     outsides: Outsides,
+    /// Packets of a device, if there is one.
+    pub(super) tunnel: Option<Tunnelled>,
     refused: Refused,
     offered: VecDeque<(AgentId, FlowId, Offer)>,
     next_sweep: Time,
@@ -79,6 +84,7 @@ impl AgentRole {
         known: Known,
         forwards: Vec<Forward>,
         exposed: Vec<Exposed>,
+        tunnel: Option<Tunnelled>,
         random: u64,
         started: oneshot::Sender<Result<(), String>>,
     ) -> Self {
@@ -97,6 +103,7 @@ impl AgentRole {
             segments: Segments::default(),
             sources: Sources::new(u32::from_be_bytes(source)),
             outsides: Outsides::default(),
+            tunnel,
             refused: Refused::default(),
             offered: VecDeque::new(),
             next_sweep: Time::START + SWEEP_INTERVAL,
@@ -125,12 +132,17 @@ impl AgentRole {
                     io.send(SocketId::OVERLAY, &transmit);
                 }
                 AgentOutput::Deliver { flow, datagram, ecn, .. } => {
-                    let mapping = self.mappings.of_received(flow).and_then(|id| self.mappings.get_mut(id));
-                    if let Some(mapping) = mapping {
-                        mapping.used = io.now();
-                        let (socket, to) = (mapping.socket, mapping.endpoint);
+                    let Some(id) = self.mappings.of_received(flow) else { continue };
+                    let Some(mapping) = self.mappings.get_mut(id) else { continue };
+                    mapping.used = io.now();
+                    if let Some(Endpoint { socket, address: to }) = mapping.endpoint {
                         self.segments.delivered(datagram);
                         io.send(socket, &Transmit { to, ecn, urgency: Urgency::Original, bytes: datagram });
+                    } else if let Some(tunnel) = &mut self.tunnel {
+                        let came = Came { id, mapping, known: &self.known, exposed: &self.exposed };
+                        if tunnel.deliver(&came, datagram, ecn, io) {
+                            self.segments.delivered(datagram);
+                        }
                     }
                 }
                 AgentOutput::Offered { peer, flow, offer } => self.offered.push_back((peer, flow, *offer)),
@@ -146,6 +158,7 @@ impl AgentRole {
         if let Some(notice) = Notice::of(&event, &self.known) {
             notice.log();
         }
+        self.hasten_look();
         match event {
             Event::OfferAnswered { peer, flow, outcome } => self.answered(peer, flow, outcome, io),
             Event::FlowClosed(key) => {
@@ -177,9 +190,11 @@ impl AgentRole {
     /// A datagram of an application, or of a target.
     fn outgoing(&mut self, arrival: &Arrival<'_>, io: &mut Io) {
         let Arrival { socket, from, ecn, .. } = *arrival;
-        let known = self.mappings.of_endpoint(socket, from);
+        let known = self.mappings.of_endpoint(Endpoint { socket, address: from });
         if let Some(id) = known.or_else(|| self.begin_at(socket, from, io)) {
-            self.forward(id, arrival.bytes, ecn, io);
+            let candidate = Candidate { headers: None, payload: arrival.bytes, sent_before: None };
+            let marked = self.mappings.marks(id, &candidate);
+            self.forward(id, &Datagram { bytes: arrival.bytes, ecn, marked }, io);
         }
     }
 
@@ -192,11 +207,12 @@ impl AgentRole {
         self.begin(place?, socket, from, io)
     }
 
-    fn forward(&mut self, id: MappingId, bytes: &[u8], ecn: Ecn, io: &mut Io) {
-        match self.mappings.outgoing(id, bytes, ecn, io.now()) {
+    pub(super) fn forward(&mut self, id: MappingId, datagram: &Datagram<'_>, io: &mut Io) {
+        match self.mappings.outgoing(id, datagram, io.now()) {
             Some(Outgoing::Sent(flow)) => {
+                let Datagram { bytes, ecn, marked } = *datagram;
                 self.segments.taken(bytes);
-                self.agent.handle(AgentInput::Send { flow, datagram: bytes, ecn, marked: false }, io.now());
+                self.agent.handle(AgentInput::Send { flow, datagram: bytes, ecn, marked }, io.now());
             }
             Some(Outgoing::Asks) => self.offer(id, io),
             Some(Outgoing::Refused) => self.segments.refused += 1,
@@ -206,55 +222,88 @@ impl AgentRole {
 
     /// An application's endpoint sends for the first time.
     fn begin(&mut self, place: usize, socket: SocketId, from: SocketAddr, io: &mut Io) -> Option<MappingId> {
-        let forward = self.listeners[place].forward.clone();
-        let peer = self.known.peer(&forward.peer);
-        let (peer, flow) = match begin(peer, &self.mappings, &mut self.flow_numbers) {
-            Ok(begun) => begun,
+        let endpoint = Some(Endpoint { socket, address: from });
+        let began = self.begin_mapping(Side::Forward(place), endpoint, io);
+        match began {
+            Ok(id) => Some(id),
             Err(Declined::UnknownPeer) => {
                 self.segments.unknown_peer += 1;
-                tracing::debug!(peer = forward.peer, "the peer of a forward is not in the network's map");
-                return None;
+                tracing::debug!(place, "the peer of a forward is not in the network's map");
+                None
             }
             Err(Declined::NoRoom) => {
                 self.segments.no_room += 1;
-                return None;
+                None
             }
-        };
+        }
+    }
+
+    /// Opens the flows of a mapping that begins here, and offers them to the peer.
+    pub(super) fn begin_mapping(
+        &mut self,
+        side: Side,
+        endpoint: Option<Endpoint>,
+        io: &mut Io,
+    ) -> Result<MappingId, Declined> {
+        let (wanted, traffic) = self.wanted(side).ok_or(Declined::NoRoom)?;
+        let (terms, back, marking) =
+            (wanted.forth(traffic), back(wanted, traffic), Marking::new(&wanted.marks));
+        let (peer, flow) = begin(self.known.peer(&wanted.peer), &self.mappings, &mut self.flow_numbers)?;
         let number = self.known.number();
         let now = io.now();
-        let sending = forth(&forward).settings(self.known.paths(number, peer));
-        let receiving = back(&forward).settings(self.known.paths(peer, number));
-        let sent = self.agent.open_flow(flow_between(number, peer, flow), sending, now)?;
+        let sending = terms.settings(self.known.paths(number, peer));
+        let receiving = back.settings(self.known.paths(peer, number));
+        let sent = self.agent.open_flow(flow_between(number, peer, flow), sending, now);
+        let sent = sent.ok_or(Declined::NoRoom)?;
         let Some(received) = self.agent.accept_flow(flow_between(peer, number, flow), receiving, now) else {
             self.agent.close_flow(sent, now);
-            return None;
+            return Err(Declined::NoRoom);
         };
+        let consent = Consent::Asked(Held::default());
         let mapping = Mapping {
             peer,
             flow,
             sent,
             received,
-            socket,
-            endpoint: from,
-            side: Side::Forward(place),
-            consent: Consent::Asked(Held::default()),
+            endpoint,
+            side,
+            marking,
+            consent,
             refusal: None,
             used: now,
         };
         let id = self.mappings.add(mapping);
         self.offer(id, io);
-        Some(id)
+        Ok(id)
+    }
+
+    /// What is wanted of the peer of a mapping that begins here, and what it carries.
+    pub(super) fn wanted(&self, side: Side) -> Option<(&Wanted, Traffic)> {
+        match side {
+            Side::Forward(place) => {
+                let wanted = &self.listeners[place].forward.wanted;
+                Some((wanted, wanted.traffic.unwrap_or_default()))
+            }
+            Side::Capture { place, traffic } => Some((self.tunnel.as_ref()?.wanted(place), traffic)),
+            Side::Exposed { .. } | Side::Network { .. } => None,
+        }
     }
 
     /// Asks the peer whether it takes part.
     fn offer(&mut self, id: MappingId, io: &mut Io) {
-        let Some(Mapping { peer, flow, endpoint, side: Side::Forward(place), .. }) = self.mappings.get(id)
-        else {
+        let Some(Mapping { peer, flow, endpoint, side, .. }) = self.mappings.get(id) else {
             return;
         };
-        let source = self.sources.number(*endpoint);
-        let offer = offer_of(&self.listeners[*place].forward, source);
-        self.agent.offer(*peer, *flow, offer, io.now());
+        let (peer, flow, side) = (*peer, *flow, *side);
+        // All that a device takes comes from one endpoint.
+        let source = endpoint.map_or(0, |endpoint| self.sources.number(endpoint.address));
+        let Some((wanted, traffic)) = self.wanted(side) else {
+            return;
+        };
+        let name =
+            if matches!(side, Side::Capture { .. }) { packets_for(&wanted.to) } else { wanted.to.clone() };
+        let offer = offer_of(wanted, traffic, &Subject { source, name });
+        self.agent.offer(peer, flow, offer, io.now());
     }
 
     fn answered(&mut self, peer: AgentId, flow: FlowId, outcome: Result<(), OfferRefusal>, io: &mut Io) {
@@ -270,7 +319,7 @@ impl AgentRole {
                     peer = self.known.name_of(peer),
                     to,
                     ?refusal,
-                    "the peer does not take what a forward sends: compare its [[expose]] with the forward's \"to\""
+                    "the peer does not take what is sent there: compare its [[expose]] with the \"to\" here"
                 );
             }
             Some(Answered::Refused(None)) | None => {}
@@ -279,12 +328,13 @@ impl AgentRole {
 
     /// Sends what has waited for the peer's consent.
     fn send_held(&mut self, id: MappingId, io: &mut Io) {
-        let Some(Side::Forward(place)) = self.mappings.get(id).map(|mapping| mapping.side) else {
+        let wanted = self.mappings.get(id).and_then(|mapping| self.wanted(mapping.side));
+        let Some(budget) = wanted.map(|(wanted, _)| wanted.terms.latency_budget) else {
             return;
         };
-        let budget = self.listeners[place].forward.latency_budget;
-        for datagram in self.mappings.consented(id, budget, io.now()) {
-            self.forward(id, &datagram.bytes, datagram.ecn, io);
+        for held in self.mappings.consented(id, budget, io.now()) {
+            let HeldDatagram { bytes, ecn, marked, .. } = &held;
+            self.forward(id, &Datagram { bytes, ecn: *ecn, marked: *marked }, io);
             self.drain_outputs(io);
         }
     }
@@ -292,8 +342,10 @@ impl AgentRole {
     /// The name of what is exposed, here or there, that a mapping sends to.
     pub(super) fn subject_of(&self, mapping: &Mapping) -> &str {
         match mapping.side {
-            Side::Forward(place) => &self.listeners[place].forward.to,
-            Side::Exposed { place, .. } => &self.exposed[place].name,
+            Side::Exposed { place, .. } | Side::Network { place, .. } => &self.exposed[place].name,
+            Side::Forward(_) | Side::Capture { .. } => {
+                self.wanted(mapping.side).map_or("", |(wanted, _)| wanted.to.as_str())
+            }
         }
     }
 
@@ -314,18 +366,58 @@ impl AgentRole {
         io: &mut Io,
     ) -> Result<(), OfferRefusal> {
         let wish = Wish { peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
-        let Admission { place, source, target, replaces } =
-            admit(peer, &wish, &self.exposed, &self.mappings)?;
+        let Admission { place, source, replaces } = admit(peer, &wish, &self.exposed, &self.mappings)?;
         if let Some(old) = replaces {
             self.close_mapping(old, io);
         }
+        match &self.exposed[place].at {
+            ExposedAt::Target(target) => {
+                self.accept_for_target(peer, flow, offer, (place, source, *target), io)
+            }
+            ExposedAt::Network(network) => {
+                let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));
+                let side = Side::Network { place, traffic };
+                self.accept_mapping(peer, flow, offer, (side, None, marking), io).map(drop)
+            }
+        }
+    }
+
+    fn accept_for_target(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        offer: &Offer,
+        (place, source, target): (usize, u32, SocketAddr),
+        io: &mut Io,
+    ) -> Result<(), OfferRefusal> {
         let caller = Caller::new(peer, source, target);
         let known = self.outsides.socket(caller);
-        if let Some(other) = known.and_then(|socket| self.mappings.of_endpoint(socket, target)) {
+        let other = known.and_then(|socket| self.mappings.of_endpoint(Endpoint { socket, address: target }));
+        if let Some(other) = other {
             // The application's endpoint was known under another number: its agent restarted.
             self.close_mapping(other, io);
         }
         let socket = self.outside(caller, io).ok_or(OfferRefusal::NoRoom)?;
+        let endpoint = Some(Endpoint { socket, address: target });
+        let side = Side::Exposed { place, source };
+        let accepted = self.accept_mapping(peer, flow, offer, (side, endpoint, Marking::default()), io);
+        if accepted.is_ok() {
+            self.outsides.used(caller);
+        } else if let Some(unused) = self.outsides.take_unused(caller) {
+            io.close(unused);
+        }
+        accepted.map(drop)
+    }
+
+    /// Opens the flows of a mapping that a peer began.
+    fn accept_mapping(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        offer: &Offer,
+        (side, endpoint, marking): (Side, Option<Endpoint>, Marking),
+        io: &mut Io,
+    ) -> Result<MappingId, OfferRefusal> {
         let number = self.known.number();
         let now = io.now();
         let forth = offer.forth.settings(self.known.paths(peer, number));
@@ -339,25 +431,22 @@ impl AgentRole {
             if let Some(received) = received {
                 self.agent.close_received_flow(received, now);
             }
-            if let Some(unused) = self.outsides.take_unused(caller) {
-                io.close(unused);
-            }
             return Err(OfferRefusal::NotYet);
         };
-        self.outsides.used(caller);
-        self.mappings.add(Mapping {
+        let consent = Consent::Given;
+        let mapping = Mapping {
             peer,
             flow,
             sent,
             received,
-            socket,
-            endpoint: target,
-            side: Side::Exposed { place, source },
-            consent: Consent::Given,
+            endpoint,
+            side,
+            marking,
+            consent,
             refusal: None,
             used: now,
-        });
-        Ok(())
+        };
+        Ok(self.mappings.add(mapping))
     }
 
     /// The socket from which a peer's application speaks to targets here.
@@ -389,17 +478,19 @@ impl AgentRole {
         self.agent.withdraw_offer(mapping.peer, mapping.flow);
         self.agent.close_flow(mapping.sent, now);
         self.agent.close_received_flow(mapping.received, now);
-        match mapping.side {
-            Side::Exposed { source, .. } => {
-                let caller = Caller::new(mapping.peer, source, mapping.endpoint);
-                if let Some(unused) = self.outsides.left(caller) {
-                    io.close(unused);
-                }
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.closed(id);
+        }
+        let Some(Endpoint { address, .. }) = mapping.endpoint else {
+            return;
+        };
+        if let Side::Exposed { source, .. } = mapping.side {
+            let caller = Caller::new(mapping.peer, source, address);
+            if let Some(unused) = self.outsides.left(caller) {
+                io.close(unused);
             }
-            Side::Forward(_) if !self.mappings.has_source(mapping.endpoint) => {
-                self.sources.forget(mapping.endpoint);
-            }
-            Side::Forward(_) => {}
+        } else if !self.mappings.has_source(address) {
+            self.sources.forget(address);
         }
     }
 
@@ -432,6 +523,7 @@ impl AgentRole {
             self.flow_numbers.forget(peer);
             self.refused.forget(peer);
         }
+        self.hasten_look();
         gone.relays.into_iter().for_each(|relay| self.agent.leave_relay(relay, now));
     }
 
@@ -454,6 +546,7 @@ impl Role for AgentRole {
 
     fn start(&mut self, io: &mut Io) {
         let listening = self.listen(io);
+        let listening = listening.and_then(|()| self.open_device(io));
         self.has_left = listening.is_err();
         // Whoever waits for it may have gone.
         self.started.take().map(|started| started.send(listening));
@@ -473,12 +566,18 @@ impl Role for AgentRole {
         self.drain(io);
     }
 
+    fn packet(&mut self, packet: &mut [u8], io: &mut Io) {
+        self.take_packet(packet, io);
+        self.drain(io);
+    }
+
     fn woken(&mut self, io: &mut Io) {
         if self.agent.deadline().is_some_and(|(at, _)| at <= io.now()) {
             self.agent.handle(AgentInput::Deadline, io.now());
         }
         self.sweep(io);
         self.drain(io);
+        self.look_after_tunnel(io);
     }
 
     fn controlled(&mut self, control: AgentControl, io: &mut Io) {
@@ -494,7 +593,8 @@ impl Role for AgentRole {
 
     fn deadline(&self) -> Option<Time> {
         let agent = self.agent.deadline().map(|(at, _)| at);
-        agent.into_iter().chain([self.next_sweep]).min()
+        let tunnel = self.tunnel.as_ref().map(Tunnelled::deadline);
+        agent.into_iter().chain(tunnel).chain([self.next_sweep]).min()
     }
 
     fn is_finished(&self) -> bool {

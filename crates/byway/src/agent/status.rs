@@ -10,7 +10,7 @@ use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
 use byway_wire::{Service, Shard};
 
-use super::mappings::{Consent, Mapping, Side};
+use super::mappings::{Consent, Mapping};
 use super::role::AgentRole;
 use super::segments::Segments;
 use crate::observe::counted::Counts;
@@ -75,12 +75,12 @@ impl AgentRole {
     }
 
     fn forward_status(&self, listener: &super::role::Listener) -> ForwardStatus {
-        let is_known = self.known.peer(&listener.forward.peer).is_some();
-        let problem = || format!("there is no agent {:?} in the network's map", listener.forward.peer);
+        let is_known = self.known.peer(&listener.forward.wanted.peer).is_some();
+        let problem = || format!("there is no agent {:?} in the network's map", listener.forward.wanted.peer);
         ForwardStatus {
             listen: listener.local,
-            peer: listener.forward.peer.clone(),
-            to: listener.forward.to.clone(),
+            peer: listener.forward.wanted.peer.clone(),
+            to: listener.forward.wanted.to.clone(),
             problem: (!is_known).then(problem),
         }
     }
@@ -96,9 +96,9 @@ impl AgentRole {
         MappingStatus {
             peer: self.known.name_of(mapping.peer),
             flow: mapping.flow.number(),
-            is_from_here: matches!(mapping.side, Side::Forward(_)),
+            is_from_here: mapping.side.is_from_here(),
             to: self.subject_of(mapping).to_owned(),
-            endpoint: mapping.endpoint,
+            endpoint: mapping.endpoint.map(|endpoint| endpoint.address),
             consent: consent.to_owned(),
             received,
             sent: self.agent.reported(mapping.sent).as_ref().map(reported),
@@ -151,12 +151,9 @@ impl AgentRole {
     }
 
     fn asked_service(&self, mapping: &Mapping) -> Service {
-        match mapping.side {
-            Side::Forward(place) => self.listeners[place].forward.service,
-            Side::Exposed { .. } => {
-                self.agent.flow_status(mapping.sent).map_or(Service::Internet, |flow| flow.service)
-            }
-        }
+        let wanted = self.wanted(mapping.side).map(|(wanted, _)| wanted.terms.service);
+        let in_force = || self.agent.flow_status(mapping.sent).map(|flow| flow.service);
+        wanted.or_else(in_force).unwrap_or(Service::Internet)
     }
 
     fn counts(&self, io: &Io) -> Counts {

@@ -1,30 +1,16 @@
-//! From forwards to what agents agree on.
+//! From what is wanted to what agents agree on.
 
-use byway_proto::agent::{Offer, Terms};
+use byway_proto::agent::{Offer, Terms, Traffic};
 use byway_proto::conventions::{self, Subject, offer_for};
 
-use crate::settings::Forward;
+use crate::settings::Wanted;
 
-/// What a peer is offered for an application's endpoint: the same in both directions.
-pub(super) fn offer_of(forward: &Forward, source: u32) -> Offer {
-    offer_for(forth(forward), &Subject { source, name: forward.to.clone() })
-}
-
-/// What this end sends.
-pub(super) fn forth(forward: &Forward) -> Terms {
-    Terms {
-        service: forward.service,
-        rates: forward.rates,
-        rate: forward.rate,
-        latency_budget: forward.latency_budget,
-        duplication: forward.duplication,
-        traffic: forward.traffic,
-        standby: forward.standby,
-        shares: false,
-    }
+/// What a peer is offered for what carries this, under this name: the same in both directions.
+pub(super) fn offer_of(wanted: &Wanted, traffic: Traffic, subject: &Subject) -> Offer {
+    offer_for(wanted.forth(traffic), subject)
 }
 
 /// What comes back.
-pub(super) fn back(forward: &Forward) -> Terms {
-    conventions::back(&forth(forward))
+pub(super) fn back(wanted: &Wanted, traffic: Traffic) -> Terms {
+    conventions::back(&wanted.forth(traffic))
 }

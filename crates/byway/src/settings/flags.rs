@@ -75,6 +75,9 @@ pub(crate) struct AgentFlags {
     /// Lets peers send to a target, as in `video=127.0.0.1:6000`. May be given several times.
     #[arg(long, value_name = "NAME=ADDRESS:PORT")]
     expose: Vec<String>,
+    /// Only says what would be captured, and what would be changed about this machine.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// What `byway relay` takes.
@@ -181,6 +184,11 @@ impl AgentFlags {
         self.node.leave
     }
 
+    /// Whether the agent only says what it would do.
+    pub(super) const fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     pub(super) fn typed(&self) -> Result<Typed, Problem> {
         let mut typed = self.common.typed()?;
         let agent = typed.file.agent.get_or_insert_with(TypedAgent::default);
@@ -259,6 +267,7 @@ fn expose(text: &str) -> Result<TypedExpose, Problem> {
         networks: Vec::new(),
         sources: Vec::new(),
         ports: Vec::new(),
+        marks: None,
         peers: None,
     })
 }

@@ -15,7 +15,7 @@ use super::typed::{TypedCopies, TypedExpose, TypedForward, TypedService, TypedTr
 
 /// What flows are asked for, and whom.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct Wanted {
     /// The agent at the other end.
     pub(crate) peer: String,
     /// What it exposes.
@@ -28,19 +28,10 @@ pub(crate) struct Wish {
     pub(crate) marks: Vec<Mark>,
 }
 
-impl Wish {
+impl Wanted {
     /// What this end offers for flows that carry this.
     pub(crate) fn forth(&self, traffic: Traffic) -> Terms {
         Terms { traffic, ..self.terms }
-    }
-
-    /// What comes back: the same, but for what only this end's uplink is too narrow for.
-    pub(crate) fn back(&self, traffic: Traffic) -> Terms {
-        let duplication = match self.terms.duplication {
-            Duplication::Marked => Duplication::Marked,
-            _ => Duplication::Usual,
-        };
-        Terms { duplication, ..self.forth(traffic) }
     }
 }
 
@@ -48,21 +39,36 @@ impl Wish {
 #[derive(Clone, Debug)]
 pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
-    pub(crate) wish: Wish,
+    pub(crate) wanted: Wanted,
 }
 
 /// Something that peers may send to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exposed {
     pub(crate) name: String,
-    pub(crate) exposure: Exposure,
+    pub(crate) at: ExposedAt,
     /// Who may; `None`: everybody.
     pub(crate) peers: Option<Vec<String>>,
 }
 
+impl Exposed {
+    /// What offers call it: packets are not for what takes datagrams, nor the other way round.
+    pub(crate) fn subject_name(&self) -> String {
+        match self.at {
+            ExposedAt::Target(_) => self.name.clone(),
+            ExposedAt::Network(_) => packets_for(&self.name),
+        }
+    }
+}
+
+/// What offers call something exposed that takes packets: no name has a colon.
+pub(crate) fn packets_for(name: &str) -> String {
+    format!("ip:{name}")
+}
+
 /// What it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Exposure {
+pub(crate) enum ExposedAt {
     /// Where datagrams go.
     Target(SocketAddr),
     /// Where packets go that were captured.
@@ -82,12 +88,12 @@ const OF_FORWARDS: Defaults<'_> =
     Defaults { rate: Rate::from_megabits_per_second(4), traffic: Some(Traffic::Datagrams), marks: &[] };
 
 /// What is asked for in a table at `here`.
-pub(super) fn wish(
+pub(super) fn wanted(
     here: &KeyPath,
     typed: &TypedWish<'_>,
     defaults: &Defaults<'_>,
     source: &Source,
-) -> Result<Wish, Problem> {
+) -> Result<Wanted, Problem> {
     let rates = CodingRates {
         in_stream: typed.in_stream.map_or(BlockShape::new(16, 1), |shape| shape.0),
         batch: typed.batch.map_or(BlockShape::new(8, 2), |shape| shape.0),
@@ -119,7 +125,7 @@ pub(super) fn wish(
         TypedCopies::OwnRepairs => Duplication::OwnRepairs,
     };
     let marks = typed.marks.map(|marks| marks.iter().map(|mark| mark.0).collect());
-    Ok(Wish {
+    Ok(Wanted {
         peer: named_as(&here.key("peer"), typed.peer.to_owned(), source)?,
         to: named_as(&here.key("to"), typed.to.to_owned(), source)?,
         terms: Terms {
@@ -146,12 +152,13 @@ pub(super) fn forwards(typed: &[TypedForward], source: &Source) -> Result<Vec<Fo
             let message = format!("{} is that of another forward: each needs its own", typed.listen);
             return Err(source.problem(&here.key("listen"), message));
         }
-        let wish = wish(&here, &typed.wish(), &OF_FORWARDS, source)?;
-        if wish.marks.iter().any(|mark| mark.needs_headers()) {
-            let message = "a forward sees datagrams without their headers: name key frames, or use a [[capture]]";
+        let wanted = wanted(&here, &typed.wish(), &OF_FORWARDS, source)?;
+        if wanted.marks.iter().any(|mark| mark.needs_headers()) {
+            let message =
+                "a forward sees datagrams without their headers: name key frames, or use a [[capture]]";
             return Err(source.problem(&here.key("marks"), message));
         }
-        found.push(Forward { listen: typed.listen, wish });
+        found.push(Forward { listen: typed.listen, wanted });
     }
     Ok(found)
 }
@@ -181,9 +188,9 @@ pub(super) fn exposed(typed: &[TypedExpose], source: &Source) -> Result<Vec<Expo
         for (number, peer) in typed.peers.iter().flatten().enumerate() {
             named_as(&here.key("peers").place(number), peer.clone(), source)?;
         }
-        let exposure = match (typed.target, typed.networks.is_empty()) {
-            (Some(target), true) => Exposure::Target(target),
-            (None, false) => Exposure::Network(network(&here, typed, source)?),
+        let at = match (typed.target, typed.networks.is_empty()) {
+            (Some(target), true) => ExposedAt::Target(target),
+            (None, false) => ExposedAt::Network(network(&here, typed, source)?),
             (Some(_), false) => {
                 let message = "there are networks too: datagrams go to a target, packets that were captured to networks";
                 return Err(source.problem(&here.key("target"), message));
@@ -193,7 +200,7 @@ pub(super) fn exposed(typed: &[TypedExpose], source: &Source) -> Result<Vec<Expo
                 return Err(source.problem(&here.key("name"), message));
             }
         };
-        found.push(Exposed { name, exposure, peers: typed.peers.clone() });
+        found.push(Exposed { name, at, peers: typed.peers.clone() });
     }
     Ok(found)
 }

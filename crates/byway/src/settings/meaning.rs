@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use byway_api::{Role, checked_name};
 use super::flags::{AgentFlags, ControllerFlags, RelayFlags, Typed};
 use super::flows::{Exposed, Forward, exposed, forwards};
 use super::network::StaticNetwork;
@@ -11,6 +10,7 @@ use super::tunnel::{Tunnel, tunnel};
 use super::typed::{NodeTable, TypedFormat, TypedLevel, TypedLog, TypedNetwork};
 use crate::controller::ControllerSettings;
 use crate::token::Token;
+use byway_api::{Role, checked_name};
 use byway_typed::{KeyPath, Problem, Source};
 
 /// Where a relay listens unless it is told otherwise.
@@ -54,6 +54,8 @@ pub(crate) struct AgentSettings {
     pub(crate) log: LogSettings,
     /// Whether it only leaves its network.
     pub(crate) leaves: bool,
+    /// Whether it only says what it would do.
+    pub(crate) is_dry_run: bool,
 }
 
 /// A relay.
@@ -87,7 +89,7 @@ pub(crate) struct LogSettings {
 /// # Errors
 /// If a setting is wrong.
 pub(crate) fn agent_settings(flags: &AgentFlags) -> Result<AgentSettings, Problem> {
-    Ok(AgentSettings { leaves: flags.leaves(), ..agent(flags.typed()?)? })
+    Ok(AgentSettings { leaves: flags.leaves(), is_dry_run: flags.is_dry_run(), ..agent(flags.typed()?)? })
 }
 
 /// What `byway relay` is meant to do.
@@ -209,6 +211,7 @@ fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
         observe: observe(file.observe.listen, OBSERVE_PORTS[0], &source)?,
         log: log_settings(&file.log),
         leaves: false,
+        is_dry_run: false,
     })
 }
 

@@ -10,13 +10,13 @@ mod tunnel;
 mod typed;
 
 pub(crate) use flags::{AgentFlags, ControllerFlags, RelayFlags};
-pub(crate) use flows::{Exposed, Exposure, Forward, Wish};
+pub(crate) use flows::{Exposed, ExposedAt, Forward, Wanted, packets_for};
 pub(crate) use meaning::{
-    AgentSettings, Belonging, LogSettings, OBSERVE_PORTS, RelaySettings, agent_settings,
-    check_file, controller_settings, controller_state, relay_settings,
+    AgentSettings, Belonging, LogSettings, OBSERVE_PORTS, RelaySettings, agent_settings, check_file,
+    controller_settings, controller_state, relay_settings,
 };
 pub(crate) use network::StaticNetwork;
 pub(crate) use reference::reference;
 pub(crate) use selectors::Protocol;
-pub(crate) use tunnel::{Capture, Network, PortRange, Selection, Tunnel};
+pub(crate) use tunnel::{Capture, PortRange, Selection, Tunnel};
 pub(crate) use typed::{TypedFormat, TypedLevel};

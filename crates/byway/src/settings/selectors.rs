@@ -1,6 +1,7 @@
 //! How people say which packets: prefixes, ports, users.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -54,7 +55,7 @@ impl FromStr for TypedPrefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let prefix = text.parse::<IpNet>().ok().or_else(|| text.parse().ok().map(IpNet::new_assert));
+        let prefix = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let prefix = prefix.filter(|prefix| prefix.trunc() == *prefix);
         prefix.map(Self).ok_or_else(|| {
             format!(
@@ -69,7 +70,7 @@ impl FromStr for TypedInside {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let prefix = text.parse::<IpNet>().ok().or_else(|| text.parse().ok().map(IpNet::new_assert));
+        let prefix = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let is_fit = |prefix: &IpNet| !prefix.addr().is_unspecified() && !prefix.addr().is_loopback();
         prefix.filter(is_fit).map(Self).ok_or_else(|| {
             format!("{text:?} is no address of a device: write it with the length of its prefix, as in \"100.64.7.1/24\"")
@@ -116,9 +117,13 @@ impl FromStr for TypedPorts {
             _ => None,
         };
         let is_wrong = matches!(ports, Some(None));
-        protocol.filter(|_| !is_wrong).map(|protocol| Self { protocol, ports: ports.flatten() }).ok_or_else(|| {
-            format!("{text:?} are no ports: write \"tcp:443\", \"udp:5000-5010\", or \"tcp\" for all of them")
-        })
+        protocol.filter(|_| !is_wrong).map(|protocol| Self { protocol, ports: ports.flatten() }).ok_or_else(
+            || {
+                format!(
+                    "{text:?} are no ports: write \"tcp:443\", \"udp:5000-5010\", or \"tcp\" for all of them"
+                )
+            },
+        )
     }
 }
 
@@ -127,12 +132,15 @@ impl FromStr for TypedUsers {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with(|first: char| first.is_ascii_digit()) {
-            let users = range(text).ok_or_else(|| format!("{text:?} are no users: write \"1000\" or \"1000-1999\""))?;
+            let users = range(text)
+                .ok_or_else(|| format!("{text:?} are no users: write \"1000\" or \"1000-1999\""))?;
             return Ok(Self(users));
         }
         let user = nix::unistd::User::from_name(text);
-        let user = user.map_err(|error| format!("whether there is a user {text:?} cannot be found out: {error}"))?;
-        let user = user.ok_or_else(|| format!("there is no user {text:?} on this machine (getent passwd shows all)"))?;
+        let user =
+            user.map_err(|error| format!("whether there is a user {text:?} cannot be found out: {error}"))?;
+        let user = user
+            .ok_or_else(|| format!("there is no user {text:?} on this machine (getent passwd shows all)"))?;
         let number = user.uid.as_raw();
         Ok(Self(number..=number))
     }

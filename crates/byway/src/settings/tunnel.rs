@@ -11,7 +11,7 @@ use byway_units::Rate;
 use byway_wire::ip::Headers;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::flows::{Defaults, Wish, wish};
+use super::flows::{Defaults, Wanted, wanted};
 use super::selectors::{Protocol, TypedPorts, TypedPrefix};
 use super::typed::{TypedCapture, TypedExpose, TypedTunnel};
 
@@ -28,11 +28,11 @@ const TABLES: RangeInclusive<u32> = 256..=32_000;
 const DEVICE_BYTES_MAX: usize = 15;
 
 /// What a capture asks for: all TCP connections share one flow.
-const OF_CAPTURES: Defaults<'_> = Defaults {
-    rate: Rate::from_megabits_per_second(100),
-    traffic: None,
-    marks: &[Mark::TcpHandshakes, Mark::TcpEnds, Mark::ShortFlows],
-};
+const OF_CAPTURES: Defaults<'_> =
+    Defaults { rate: Rate::from_megabits_per_second(100), traffic: None, marks: &MARKS };
+
+/// What is marked of captured packets: what is not bulk.
+const MARKS: [Mark; 3] = [Mark::TcpHandshakes, Mark::TcpEnds, Mark::ShortFlows];
 
 /// The device of an agent that captures packets, or exposes networks.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct Capture {
     pub(crate) cgroups: Vec<String>,
     /// With which firewall marks; empty: with any and none.
     pub(crate) firewall_marks: Vec<u32>,
-    pub(crate) wish: Wish,
+    pub(crate) wanted: Wanted,
 }
 
 /// Where packets go, as far as they show it themselves.
@@ -79,6 +79,8 @@ pub(crate) struct PortRange {
 pub(crate) struct Network {
     pub(crate) selection: Selection,
     pub(crate) sources: Vec<IpNet>,
+    /// Which packets of the way back are marked.
+    pub(crate) marks: Vec<Mark>,
 }
 
 impl PortRange {
@@ -121,9 +123,11 @@ impl Selection {
     /// Whether a packet may go to both.
     fn overlaps(&self, other: &Self) -> bool {
         let is_within = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);
-        let prefixes = self.prefixes.iter().any(|one| other.prefixes.iter().any(|other| is_within(one, other)));
+        let prefixes =
+            self.prefixes.iter().any(|one| other.prefixes.iter().any(|other| is_within(one, other)));
         let is_any = self.ports.is_empty() || other.ports.is_empty();
-        prefixes && (is_any || self.ports.iter().any(|one| other.ports.iter().any(|other| one.overlaps(other))))
+        prefixes
+            && (is_any || self.ports.iter().any(|one| other.ports.iter().any(|other| one.overlaps(other))))
     }
 }
 
@@ -162,8 +166,14 @@ pub(super) fn tunnel(
     }
     let device = typed.device.unwrap_or_else(|| "byway0".to_owned());
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if device.is_empty() || device.len() > DEVICE_BYTES_MAX || !device.bytes().all(is_fit) || device.starts_with('.') {
-        let message = format!("{device:?} is no name of a device: up to {DEVICE_BYTES_MAX} letters, digits, \"-\" and \"_\"");
+    if device.is_empty()
+        || device.len() > DEVICE_BYTES_MAX
+        || !device.bytes().all(is_fit)
+        || device.starts_with('.')
+    {
+        let message = format!(
+            "{device:?} is no name of a device: up to {DEVICE_BYTES_MAX} letters, digits, \"-\" and \"_\""
+        );
         return Err(source.problem(&root.key("device"), message));
     }
     let table = typed.table.unwrap_or(TABLE);
@@ -173,7 +183,8 @@ pub(super) fn tunnel(
     }
     let mtu = typed.mtu.unwrap_or(u16::try_from(PIECE_BYTES_MAX).expect("a packet is shorter than 2^16"));
     if !(MTU_MIN..=u16::try_from(DATAGRAM_BYTES_MAX).expect("so is this")).contains(&mtu) {
-        let message = format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
+        let message =
+            format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
         return Err(source.problem(&root.key("mtu"), message));
     }
     let addresses = typed.addresses.iter().map(|inside| inside.0).collect();
@@ -201,8 +212,11 @@ fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>,
 
 fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capture, Problem> {
     for (number, group) in typed.cgroups.iter().enumerate() {
-        if group.is_empty() || group.split('/').any(|part| part == ".." || part.contains(char::is_whitespace)) {
-            let message = format!("{group:?} is no path of a control group: write it as below /sys/fs/cgroup, without \"..\"");
+        if group.is_empty() || group.split('/').any(|part| part == ".." || part.contains(char::is_whitespace))
+        {
+            let message = format!(
+                "{group:?} is no path of a control group: write it as below /sys/fs/cgroup, without \"..\""
+            );
             return Err(source.problem(&here.key("cgroups").place(number), message));
         }
     }
@@ -215,7 +229,7 @@ fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capt
         users: typed.users.iter().map(|users| users.0.clone()).collect(),
         cgroups: typed.cgroups.clone(),
         firewall_marks: typed.firewall_marks.clone(),
-        wish: wish(here, &typed.wish(), &OF_CAPTURES, source)?,
+        wanted: wanted(here, &typed.wish(), &OF_CAPTURES, source)?,
     })
 }
 
@@ -226,11 +240,19 @@ pub(super) fn network(here: &KeyPath, typed: &TypedExpose, source: &Source) -> R
         return Err(source.problem(&here.key("networks"), message));
     }
     let (networks, sources) = (prefixes(&typed.networks), prefixes(&typed.sources));
-    if let Some(both) = sources.iter().find(|from| networks.iter().any(|to| to.contains(*from) || from.contains(to))) {
-        let message = format!("{both} is one of the networks, or has one of them in it: packets come from elsewhere");
+    if let Some(both) =
+        sources.iter().find(|from| networks.iter().any(|to| to.contains(*from) || from.contains(to)))
+    {
+        let message =
+            format!("{both} is one of the networks, or has one of them in it: packets come from elsewhere");
         return Err(source.problem(&here.key("sources"), message));
     }
-    Ok(Network { selection: Selection { prefixes: networks, ports: ports(&typed.ports) }, sources })
+    let marks = typed.marks.as_ref().map(|marks| marks.iter().map(|mark| mark.0).collect());
+    Ok(Network {
+        selection: Selection { prefixes: networks, ports: ports(&typed.ports) },
+        sources,
+        marks: marks.unwrap_or_else(|| MARKS.to_vec()),
+    })
 }
 
 fn prefixes(typed: &[TypedPrefix]) -> Vec<IpNet> {

@@ -302,6 +302,8 @@ pub(crate) struct TypedExpose {
     /// the device.
     #[serde(default)]
     pub(crate) ports: Vec<TypedPorts>,
+    /// Of `networks`: which packets of the way back are worth a copy where not all get one, as of a capture.
+    pub(crate) marks: Option<Vec<TypedMark>>,
     /// The agents that may, by name. Default: all agents of the network that are paired with this one.
     pub(crate) peers: Option<Vec<String>>,
 }

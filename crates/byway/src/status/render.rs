@@ -96,11 +96,12 @@ fn agent_text(status: &AgentStatus) -> String {
 }
 
 fn mapping_text(page: &mut String, mapping: &MappingStatus) {
+    let endpoint = mapping.endpoint.map_or_else(|| "the device".to_owned(), |endpoint| endpoint.to_string());
     let arrow = if mapping.is_from_here { "to" } else { "from" };
     let _ = writeln!(
         page,
         "  flow {} {arrow} {}: {} at {}, {}, {}",
-        mapping.flow, mapping.peer, mapping.to, mapping.endpoint, mapping.service, mapping.consent
+        mapping.flow, mapping.peer, mapping.to, endpoint, mapping.service, mapping.consent
     );
     for path in &mapping.paths {
         let used = if path.is_in_use { " (in use)" } else { "" };

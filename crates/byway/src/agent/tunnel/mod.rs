@@ -1,0 +1,373 @@
+//! Packets of applications that know nothing of Byway: taken from a device, and given to the system at the other end.
+
+mod connections;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use byway_net::{Device, Io};
+use byway_proto::agent::Traffic;
+use byway_proto::marking::Candidate;
+use byway_units::{AgentId, Duration, Time};
+use byway_wire::Ecn;
+use byway_wire::ip::{Headers, Packet};
+use tokio::sync::watch;
+
+use super::admission::Declined;
+use super::known::Known;
+use super::limits::SWEEP_INTERVAL;
+use super::mappings::{Consent, Datagram, Mapping, MappingId, Side};
+use super::role::AgentRole;
+use crate::settings::{Capture, Exposed, ExposedAt, Tunnel, Wanted};
+use connections::Connections;
+
+/// How often is looked whether peers still answer while packets go to them: with their probes, somebody who is gone is noticed within
+/// 0.7 s, and within a second packets go their own way.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+
+/// How long after a packet. Then events tell, and nothing wakes an idle machine.
+const LOOKS_FOR: Duration = Duration::from_secs(3);
+
+/// A peer that does not answer on the direct path is there as long as packets of it come, by whatever way.
+const HEARD_FOR: Duration = Duration::from_secs(1);
+
+/// Addresses behind peers that are kept in mind, of all of them together.
+const BEHIND_MAX: usize = 16_384;
+
+/// The port of QUIC (RFC 9114, section 3.3).
+const QUIC: u16 = 443;
+
+/// Bytes of IPv4 and IPv6 headers with that of TCP: what the longest packet has no room for (RFC 6691).
+const TCP_OVERHEADS: [u16; 2] = [40, 60];
+
+/// Which captures take packets, and for which of what is exposed answers go back through the device: those whose peers are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doors {
+    /// By the places of captures.
+    pub(crate) captures: Vec<bool>,
+    /// By the places of what is exposed; what is no network stays closed.
+    pub(crate) exposed: Vec<bool>,
+}
+
+/// What became of packets that the device did not pass on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TunnelCounters {
+    /// From the device: no IP packets, to groups, or for nobody behind it.
+    pub(super) not_taken: u64,
+    /// From peers: not IP, nothing that is exposed to them, and no answers.
+    pub(super) not_permitted: u64,
+}
+
+/// An agent's device, and what goes through it.
+#[derive(Debug)]
+pub(super) struct Tunnelled {
+    settings: Tunnel,
+    /// Until the thread has it.
+    device: Option<Device>,
+    /// By capture: the mappings of congestion-controlled traffic and of datagrams.
+    mappings: Vec<[Option<MappingId>; 2]>,
+    /// By address and traffic: who showed that it is behind them, and the mapping that leads there.
+    behind: BTreeMap<(IpAddr, usize), (AgentId, MappingId)>,
+    connections: Connections,
+    /// When peers' packets came last.
+    heard: BTreeMap<AgentId, Time>,
+    doors: watch::Sender<Doors>,
+    next_look: Time,
+    looks_until: Time,
+    scratch: Vec<u8>,
+    pub(super) counters: TunnelCounters,
+}
+
+/// A mapping by which a packet came, and what decides about it.
+pub(super) struct Came<'a> {
+    pub(super) id: MappingId,
+    pub(super) mapping: &'a Mapping,
+    pub(super) known: &'a Known,
+    pub(super) exposed: &'a [Exposed],
+}
+
+/// Where a packet of the device goes.
+enum Towards {
+    Mapping(MappingId),
+    Capture { place: usize, traffic: Traffic },
+}
+
+impl Tunnelled {
+    /// Of what is exposed, `exposed` in number.
+    pub(super) fn new(settings: Tunnel, device: Device, exposed: usize) -> (Self, watch::Receiver<Doors>) {
+        let captures = settings.captures.len();
+        let closed = Doors { captures: vec![false; captures], exposed: vec![false; exposed] };
+        let (doors, seen) = watch::channel(closed);
+        let tunnelled = Self {
+            settings,
+            device: Some(device),
+            mappings: vec![[None; 2]; captures],
+            behind: BTreeMap::new(),
+            connections: Connections::new(),
+            heard: BTreeMap::new(),
+            doors,
+            next_look: Time::START,
+            looks_until: Time::START,
+            scratch: Vec::new(),
+            counters: TunnelCounters::default(),
+        };
+        (tunnelled, seen)
+    }
+
+    /// What a capture wants of its peer.
+    pub(super) fn wanted(&self, place: usize) -> &Wanted {
+        &self.settings.captures[place].wanted
+    }
+
+    pub(super) const fn deadline(&self) -> Time {
+        self.next_look
+    }
+
+    /// A mapping has ended.
+    pub(super) fn closed(&mut self, id: MappingId) {
+        self.behind.retain(|_, (_, mapping)| *mapping != id);
+        for mapping in self.mappings.iter_mut().flatten().filter(|mapping| **mapping == Some(id)) {
+            *mapping = None;
+        }
+        // Another may begin.
+        self.next_look = Time::START;
+    }
+
+    /// Gives the system a packet of a peer, if the peer may have it given; whether it was.
+    pub(super) fn deliver(&mut self, came: &Came<'_>, packet: &[u8], ecn: Ecn, io: &mut Io) -> bool {
+        let Mapping { peer, side, .. } = *came.mapping;
+        let now = io.now();
+        let permitted = Headers::parse(packet).filter(|headers| self.permits(came, headers, now));
+        let Some(headers) = permitted else {
+            self.counters.not_permitted += 1;
+            return false;
+        };
+        self.heard.insert(peer, now);
+        if let Side::Network { traffic, .. } = side {
+            self.learn(headers.source, traffic, peer, came.id);
+        }
+        self.connections.came(peer, &headers, now);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(packet);
+        if let Some(mut packet) = Packet::new(&mut self.scratch) {
+            packet.set_ecn(ecn);
+        }
+        io.give_packet(&self.scratch)
+    }
+
+    /// Whether a peer may send this here: an answer to what was sent from here, or something for what is exposed to it.
+    fn permits(&mut self, came: &Came<'_>, headers: &Headers, now: Time) -> bool {
+        let peer = came.mapping.peer;
+        let name = came.known.name_on_map(peer);
+        let is_open = |exposed: &Exposed| {
+            let may = |peers: &Vec<String>| peers.iter().any(|may| Some(may.as_str()) == name);
+            let network = match &exposed.at {
+                ExposedAt::Network(network) => network,
+                ExposedAt::Target(_) => return false,
+            };
+            exposed.peers.as_ref().is_none_or(may) && network.permits(headers)
+        };
+        self.connections.has(peer, headers, now) || came.exposed.iter().any(is_open)
+    }
+
+    /// Somebody is behind a peer. Where another peer has shown the same, that stays: nobody takes others' answers away.
+    fn learn(&mut self, address: IpAddr, traffic: Traffic, peer: AgentId, id: MappingId) {
+        let key = (address, place_of(traffic));
+        let has_room = self.behind.len() < BEHIND_MAX;
+        match self.behind.get_mut(&key) {
+            Some(known) if known.0 == peer => known.1 = id,
+            None if has_room => drop(self.behind.insert(key, (peer, id))),
+            _ => {}
+        }
+    }
+
+    /// Where a packet of the device goes.
+    fn towards(&self, headers: &Headers, exposed: &[Exposed]) -> Option<Towards> {
+        let is_answer = exposed.iter().any(|exposed| match &exposed.at {
+            ExposedAt::Network(network) => network.answers(headers),
+            ExposedAt::Target(_) => false,
+        });
+        let traffic = traffic_of(headers);
+        if is_answer {
+            let of = |traffic| self.behind.get(&(headers.destination, place_of(traffic)));
+            let known = of(traffic).or_else(|| of(other(traffic)));
+            if let Some((_, id)) = known {
+                return Some(Towards::Mapping(*id));
+            }
+        }
+        let place = self.settings.captures.iter().position(|capture| capture.selection.has(headers))?;
+        let traffic = self.wanted(place).traffic.unwrap_or(traffic);
+        let known = self.mappings[place][place_of(traffic)];
+        Some(known.map_or(Towards::Capture { place, traffic }, Towards::Mapping))
+    }
+
+    /// Reads a packet of the device, and has its connection agree on segments that fit.
+    fn read(&self, packet: &mut [u8]) -> Option<(Headers, Ecn)> {
+        let headers = Headers::parse(packet).filter(|headers| !headers.destination.is_multicast())?;
+        let overhead = TCP_OVERHEADS[usize::from(headers.destination.is_ipv6())];
+        let mut packet = Packet::new(packet)?;
+        packet.limit_segments(self.settings.mtu - overhead);
+        Some((headers, packet.ecn()))
+    }
+}
+
+impl AgentRole {
+    /// The thread takes the device.
+    pub(super) fn open_device(&mut self, io: &mut Io) -> Result<(), String> {
+        match self.tunnel.as_mut().and_then(|tunnel| tunnel.device.take()) {
+            Some(device) => {
+                io.open_device(device).map_err(|error| format!("the device cannot be waited for: {error}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A packet that the system has routed into the device.
+    pub(super) fn take_packet(&mut self, packet: &mut [u8], io: &mut Io) {
+        let now = io.now();
+        let Some(tunnel) = &mut self.tunnel else {
+            return;
+        };
+        let Some((headers, ecn)) = tunnel.read(packet) else {
+            tunnel.counters.not_taken += 1;
+            return;
+        };
+        let Some(towards) = tunnel.towards(&headers, &self.exposed) else {
+            tunnel.counters.not_taken += 1;
+            return;
+        };
+        tunnel.looks_until = now + LOOKS_FOR;
+        tunnel.next_look = tunnel.next_look.min(now + LOOKS_EVERY);
+        let id = match towards {
+            Towards::Mapping(id) => Some(id),
+            Towards::Capture { place, traffic } => self.begin_capture(place, traffic, io),
+        };
+        let Some((id, peer)) = id.and_then(|id| Some((id, self.mappings.get(id)?.peer))) else {
+            return;
+        };
+        let sent_before =
+            self.tunnel.as_mut().map(|tunnel| tunnel.connections.sent(peer, &headers, packet.len(), now));
+        let candidate =
+            Candidate { headers: Some(&headers), payload: &packet[headers.payload..], sent_before };
+        let marked = self.mappings.marks(id, &candidate);
+        self.forward(id, &Datagram { bytes: packet, ecn, marked }, io);
+    }
+
+    fn begin_capture(&mut self, place: usize, traffic: Traffic, io: &mut Io) -> Option<MappingId> {
+        let id = match self.begin_mapping(Side::Capture { place, traffic }, None, io) {
+            Ok(id) => id,
+            Err(Declined::UnknownPeer) => {
+                self.segments.unknown_peer += 1;
+                return None;
+            }
+            Err(Declined::NoRoom) => {
+                self.segments.no_room += 1;
+                return None;
+            }
+        };
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.mappings[place][place_of(traffic)] = Some(id);
+        }
+        Some(id)
+    }
+
+    /// Begins the mappings of captures that have none, and opens and closes doors as peers come and go.
+    pub(super) fn look_after_tunnel(&mut self, io: &mut Io) {
+        let now = io.now();
+        let Some(tunnel) = self.tunnel.as_mut().filter(|tunnel| tunnel.next_look <= now) else {
+            return;
+        };
+        tunnel.next_look = if now < tunnel.looks_until { now + LOOKS_EVERY } else { now + SWEEP_INTERVAL };
+        let missing: Vec<(usize, Traffic)> = missing(&tunnel.settings.captures, &tunnel.mappings);
+        for (place, traffic) in missing {
+            if self.known.peer(&self.tunnel_capture(place).wanted.peer).is_some() {
+                self.begin_capture(place, traffic, io);
+            }
+        }
+        let doors = self.doors(now);
+        if let Some(tunnel) = &self.tunnel {
+            tunnel.doors.send_if_modified(|before| {
+                let is_news = *before != doors;
+                *before = doors;
+                is_news
+            });
+        }
+    }
+
+    fn tunnel_capture(&self, place: usize) -> &Capture {
+        &self.tunnel.as_ref().expect("there is a capture").settings.captures[place]
+    }
+
+    /// Something about a peer has changed: it is looked at once.
+    pub(super) fn hasten_look(&mut self) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.next_look = Time::START;
+        }
+    }
+
+    fn doors(&self, now: Time) -> Doors {
+        let Some(tunnel) = &self.tunnel else {
+            return Doors::default();
+        };
+        let is_there = |peer: AgentId| {
+            let heard = tunnel.heard.get(&peer).is_some_and(|at| now.saturating_since(*at) < HEARD_FOR);
+            heard || self.agent.peer_status(peer, now).is_some_and(|status| status.is_alive)
+        };
+        let is_open = |id: &Option<MappingId>| {
+            let mapping = id.and_then(|id| self.mappings.get(id));
+            mapping.is_some_and(|mapping| matches!(mapping.consent, Consent::Given) && is_there(mapping.peer))
+        };
+        let of_capture = |(capture, mappings): (&Capture, &[Option<MappingId>; 2])| {
+            traffics(capture).iter().all(|traffic| is_open(&mappings[place_of(*traffic)]))
+        };
+        let captures = tunnel.settings.captures.iter().zip(&tunnel.mappings).map(of_capture).collect();
+        let mut exposed = vec![false; self.exposed.len()];
+        for (_, mapping) in self.mappings.iter() {
+            if let Side::Network { place, .. } = mapping.side {
+                exposed[place] |= is_there(mapping.peer);
+            }
+        }
+        Doors { captures, exposed }
+    }
+}
+
+/// What captures have no mapping for yet.
+fn missing(captures: &[Capture], mappings: &[[Option<MappingId>; 2]]) -> Vec<(usize, Traffic)> {
+    let of_capture = |(place, capture): (usize, &Capture)| {
+        let mappings = mappings[place];
+        let missing =
+            traffics(capture).iter().copied().filter(move |traffic| mappings[place_of(*traffic)].is_none());
+        missing.map(move |traffic| (place, traffic)).collect::<Vec<_>>()
+    };
+    captures.iter().enumerate().flat_map(of_capture).collect()
+}
+
+/// What a capture may take.
+fn traffics(capture: &Capture) -> &[Traffic] {
+    match capture.wanted.traffic {
+        Some(Traffic::Datagrams) => &[Traffic::Datagrams],
+        Some(Traffic::CongestionControlled) => &[Traffic::CongestionControlled],
+        None => &[Traffic::CongestionControlled, Traffic::Datagrams],
+    }
+}
+
+/// What a packet that says nothing of itself carries: TCP and QUIC mind congestion, and nobody knows of others.
+fn traffic_of(headers: &Headers) -> Traffic {
+    let is_quic = headers.is_udp()
+        && headers.ports.is_some_and(|ports| ports.source == QUIC || ports.destination == QUIC);
+    if headers.is_tcp() || is_quic { Traffic::CongestionControlled } else { Traffic::Datagrams }
+}
+
+const fn other(traffic: Traffic) -> Traffic {
+    match traffic {
+        Traffic::Datagrams => Traffic::CongestionControlled,
+        Traffic::CongestionControlled => Traffic::Datagrams,
+    }
+}
+
+const fn place_of(traffic: Traffic) -> usize {
+    match traffic {
+        Traffic::CongestionControlled => 0,
+        Traffic::Datagrams => 1,
+    }
+}

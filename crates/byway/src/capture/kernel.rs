@@ -1,0 +1,228 @@
+//! The system's routing: rules and routes, by netlink.
+
+use std::io;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use futures_util::TryStreamExt as _;
+use ipnet::IpNet;
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange, RuleUidRange};
+use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
+use tokio::task::JoinHandle;
+
+use super::plan::{Action, Plan, Rule};
+use crate::settings::Protocol;
+
+/// Who made a rule or route, as the system notes it: a number that no other program has taken.
+const MADE_BY: RouteProtocol = RouteProtocol::Other(98);
+
+/// A talk with the system about its routing.
+pub(crate) struct Kernel {
+    handle: Handle,
+    connection: JoinHandle<()>,
+}
+
+/// Where the system sends packets to an address without Byway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// The address that packets of this machine have then.
+    pub(crate) source: Option<IpAddr>,
+    /// Whether it is the address of this machine.
+    pub(crate) is_local: bool,
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Kernel {
+    pub(crate) fn connect() -> io::Result<Self> {
+        let (connection, handle, _) = rtnetlink::new_connection()?;
+        Ok(Self { handle, connection: tokio::spawn(connection) })
+    }
+
+    /// The rules of these priorities, and whether Byway made them.
+    pub(crate) async fn rules(
+        &self,
+        priorities: RangeInclusive<u32>,
+    ) -> io::Result<Vec<(RuleMessage, bool)>> {
+        let mut found = Vec::new();
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let rules = self.handle.rule().get(version).execute();
+            let rules: Vec<RuleMessage> = rules.try_collect().await.map_err(refused)?;
+            let is_there = |rule: &RuleMessage| {
+                rule.attributes.iter().any(|attribute| {
+                    matches!(attribute, RuleAttribute::Priority(priority) if priorities.contains(priority))
+                })
+            };
+            let is_ours = |rule: &RuleMessage| rule.attributes.contains(&RuleAttribute::Protocol(MADE_BY));
+            found.extend(rules.into_iter().filter(is_there).map(|rule| {
+                let is_ours = is_ours(&rule);
+                (rule, is_ours)
+            }));
+        }
+        Ok(found)
+    }
+
+    /// Whether somebody else has routes in a table.
+    pub(crate) async fn has_foreign_routes(&self, table: u32) -> io::Result<bool> {
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            let routes: Vec<RouteMessage> =
+                self.handle.route().get(message).execute().try_collect().await.map_err(refused)?;
+            let is_foreign = |route: &RouteMessage| {
+                route.attributes.contains(&RouteAttribute::Table(table)) && route.header.protocol != MADE_BY
+            };
+            if routes.iter().any(is_foreign) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where packets with this mark go to an address; nowhere in particular if there is no route.
+    pub(crate) async fn way_to(&self, address: IpAddr, mark: u32) -> io::Result<Way> {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        let message = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(address, length)
+            .map_err(io::Error::other)?;
+        let message = message.mark(mark).build();
+        let routes = self.handle.route().get(message).execute();
+        let Ok(routes) = routes.try_collect::<Vec<RouteMessage>>().await else {
+            return Ok(Way::default());
+        };
+        let Some(route) = routes.first() else {
+            return Ok(Way::default());
+        };
+        let source = route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::PrefSource(RouteAddress::Inet(source)) => Some((*source).into()),
+            RouteAttribute::PrefSource(RouteAddress::Inet6(source)) => Some((*source).into()),
+            _ => None,
+        });
+        Ok(Way { source, is_local: route.header.kind == RouteType::Local })
+    }
+
+    /// Has what goes to a prefix go into a device, by a table; in place of how it went before.
+    pub(crate) async fn set_route(
+        &self,
+        to: IpNet,
+        source: Option<IpAddr>,
+        device: u32,
+        table: u32,
+    ) -> io::Result<()> {
+        let message = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(to.addr(), to.prefix_len())
+            .map_err(io::Error::other)?;
+        let message = match source {
+            Some(source) => message.pref_source(source).map_err(io::Error::other)?,
+            None => message,
+        };
+        let message =
+            message.output_interface(device).table_id(table).protocol(MADE_BY).scope(RouteScope::Link);
+        self.handle.route().add(message.build()).replace().execute().await.map_err(refused)
+    }
+
+    pub(crate) async fn add_rule(&self, rule: &Rule, table: u32) -> io::Result<()> {
+        let mut request = self.handle.rule().add();
+        *request.message_mut() = message(rule, table);
+        request.execute().await.or_else(|error| unless(&error, EXISTS, error_of(&error)))
+    }
+
+    pub(crate) async fn remove_rule(&self, rule: &Rule, table: u32) -> io::Result<()> {
+        let removed = self.handle.rule().del(message(rule, table)).execute().await;
+        removed.or_else(|error| unless(&error, ABSENT, error_of(&error)))
+    }
+
+    /// Removes all of Byway's rules of these priorities; how many there were.
+    pub(crate) async fn remove_all(&self, priorities: RangeInclusive<u32>) -> io::Result<usize> {
+        let mut removed = 0;
+        for (rule, is_ours) in self.rules(priorities).await? {
+            if is_ours {
+                let gone = self.handle.rule().del(rule).execute().await;
+                gone.or_else(|error| unless(&error, ABSENT, error_of(&error)))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Rules that others have among those of a plan.
+    pub(crate) async fn foreign_rule(&self, plan: &Plan) -> io::Result<Option<RuleMessage>> {
+        let rules = self.rules(plan.priorities()).await?;
+        Ok(rules.into_iter().find(|(_, is_ours)| !is_ours).map(|(rule, _)| rule))
+    }
+}
+
+/// What the system says of what is there already, and of what is not there.
+const EXISTS: i32 = rustix::io::Errno::EXIST.raw_os_error();
+const ABSENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
+
+fn unless(error: &rtnetlink::Error, expected: i32, otherwise: io::Error) -> io::Result<()> {
+    if error_code(error) == Some(expected) { Ok(()) } else { Err(otherwise) }
+}
+
+fn error_code(error: &rtnetlink::Error) -> Option<i32> {
+    match error {
+        rtnetlink::Error::NetlinkError(message) => message.to_io().raw_os_error(),
+        _ => None,
+    }
+}
+
+fn error_of(error: &rtnetlink::Error) -> io::Error {
+    match error_code(error) {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::other(error.to_string()),
+    }
+}
+
+fn refused(error: rtnetlink::Error) -> io::Error {
+    error_of(&error)
+}
+
+/// A rule as the system takes it.
+fn message(rule: &Rule, table: u32) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    let header = &mut message.header;
+    header.family = if rule.is_ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    header.table = RouteHeader::RT_TABLE_UNSPEC;
+    let attributes = &mut message.attributes;
+    attributes.extend([RuleAttribute::Priority(rule.priority), RuleAttribute::Protocol(MADE_BY)]);
+    header.action = match rule.action {
+        Action::Lookup => {
+            attributes.push(RuleAttribute::Table(table));
+            RuleAction::ToTable
+        }
+        Action::PassTo(priority) => {
+            attributes.push(RuleAttribute::Goto(priority));
+            RuleAction::Goto
+        }
+        Action::Nothing => RuleAction::Nop,
+    };
+    if let Some(to) = rule.to.filter(|to| to.prefix_len() > 0) {
+        header.dst_len = to.prefix_len();
+        attributes.push(RuleAttribute::Destination(to.addr()));
+    }
+    attributes.extend(rule.mark.map(RuleAttribute::FwMark));
+    attributes.extend(
+        rule.users
+            .as_ref()
+            .map(|users| RuleAttribute::UidRange(RuleUidRange { start: *users.start(), end: *users.end() })),
+    );
+    attributes.extend(rule.protocol.map(|protocol| {
+        RuleAttribute::IpProtocol(match protocol {
+            Protocol::Tcp => rtnetlink::packet_route::IpProtocol::Tcp,
+            Protocol::Udp => rtnetlink::packet_route::IpProtocol::Udp,
+        })
+    }));
+    let range = |ports: &RangeInclusive<u16>| RulePortRange { start: *ports.start(), end: *ports.end() };
+    attributes.extend(rule.source_ports.as_ref().map(range).map(RuleAttribute::SourcePortRange));
+    attributes.extend(rule.destination_ports.as_ref().map(range).map(RuleAttribute::DestinationPortRange));
+    message
+}

@@ -1,0 +1,257 @@
+//! Routing applications' packets into an agent's device, as long as their peers are there, and undoing all of it.
+
+mod groups;
+mod guard;
+mod kernel;
+mod plan;
+mod show;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use byway_net::{Device, DeviceSettings};
+use ipnet::IpNet;
+use tokio::sync::watch;
+
+pub(crate) use guard::{GuardFlags, run as guard};
+pub(crate) use show::show;
+
+use crate::agent::Doors;
+use crate::exit::{Cause, Failure};
+use crate::settings::{Exposed, Tunnel};
+use guard::Guard;
+use kernel::Kernel;
+use plan::{Gate, Plan, example, priorities};
+
+/// How often is looked whether this machine has other addresses now.
+const LOOKS_EVERY: Duration = Duration::from_secs(10);
+
+/// What an agent has changed about the system, and goes on changing.
+pub(crate) struct Capturing {
+    kernel: Kernel,
+    plan: Plan,
+    inside: Vec<IpNet>,
+    device: u32,
+    /// The addresses that captured packets have, by where they go.
+    sources: BTreeMap<IpNet, Option<IpAddr>>,
+    guard: Guard,
+    now: Doors,
+}
+
+/// Makes the device and the routes, with all doors closed: nothing is captured yet.
+///
+/// # Errors
+/// If the system refuses, or something stands in the way; then nothing has been changed.
+pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Capturing, Device), Failure> {
+    let plan = Plan::new(tunnel, exposed);
+    let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
+    check(&kernel, tunnel, &plan).await?;
+    let device = create(tunnel)?;
+    // A former agent of this table is gone, as its device is.
+    clean(tunnel.table).await?;
+    let guard = Guard::start(tunnel.table)
+        .map_err(|error| Failure::machine(format!("no process that cleans up after the agent: {error}")))?;
+    let mut capturing = Capturing {
+        kernel,
+        plan,
+        inside: tunnel.addresses.clone(),
+        device: device.index(),
+        sources: BTreeMap::new(),
+        guard,
+        now: Doors::default(),
+    };
+    if let Err(failure) = capturing.prepare(&tunnel.device).await {
+        capturing.guard.finish().await;
+        return Err(failure);
+    }
+    Ok((capturing, device))
+}
+
+impl Capturing {
+    async fn prepare(&mut self, device: &str) -> Result<(), Failure> {
+        loosen_source_check(device);
+        groups::mark(&self.plan.groups, self.plan.table)?;
+        self.set_routes().await.map_err(|error| refused("a route cannot be set", &error))?;
+        self.apply(|gate| gate == Gate::Always).await.map_err(|error| refused("a rule cannot be set", &error))
+    }
+
+    /// Opens and closes doors as the agent says, until it has ended.
+    pub(crate) async fn follow(mut self, mut doors: watch::Receiver<Doors>) {
+        let mut looks = tokio::time::interval(LOOKS_EVERY);
+        loop {
+            let step = tokio::select! {
+                changed = doors.changed() => match changed {
+                    Ok(()) => {
+                        let wanted = doors.borrow_and_update().clone();
+                        self.change(wanted).await
+                    }
+                    Err(_) => break,
+                },
+                _ = looks.tick() => self.set_routes().await,
+            };
+            if let Err(error) = step {
+                tracing::error!(%error, "the system's routing cannot be changed: packets go as they went before");
+            }
+        }
+        self.guard.finish().await;
+    }
+
+    async fn change(&mut self, wanted: Doors) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.now, wanted.clone());
+        let is_open = |doors: &Doors, gate: Gate| match gate {
+            Gate::Always => true,
+            Gate::Capture(place) => doors.captures.get(place).copied().unwrap_or(false),
+            Gate::Exposed(place) => doors.exposed.get(place).copied().unwrap_or(false),
+        };
+        for (place, open) in wanted.captures.iter().enumerate() {
+            if *open != before.captures.get(place).copied().unwrap_or(false) {
+                let what = if *open {
+                    "packets are captured"
+                } else {
+                    "packets go without Byway: the peer is not there"
+                };
+                tracing::info!(capture = place + 1, "{what}");
+            }
+        }
+        for rule in &self.plan.rules {
+            match (is_open(&before, rule.gate), is_open(&wanted, rule.gate)) {
+                (false, true) => self.kernel.add_rule(rule, self.plan.table).await?,
+                (true, false) => self.kernel.remove_rule(rule, self.plan.table).await?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, is_open: impl Fn(Gate) -> bool) -> io::Result<()> {
+        // The last one first: rules that pass to it take it for there.
+        for rule in self.plan.rules.iter().rev().filter(|rule| is_open(rule.gate)) {
+            self.kernel.add_rule(rule, self.plan.table).await?;
+        }
+        Ok(())
+    }
+
+    /// Has captured packets leave with the addresses that they would have without Byway, or with the device's.
+    async fn set_routes(&mut self) -> io::Result<()> {
+        for route in &self.plan.routes {
+            let source = if route.is_captured { self.source_towards(&route.to).await? } else { None };
+            if self.sources.get(&route.to) != Some(&source) {
+                self.kernel.set_route(route.to, source, self.device, self.plan.table).await?;
+                self.sources.insert(route.to, source);
+            }
+        }
+        Ok(())
+    }
+
+    async fn source_towards(&self, to: &IpNet) -> io::Result<Option<IpAddr>> {
+        let to = example(to);
+        let inside = self.inside.iter().map(IpNet::addr).find(|address| address.is_ipv4() == to.is_ipv4());
+        match inside {
+            Some(address) => Ok(Some(address)),
+            None => Ok(self.kernel.way_to(to, self.plan.table).await?.source),
+        }
+    }
+}
+
+/// Removes all that an agent of this table has changed and not undone; how many rules there were.
+///
+/// # Errors
+/// If the system refuses.
+pub(crate) async fn clean(table: u32) -> Result<usize, Failure> {
+    let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
+    let removed = kernel.remove_all(priorities(table)).await;
+    groups::unmark(table);
+    removed.map_err(|error| refused("rules cannot be removed", &error))
+}
+
+/// What stands in the way.
+async fn check(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Failure> {
+    let ask = |error: io::Error| refused("its routing cannot be asked for", &error);
+    let settings = |message: String| Err(Failure::new(Cause::Settings, message));
+    if let Some(rule) = kernel.foreign_rule(plan).await.map_err(ask)? {
+        let priority = rule.attributes.iter().find_map(|attribute| match attribute {
+            rtnetlink::packet_route::rule::RuleAttribute::Priority(priority) => Some(*priority),
+            _ => None,
+        });
+        return settings(format!(
+            "somebody else's rule has the priority {} (ip rule shows it), and the agent takes {} to {}: set another table in [tunnel]",
+            priority.unwrap_or_default(),
+            plan.priorities().start(),
+            plan.priorities().end(),
+        ));
+    }
+    if kernel.has_foreign_routes(tunnel.table).await.map_err(ask)? {
+        return settings(format!(
+            "somebody else has routes in the table {0} (ip route show table {0}): set another table in [tunnel]",
+            tunnel.table
+        ));
+    }
+    for (place, capture) in tunnel.captures.iter().enumerate() {
+        for to in capture.selection.prefixes.iter().filter(|to| to.prefix_len() == to.max_prefix_len()) {
+            if kernel.way_to(to.addr(), tunnel.table).await.map_err(ask)?.is_local {
+                return settings(format!(
+                    "the capture number {} names {}, which is an address of this machine: what goes there never leaves it",
+                    place + 1,
+                    to.addr()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn create(tunnel: &Tunnel) -> Result<Device, Failure> {
+    let settings = DeviceSettings {
+        name: tunnel.device.clone(),
+        mtu: tunnel.mtu,
+        addresses: tunnel.addresses.iter().map(|inside| (inside.addr(), inside.prefix_len())).collect(),
+    };
+    Device::create(&settings).map_err(|error| {
+        let name = &tunnel.device;
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "capturing packets takes CAP_NET_ADMIN: with systemd AmbientCapabilities=CAP_NET_ADMIN, else setcap cap_net_admin+ep on \
+                 the program; forwards need none"
+            }
+            io::ErrorKind::NotFound => {
+                "there is no /dev/net/tun: load the module (modprobe tun), or give the container the device"
+            }
+            io::ErrorKind::ResourceBusy => {
+                "another program has a device of this name, perhaps another agent: name another one in [tunnel]"
+            }
+            _ => "see dmesg for what the system says of it",
+        };
+        Failure::machine(format!("no device {name}: {error}: {remedy}"))
+    })
+}
+
+/// What the system refused.
+fn refused(what: &str, error: &io::Error) -> Failure {
+    let remedy = if error.kind() == io::ErrorKind::PermissionDenied {
+        ": capturing packets takes CAP_NET_ADMIN (systemd: AmbientCapabilities=CAP_NET_ADMIN)"
+    } else {
+        ""
+    };
+    Failure::machine(format!("the system refuses: {what}: {error}{remedy}"))
+}
+
+/// Peers' packets come from addresses that are not behind the device by the system's own routes: a strict check of sources (RFC 3704)
+/// would drop them, a loose one does not.
+fn loosen_source_check(device: &str) {
+    #![allow(clippy::disallowed_methods, reason = "the system's switches are files")]
+    const STRICT: &str = "1";
+    const LOOSE: &str = "2";
+    let switch = |of: &str| format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
+    let is_strict = |of: &str| std::fs::read_to_string(switch(of)).is_ok_and(|value| value.trim() == STRICT);
+    if !is_strict("all") && !is_strict(device) {
+        return;
+    }
+    if let Err(error) = std::fs::write(switch(device), LOOSE) {
+        tracing::warn!(
+            %error,
+            "the system checks sources strictly, and may drop what peers send: sysctl -w net.ipv4.conf.{device}.rp_filter=2"
+        );
+    }
+}

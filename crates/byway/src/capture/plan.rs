@@ -1,0 +1,221 @@
+//! What an agent changes about the system's routing, before it is done.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+
+use crate::settings::{Capture, Exposed, ExposedAt, PortRange, Protocol, Selection, Tunnel};
+
+/// Priorities from that of the table on: Byway's own packets pass over the rest, to the last one.
+const OWN: u32 = 0;
+const CAPTURED: u32 = 1;
+const PASSED: u32 = 99;
+
+/// What lets a rule be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Gate {
+    /// The agent works.
+    Always,
+    /// The peer of this capture is there.
+    Capture(usize),
+    /// A peer is there that has been let in to this.
+    Exposed(usize),
+}
+
+/// What a rule does with what fits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It is routed into the device.
+    Lookup,
+    /// It passes over the rules that do so.
+    PassTo(u32),
+    /// Where that ends.
+    Nothing,
+}
+
+/// A rule of the system's routing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) gate: Gate,
+    pub(crate) priority: u32,
+    pub(crate) is_ipv6: bool,
+    pub(crate) action: Action,
+    /// Where packets go.
+    pub(crate) to: Option<IpNet>,
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) source_ports: Option<RangeInclusive<u16>>,
+    pub(crate) destination_ports: Option<RangeInclusive<u16>>,
+    pub(crate) users: Option<RangeInclusive<u32>>,
+    pub(crate) mark: Option<u32>,
+}
+
+/// A route in the table: what goes there goes into the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) to: IpNet,
+    /// Whether packets of this machine begin here, and have to be given an address.
+    pub(crate) is_captured: bool,
+}
+
+/// What a control group's packets are marked with, so that rules know them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) path: String,
+    pub(crate) mark: u32,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) table: u32,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) routes: Vec<Route>,
+    pub(crate) groups: Vec<Group>,
+}
+
+impl Plan {
+    /// What a tunnel needs.
+    pub(crate) fn new(tunnel: &Tunnel, exposed: &[Exposed]) -> Self {
+        let mut plan = Self { table: tunnel.table, ..Self::default() };
+        for is_ipv6 in [false, true] {
+            plan.rules.push(Rule {
+                mark: Some(tunnel.table),
+                ..plan.rule(Gate::Always, OWN, is_ipv6, Action::PassTo(tunnel.table + PASSED))
+            });
+            plan.rules.push(plan.rule(Gate::Always, PASSED, is_ipv6, Action::Nothing));
+        }
+        for (place, capture) in tunnel.captures.iter().enumerate() {
+            plan.add_capture(place, capture);
+        }
+        for (place, exposed) in exposed.iter().enumerate() {
+            if let ExposedAt::Network(network) = &exposed.at {
+                plan.add_answers(place, &network.sources, &network.selection);
+            }
+        }
+        plan
+    }
+
+    fn rule(&self, gate: Gate, priority: u32, is_ipv6: bool, action: Action) -> Rule {
+        Rule {
+            gate,
+            priority: self.table + priority,
+            is_ipv6,
+            action,
+            to: None,
+            protocol: None,
+            source_ports: None,
+            destination_ports: None,
+            users: None,
+            mark: None,
+        }
+    }
+
+    fn add_capture(&mut self, place: usize, capture: &Capture) {
+        let Capture { selection, users, cgroups, firewall_marks, .. } = capture;
+        let mut marks = firewall_marks.clone();
+        for path in cgroups {
+            let before = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+            let mark = self.table.saturating_add(1).saturating_add(before);
+            self.groups.push(Group { path: path.clone(), mark });
+            marks.push(mark);
+        }
+        for to in &selection.prefixes {
+            self.add_route(*to, true);
+            for ports in or_any(&selection.ports) {
+                for users in or_any(users) {
+                    for mark in or_any(&marks) {
+                        let rule = self.rule(Gate::Capture(place), CAPTURED, is_ipv6(to), Action::Lookup);
+                        self.rules.push(Rule {
+                            to: Some(*to),
+                            protocol: ports.map(|ports| ports.protocol),
+                            destination_ports: ports.and_then(|ports| ports.ports.clone()),
+                            users: users.cloned(),
+                            mark: mark.copied(),
+                            ..rule
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// What goes back to where peers' packets come from.
+    fn add_answers(&mut self, place: usize, sources: &[IpNet], selection: &Selection) {
+        for to in sources {
+            self.add_route(*to, false);
+            for ports in or_any(&selection.ports) {
+                let rule = self.rule(Gate::Exposed(place), CAPTURED, is_ipv6(to), Action::Lookup);
+                self.rules.push(Rule {
+                    to: Some(*to),
+                    protocol: ports.map(|ports| ports.protocol),
+                    source_ports: ports.and_then(|ports| ports.ports.clone()),
+                    ..rule
+                });
+            }
+        }
+    }
+
+    fn add_route(&mut self, to: IpNet, is_captured: bool) {
+        match self.routes.iter_mut().find(|route| route.to == to) {
+            Some(route) => route.is_captured |= is_captured,
+            None => self.routes.push(Route { to, is_captured }),
+        }
+    }
+
+    /// The priorities that are the plan's alone.
+    pub(crate) fn priorities(&self) -> RangeInclusive<u32> {
+        priorities(self.table)
+    }
+}
+
+/// The priorities of rules that belong to a table.
+pub(crate) fn priorities(table: u32) -> RangeInclusive<u32> {
+    table + OWN..=table + PASSED
+}
+
+/// Each of them, or nothing in particular.
+fn or_any<T>(all: &[T]) -> impl Iterator<Item = Option<&T>> {
+    let any = all.is_empty().then_some(None);
+    all.iter().map(Some).chain(any)
+}
+
+const fn is_ipv6(prefix: &IpNet) -> bool {
+    matches!(prefix, IpNet::V6(_))
+}
+
+/// An address with this prefix that stands for all of them.
+pub(crate) fn example(prefix: &IpNet) -> IpAddr {
+    prefix.hosts().next().unwrap_or_else(|| prefix.addr())
+}
+
+impl fmt::Display for Rule {
+    /// As `ip rule` takes it, but for the table, which the plan knows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ip {}rule add pref {}", if self.is_ipv6 { "-6 " } else { "" }, self.priority)?;
+        if let Some(to) = self.to {
+            write!(f, " to {to}")?;
+        }
+        if let Some(protocol) = self.protocol {
+            write!(f, " ipproto {protocol}")?;
+        }
+        for (name, ports) in [("sport", &self.source_ports), ("dport", &self.destination_ports)] {
+            if let Some(ports) = ports {
+                let ports = PortRange { protocol: Protocol::Tcp, ports: Some(ports.clone()) }.to_string();
+                write!(f, " {name} {}", ports.trim_start_matches("tcp:"))?;
+            }
+        }
+        if let Some(users) = &self.users {
+            write!(f, " uidrange {}-{}", users.start(), users.end())?;
+        }
+        if let Some(mark) = self.mark {
+            write!(f, " fwmark {mark:#x}")?;
+        }
+        match self.action {
+            Action::Lookup => write!(f, " lookup {}", self.priority - CAPTURED),
+            Action::PassTo(priority) => write!(f, " goto {priority}"),
+            Action::Nothing => write!(f, " nop"),
+        }
+    }
+}

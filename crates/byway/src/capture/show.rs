@@ -1,0 +1,48 @@
+//! What an agent would capture and change, for people.
+
+use std::fmt::Write as _;
+
+use super::plan::{Gate, Plan};
+use crate::settings::{Exposed, ExposedAt, Tunnel};
+
+/// Says it, in the words of the tools that would do the same.
+pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
+    let plan = Plan::new(tunnel, exposed);
+    let Tunnel { device, table, mtu, addresses, .. } = tunnel;
+    let mut text = format!(
+        "While the agent works:\n  ip tuntap add {device} mode tun; ip link set {device} mtu {mtu} up\n"
+    );
+    for address in addresses {
+        let _ = writeln!(text, "  ip address add {address} dev {device}");
+    }
+    for route in &plan.routes {
+        let _ = writeln!(text, "  ip route add {} dev {device} table {table}", route.to);
+    }
+    for group in &plan.groups {
+        let _ = writeln!(
+            text,
+            "  iptables -t mangle -A OUTPUT -m cgroup --path {} -j MARK --set-mark {:#x}",
+            group.path, group.mark
+        );
+    }
+    add_rules(&mut text, &plan, Gate::Always);
+    for (place, capture) in tunnel.captures.iter().enumerate() {
+        let wanted = &capture.wanted;
+        let _ = writeln!(text, "\nWhile {} is there and takes packets for {:?}:", wanted.peer, wanted.to);
+        add_rules(&mut text, &plan, Gate::Capture(place));
+    }
+    for (place, exposed) in exposed.iter().enumerate() {
+        if matches!(exposed.at, ExposedAt::Network(_)) {
+            let _ = writeln!(text, "\nWhile a peer is there that captures packets for {:?}:", exposed.name);
+            add_rules(&mut text, &plan, Gate::Exposed(place));
+        }
+    }
+    text.push_str("\nAll of it is gone within a second of the agent's end, however it ends.\n");
+    text
+}
+
+fn add_rules(text: &mut String, plan: &Plan, gate: Gate) {
+    for rule in plan.rules.iter().filter(|rule| rule.gate == gate) {
+        let _ = writeln!(text, "  {rule}");
+    }
+}
