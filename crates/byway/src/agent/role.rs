@@ -290,7 +290,7 @@ impl AgentRole {
     }
 
     /// Asks the peer whether it takes part.
-    fn offer(&mut self, id: MappingId, io: &mut Io) {
+    pub(super) fn offer(&mut self, id: MappingId, io: &mut Io) {
         let Some(Mapping { peer, flow, endpoint, side, .. }) = self.mappings.get(id) else {
             return;
         };
@@ -576,8 +576,8 @@ impl Role for AgentRole {
             self.agent.handle(AgentInput::Deadline, io.now());
         }
         self.sweep(io);
-        self.drain(io);
         self.look_after_tunnel(io);
+        self.drain(io);
     }
 
     fn controlled(&mut self, control: AgentControl, io: &mut Io) {

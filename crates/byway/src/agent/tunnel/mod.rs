@@ -31,6 +31,9 @@ const LOOKS_FOR: Duration = Duration::from_secs(3);
 /// A peer that does not answer on the direct path is there as long as packets of it come, by whatever way.
 const HEARD_FOR: Duration = Duration::from_secs(1);
 
+/// How soon a peer that is not there is asked again whether it takes packets, and how late, as it goes on.
+const ASKS_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
 /// Addresses behind peers that are kept in mind, of all of them together.
 const BEHIND_MAX: usize = 16_384;
 
@@ -72,6 +75,8 @@ pub(super) struct Tunnelled {
     /// When peers' packets came last.
     heard: BTreeMap<AgentId, Time>,
     doors: watch::Sender<Doors>,
+    /// By capture whose peer is not there: when that is asked again, and after what time.
+    asks: BTreeMap<usize, (Time, Duration)>,
     next_look: Time,
     looks_until: Time,
     scratch: Vec<u8>,
@@ -106,6 +111,7 @@ impl Tunnelled {
             connections: Connections::new(),
             heard: BTreeMap::new(),
             doors,
+            asks: BTreeMap::new(),
             next_look: Time::START,
             looks_until: Time::START,
             scratch: Vec::new(),
@@ -285,12 +291,39 @@ impl AgentRole {
             }
         }
         let doors = self.doors(now);
+        self.ask_again(&doors, io);
         if let Some(tunnel) = &self.tunnel {
             tunnel.doors.send_if_modified(|before| {
                 let is_news = *before != doors;
                 *before = doors;
                 is_news
             });
+        }
+    }
+
+    /// Offers again what goes to peers that are not there: nobody sends to them meanwhile, and they may have come back.
+    fn ask_again(&mut self, doors: &Doors, io: &mut Io) {
+        let now = io.now();
+        let Some(tunnel) = &mut self.tunnel else {
+            return;
+        };
+        let mut due = Vec::new();
+        for (place, is_open) in doors.captures.iter().enumerate() {
+            if *is_open {
+                tunnel.asks.remove(&place);
+                continue;
+            }
+            let [least, most] = ASKS_AGAIN_AFTER;
+            let (at, pause) = tunnel.asks.entry(place).or_insert((now + least, least));
+            if *at <= now {
+                *pause = (*pause * 2).min(most);
+                *at = now + *pause;
+                due.extend(tunnel.mappings[place].iter().flatten());
+            }
+            tunnel.next_look = tunnel.next_look.min(*at);
+        }
+        for id in due {
+            self.offer(id, io);
         }
     }
 
