@@ -12,6 +12,7 @@ mod allowance;
 mod child;
 mod controller;
 mod demo;
+mod enclosed;
 mod exit;
 mod experiment;
 mod interrupt;
@@ -32,6 +33,7 @@ mod standing;
 mod status;
 mod table;
 mod token;
+mod verdicts;
 mod ways;
 
 use std::io::{self, Write as _};
@@ -101,6 +103,12 @@ enum Command {
     /// A process that ends with the one that started it.
     #[command(hide = true)]
     TiedChild(child::ChildFlags),
+    /// The process that has a program of a lab in a namespace of processes.
+    #[command(hide = true)]
+    Enclose(enclosed::EnclosedFlags),
+    /// The first process of such a namespace.
+    #[command(hide = true)]
+    Enclosed(enclosed::EnclosedFlags),
 }
 
 #[derive(Debug, Subcommand)]
@@ -156,6 +164,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(command) => lab::run(&command).map_err(Failure::from),
         Command::DemoWan => demo::run_wan().map_err(Failure::from),
         Command::TiedChild(flags) => child::run(&flags).map(drop).map_err(Failure::from),
+        Command::Enclose(flags) => enclosed::run_outer(&flags).map(drop).map_err(Failure::from),
+        Command::Enclosed(flags) => enclosed::run_inner(&flags).map(drop).map_err(Failure::from),
     }
 }
 

@@ -20,7 +20,7 @@ use thread_priority::{ThreadPriority, ThreadPriorityValue};
 use tun_rs::SyncDevice;
 
 use crate::LabError;
-use crate::emulation::{Arrival, Emulation, EmulationCounters};
+use crate::emulation::{Arrival, Emulation, EmulationCounters, MachineCounters};
 use crate::lateness::Lateness;
 use crate::limits::PACKET_BYTES_MAX;
 
@@ -57,6 +57,8 @@ pub struct Carrier {
 pub struct Carried {
     /// What became of packets.
     pub counters: EmulationCounters,
+    /// What the programs of each machine sent, by place.
+    pub machines: Vec<MachineCounters>,
     /// How late programs got theirs.
     pub lateness: Lateness,
     /// Packets that a machine's kernel did not take, as its queue was full.
@@ -171,6 +173,7 @@ impl Work {
             }
         }
         self.carried.counters = self.emulation.counters();
+        self.carried.machines = self.emulation.machines().to_vec();
         Ok(self.carried)
     }
 
