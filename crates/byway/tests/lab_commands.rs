@@ -122,13 +122,50 @@ fn without_byway_the_same_programs_and_flows_run() {
 }
 
 #[test]
+fn worlds_stand_side_by_side_and_what_machines_sent_can_be_looked_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), &COMMANDS.replace("length = \"1500 ms\"", "length = \"1 s\""));
+    let Some(output) = lab(&["lab", "compare", &file, "--json"]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("run 3 of 3: seed 1, byway"), "{}", text(&output.stderr));
+    let compared: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let of = |name: &str| {
+        let measures = compared["measures"].as_array().expect("a list");
+        measures
+            .iter()
+            .find(|measure| measure["name"] == name)
+            .unwrap_or_else(|| panic!("{name}: {compared}"))
+            .clone()
+    };
+    for world in ["bare", "without_relays", "byway"] {
+        assert_eq!(
+            (of("tell: sum")[world].as_f64(), of("call: sent")[world].as_f64()),
+            (Some(42.0), Some(40.0))
+        );
+    }
+    let agents = of("agents: lost on direct paths");
+    assert!(agents["bare"].is_null() && agents["byway"] == 0.0, "{agents}");
+    let captures = folder.path().join("captures");
+    let into = captures.display().to_string();
+    let Some(output) = lab(&["lab", "run", &file, "--bare", "--capture", &into]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for machine in ["alice", "bob"] {
+        let capture = std::fs::read(captures.join(format!("{machine}.pcapng"))).expect("a capture");
+        // 40 datagrams of 500 bytes, and what is around them.
+        assert!((20_000..40_000).contains(&capture.len()), "{}", capture.len());
+    }
+    let again = byway(&["lab", "run", &file, "--capture", &into]);
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+}
+
+#[test]
 fn what_is_not_as_expected_and_what_fails_has_its_exit_code() {
     let folder = tempfile::tempdir().expect("a folder");
     for (part, instead, words) in [
         ("at_least = 42", "at_least = 43", "not as expected"),
         ("echo hello;", "echo hello; echo all is lost >&2; exit 7;", "all is lost"),
         ("echo hello;", "kill -9 $$;", "task tell has failed (exit status: 137)"),
-        ("echo hello;", "sleep 60;", "task tell has not ended within 1300 ms"),
+        ("echo hello;", "sleep 60;", "task tell has not ended within 1.3 s"),
         ("while :; do sleep 0.05; done", "exit 0", "service server has ended"),
     ] {
         let file = written(folder.path(), &with(part, instead));

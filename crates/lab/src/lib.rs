@@ -12,6 +12,7 @@
 #![allow(clippy::disallowed_types, reason = "sockets are what a lab is about")]
 
 pub mod bound;
+pub mod capture;
 pub mod emulation;
 pub mod ip;
 pub mod lateness;

@@ -33,6 +33,7 @@
 //! - [`reference()`] is the page on the format.
 
 pub mod limits;
+pub mod pcapng;
 
 mod applications;
 mod books;

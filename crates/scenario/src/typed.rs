@@ -36,7 +36,12 @@ pub(crate) struct TypedScenario {
     /// What happens meanwhile.
     #[serde(default)]
     pub(crate) step: Vec<TypedStep>,
-    /// Programs that run in machines. A lab alone has them: `byway lab run`.
+    /// A program that a lab (`byway lab run`) has in a machine, unmodified. It ends with the lab, and so does all that it has started.
+    ///
+    /// In `run`, `files` and `environment`, `{address:MACHINE}` stands for the machine's IPv4 address and `{address6:MACHINE}` for its IPv6 one,
+    /// `{folder}` for the command's own folder, `{here}` for the scenario's, and `{to:FLOW}` for the address and port to which it sends what goes
+    /// through a flow of kind `command`: the forward's, or, where Byway is not in use, the target's at the receiver's own address.
+    /// `{to-host:FLOW}` and `{to-port:FLOW}` are its halves. `{{folder}` stands for `{folder}` itself.
     #[serde(default)]
     pub(crate) command: Vec<TypedCommand>,
     /// What is to come of it.
@@ -394,12 +399,7 @@ pub(crate) enum TypedAction {
     Change,
 }
 
-/// A program that a lab runs in a machine, unmodified. It ends with the lab, and all that it has started.
-///
-/// In `run`, `files` and `environment`, `{address:MACHINE}` stands for the machine's IPv4 address and `{address6:MACHINE}` for its IPv6 one,
-/// `{folder}` for the command's own folder, `{here}` for the scenario's, and `{to:FLOW}` for the address and port to which it sends what goes
-/// through a flow of kind `command`: the forward's, or, where Byway is not in use, the target's at the receiver's own address.
-/// `{to-host:FLOW}` and `{to-port:FLOW}` are its halves. `{{folder}` stands for `{folder}` itself.
+/// A program in a machine.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedCommand {
@@ -445,7 +445,8 @@ pub(crate) struct TypedExpectation {
     pub(crate) flow: Option<String>,
     /// The command whose measure it is, in the place of `flow`. A lab alone judges it.
     pub(crate) command: Option<String>,
-    /// Which measure; of a command, any that it tells.
+    /// Which measure; of a command, a number that it tells, by the name that it has there.
+    #[schemars(with = "TypedMeasure")]
     pub(crate) measure: TypedExpectedMeasure,
     /// A share like `"99 %"`, a time like `"60 ms"` or a number, as the measure needs; of commands, a number.
     pub(crate) at_least: Option<TypedBound>,
@@ -454,7 +455,7 @@ pub(crate) struct TypedExpectation {
 }
 
 /// One of the measures of flows, or what a command calls its own.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum TypedExpectedMeasure {
     Known(TypedMeasure),

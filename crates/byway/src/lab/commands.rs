@@ -5,7 +5,7 @@ mod filling;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ExitStatus};
 use std::time::Duration as RealDuration;
 
@@ -73,7 +73,7 @@ enum State {
 
 impl Commands {
     /// None of them runs yet; their files are in folders of their own in this one.
-    pub(super) fn new(all: Vec<Filled>, folder: PathBuf) -> Self {
+    pub(super) fn new(all: Vec<Filled>, folder: &Path) -> Self {
         let running =
             |filled: Filled| Running { folder: folder.join(&filled.name), filled, state: State::Waits };
         Self { all: all.into_iter().map(running).collect() }

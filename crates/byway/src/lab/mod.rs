@@ -7,6 +7,7 @@
 )]
 
 mod commands;
+mod compare;
 mod configuration;
 mod folder;
 mod judging;
@@ -44,6 +45,9 @@ pub(crate) enum LabCommand {
     /// The file is one as `byway sim run` takes, and its links lose and delay packets as they do there. Exit code 6: not what it expects, or a
     /// program has failed.
     Run(RunFlags),
+    /// Runs a scenario three times for each seed, without Byway, without relays and with both, and says in one table what programs measured,
+    /// what became of flows and what relays did. Nothing is judged. Exit code 6: a program has failed.
+    Compare(compare::CompareFlags),
 }
 
 /// What `byway lab run` takes.
@@ -63,6 +67,10 @@ pub(crate) struct RunFlags {
     /// Keeps the files of the run there: configurations, logs, outputs of programs. The folder has to be empty or new.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Captures what each machine sends and receives in the time of the scenario, in a file for Wireshark there, of 128 MiB at most. The
+    /// folder has to be empty or new.
+    #[arg(long, value_name = "DIR")]
+    capture: Option<PathBuf>,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -76,11 +84,12 @@ pub(crate) fn run(command: &LabCommand) -> anyhow::Result<()> {
     interrupt::listen()?;
     match command {
         LabCommand::Run(flags) => run_once(flags),
+        LabCommand::Compare(flags) => compare::run(flags),
     }
 }
 
 fn run_once(flags: &RunFlags) -> anyhow::Result<()> {
-    let RunFlags { file, seed, without_relays, bare, keep, json } = flags;
+    let RunFlags { file, seed, without_relays, bare, keep, capture, json } = flags;
     let scenario = read(file)?;
     let seed = seed.unwrap_or(scenario.seed());
     let world = match (bare, without_relays) {
@@ -89,11 +98,12 @@ fn run_once(flags: &RunFlags) -> anyhow::Result<()> {
         (false, false) => World::Byway,
     };
     let (network, here) = (network(&scenario, seed)?, here(file)?);
-    let run = Run { scenario: &scenario, network: &network, seed, world, here: &here };
+    let run = Run { scenario: &scenario, network: &network, seed, world, here: &here, capture: None };
     // What is not installed is said before anything is there.
     run.commands(Path::new(""))?;
     let folder = Folder::new(keep.as_deref())?;
-    let outcome = run.play(folder.path())?;
+    let capture = capture.as_deref().map(folder::empty).transpose()?;
+    let outcome = Run { capture: capture.as_deref(), ..run }.play(folder.path())?;
     if *json {
         println!("{}", serde_json::to_string(&outcome)?);
     } else {

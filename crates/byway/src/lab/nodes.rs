@@ -7,9 +7,10 @@ use std::path::Path;
 use std::time::Duration as RealDuration;
 
 use anyhow::{Context as _, bail};
+use byway_lab::capture::Capture;
 use byway_lab::{Carrier, LabError, Machine, addresses};
 use byway_net::Clock;
-use byway_scenario::{MachineRole, Network, NetworkFlow, NetworkTraffic};
+use byway_scenario::{MachineRole, Network, NetworkFlow, NetworkMachine, NetworkTraffic};
 use byway_units::Duration;
 use rustix::process::Signal;
 
@@ -49,6 +50,7 @@ impl Nodes {
         network: &Network,
         seed: u64,
         folder: &Path,
+        capture: Option<&Path>,
         clock: Clock,
     ) -> anyhow::Result<(Self, Carrier)> {
         let (mut places, mut devices) = (Vec::new(), Vec::new());
@@ -64,8 +66,9 @@ impl Nodes {
             places.push(Some(Place { machine, node: None }));
             devices.push(Some(device));
         }
-        let carrier =
-            Carrier::start(network.without_flows(), devices, &all, seed, clock).map_err(not_made)?;
+        let capture = capture.map(|folder| captured(network, folder)).transpose()?;
+        let carrier = Carrier::start(network.without_flows(), devices, &all, seed, clock, capture);
+        let carrier = carrier.map_err(not_made)?;
         let names = network.machines.iter().map(|machine| machine.name.clone()).collect();
         Ok((Self { places, names, folder: folder.to_owned() }, carrier))
     }
@@ -237,6 +240,14 @@ impl Nodes {
         let known = self.places[place].as_ref().context("flows begin and end at agents")?;
         known.machine.run(open).with_context(|| format!("a socket in {}", self.names[place]))
     }
+}
+
+/// Begins to capture what all machines of a network send and receive.
+fn captured(network: &Network, folder: &Path) -> Result<Capture, Failure> {
+    let is_router = |machine: &NetworkMachine| machine.role == MachineRole::Router;
+    let name = |machine: &NetworkMachine| (!is_router(machine)).then(|| machine.name.clone());
+    let names: Vec<Option<String>> = network.machines.iter().map(name).collect();
+    Capture::start(folder, &names).map_err(|error| not_made(LabError::Capture(error)))
 }
 
 /// A lab that the kernel does not let be is the machine's fault.

@@ -114,6 +114,8 @@ pub(super) struct CarrierOutcome {
     pub(super) unroutable: u64,
     pub(super) overflowed: u64,
     pub(super) refused: u64,
+    /// Packets that captures have not, as they were full or the disk too slow.
+    pub(super) not_captured: u64,
     pub(super) has_precedence: bool,
     pub(super) lateness: LatenessSummary,
     /// Whether it was so late that the run counts for nothing.
@@ -131,6 +133,7 @@ impl CarrierOutcome {
             unroutable: counters.unroutable,
             overflowed: counters.overflowed,
             refused: did.refused,
+            not_captured: did.captured.beyond_limit + did.captured.passed_over,
             has_precedence: did.has_precedence,
             is_void: lateness.is_void() || counters.overflowed > 0,
             lateness,
@@ -226,6 +229,13 @@ impl LabOutcome {
         if self.carrier.refused > 0 {
             let _ =
                 writeln!(text, "{} packets came to machines that did not take them.", self.carrier.refused);
+        }
+        if self.carrier.not_captured > 0 {
+            let _ = writeln!(
+                text,
+                "{} packets are in no capture: these were full, or the disk too slow.",
+                self.carrier.not_captured
+            );
         }
         if !self.carrier.has_precedence {
             text.push_str(

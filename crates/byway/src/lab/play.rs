@@ -47,6 +47,8 @@ pub(super) struct Run<'a> {
     pub(super) world: World,
     /// The scenario's folder.
     pub(super) here: &'a Path,
+    /// Where it is written down what machines send and receive, if that is wanted.
+    pub(super) capture: Option<&'a Path>,
 }
 
 /// A run at work.
@@ -72,10 +74,11 @@ impl Run<'_> {
 
     /// Does it, with its files in this folder.
     pub(super) fn play(self, folder: &Path) -> anyhow::Result<LabOutcome> {
-        let commands = Commands::new(self.commands(folder)?, folder.join(COMMANDS));
+        let commands = Commands::new(self.commands(folder)?, &folder.join(COMMANDS));
         commands.write_files()?;
         let clock = Clock::start();
-        let (mut nodes, carrier) = Nodes::new(self.network, self.seed, &folder.join(NODES), clock)?;
+        let (mut nodes, carrier) =
+            Nodes::new(self.network, self.seed, &folder.join(NODES), self.capture, clock)?;
         if self.world.has_nodes() {
             nodes.start_all(self.network, self.world == World::Byway, clock)?;
         }

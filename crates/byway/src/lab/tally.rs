@@ -146,16 +146,15 @@ fn with(mut counts: Counts, received: &FlowReceived) -> Counts {
 mod tests {
     use super::*;
 
-    fn counts(lost: u64) -> Option<Counts> {
-        Some(Counts::from([(LOST.to_owned(), lost)]))
+    fn counts(lost: u64) -> Counts {
+        Counts::from([(LOST.to_owned(), lost)])
     }
 
     #[test]
     fn nodes_that_start_again_go_on_counting() {
-        let before = counts(3).unwrap_or_default();
-        let mut account = Account { ended: Counts::new(), before, is_known: true };
-        account.settle(counts(5));
-        account.settle(counts(4));
+        let mut account = Account { ended: Counts::new(), before: counts(3), is_known: true };
+        account.settle(Some(counts(5)));
+        account.settle(Some(counts(4)));
         assert_eq!((account.ended.get(LOST), account.is_known), (Some(&6), true));
         account.settle(None);
         assert!(!account.is_known);
