@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -56,6 +56,23 @@ impl Child {
     ) -> anyhow::Result<(Self, Pipes)> {
         let (child, pipes) = Self::spawn(name, arguments, folder, true)?;
         Ok((child, pipes.context("a child with pipes has them")?))
+    }
+
+    /// Starts a command, made by [`tied_command`], whose error output goes to this log; what it is told comes through a pipe.
+    pub(crate) fn start_command(
+        name: &str,
+        mut command: Command,
+        log: PathBuf,
+    ) -> io::Result<(Self, ChildStdin)> {
+        let error = File::create(&log)?;
+        let mut process = command.stdin(Stdio::piped()).stderr(error).process_group(0).spawn()?;
+        let told = process.stdin.take().expect("it was just made a pipe");
+        Ok((Self { name: name.into(), log, process }, told))
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.process.try_wait()
     }
 
     fn spawn(
@@ -135,15 +152,22 @@ impl Child {
 
     /// The end of what the child has said, for an error message.
     pub(crate) fn log_end(&self) -> String {
-        match fs::read(&self.log) {
-            Ok(bytes) if bytes.is_empty() => "It said nothing".into(),
-            Ok(bytes) => {
-                let end = &bytes[bytes.len().saturating_sub(QUOTED_LOG_BYTES)..];
-                format!("It said: {}", String::from_utf8_lossy(end).trim())
-            }
+        match file_end(&self.log, QUOTED_LOG_BYTES) {
+            Ok(end) if end.is_empty() => "It said nothing".into(),
+            Ok(end) => format!("It said: {}", end.trim()),
             Err(error) => format!("Its log {} cannot be read: {error}", self.log.display()),
         }
     }
+}
+
+/// So many of the last bytes of a file, as text.
+pub(crate) fn file_end(file: &Path, bytes: usize) -> io::Result<String> {
+    let (mut file, bytes) = (File::open(file)?, bytes as u64);
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+    let mut end = Vec::new();
+    file.take(bytes).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
 impl Drop for Child {

@@ -62,6 +62,11 @@ impl Failure {
         Self::new(Cause::Machine, message)
     }
 
+    /// Who has to do something about it.
+    pub(crate) const fn cause(&self) -> Cause {
+        self.cause
+    }
+
     /// The code that a script sees.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.cause.code())

@@ -13,6 +13,7 @@ mod capture;
 mod child;
 mod controller;
 mod demo;
+mod enclosed;
 mod exit;
 mod experiment;
 mod interrupt;
@@ -33,6 +34,7 @@ mod standing;
 mod status;
 mod table;
 mod token;
+mod verdicts;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -110,6 +112,12 @@ enum Command {
     /// A process that ends with the one that started it.
     #[command(hide = true)]
     TiedChild(child::ChildFlags),
+    /// The process that has a program of a lab in a namespace of processes.
+    #[command(hide = true)]
+    Enclose(enclosed::EnclosedFlags),
+    /// The first process of such a namespace.
+    #[command(hide = true)]
+    Enclosed(enclosed::EnclosedFlags),
 }
 
 #[derive(Debug, Subcommand)]
@@ -167,6 +175,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Uncapture { table } => uncapture(table),
         Command::CaptureGuard(flags) => capture::guard(&flags),
         Command::TiedChild(flags) => child::run(&flags).map(drop).map_err(Failure::from),
+        Command::Enclose(flags) => enclosed::run_outer(&flags).map(drop).map_err(Failure::from),
+        Command::Enclosed(flags) => enclosed::run_inner(&flags).map(drop).map_err(Failure::from),
     }
 }
 

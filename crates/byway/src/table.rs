@@ -20,9 +20,20 @@ pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Strin
     text
 }
 
+/// A number of any unit, to the thousandth.
+pub(crate) fn rounded(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_matter() {
+        assert_eq!([12.0, 0.25, 161.248_9, 100.0].map(rounded), ["12", "0.25", "161.249", "100"]);
+    }
 
     #[test]
     fn columns_are_aligned_by_characters() {

@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 
 use byway_net::Clock;
+use byway_scenario::pcapng::Direction;
 use byway_scenario::{Network, NetworkLink};
 use byway_units::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,7 +21,8 @@ use thread_priority::{ThreadPriority, ThreadPriorityValue};
 use tun_rs::SyncDevice;
 
 use crate::LabError;
-use crate::emulation::{Arrival, Emulation, EmulationCounters};
+use crate::capture::{Capture, Captured};
+use crate::emulation::{Arrival, Emulation, EmulationCounters, MachineCounters};
 use crate::lateness::Lateness;
 use crate::limits::PACKET_BYTES_MAX;
 
@@ -57,6 +59,10 @@ pub struct Carrier {
 pub struct Carried {
     /// What became of packets.
     pub counters: EmulationCounters,
+    /// What the programs of each machine sent, by place.
+    pub machines: Vec<MachineCounters>,
+    /// What captures have not.
+    pub captured: Captured,
     /// How late programs got theirs.
     pub lateness: Lateness,
     /// Packets that a machine's kernel did not take, as its queue was full.
@@ -66,7 +72,8 @@ pub struct Carried {
 }
 
 impl Carrier {
-    /// Begins to carry packets between the machines with these devices and addresses, by their places; routers have neither.
+    /// Begins to carry packets between the machines with these devices and addresses, by their places; routers have neither. What it
+    /// carries in the time of the scenario is captured, if that is wanted.
     ///
     /// # Errors
     /// If the machine has no thread for it.
@@ -76,10 +83,11 @@ impl Carrier {
         addresses: &[Vec<IpAddr>],
         seed: u64,
         clock: Clock,
+        capture: Option<Capture>,
     ) -> Result<Self, LabError> {
         let (orders, heard) = mpsc::channel();
         let emulation = Emulation::new(network, addresses, seed);
-        let work = move || Work::new(emulation, machines, clock).carry(&heard);
+        let work = move || Work::new(emulation, machines, clock, capture).carry(&heard);
         let thread = thread::Builder::new().name("carrier".into()).spawn(work).map_err(LabError::Thread)?;
         Ok(Self { orders, thread })
     }
@@ -125,13 +133,28 @@ struct Work {
     clock: Clock,
     /// When the time of the scenario began.
     zero: Time,
+    has_begun: bool,
     carried: Carried,
+    capture: Option<Capture>,
 }
 
 impl Work {
-    fn new(emulation: Emulation, devices: Vec<Option<SyncDevice>>, clock: Clock) -> Self {
+    fn new(
+        emulation: Emulation,
+        devices: Vec<Option<SyncDevice>>,
+        clock: Clock,
+        capture: Option<Capture>,
+    ) -> Self {
         let (zero, carried) = (Time::START, Carried::default());
-        Self { emulation, devices: devices.into(), clock, zero, carried }
+        Self { emulation, devices: devices.into(), clock, zero, has_begun: false, carried, capture }
+    }
+
+    /// A packet is at the device of a machine.
+    fn note(&mut self, machine: usize, direction: Direction, packet: &[u8]) {
+        let time = self.now();
+        if let Some(capture) = self.capture.as_mut().filter(|_| self.has_begun) {
+            capture.note(machine, time, direction, packet);
+        }
     }
 
     /// The time of the scenario.
@@ -171,11 +194,15 @@ impl Work {
             }
         }
         self.carried.counters = self.emulation.counters();
+        self.carried.machines = self.emulation.machines().to_vec();
+        let captured = self.capture.take().map(Capture::finish).transpose().map_err(LabError::Capture)?;
+        self.carried.captured = captured.unwrap_or_default();
         Ok(self.carried)
     }
 
     fn begin(&mut self) -> Time {
         self.zero = self.clock.now();
+        self.has_begun = true;
         self.emulation.restart();
         self.carried = Carried { has_precedence: self.carried.has_precedence, ..Carried::default() };
         self.zero
@@ -209,6 +236,7 @@ impl Work {
                     let now = self.now();
                     // Links hear of packets in the order of time.
                     self.deliver(now)?;
+                    self.note(place, Direction::Out, &packet[..length]);
                     self.emulation.send(place, &packet[..length], now);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -222,6 +250,7 @@ impl Work {
     fn deliver(&mut self, now: Time) -> Result<(), LabError> {
         while let Some(Arrival { machine, due, packet }) = self.emulation.next(now) {
             self.carried.lateness.note(self.now().saturating_since(due));
+            self.note(machine, Direction::In, &packet);
             let sent = self.devices[machine].as_ref().map(|device| device.send(&packet));
             self.emulation.recycle(packet);
             match sent {

@@ -26,6 +26,17 @@ pub struct Emulation {
     spare: Vec<Vec<u8>>,
     numbered: u64,
     counters: EmulationCounters,
+    /// By place.
+    machines: Vec<MachineCounters>,
+}
+
+/// What the programs of a machine sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineCounters {
+    /// IP packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// What became of packets.
@@ -79,6 +90,7 @@ impl Emulation {
             spare: Vec::new(),
             numbered: 0,
             counters: EmulationCounters::default(),
+            machines: Vec::new(),
             network,
         };
         emulation.restart();
@@ -90,6 +102,7 @@ impl Emulation {
         self.links.clear();
         self.under_way.clear();
         self.counters = EmulationCounters::default();
+        self.machines = vec![MachineCounters::default(); self.network.machines.len()];
         for link in self.network.links.clone() {
             self.set_link(link, Time::START);
         }
@@ -115,6 +128,12 @@ impl Emulation {
         self.counters
     }
 
+    /// What the programs of each machine sent, by place.
+    #[must_use]
+    pub fn machines(&self) -> &[MachineCounters] {
+        &self.machines
+    }
+
     /// When [`Emulation::next`] has something.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
@@ -124,6 +143,10 @@ impl Emulation {
     /// A program at a machine sends an IP packet. All that was due before has to be taken first, with [`Emulation::next`].
     pub fn send(&mut self, at: usize, bytes: &[u8], now: Time) {
         self.counters.sent += 1;
+        if let Some(machine) = self.machines.get_mut(at) {
+            machine.packets += 1;
+            machine.bytes += bytes.len() as u64;
+        }
         let mut packet = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(PACKET_BYTES_MAX));
         packet.clear();
         packet.extend_from_slice(bytes);
@@ -310,6 +333,8 @@ step = [
         assert_eq!(due, [at(38_000), at(46_000), at(54_000)]);
         let counters = emulation.counters();
         assert_eq!((counters.sent, counters.lost, counters.delivered), (10, 7, 3));
+        let of_alice = MachineCounters { packets: 10, bytes: 10_000 };
+        assert_eq!(emulation.machines(), [of_alice, MachineCounters::default(), MachineCounters::default()]);
     }
 
     #[test]

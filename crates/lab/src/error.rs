@@ -19,6 +19,9 @@ pub enum LabError {
     /// The device of a machine failed under way.
     #[error("the device of a machine failed: {0}")]
     Device(#[source] io::Error),
+    /// What is captured cannot be written.
+    #[error("a capture cannot be written: {0}; name a folder on a disk with room")]
+    Capture(#[source] io::Error),
     /// The kernel starts no thread.
     #[error("the kernel starts no thread for the lab: {0}")]
     Thread(#[source] io::Error),

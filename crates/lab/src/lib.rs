@@ -11,14 +11,18 @@
 
 #![allow(clippy::disallowed_types, reason = "sockets are what a lab is about")]
 
+pub mod bound;
+pub mod capture;
 pub mod emulation;
 pub mod lateness;
 pub mod limits;
 
 mod carrier;
+mod enclosure;
 mod error;
 mod machine;
 
 pub use carrier::{Carried, Carrier};
+pub use enclosure::{begin_process_table, enclose_children};
 pub use error::LabError;
 pub use machine::{DEVICE, Machine, addresses};

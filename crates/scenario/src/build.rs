@@ -41,6 +41,14 @@ pub enum BuildError {
         /// The machine to which there is none.
         to: String,
     },
+    /// A flow that nothing simulated sends.
+    #[error("{place}flow {flow:?} is sent by a program, which only a lab has: use byway lab run")]
+    Programs {
+        /// Where it stands in its file.
+        place: String,
+        /// Its name.
+        flow: String,
+    },
     /// Applications send too much for it to be listed.
     #[error("applications send more than {max} datagrams: have fewer flows, or a shorter scenario")]
     TooMuch {
@@ -432,7 +440,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// When the application of a flow sends; `None` of TCP.
+    /// When the application of a flow sends; `None` of TCP and programs.
     pub(crate) fn calendar(&self, place: usize) -> Option<Calendar> {
         let flows = &self.scenario.flows;
         let Load::Datagrams(traffic) = &flows[place].load else {
@@ -490,7 +498,7 @@ fn agent_number(node: usize) -> AgentId {
 
 const fn duplication(load: &Load) -> Duplication {
     match load {
-        Load::Datagrams(_) => Duplication::Usual,
+        Load::Datagrams(_) | Load::Programs(_) => Duplication::Usual,
         Load::Segments(Segments { copied: Copied::All, .. }) => Duplication::All,
         Load::Segments(Segments { copied: Copied::Marked(_), .. }) => Duplication::Marked,
     }
@@ -498,7 +506,7 @@ const fn duplication(load: &Load) -> Duplication {
 
 const fn carried(load: &Load) -> Carried {
     match load {
-        Load::Datagrams(_) => Carried::Datagrams,
+        Load::Datagrams(_) | Load::Programs(_) => Carried::Datagrams,
         Load::Segments(_) => Carried::CongestionControlled,
     }
 }

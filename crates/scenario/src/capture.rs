@@ -1,20 +1,11 @@
-//! Captures of links, to be looked at with Wireshark (pcapng: IETF draft-ietf-opsawg-pcapng; packets as IPv4 with UDP).
+//! Captures of links, to be looked at with Wireshark (packets as IPv4 with UDP).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use byway_sim::{LossReason, NodeId, Record, Step};
 
-const SECTION_HEADER: u32 = 0x0A0D_0D0A;
-const INTERFACE: u32 = 1;
-const ENHANCED_PACKET: u32 = 6;
-
-/// Packets without a header of a link below them.
-const LINKTYPE_RAW: u16 = 101;
-
-const COMMENT: u16 = 1;
-const INTERFACE_NAME: u16 = 2;
-const TIMESTAMP_RESOLUTION: u16 = 9;
+use crate::pcapng::{self, PacketBlock};
 
 const IPV4_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
@@ -25,27 +16,18 @@ const UDP_BYTES: usize = 8;
 pub(crate) struct Capture {
     interfaces: BTreeMap<(NodeId, NodeId), u32>,
     bytes: Vec<u8>,
-    /// A packet of which it is not known yet whether it is lost: its number, and its block without the end.
-    pending: Option<(u64, Vec<u8>)>,
+    /// A packet of which it is not known yet whether it is lost: its number, and its block.
+    pending: Option<(u64, PacketBlock)>,
 }
 
 impl Capture {
     /// Of these links, by what people call them.
     pub(crate) fn new(links: impl IntoIterator<Item = (NodeId, NodeId, String)>) -> Self {
         let mut bytes = Vec::new();
-        let mut section = 0x1A2B_3C4D_u32.to_le_bytes().to_vec();
-        section.extend(1_u16.to_le_bytes());
-        section.extend(0_u16.to_le_bytes());
-        section.extend(u64::MAX.to_le_bytes());
-        block(&mut bytes, SECTION_HEADER, &section);
+        pcapng::section(&mut bytes);
         let mut interfaces = BTreeMap::new();
         for ((from, to, name), number) in links.into_iter().zip(0_u32..) {
-            let mut body = LINKTYPE_RAW.to_le_bytes().to_vec();
-            body.extend([0; 6]);
-            option(&mut body, INTERFACE_NAME, name.as_bytes());
-            option(&mut body, TIMESTAMP_RESOLUTION, &[9]);
-            option(&mut body, 0, &[]);
-            block(&mut bytes, INTERFACE, &body);
+            pcapng::interface(&mut bytes, &name);
             interfaces.insert((from, to), number);
         }
         Self { interfaces, bytes, pending: None }
@@ -72,12 +54,12 @@ impl Capture {
     }
 
     fn flush(&mut self, lost: Option<LossReason>) {
-        if let Some((_, mut body)) = self.pending.take() {
-            if let Some(reason) = lost {
-                option(&mut body, COMMENT, format!("lost: {reason}").as_bytes());
-                option(&mut body, 0, &[]);
-            }
-            block(&mut self.bytes, ENHANCED_PACKET, &body);
+        if let Some((_, packet)) = self.pending.take() {
+            let packet = match lost {
+                Some(reason) => packet.with_comment(&format!("lost: {reason}")),
+                None => packet,
+            };
+            packet.write(&mut self.bytes);
         }
     }
 
@@ -88,41 +70,9 @@ impl Capture {
     }
 }
 
-/// Writes a block: its type, its length, what it says, and its length again.
-fn block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
-    let length = u32::try_from(body.len() + 12).expect("a block is a packet or less").to_le_bytes();
-    bytes.extend(kind.to_le_bytes());
-    bytes.extend(length);
-    bytes.extend(body);
-    bytes.extend(length);
-}
-
-fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    body.extend(code.to_le_bytes());
-    body.extend(u16::try_from(value.len()).expect("names are short").to_le_bytes());
-    body.extend(value);
-    pad(body);
-}
-
-fn pad(body: &mut Vec<u8>) {
-    body.resize(body.len().next_multiple_of(4), 0);
-}
-
-/// A packet's block, without options and end.
-fn packet(interface: u32, record: &Record<'_>) -> Vec<u8> {
-    let nanos = record.time.as_nanos().to_be_bytes();
-    let (high, low) = nanos.split_at(4);
-    let mut body = interface.to_le_bytes().to_vec();
-    body.extend(high.iter().rev());
-    body.extend(low.iter().rev());
-    let length = u32::try_from(IPV4_BYTES + UDP_BYTES + record.payload.len()).expect("a packet");
-    body.extend(length.to_le_bytes());
-    body.extend(length.to_le_bytes());
-    body.extend(ipv4_header(record));
-    body.extend(udp_header(record));
-    body.extend(record.payload);
-    pad(&mut body);
-    body
+/// A packet's block, without comment.
+fn packet(interface: u32, record: &Record<'_>) -> PacketBlock {
+    PacketBlock::new(interface, record.time, &[&ipv4_header(record), &udp_header(record), record.payload])
 }
 
 fn ipv4(address: IpAddr) -> [u8; 4] {
@@ -175,16 +125,5 @@ mod tests {
         assert_eq!(checksum(&header), 0xb861);
         header[10..12].copy_from_slice(&0xb861_u16.to_be_bytes());
         assert_eq!(checksum(&header), 0, "it is right");
-    }
-
-    #[test]
-    fn blocks_and_options_are_padded_and_say_their_length() {
-        let mut body = Vec::new();
-        option(&mut body, COMMENT, b"lost");
-        option(&mut body, COMMENT, b"lost!");
-        assert_eq!(body.len(), 8 + 12);
-        let mut bytes = Vec::new();
-        block(&mut bytes, INTERFACE, &body);
-        assert_eq!((bytes[4], bytes.len(), bytes[28]), (32, 32, 32));
     }
 }

@@ -33,11 +33,13 @@
 //! - [`reference()`] is the page on the format.
 
 pub mod limits;
+pub mod pcapng;
 
 mod applications;
 mod books;
 mod build;
 mod capture;
+mod command;
 mod conversation;
 mod frames;
 mod import;
@@ -57,17 +59,18 @@ mod typed;
 mod watch;
 
 pub use build::BuildError;
+pub use command::{Command, Life, Placeholder, Ready, Template};
 pub use import::{ImportError, MeasuredFormat, import_delays, import_trace};
 pub use network::{
     MachineRole, Network, NetworkChange, NetworkDatagram, NetworkFlow, NetworkLink, NetworkMachine,
-    NetworkStep,
+    NetworkStep, NetworkTraffic,
 };
 pub use outcome::{
-    FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, TailQuantiles,
+    FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, Subject, TailQuantiles,
     TransfersOutcome, Verdict,
 };
 pub use record::{ConversationRecord, Fate, FlowRecord, LossPlace, OverlayDelays, Terms, Transfer, Way};
 pub use reference::reference;
 pub use run::{Captured, Halt, Progress, Trace, Watching};
-pub use scenario::Scenario;
+pub use scenario::{ProgramEnds, Scenario};
 pub use swarm::{swarm_faults, swarm_files, swarm_scenario};

@@ -49,3 +49,12 @@ const _: () = assert!(FLOWS_MAX <= u16::MAX as usize, "two agents may have all f
 
 /// Most datagrams of all applications that a network lists, and what becomes of each: 300 MB.
 pub const NETWORK_DATAGRAMS_MAX: usize = 5_000_000;
+
+/// Longest name of a machine or a command, in bytes: files are called by it.
+pub const NAME_BYTES_MAX: usize = 100;
+
+/// Most commands: each has processes of its own, and a lab has as many machines.
+pub const COMMANDS_MAX: usize = 200;
+
+/// Most arguments, files and variables of a command, each: what takes more is for a script beside the scenario.
+pub const COMMAND_PARTS_MAX: usize = 1_000;

@@ -1,5 +1,6 @@
 //! From what is typed to what is meant: everything that can be wrong with a scenario is found here.
 
+mod commands;
 mod conversations;
 mod expectations;
 mod flows;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use byway_typed::{KeyPath, Problem, Source};
 use byway_units::Duration;
 
-use crate::limits::LENGTH_MAX;
+use crate::limits::{LENGTH_MAX, NAME_BYTES_MAX};
 use crate::scenario::Scenario;
 use crate::typed::TypedScenario;
 use names::Names;
@@ -44,6 +45,18 @@ impl Reader<'_> {
             Some(time) => Err(self.problem(path, format!("{time} is too long: at most {most}"))),
             None => Ok(()),
         }
+    }
+
+    /// That a name needs no quotes wherever it stands.
+    fn expect_plain(&self, path: &KeyPath, name: &str) -> Result<(), Problem> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain) {
+            return Ok(());
+        }
+        Err(self.problem(
+            path,
+            format!("{name:?} is no name: use letters, digits, - and _, {NAME_BYTES_MAX} at most"),
+        ))
     }
 
     /// What is in a file that the scenario names.
@@ -100,7 +113,8 @@ impl Reader<'_> {
         let (shapes, links) = self.links(&typed.link, &names)?;
         let (flows, conversations) = self.flows(&typed.flow, &names, length)?;
         let steps = self.steps(&typed.step, &names, (&shapes, &links), length)?;
-        let expectations = self.expectations(&typed.expect, &typed.flow)?;
+        let commands = self.commands(&typed.command, &names, &flows, length)?;
+        let expectations = self.expectations(&typed.expect, &typed.flow, &typed.command)?;
         Ok(Scenario {
             title: typed.title,
             description: typed.description,
@@ -112,6 +126,7 @@ impl Reader<'_> {
             flows,
             conversations,
             steps,
+            commands,
             expectations,
         })
     }

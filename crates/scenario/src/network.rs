@@ -11,7 +11,7 @@ use crate::applications::Calendar;
 use crate::build::{BuildError, Laid, Plan};
 use crate::limits::NETWORK_DATAGRAMS_MAX;
 use crate::record::Terms;
-use crate::scenario::{Action, Role};
+use crate::scenario::{Action, Load, ProgramEnds, Role};
 
 /// What a machine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +93,30 @@ pub struct NetworkFlow {
     pub rate: Rate,
     /// When a packet counts.
     pub terms: Terms,
-    /// What its application sends, in the order of time; `None` of TCP.
-    pub datagrams: Option<Vec<NetworkDatagram>>,
+    /// What it carries.
+    pub traffic: NetworkTraffic,
+}
+
+/// What a flow carries.
+#[derive(Clone, Debug)]
+pub enum NetworkTraffic {
+    /// What its application sends, in the order of time.
+    Datagrams(Vec<NetworkDatagram>),
+    /// One direction of simulated TCP.
+    Tcp,
+    /// Whatever programs send.
+    Programs(ProgramEnds),
+}
+
+impl NetworkTraffic {
+    /// What an application sends, in the order of time; nothing where no calendar says it.
+    #[must_use]
+    pub fn datagrams(&self) -> &[NetworkDatagram] {
+        match self {
+            Self::Datagrams(datagrams) => datagrams,
+            Self::Tcp | Self::Programs(_) => &[],
+        }
+    }
 }
 
 /// A datagram of an application.
@@ -173,7 +195,7 @@ impl Scenario {
         let mut left = NETWORK_DATAGRAMS_MAX;
         let flows = (0..self.flows.len()).map(|place| {
             let flow = self.network_flow(&plan, place, left)?;
-            left -= flow.datagrams.as_ref().map_or(0, Vec::len);
+            left -= flow.traffic.datagrams().len();
             Ok(flow)
         });
         let flows = flows.collect::<Result<_, BuildError>>()?;
@@ -184,7 +206,11 @@ impl Scenario {
     /// A flow that sends so many datagrams at most.
     fn network_flow(&self, plan: &Plan<'_>, place: usize, most: usize) -> Result<NetworkFlow, BuildError> {
         let (flow, wiring) = (&self.flows[place], &plan.wirings[place]);
-        let datagrams = plan.calendar(place).map(|calendar| datagrams(calendar, self.length, most));
+        let traffic = match (&flow.load, plan.calendar(place)) {
+            (Load::Programs(ends), _) => NetworkTraffic::Programs(*ends),
+            (_, Some(calendar)) => NetworkTraffic::Datagrams(datagrams(calendar, self.length, most)?),
+            (_, None) => NetworkTraffic::Tcp,
+        };
         Ok(NetworkFlow {
             name: flow.name.clone(),
             from: flow.from,
@@ -196,7 +222,7 @@ impl Scenario {
             is_on_standby: flow.is_on_standby,
             rate: flow.load.rate(),
             terms: wiring.terms,
-            datagrams: datagrams.transpose()?,
+            traffic,
         })
     }
 }
@@ -314,7 +340,7 @@ step = [
     fn applications_send_what_they_send_in_a_run_and_no_more_than_is_bounded() {
         let scenario = Scenario::parse(SCENARIO).expect("a scenario");
         let network = scenario.network(1).expect("all are joined");
-        let sent: usize = network.flows.iter().map(|flow| flow.datagrams.as_ref().map_or(0, Vec::len)).sum();
+        let sent: usize = network.flows.iter().map(|flow| flow.traffic.datagrams().len()).sum();
         let simulated: u64 =
             scenario.run(1).expect("all are joined").flows.iter().map(|flow| flow.sent).sum();
         assert_eq!(sent as u64, simulated);

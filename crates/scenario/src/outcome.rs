@@ -6,7 +6,7 @@ use byway_units::Duration;
 use serde::Serialize;
 
 use crate::record::{ConversationRecord, FlowRecord};
-use crate::scenario::{Bound, Expectation};
+use crate::scenario::{Bound, Expectation, Expected, Scenario};
 
 /// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine, unless
 /// [`Outcome::stopped`] says otherwise.
@@ -235,10 +235,11 @@ pub struct LinkOutcome {
 /// What came of an expectation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The flows' name.
-    pub flow: String,
-    /// What was measured: packets, a share of 1, or milliseconds.
-    pub measure: &'static str,
+    /// Whose measure it is.
+    #[serde(flatten)]
+    pub of: Subject,
+    /// What was measured: of flows, packets, a share of 1, milliseconds or Mbit/s.
+    pub measure: String,
     /// What it came to; `None` if there was nothing to measure.
     pub measured: Option<f64>,
     /// What it should be at least.
@@ -249,16 +250,33 @@ pub struct Verdict {
     pub is_met: bool,
 }
 
+/// Whose measure it is of which something is expected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// The flows of a name.
+    Flow(String),
+    /// The command of a name.
+    Command(String),
+}
+
 impl Verdict {
-    pub(crate) fn of(expectation: &Expectation, flow: &FlowOutcome) -> Self {
+    pub(crate) fn of_nothing(expectation: &Expectation, scenario: &Scenario) -> Self {
         let (at_least, at_most) = match expectation.bound {
             Bound::AtLeast(bound) => (Some(bound), None),
             Bound::AtMost(bound) => (None, Some(bound)),
         };
-        let (flow_name, measure) = (flow.name.clone(), expectation.measure.name());
-        let nothing = Self { flow: flow_name, measure, measured: None, at_least, at_most, is_met: false };
-        // Where nothing was sent, nothing is as it should be.
-        nothing.with(expectation.measure.of(flow).filter(|_| flow.sent > 0))
+        let (of, measure) = match &expectation.of {
+            Expected::Flow(group, measure) => {
+                let flow = scenario.flows.iter().find(|flow| flow.group == *group);
+                let name = flow.map(|flow| flow.name.clone()).unwrap_or_default();
+                (Subject::Flow(name), measure.name().to_owned())
+            }
+            Expected::Command(place, measure) => {
+                (Subject::Command(scenario.commands[*place].name.clone()), measure.clone())
+            }
+        };
+        Self { of, measure, measured: None, at_least, at_most, is_met: false }
     }
 
     /// The verdict if this had been measured.

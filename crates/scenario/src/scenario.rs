@@ -1,12 +1,17 @@
 //! Scenarios as meant.
 
+use std::net::SocketAddr;
+
 use byway_sim::{GilbertElliott, MeasuredDelays, Recorded, RecordedCapacity, tcp};
 use byway_typed::{Drawn, TypedDuration, TypedRate, TypedShare};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
+use crate::command::Command;
 use crate::frames::FrameTrace;
+use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::outcome::Verdict;
 
 /// A scenario, checked: what one seed makes of it is a run.
 #[derive(Clone, Debug)]
@@ -21,6 +26,7 @@ pub struct Scenario {
     pub(crate) flows: Vec<FlowPlan>,
     pub(crate) conversations: Vec<ConversationPlan>,
     pub(crate) steps: Vec<Step>,
+    pub(crate) commands: Vec<Command>,
     pub(crate) expectations: Vec<Expectation>,
 }
 
@@ -47,6 +53,18 @@ impl Scenario {
     #[must_use]
     pub const fn length(&self) -> Duration {
         self.length
+    }
+
+    /// The programs that a lab runs in its machines.
+    #[must_use]
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// What is expected, each as if there was nothing to measure: [`Verdict::with`] judges what there is.
+    #[must_use]
+    pub fn expectations(&self) -> Vec<Verdict> {
+        self.expectations.iter().map(|expectation| Verdict::of_nothing(expectation, self)).collect()
     }
 
     /// The names of all machines, in order.
@@ -172,6 +190,19 @@ pub(crate) enum Load {
     Datagrams(Traffic),
     /// One direction of TCP.
     Segments(Segments),
+    /// Whatever programs send.
+    Programs(ProgramEnds),
+}
+
+/// Where programs reach a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramEnds {
+    /// Where the sender's agent listens, within its machine.
+    pub listen: SocketAddr,
+    /// Where the receiver's agent delivers, within its machine.
+    pub target: SocketAddr,
+    /// What the flow is registered with, in each direction.
+    pub rate: Rate,
 }
 
 impl Load {
@@ -180,6 +211,7 @@ impl Load {
         match self {
             Self::Datagrams(traffic) => traffic.rate,
             Self::Segments(segments) => segments.rate,
+            Self::Programs(ends) => ends.rate,
         }
     }
 
@@ -188,6 +220,7 @@ impl Load {
         match self {
             Self::Datagrams(traffic) => traffic.bytes,
             Self::Segments(segments) => segments.bytes_max,
+            Self::Programs(_) => DATAGRAM_BYTES_MAX as usize,
         }
     }
 }
@@ -307,12 +340,19 @@ pub(crate) struct LinkChange {
 }
 
 /// What is to come of a scenario.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Expectation {
-    /// The place of the flows' name.
-    pub(crate) group: usize,
-    pub(crate) measure: Measure,
+    pub(crate) of: Expected,
     pub(crate) bound: Bound,
+}
+
+/// A measure of which something is expected.
+#[derive(Clone, Debug)]
+pub(crate) enum Expected {
+    /// Of flows, by the place of their name.
+    Flow(usize, Measure),
+    /// Of a command, by the place of that, with the measure's name.
+    Command(usize, String),
 }
 
 /// A bound of a measure, in its unit.

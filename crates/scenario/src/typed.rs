@@ -2,10 +2,13 @@
 //!
 //! The doc comments here are the reference of the format.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use byway_typed::{Drawn, TypedBytes, TypedDuration, TypedRate, TypedShape, TypedShare};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 /// A scenario.
@@ -33,6 +36,14 @@ pub(crate) struct TypedScenario {
     /// What happens meanwhile.
     #[serde(default)]
     pub(crate) step: Vec<TypedStep>,
+    /// A program that a lab (`byway lab run`) has in a machine, unmodified. It ends with the lab, and so does all that it has started.
+    ///
+    /// In `run`, `files` and `environment`, `{address:MACHINE}` stands for the machine's IPv4 address and `{address6:MACHINE}` for its IPv6 one,
+    /// `{folder}` for the command's own folder, `{here}` for the scenario's, and `{to:FLOW}` for the address and port to which it sends what goes
+    /// through a flow of kind `command`: the forward's, or, where Byway is not in use, the target's at the receiver's own address.
+    /// `{to-host:FLOW}` and `{to-port:FLOW}` are its halves. `{{folder}` stands for `{folder}` itself.
+    #[serde(default)]
+    pub(crate) command: Vec<TypedCommand>,
     /// What is to come of it.
     #[serde(default)]
     pub(crate) expect: Vec<TypedExpectation>,
@@ -299,8 +310,13 @@ pub(crate) struct TypedTraffic {
     pub(crate) first_timeout: Option<TypedDuration>,
     /// Of TCP: whether it uses ECN; what was lost and repaired then arrives marked. Default: `false`.
     pub(crate) ecn: Option<bool>,
-    /// Of TCP: what flows are registered with at their relays, in each direction. Default: `"10 Mbit/s"`.
+    /// Of TCP and `command`: what flows are registered with at their relays, in each direction. Default: `"10 Mbit/s"`.
     pub(crate) rate: Option<TypedRate>,
+    /// Of `command`: where the sender's agent listens for programs of its machine, such as `"127.0.0.1:5000"`.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Of `command`: where the receiver's agent delivers to programs of its machine, such as `"127.0.0.1:6000"`. Programs that are
+    /// to be reached without Byway, too, listen there at all addresses, `0.0.0.0` or `[::]`.
+    pub(crate) target: Option<SocketAddr>,
     /// When it begins; sessions and flows are set up before. Default: `"2 s"`.
     pub(crate) begin: Option<TypedDuration>,
     /// When it ends; of `fetches`, when the last one begins at the latest. Default: a second before the scenario does.
@@ -323,6 +339,8 @@ pub(crate) enum TypedTrafficKind {
     Fetches,
     /// TCP: `from` sends `to` as much as it can.
     Bulk,
+    /// Whatever programs send through Byway, by a forward that listens at `listen` and an exposed `target`. A lab alone has it.
+    Command,
 }
 
 /// Congestion controls.
@@ -381,18 +399,85 @@ pub(crate) enum TypedAction {
     Change,
 }
 
+/// A program in a machine.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedCommand {
+    /// What results and expectations call it.
+    pub(crate) name: String,
+    /// The machine in which it runs.
+    pub(crate) node: String,
+    /// The program and its arguments. There is no shell, unless it is the program.
+    pub(crate) run: Vec<String>,
+    /// What it is. Default: `"task"`.
+    pub(crate) kind: Option<TypedCommandKind>,
+    /// Of a task: when it begins. Default: `"2 s"`.
+    pub(crate) at: Option<TypedDuration>,
+    /// Of a task: how long it may take. Default: until the end of the scenario.
+    pub(crate) within: Option<TypedDuration>,
+    /// Of a service: what shows that it works, without which nothing begins: `"tcp:80"` and `"udp:53"`, that a port is bound in its
+    /// machine, or `"output:TEXT"`, that it has written a line with this text. Default: that it was started.
+    pub(crate) ready: Option<String>,
+    /// Files that are in its folder when it starts: their names and what is in them.
+    #[serde(default)]
+    pub(crate) files: BTreeMap<String, String>,
+    /// Variables of its environment, besides those that the lab has.
+    #[serde(default)]
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+/// What a command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TypedCommandKind {
+    /// It runs all the time, from before the beginning until the lab ends it: by SIGTERM, and SIGKILL two seconds later.
+    Service,
+    /// It begins at `at` and comes to an end with exit code 0. If the last line of its output is a JSON object, the numbers in it are
+    /// its measures.
+    Task,
+}
+
 /// What is to come of a scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedExpectation {
     /// The flows whose measure it is; all of this name together.
-    pub(crate) flow: String,
-    /// Which measure.
-    pub(crate) measure: TypedMeasure,
-    /// A share like `"99 %"`, a time like `"60 ms"` or a number, as the measure needs.
-    pub(crate) at_least: Option<String>,
+    pub(crate) flow: Option<String>,
+    /// The command whose measure it is, in the place of `flow`. A lab alone judges it.
+    pub(crate) command: Option<String>,
+    /// Which measure; of a command, a number that it tells, by the name that it has there.
+    #[schemars(with = "TypedMeasure")]
+    pub(crate) measure: TypedExpectedMeasure,
+    /// A share like `"99 %"`, a time like `"60 ms"` or a number, as the measure needs; of commands, a number.
+    pub(crate) at_least: Option<TypedBound>,
     /// The same, from above.
-    pub(crate) at_most: Option<String>,
+    pub(crate) at_most: Option<TypedBound>,
+}
+
+/// One of the measures of flows, or what a command calls its own.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum TypedExpectedMeasure {
+    Known(TypedMeasure),
+    Other(String),
+}
+
+/// A bound of a measure, in quotes or as a number.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum TypedBound {
+    Text(String),
+    Number(f64),
+}
+
+impl JsonSchema for TypedBound {
+    fn schema_name() -> Cow<'static, str> {
+        "TypedBound".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string or number" })
+    }
 }
 
 /// Measures, each with its name in files.
@@ -405,6 +490,9 @@ macro_rules! measures {
         }
 
         impl TypedMeasure {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$measure),*];
+
             /// What it is called in files.
             pub(crate) const fn name(self) -> &'static str {
                 match self {

@@ -34,6 +34,8 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Key(&'static str),
+    /// A key that somebody chose.
+    Named(String),
     Place(usize),
 }
 
@@ -52,6 +54,12 @@ impl KeyPath {
     #[must_use]
     pub fn key(&self, key: &'static str) -> Self {
         self.with(Step::Key(key))
+    }
+
+    /// The way to a key below this one that somebody chose.
+    #[must_use]
+    pub fn named(&self, key: &str) -> Self {
+        self.with(Step::Named(key.to_owned()))
     }
 
     /// The way to an element below this one.
@@ -73,6 +81,7 @@ impl fmt::Display for KeyPath {
             match step {
                 Step::Key(key) if number == 0 => write!(f, "{key}")?,
                 Step::Key(key) => write!(f, ".{key}")?,
+                Step::Named(key) => write!(f, ".{key:?}")?,
                 Step::Place(place) => write!(f, "[{place}]")?,
             }
         }
@@ -145,6 +154,7 @@ impl Source {
             let next = match (step, value.map(Spanned::get_ref)) {
                 (Step::Key(key), None) => child(root.get_ref(), key),
                 (Step::Key(key), Some(DeValue::Table(table))) => child(table, key),
+                (Step::Named(key), Some(DeValue::Table(table))) => child(table, key),
                 (Step::Place(place), Some(DeValue::Array(array))) => array.get(*place),
                 _ => None,
             };

@@ -82,6 +82,7 @@ fn kind(schema: &Value, value: &Value) -> String {
             format!("list of {items}s")
         }
         Some("integer") => "number".to_owned(),
+        Some("object") => "table".to_owned(),
         Some("boolean") => "`true`, `false`".to_owned(),
         Some(other) => other.to_owned(),
         None => "string".to_owned(),

@@ -1,11 +1,11 @@
 //! Configuration files for the nodes of a lab, as one would write them by hand: a static network.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use byway_lab::addresses;
-use byway_scenario::{MachineRole, Network, NetworkFlow};
+use byway_scenario::{MachineRole, Network, NetworkFlow, NetworkTraffic};
 use byway_wire::{BlockShape, Service};
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 const PORT: u16 = 4_600;
 
 /// Where a node answers questions about itself, within its machine.
-pub(super) const OBSERVED: &str = "127.0.0.1:4680";
+pub(super) const OBSERVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4_680);
 
 /// The ports of forwards and targets are these and the flow's place.
 const FORWARD_PORTS: u16 = 10_000;
@@ -71,7 +71,7 @@ struct Expose {
 
 #[derive(Serialize)]
 struct Observe {
-    listen: &'static str,
+    listen: SocketAddr,
 }
 
 /// Who is who.
@@ -120,6 +120,12 @@ pub(super) fn target(flow: usize) -> SocketAddr {
     local(TARGET_PORTS, flow)
 }
 
+/// Whether a port within machines is one that the lab itself takes.
+pub(super) fn is_taken(port: u16) -> bool {
+    let of_flows = |first: u16| (first..).take(FLOWS_MAX).any(|taken| taken == port);
+    [PORT, OBSERVED.port()].contains(&port) || of_flows(FORWARD_PORTS) || of_flows(TARGET_PORTS)
+}
+
 fn local(first: u16, flow: usize) -> SocketAddr {
     let flow = u16::try_from(flow).expect("there are at most FLOWS_MAX");
     SocketAddr::from(([127, 0, 0, 1], first + flow))
@@ -161,8 +167,12 @@ impl Configuration<'_> {
             let text = |shape: BlockShape| format!("{}+{}", shape.source_packets(), shape.repair_packets());
             (service == Service::Coding).then(|| shape.map_or_else(|| "none".to_owned(), text))
         };
+        let listen = match flow.traffic {
+            NetworkTraffic::Programs(ends) => ends.listen,
+            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => forward(nth),
+        };
         Forward {
-            listen: forward(nth),
+            listen,
             peer: self.name(flow.to),
             to: exposed(nth),
             service: word(service),
@@ -175,7 +185,11 @@ impl Configuration<'_> {
     }
 
     fn expose(&self, nth: usize, flow: &NetworkFlow) -> Expose {
-        Expose { name: exposed(nth), target: target(nth), peers: [self.name(flow.from)] }
+        let target = match flow.traffic {
+            NetworkTraffic::Programs(ends) => ends.target,
+            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => target(nth),
+        };
+        Expose { name: exposed(nth), target, peers: [self.name(flow.from)] }
     }
 
     fn members(&self) -> Members {

@@ -2,20 +2,21 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration as RealDuration;
 
 use anyhow::{Context as _, bail};
-use byway_api::AgentStatus;
+use byway_lab::capture::Capture;
 use byway_lab::{Carrier, LabError, Machine, addresses};
 use byway_net::Clock;
-use byway_scenario::{MachineRole, Network};
+use byway_scenario::{MachineRole, Network, NetworkFlow, NetworkMachine, NetworkTraffic};
 use byway_units::Duration;
 use rustix::process::Signal;
 
 use super::configuration::{Configuration, OBSERVED, forward, target};
 use super::traffic::Ends;
+use super::world::World;
 use crate::child::Child;
 use crate::exit::Failure;
 use crate::membership::NodeKey;
@@ -49,6 +50,7 @@ impl Nodes {
         network: &Network,
         seed: u64,
         folder: &Path,
+        capture: Option<&Path>,
         clock: Clock,
     ) -> anyhow::Result<(Self, Carrier)> {
         let (mut places, mut devices) = (Vec::new(), Vec::new());
@@ -64,8 +66,9 @@ impl Nodes {
             places.push(Some(Place { machine, node: None }));
             devices.push(Some(device));
         }
-        let carrier =
-            Carrier::start(network.without_flows(), devices, &all, seed, clock).map_err(not_made)?;
+        let capture = capture.map(|folder| captured(network, folder)).transpose()?;
+        let carrier = Carrier::start(network.without_flows(), devices, &all, seed, clock, capture);
+        let carrier = carrier.map_err(not_made)?;
         let names = network.machines.iter().map(|machine| machine.name.clone()).collect();
         Ok((Self { places, names, folder: folder.to_owned() }, carrier))
     }
@@ -77,6 +80,7 @@ impl Nodes {
         uses_relays: bool,
         clock: Clock,
     ) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.folder).with_context(|| format!("making {}", self.folder.display()))?;
         let keys = self.keys()?;
         let configuration = Configuration { network, keys: &keys, folder: &self.folder, uses_relays };
         for place in 0..self.places.len() {
@@ -170,8 +174,7 @@ impl Nodes {
             let Some(known) = &mut self.places[place] else {
                 return Ok(());
             };
-            let address = observed();
-            if known.machine.run(move || status::is_ready(address)) {
+            if known.machine.run(|| status::is_ready(OBSERVED)) {
                 return Ok(());
             }
             let Some(node) = &mut known.node else {
@@ -185,32 +188,48 @@ impl Nodes {
         }
     }
 
-    /// What the agent of a machine says of itself; `None` if it is stopped.
-    pub(super) fn status(&self, place: usize) -> Option<AgentStatus> {
+    /// What the node of a machine says of itself; `None` if it is stopped, or does not answer.
+    pub(super) fn status(&self, place: usize) -> Option<serde_json::Value> {
         let known = self.places[place].as_ref()?;
         known.node.as_ref()?;
-        let status = known.machine.run(|| status::of(observed())).ok()?;
-        serde_json::from_value(status).ok()
+        known.machine.run(|| status::of(OBSERVED)).ok()
     }
 
-    /// The sockets of applications: of each flow, one in its sender's machine and one in its receiver's.
-    pub(super) fn ends(&self, network: &Network) -> anyhow::Result<Vec<Ends>> {
+    /// The machine at a place; none of routers.
+    pub(super) fn machine(&self, place: usize) -> Option<&Machine> {
+        self.places.get(place)?.as_ref().map(|place| &place.machine)
+    }
+
+    /// The sockets of applications: of each flow that the lab sends, one in its sender's machine and one in its receiver's.
+    pub(super) fn ends(&self, network: &Network, world: World) -> anyhow::Result<Vec<Option<Ends>>> {
         let flows = network.flows.iter().enumerate();
         flows
-            .map(|(nth, flow)| {
-                let sender = self.within(flow.from, move || {
-                    let socket = UdpSocket::bind(("127.0.0.1", 0))?;
-                    socket.connect(forward(nth))?;
-                    Ok(socket)
-                })?;
-                let receiver = self.within(flow.to, move || {
-                    let socket = UdpSocket::bind(target(nth))?;
-                    socket.set_nonblocking(true)?;
-                    Ok(socket)
-                })?;
-                Ok(Ends { sender, receiver })
+            .map(|(nth, flow)| match flow.traffic {
+                NetworkTraffic::Datagrams(_) => self.ends_of(nth, flow, world).map(Some),
+                NetworkTraffic::Tcp | NetworkTraffic::Programs(_) => Ok(None),
             })
             .collect()
+    }
+
+    fn ends_of(&self, nth: usize, flow: &NetworkFlow, world: World) -> anyhow::Result<Ends> {
+        let (local, to, at) = if world.has_nodes() {
+            (Ipv4Addr::LOCALHOST, forward(nth), target(nth))
+        } else {
+            let [receiver, _] = addresses(flow.to);
+            let at = SocketAddr::new(receiver, target(nth).port());
+            (Ipv4Addr::UNSPECIFIED, at, at)
+        };
+        let sender = self.within(flow.from, move || {
+            let socket = UdpSocket::bind((local, 0))?;
+            socket.connect(to)?;
+            Ok(socket)
+        })?;
+        let receiver = self.within(flow.to, move || {
+            let socket = UdpSocket::bind(at)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        })?;
+        Ok(Ends { sender, receiver })
     }
 
     fn within(
@@ -223,8 +242,12 @@ impl Nodes {
     }
 }
 
-fn observed() -> SocketAddr {
-    OBSERVED.parse().expect("it is an address")
+/// Begins to capture what all machines of a network send and receive.
+fn captured(network: &Network, folder: &Path) -> Result<Capture, Failure> {
+    let is_router = |machine: &NetworkMachine| machine.role == MachineRole::Router;
+    let name = |machine: &NetworkMachine| (!is_router(machine)).then(|| machine.name.clone());
+    let names: Vec<Option<String>> = network.machines.iter().map(name).collect();
+    Capture::start(folder, &names).map_err(|error| not_made(LabError::Capture(error)))
 }
 
 /// A lab that the kernel does not let be is the machine's fault.

@@ -1,15 +1,20 @@
 //! What came of a lab's run.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use byway_lab::Carried;
+use byway_lab::emulation::MachineCounters;
 use byway_lab::lateness::LatenessSummary;
-use byway_scenario::{Network, Terms};
+use byway_scenario::{MachineRole, Network, NetworkTraffic, Subject, Terms, Verdict};
 use byway_units::Duration;
 use serde::Serialize;
 
+use super::commands::CommandOutcome;
 use super::traffic::{Fate, Fates};
-use crate::table::aligned;
+use super::world::World;
+use crate::table::{aligned, rounded};
+use crate::verdicts::verdict_line;
 
 /// What came of a run, for machines and people.
 #[derive(Clone, Debug, Serialize)]
@@ -18,34 +23,78 @@ pub(super) struct LabOutcome {
     pub(super) title: String,
     /// What chance began with.
     pub(super) seed: u64,
-    /// Whether relays did anything.
-    pub(super) uses_relays: bool,
+    /// What carried the traffic.
+    pub(super) world: World,
     /// By the names of flows.
     pub(super) flows: Vec<FlowsOutcome>,
+    /// Programs of the scenario.
+    pub(super) commands: Vec<CommandOutcome>,
+    /// The machines, but for routers.
+    pub(super) nodes: Vec<NodeOutcome>,
+    /// What was expected of what a lab measures, where Byway was all in use.
+    pub(super) expectations: Vec<Verdict>,
+    /// What else was expected.
+    #[serde(skip)]
+    pub(super) not_judged: Vec<Verdict>,
     /// Datagrams that came more than once: none should.
     pub(super) repeated: u64,
     /// What the carrier of packets did.
     pub(super) carrier: CarrierOutcome,
 }
 
-/// What became of the flows of one name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What became of the flows of one name. What programs send and receive, nobody else counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct FlowsOutcome {
     pub(super) name: String,
     pub(super) flows: usize,
-    pub(super) sent: u64,
+    pub(super) sent: Option<u64>,
     /// Those that came within the latency budget.
-    pub(super) delivered: u64,
+    pub(super) delivered: Option<u64>,
     /// Those that came after it.
-    pub(super) late: u64,
+    pub(super) late: Option<u64>,
     /// Those that never came.
-    pub(super) missing: u64,
-    /// What receivers counted: packets that the direct path lost, and those of them that were repaired; `None` if one did not
-    /// answer.
+    pub(super) missing: Option<u64>,
+    /// What receivers counted: packets that the direct path lost, and those of them that were repaired; of what programs send,
+    /// with the answers. `None` if one did not answer.
     pub(super) lost_direct: Option<u64>,
     pub(super) repaired: Option<u64>,
     /// How long what came took; `None` if nothing did.
     pub(super) delay_ms: Option<Delays>,
+}
+
+/// What a machine sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct NodeOutcome {
+    pub(super) name: String,
+    /// Whether it is a relay's.
+    pub(super) is_relay: bool,
+    /// IP packets that left its device.
+    pub(super) sent: u64,
+    /// Their bytes.
+    pub(super) sent_bytes: u64,
+    /// What its node counted, where that is not 0: as metrics do (docs/metrics.md), or of an agent, what it lost and what was repaired.
+    pub(super) counted: BTreeMap<String, u64>,
+}
+
+/// What each machine sent, and its node counted.
+pub(super) fn of_nodes(
+    network: &Network,
+    sent: &[MachineCounters],
+    counted: &[BTreeMap<String, u64>],
+) -> Vec<NodeOutcome> {
+    let machines = network.machines.iter().enumerate();
+    let ends = machines.filter(|(_, machine)| machine.role != MachineRole::Router);
+    ends.map(|(place, machine)| {
+        let sent = sent.get(place).copied().unwrap_or_default();
+        NodeOutcome {
+            name: machine.name.clone(),
+            is_relay: machine.role == MachineRole::Relay,
+            sent: sent.packets,
+            sent_bytes: sent.bytes,
+            counted: counted.get(place).cloned().unwrap_or_default(),
+        }
+    })
+    .collect()
 }
 
 /// Delays, in milliseconds.
@@ -65,6 +114,8 @@ pub(super) struct CarrierOutcome {
     pub(super) unroutable: u64,
     pub(super) overflowed: u64,
     pub(super) refused: u64,
+    /// Packets that captures have not, as they were full or the disk too slow.
+    pub(super) not_captured: u64,
     pub(super) has_precedence: bool,
     pub(super) lateness: LatenessSummary,
     /// Whether it was so late that the run counts for nothing.
@@ -82,6 +133,7 @@ impl CarrierOutcome {
             unroutable: counters.unroutable,
             overflowed: counters.overflowed,
             refused: did.refused,
+            not_captured: did.captured.beyond_limit + did.captured.passed_over,
             has_precedence: did.has_precedence,
             is_void: lateness.is_void() || counters.overflowed > 0,
             lateness,
@@ -110,8 +162,11 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Option<Count
             };
             members.iter().flat_map(of_member)
         };
-        let count =
-            |is: fn(Terms, Fate) -> bool| all().filter(|(terms, fate)| is(*terms, *fate)).count() as u64;
+        let is_of_programs =
+            members.iter().any(|place| matches!(network.flows[*place].traffic, NetworkTraffic::Programs(_)));
+        let count = |is: fn(Terms, Fate) -> bool| {
+            (!is_of_programs).then(|| all().filter(|(terms, fate)| is(*terms, *fate)).count() as u64)
+        };
         let mut delays: Vec<Duration> = all().filter_map(|(_, fate)| delay(fate)).collect();
         delays.sort_unstable();
         let counted: Option<Vec<Counted>> = members.iter().map(|place| counted[*place]).collect();
@@ -153,11 +208,13 @@ fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
 impl LabOutcome {
     /// For people.
     pub(super) fn text(&self) -> String {
-        let relays = if self.uses_relays { "" } else { ", without relays" };
+        let world =
+            if self.world == World::Byway { String::new() } else { format!(", {}", self.world.name()) };
         let heads = ["flows", "sent", "lost", "repaired", "late", "missing", "p50 ms", "p95 ms", "p99 ms"];
         let mut rows = vec![heads.map(str::to_owned)];
         rows.extend(self.flows.iter().map(row));
-        let mut text = format!("{}, seed {}{relays}\n\n{}", self.title, self.seed, aligned(&rows));
+        let mut text = format!("{}, seed {}{world}\n\n{}", self.title, self.seed, aligned(&rows));
+        text.push_str(&self.commands_table());
         let CarrierOutcome { delivered, lost, lateness, .. } = &self.carrier;
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -173,10 +230,23 @@ impl LabOutcome {
             let _ =
                 writeln!(text, "{} packets came to machines that did not take them.", self.carrier.refused);
         }
+        if self.carrier.not_captured > 0 {
+            let _ = writeln!(
+                text,
+                "{} packets are in no capture: these were full, or the disk too slow.",
+                self.carrier.not_captured
+            );
+        }
         if !self.carrier.has_precedence {
             text.push_str(
                 "The kernel gave the carrier no precedence over other threads (CAP_SYS_NICE): it may be late.\n",
             );
+        }
+        for verdict in &self.expectations {
+            let _ = writeln!(text, "{}", verdict_line(verdict));
+        }
+        for Verdict { of: Subject::Flow(of) | Subject::Command(of), measure, .. } in &self.not_judged {
+            let _ = writeln!(text, "not judged: {measure} of {of}, which this run does not tell");
         }
         if self.carrier.is_void {
             text.push_str(
@@ -187,6 +257,20 @@ impl LabOutcome {
     }
 }
 
+impl LabOutcome {
+    /// What tasks tell; nothing if there are none.
+    fn commands_table(&self) -> String {
+        let mut rows = vec![["commands", "measure", "value"].map(str::to_owned)];
+        for command in &self.commands {
+            let Some(seconds) = command.seconds else { continue };
+            let row = |measure: &str, value: f64| [command.name.clone(), measure.to_owned(), rounded(value)];
+            rows.push(row("seconds", seconds));
+            rows.extend(command.measures.iter().map(|(measure, value)| row(measure, *value)));
+        }
+        if rows.len() == 1 { String::new() } else { format!("\n{}", aligned(&rows)) }
+    }
+}
+
 fn row(flows: &FlowsOutcome) -> [String; 9] {
     let ms = |pick: fn(&Delays) -> f64| {
         flows.delay_ms.as_ref().map_or_else(|| "–".to_owned(), |delays| format!("{:.1}", pick(delays)))
@@ -194,7 +278,7 @@ fn row(flows: &FlowsOutcome) -> [String; 9] {
     let name =
         if flows.flows == 1 { flows.name.clone() } else { format!("{} ({})", flows.name, flows.flows) };
     let known = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), |count| count.to_string());
-    let [sent, late, missing] = [flows.sent, flows.late, flows.missing].map(|count| count.to_string());
+    let [sent, late, missing] = [flows.sent, flows.late, flows.missing].map(known);
     let [lost, repaired] = [flows.lost_direct, flows.repaired].map(known);
     [
         name,
@@ -243,17 +327,17 @@ flow = [
         let expected = FlowsOutcome {
             name: "call".to_owned(),
             flows: 2,
-            sent: 4,
-            delivered: 2,
-            late: 1,
-            missing: 1,
+            sent: Some(4),
+            delivered: Some(2),
+            late: Some(1),
+            missing: Some(1),
             lost_direct: Some(3),
             repaired: Some(2),
             delay_ms: Some(Delays { p50: 100.0, p95: 101.0, p99: 101.0 }),
         };
         assert_eq!(outcome, [expected]);
         let unknown = of_flows(&network, &fates, &[counted[0], None]);
-        assert_eq!((unknown[0].lost_direct, unknown[0].missing), (None, 1));
+        assert_eq!((unknown[0].lost_direct, unknown[0].missing), (None, Some(1)));
     }
 
     #[test]

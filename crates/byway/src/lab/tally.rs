@@ -1,82 +1,162 @@
-//! What the receivers of a run count, also those that end meanwhile.
+//! What the nodes of a run count, also those that end meanwhile.
 
-use byway_api::FlowReceived;
-use byway_scenario::Network;
+use std::collections::BTreeMap;
+
+use byway_api::{AgentStatus, FlowReceived, RelayStatus};
+use byway_scenario::{MachineRole, Network, NetworkTraffic};
 
 use super::configuration::exposed;
 use super::nodes::Nodes;
 use super::outcome::Counted;
 
-/// What was counted, by flow.
-#[derive(Debug)]
-pub(super) struct Tally(Vec<Account>);
+/// How often what happened, by its name.
+type Counts = BTreeMap<String, u64>;
 
-/// What was counted of a flow: by agents that have ended, and what the present one had counted when it began to matter.
-#[derive(Clone, Copy, Debug)]
+/// What agents count of packets that the direct path lost, and of those of them that were repaired.
+const LOST: &str = "lost_direct";
+const REPAIRED: &str = "repaired";
+
+/// What was counted: by machine, and by flow and the machine at which it ends.
+#[derive(Debug)]
+pub(super) struct Tally(BTreeMap<(usize, Option<usize>), Account>);
+
+/// What was counted by nodes that have ended, and what the present one had counted when it began to matter.
+#[derive(Clone, Debug)]
 struct Account {
-    ended: Counted,
-    before: Counted,
+    ended: Counts,
+    before: Counts,
     is_known: bool,
 }
 
+/// What all nodes have counted.
+#[derive(Clone, Debug)]
+pub(super) struct Tallied {
+    /// By flow; `None` where an agent did not answer.
+    pub(super) flows: Vec<Option<Counted>>,
+    /// By machine; nothing where there is no node.
+    pub(super) machines: Vec<BTreeMap<String, u64>>,
+}
+
 impl Tally {
-    /// Nothing yet: what agents have counted so far does not matter.
+    /// Nothing yet: what nodes have counted so far does not matter.
     pub(super) fn new(network: &Network, nodes: &Nodes) -> Self {
-        let mut tally = Self(Vec::new());
-        for flow in 0..network.flows.len() {
-            let before = counted(network, nodes, flow);
-            tally.0.push(Account {
-                ended: Counted::default(),
-                before: before.unwrap_or_default(),
-                is_known: before.is_some(),
-            });
+        let mut tally = Self(BTreeMap::new());
+        for place in 0..network.machines.len() {
+            let mut seen = seen(place, network, nodes);
+            for flow in ends(place, network) {
+                let before = seen.as_mut().map(|seen| seen.remove(&flow).unwrap_or_default());
+                let is_known = before.is_some();
+                let account = Account { ended: Counts::new(), before: before.unwrap_or_default(), is_known };
+                tally.0.insert((place, flow), account);
+            }
         }
         tally
     }
 
-    /// The agent of a machine is about to end, if it has one.
+    /// The node of a machine is about to end, if it has one.
     pub(super) fn before_end_of(&mut self, place: usize, network: &Network, nodes: &Nodes) {
         if !nodes.has_node(place) {
             return;
         }
-        for (flow, account) in self.0.iter_mut().enumerate() {
-            if network.flows[flow].to == place {
-                account.settle(counted(network, nodes, flow));
+        let mut seen = seen(place, network, nodes);
+        for flow in ends(place, network) {
+            if let Some(account) = self.0.get_mut(&(place, flow)) {
+                account.settle(seen.as_mut().map(|seen| seen.remove(&flow).unwrap_or_default()));
             }
         }
     }
 
-    /// What was counted of each flow; `None` where an agent did not answer.
-    pub(super) fn close(mut self, network: &Network, nodes: &Nodes) -> Vec<Option<Counted>> {
-        for (flow, account) in self.0.iter_mut().enumerate() {
-            if nodes.has_node(network.flows[flow].to) {
-                account.settle(counted(network, nodes, flow));
-            }
+    /// What was counted.
+    pub(super) fn close(mut self, network: &Network, nodes: &Nodes) -> Tallied {
+        for place in 0..network.machines.len() {
+            self.before_end_of(place, network, nodes);
         }
-        self.0.iter().map(|account| account.is_known.then_some(account.ended)).collect()
+        let of_flow = |flow: usize| {
+            let mut accounts = self.0.iter().filter(|((_, of), _)| *of == Some(flow));
+            accounts.try_fold(Counted::default(), |sum, (_, account)| {
+                let count = |name: &str| account.ended.get(name).copied().unwrap_or_default();
+                let known =
+                    Counted { lost: sum.lost + count(LOST), repaired: sum.repaired + count(REPAIRED) };
+                account.is_known.then_some(known)
+            })
+        };
+        let of_machine = |place: usize| {
+            let account = self.0.get(&(place, None));
+            account.map(|account| account.ended.clone()).unwrap_or_default()
+        };
+        Tallied {
+            flows: (0..network.flows.len()).map(of_flow).collect(),
+            machines: (0..network.machines.len()).map(of_machine).collect(),
+        }
     }
 }
 
 impl Account {
-    /// The present agent has counted so much, and the next one begins with nothing.
-    fn settle(&mut self, counted: Option<Counted>) {
+    /// The present node has counted so much, and the next one begins with nothing.
+    fn settle(&mut self, counted: Option<Counts>) {
         let Some(counted) = counted else {
             self.is_known = false;
             return;
         };
-        self.ended.lost += counted.lost.saturating_sub(self.before.lost);
-        self.ended.repaired += counted.repaired.saturating_sub(self.before.repaired);
-        self.before = Counted::default();
+        for (name, count) in counted {
+            let before = self.before.get(&name).copied().unwrap_or_default();
+            if count > before {
+                *self.ended.entry(name).or_default() += count - before;
+            }
+        }
+        self.before.clear();
     }
 }
 
-/// What the receiver of a flow has counted; `None` if it does not answer.
-fn counted(network: &Network, nodes: &Nodes, flow: usize) -> Option<Counted> {
-    let status = nodes.status(network.flows[flow].to)?;
-    let of_it = status.mappings.iter().filter(|mapping| !mapping.is_from_here && mapping.to == exposed(flow));
-    Some(of_it.fold(Counted::default(), |counted, mapping| {
-        let FlowReceived { lost_direct, in_stream, cooperative, cached, .. } = mapping.received;
-        let repaired = counted.repaired + in_stream + cooperative + cached;
-        Counted { lost: counted.lost + lost_direct, repaired }
-    }))
+/// What is counted at a machine: the machine itself, and flows that it receives. What programs send is answered, too.
+fn ends(place: usize, network: &Network) -> impl Iterator<Item = Option<usize>> {
+    let flows = network.flows.iter().enumerate().filter(move |(_, flow)| {
+        flow.to == place || flow.from == place && matches!(flow.traffic, NetworkTraffic::Programs(_))
+    });
+    std::iter::once(None).chain(flows.map(|(flow, _)| Some(flow)))
+}
+
+/// What the node of a machine has counted, of itself and by flow; `None` if it does not answer.
+fn seen(place: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Option<usize>, Counts>> {
+    let status = nodes.status(place)?;
+    if network.machines[place].role == MachineRole::Relay {
+        let status: RelayStatus = serde_json::from_value(status).ok()?;
+        let counts = status.counters.into_iter().map(|counted| (counted.reason, counted.count)).collect();
+        return Some(BTreeMap::from([(None, counts)]));
+    }
+    let status: AgentStatus = serde_json::from_value(status).ok()?;
+    let totals = status.totals.iter().fold(Counts::new(), |counts, totals| with(counts, &totals.received));
+    let mut seen = BTreeMap::from([(None, totals)]);
+    for (flow, _) in network.flows.iter().enumerate() {
+        let of_it = status.mappings.iter().filter(|mapping| mapping.to == exposed(flow));
+        let counts = of_it.fold(Counts::new(), |counts, mapping| with(counts, &mapping.received));
+        seen.insert(Some(flow), counts);
+    }
+    Some(seen)
+}
+
+fn with(mut counts: Counts, received: &FlowReceived) -> Counts {
+    let FlowReceived { lost_direct, in_stream, cooperative, cached, .. } = received;
+    *counts.entry(LOST.to_owned()).or_default() += lost_direct;
+    *counts.entry(REPAIRED.to_owned()).or_default() += in_stream + cooperative + cached;
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(lost: u64) -> Counts {
+        Counts::from([(LOST.to_owned(), lost)])
+    }
+
+    #[test]
+    fn nodes_that_start_again_go_on_counting() {
+        let mut account = Account { ended: Counts::new(), before: counts(3), is_known: true };
+        account.settle(Some(counts(5)));
+        account.settle(Some(counts(4)));
+        assert_eq!((account.ended.get(LOST), account.is_known), (Some(&6), true));
+        account.settle(None);
+        assert!(!account.is_known);
+    }
 }

@@ -46,18 +46,27 @@ pub(super) struct Fates {
 }
 
 /// Sends trial datagrams until each flow has brought one, or the time is over; the places of flows that brought none.
-pub(super) fn try_flows(ends: &[Ends], patience: Duration, clock: Clock) -> anyhow::Result<Vec<usize>> {
+pub(super) fn try_flows(
+    ends: &[Option<Ends>],
+    patience: Duration,
+    clock: Clock,
+) -> anyhow::Result<Vec<usize>> {
     let until = clock.now() + patience;
-    let mut silent: Vec<usize> = (0..ends.len()).collect();
+    let mut silent: Vec<(usize, &Ends)> = present(ends).collect();
     while !silent.is_empty() && clock.now() < until {
-        for place in &silent {
+        for (place, ends) in &silent {
             // The agent may not listen yet.
-            let _ = ends[*place].sender.send(&header(*place, TRIAL));
+            let _ = ends.sender.send(&header(*place, TRIAL));
         }
         interrupt::sleep(std::time::Duration::from_millis(100))?;
-        silent.retain(|place| !has_come(&ends[*place].receiver));
+        silent.retain(|(_, ends)| !has_come(&ends.receiver));
     }
-    Ok(silent)
+    Ok(silent.into_iter().map(|(place, _)| place).collect())
+}
+
+/// The sockets of flows that the lab sends, with the flows' places.
+fn present(ends: &[Option<Ends>]) -> impl Iterator<Item = (usize, &Ends)> {
+    ends.iter().enumerate().filter_map(|(place, ends)| Some((place, ends.as_ref()?)))
 }
 
 fn has_come(receiver: &UdpSocket) -> bool {
@@ -71,7 +80,7 @@ fn has_come(receiver: &UdpSocket) -> bool {
 /// Sends everything from `zero` on, and takes what comes until `grace` after the last.
 pub(super) fn play(
     flows: &[NetworkFlow],
-    ends: &[Ends],
+    ends: &[Option<Ends>],
     (zero, length, grace): (Time, Duration, Duration),
     clock: Clock,
     stop: &AtomicBool,
@@ -90,11 +99,18 @@ pub(super) fn play(
     })
 }
 
-fn send(flows: &[NetworkFlow], ends: &[Ends], zero: Time, clock: Clock, stop: &AtomicBool) -> Vec<Vec<Time>> {
+fn send(
+    flows: &[NetworkFlow],
+    ends: &[Option<Ends>],
+    zero: Time,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Vec<Vec<Time>> {
     let mut sent: Vec<Vec<Time>> = vec![Vec::new(); flows.len()];
     let mut all: Vec<(Duration, usize, usize)> = Vec::new();
     for (place, flow) in flows.iter().enumerate() {
-        all.extend(flow.datagrams.iter().flatten().map(|datagram| (datagram.at, place, datagram.bytes)));
+        let datagrams = flow.traffic.datagrams().iter();
+        all.extend(datagrams.map(|datagram| (datagram.at, place, datagram.bytes)));
     }
     all.sort_unstable_by_key(|(at, place, _)| (*at, *place));
     let mut datagram = Vec::new();
@@ -108,7 +124,7 @@ fn send(flows: &[NetworkFlow], ends: &[Ends], zero: Time, clock: Clock, stop: &A
         datagram.resize(bytes.max(HEADER), 0);
         sent[place].push(clock.now());
         // An agent that is stopped does not listen: what is sent meanwhile is missing.
-        let _ = ends[place].sender.send(&datagram);
+        let _ = ends[place].as_ref().map(|ends| ends.sender.send(&datagram));
     }
     sent
 }
@@ -129,20 +145,26 @@ fn wait_until(time: Time, clock: Clock, stop: &AtomicBool) -> bool {
     }
 }
 
-fn receive(flows: &[NetworkFlow], ends: &[Ends], end: Time, clock: Clock, stop: &AtomicBool) -> Fates {
-    let count = |flow: &NetworkFlow| flow.datagrams.as_ref().map_or(0, Vec::len);
+fn receive(
+    flows: &[NetworkFlow],
+    ends: &[Option<Ends>],
+    end: Time,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Fates {
+    let count = |flow: &NetworkFlow| flow.traffic.datagrams().len();
     let of_flows = flows.iter().map(|flow| vec![Fate::default(); count(flow)]).collect();
     let mut fates = Fates { of_flows, repeated: 0 };
     let mut fds: Vec<PollFd<'_>> =
-        ends.iter().map(|end| PollFd::from_borrowed_fd(end.receiver.as_fd(), PollFlags::IN)).collect();
+        present(ends).map(|(_, end)| PollFd::from_borrowed_fd(end.receiver.as_fd(), PollFlags::IN)).collect();
     while clock.now() < end && !stop.load(Ordering::Relaxed) {
         // Interrupted, it looks again.
         if poll(&mut fds, Some(&GLANCE)).is_err() {
             continue;
         }
-        for (place, fd) in fds.iter().enumerate() {
+        for ((place, ends), fd) in present(ends).zip(&fds) {
             if !fd.revents().is_empty() {
-                take(place, &ends[place].receiver, clock, &mut fates);
+                take(place, &ends.receiver, clock, &mut fates);
             }
         }
     }

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use byway_scenario::{
-    BuildError, Captured, Halt, ImportError, MeasuredFormat, Outcome, Progress, Scenario, Trace, Watching,
-    import_delays, import_trace,
+    BuildError, Captured, Halt, ImportError, MeasuredFormat, Outcome, Progress, Scenario, Subject, Trace,
+    Verdict, Watching, import_delays, import_trace,
 };
 use byway_typed::TypedDuration;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -105,6 +105,7 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
         SimCommand::Run { file, seed, seeds, json, links, allowance } => {
             let scenario = read(file)?;
+            note_what_is_of_labs(&scenario);
             let first = seed.unwrap_or(scenario.seed());
             let form = if *json { Form::Json } else { Form::Text { links: *links } };
             let batch = Batch::new(&scenario, first, *seeds, form, *allowance);
@@ -148,6 +149,18 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
             print!("{}", byway_scenario::reference());
             Ok(())
         }
+    }
+}
+
+/// Says what of a scenario no run in virtual time has.
+fn note_what_is_of_labs(scenario: &Scenario) {
+    let commands = scenario.commands().len();
+    if commands > 0 {
+        eprintln!("note: {commands} commands are passed over, as a lab alone runs programs: byway lab run");
+    }
+    let of_command = |verdict: &Verdict| matches!(verdict.of, Subject::Command(_));
+    if scenario.expectations().iter().any(of_command) {
+        eprintln!("note: what is expected of commands is not judged: byway lab run does");
     }
 }
 

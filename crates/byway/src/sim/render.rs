@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use byway_scenario::{FlowOutcome, LinkOutcome, Outcome, TransfersOutcome, Verdict};
 
 use crate::table::aligned;
+use crate::verdicts::{percent, verdict_line};
 
 /// What came of one seed; with a table of its links, if that is wanted.
 pub(super) fn outcome(outcome: &Outcome, with_links: bool) -> String {
@@ -153,29 +154,6 @@ fn scaled(bytes: u64, unit: f64) -> String {
 #[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
 fn share(part: u64, whole: u64) -> String {
     if whole == 0 { "–".to_owned() } else { percent(part as f64 / whole as f64) }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
-fn verdict_line(verdict: &Verdict) -> String {
-    let value = |value: f64| match verdict.measure {
-        "goodput" => format!("{value:.2} Mbit/s"),
-        name if ["repair-", "delay-", "transfer-"].iter().any(|kind| name.starts_with(kind)) => {
-            format!("{value:.2} ms")
-        }
-        "repaired" | "repaired-within-rtt" | "relay-bytes" => percent(value),
-        _ => value.to_string(),
-    };
-    let bound = match (verdict.at_least, verdict.at_most) {
-        (Some(bound), _) => format!("at least {}", value(bound)),
-        (None, Some(bound)) => format!("at most {}", value(bound)),
-        (None, None) => String::new(),
-    };
-    let measured = verdict.measured.map_or_else(|| "nothing to measure".to_owned(), value);
-    let word = if verdict.is_met { "met" } else { "MISSED" };
-    format!("{word}: {} of {}: {measured}, expected {bound}", verdict.measure, verdict.flow)
 }
 
 /// What came of all seeds: the median and the worst of each expectation.

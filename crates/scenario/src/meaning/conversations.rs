@@ -17,9 +17,9 @@ const SEGMENT_BYTES: u32 = 1_200;
 /// From one fetch to the next: somebody clicks, or a page asks for its next part.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a flow of TCP is registered with: a window of 50 kB goes at once and takes some tens of milliseconds, as over a good
+/// What a flow of TCP, or of programs, is registered with: a window of 50 kB goes at once and takes some tens of milliseconds, as over a good
 /// access line.
-const RATE: Rate = Rate::from_megabits_per_second(10);
+pub(super) const RATE: Rate = Rate::from_megabits_per_second(10);
 
 /// Shorter, and connections would be given up over long ways before they are open.
 const FIRST_TIMEOUT_MIN: Duration = Duration::from_millis(200);

@@ -4,40 +4,87 @@ use byway_typed::{KeyPath, Problem, TypedDuration, TypedRate, TypedRatio, TypedS
 
 use super::{Reader, element};
 use crate::measure::{Unit, megabits};
-use crate::scenario::{Bound, Expectation};
-use crate::typed::{TypedExpectation, TypedFlow};
+use crate::scenario::{Bound, Expectation, Expected, Measure};
+use crate::typed::{
+    TypedBound, TypedCommand, TypedCommandKind, TypedExpectation, TypedExpectedMeasure, TypedFlow,
+};
 
 impl Reader<'_> {
     pub(super) fn expectations(
         &self,
         typed: &[TypedExpectation],
         flows: &[TypedFlow],
+        commands: &[TypedCommand],
     ) -> Result<Vec<Expectation>, Problem> {
-        let one = |(place, typed)| self.expectation(&element("expect", place), typed, flows);
+        let one = |(place, typed): (usize, &TypedExpectation)| {
+            let here = element("expect", place);
+            let expected = match (&typed.flow, &typed.command) {
+                (Some(name), None) => {
+                    let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
+                    let group = self.named(&here.key("flow"), "flow", name, &names)?;
+                    Expected::Flow(group, self.measure(&here.key("measure"), &typed.measure)?)
+                }
+                (None, Some(name)) => {
+                    let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
+                    let place = self.named(&here.key("command"), "command", name, &names)?;
+                    self.expect_task(&here.key("command"), &commands[place])?;
+                    Expected::Command(place, typed.measure.name().to_owned())
+                }
+                _ => return Err(self.problem(&here, "give either `flow` or `command`")),
+            };
+            self.expectation(&here, typed, expected)
+        };
         typed.iter().enumerate().map(one).collect()
+    }
+
+    fn named(&self, path: &KeyPath, what: &str, name: &str, known: &[&str]) -> Result<usize, Problem> {
+        known.iter().position(|known| *known == name).ok_or_else(|| {
+            let message = format!("there is no {what} {name:?}: it is one of {}", known.join(", "));
+            self.problem(path, message)
+        })
+    }
+
+    /// A measure of flows.
+    fn measure(&self, path: &KeyPath, typed: &TypedExpectedMeasure) -> Result<Measure, Problem> {
+        match typed {
+            TypedExpectedMeasure::Known(measure) => Ok(*measure),
+            TypedExpectedMeasure::Other(name) => {
+                let known: Vec<_> = Measure::ALL.iter().map(|known| format!("`{}`", known.name())).collect();
+                let message = format!("flows have no measure {name:?}: it is one of {}", known.join(", "));
+                Err(self.problem(path, message))
+            }
+        }
+    }
+
+    fn expect_task(&self, path: &KeyPath, command: &TypedCommand) -> Result<(), Problem> {
+        if command.kind == Some(TypedCommandKind::Service) {
+            let message = format!("{:?} is a service, which has no measures: name a task", command.name);
+            return Err(self.problem(path, message));
+        }
+        Ok(())
     }
 
     fn expectation(
         &self,
         here: &KeyPath,
         typed: &TypedExpectation,
-        flows: &[TypedFlow],
+        of: Expected,
     ) -> Result<Expectation, Problem> {
-        let Some(group) = flows.iter().position(|flow| flow.name == typed.flow) else {
-            let known: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
-            let message = format!("there is no flow {:?}: it is one of {}", typed.flow, known.join(", "));
-            return Err(self.problem(&here.key("flow"), message));
+        let value = |key, bound: &TypedBound| match &of {
+            Expected::Flow(_, measure) => self.bound(&here.key(key), &bound.text(), measure.unit()),
+            Expected::Command(..) => self.number(&here.key(key), &bound.text()),
         };
         let bound = match (&typed.at_least, &typed.at_most) {
-            (Some(text), None) => {
-                Bound::AtLeast(self.bound(&here.key("at_least"), text, typed.measure.unit())?)
-            }
-            (None, Some(text)) => {
-                Bound::AtMost(self.bound(&here.key("at_most"), text, typed.measure.unit())?)
-            }
+            (Some(bound), None) => Bound::AtLeast(value("at_least", bound)?),
+            (None, Some(bound)) => Bound::AtMost(value("at_most", bound)?),
             _ => return Err(self.problem(here, "give either `at_least` or `at_most`")),
         };
-        Ok(Expectation { group, measure: typed.measure, bound })
+        Ok(Expectation { of, bound })
+    }
+
+    fn number(&self, path: &KeyPath, text: &str) -> Result<f64, Problem> {
+        let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| self.problem(path, format!("{text:?} is no number: write one, as in 12.5")))
     }
 
     fn bound(&self, path: &KeyPath, text: &str, unit: Unit) -> Result<f64, Problem> {
@@ -60,6 +107,24 @@ impl Reader<'_> {
                 .parse::<TypedDuration>()
                 .map(|time| time.0.as_secs_f64() * 1_000.0)
                 .map_err(|error| self.problem(path, error)),
+        }
+    }
+}
+
+impl TypedExpectedMeasure {
+    fn name(&self) -> &str {
+        match self {
+            Self::Known(measure) => measure.name(),
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl TypedBound {
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
         }
     }
 }

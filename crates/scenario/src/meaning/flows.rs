@@ -1,13 +1,14 @@
 //! What agents send each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use byway_typed::{KeyPath, Problem};
 use byway_units::{Duration, FlowId, Probability};
 use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
-use super::conversations::{is_tcp, turned};
+use super::conversations::{RATE, is_tcp, turned};
 use super::names::{Names, matched};
 use super::rates::registered_rate;
 use super::{Reader, element};
@@ -15,7 +16,7 @@ use crate::frames::FrameTrace;
 use crate::limits::{
     DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DELAY_MAX, FLOWS_MAX, FRAME_PACKETS_MAX, INTERVAL_MIN, LENGTH_MAX,
 };
-use crate::scenario::{ConversationPlan, FlowPlan, Load, Pattern, Role, Traffic};
+use crate::scenario::{ConversationPlan, FlowPlan, Load, Pattern, ProgramEnds, Role, Traffic};
 use crate::typed::{TypedFlow, TypedService, TypedTraffic, TypedTrafficKind};
 
 /// When applications begin, unless they are told otherwise: sessions and flows are set up by then.
@@ -57,7 +58,7 @@ impl Reader<'_> {
         length: Duration,
     ) -> Result<(Vec<FlowPlan>, Vec<ConversationPlan>), Problem> {
         let (mut flows, mut conversations) = (Vec::new(), Vec::new());
-        let mut numbers = Numbers::default();
+        let (mut numbers, mut listening) = (Numbers::default(), BTreeSet::new());
         for (place, flow) in typed.iter().enumerate() {
             let here = element("flow", place);
             if typed[..place].iter().any(|before| before.name == flow.name) {
@@ -68,6 +69,13 @@ impl Reader<'_> {
             let conversation = self.conversation(&here.key("sends"), &flow.sends, length)?;
             for (from, to) in self.between(&here, flow, names)? {
                 for _ in 0..flow.count.unwrap_or(1) {
+                    if let Load::Programs(ends) = &plan.load
+                        && !listening.insert((from, ends.listen))
+                    {
+                        let (at, name) = (ends.listen, names.name(from));
+                        let message = format!("another flow listens at {at} in {name}: take another port");
+                        return Err(self.problem(&here.key("sends").key("listen"), message));
+                    }
                     let forth = FlowPlan { from, to, number: numbers.next(from, to), ..plan.clone() };
                     flows.push(forth);
                     if let Some(conversation) = conversation {
@@ -154,7 +162,29 @@ impl Reader<'_> {
                 return Err(self.problem(&here.key(key), message));
             }
         }
+        if flow.sends.kind == TypedTrafficKind::Command {
+            return self.program_ends(&sends, &flow.sends).map(Load::Programs);
+        }
         self.traffic(&sends, &flow.sends, length).map(Load::Datagrams)
+    }
+
+    fn program_ends(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<ProgramEnds, Problem> {
+        let (Some(listen), Some(target)) = (typed.listen, typed.target) else {
+            return Err(self.problem(here, "says not where programs are: give `listen` and `target`"));
+        };
+        let is_within = |address: SocketAddr| address.ip().is_loopback() && address.port() != 0;
+        for (key, address) in [("listen", listen), ("target", target)] {
+            if !is_within(address) {
+                let message =
+                    format!("{address} is no port within a machine: write one as in \"127.0.0.1:5000\"");
+                return Err(self.problem(&here.key(key), message));
+            }
+        }
+        let rate = typed.rate.map_or(RATE, |rate| rate.0);
+        if rate.is_zero() {
+            return Err(self.problem(&here.key("rate"), "is 0: give what the flow needs"));
+        }
+        Ok(ProgramEnds { listen, target, rate })
     }
 
     fn traffic(&self, here: &KeyPath, typed: &TypedTraffic, length: Duration) -> Result<Traffic, Problem> {
@@ -215,7 +245,9 @@ impl Reader<'_> {
                 _ => Err(self.problem(here, "says not when: give `on`, of at least `every`, and `off`")),
             },
             TypedTrafficKind::Frames => self.frames(here, typed, every),
-            TypedTrafficKind::Fetches | TypedTrafficKind::Bulk => unreachable!("TCP has no calendar"),
+            TypedTrafficKind::Fetches | TypedTrafficKind::Bulk | TypedTrafficKind::Command => {
+                unreachable!("neither TCP nor programs have a calendar")
+            }
         }
     }
 
@@ -251,10 +283,10 @@ impl Reader<'_> {
     fn check_keys(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<(), Problem> {
         let is = |kind| typed.kind == kind;
         let (fetches, bulk) = (is(TypedTrafficKind::Fetches), is(TypedTrafficKind::Bulk));
-        let of_tcp = fetches || bulk;
+        let (of_tcp, of_programs) = (fetches || bulk, is(TypedTrafficKind::Command));
         let keys = [
-            ("every", typed.every.is_some(), !of_tcp),
-            ("bytes", typed.bytes.is_some(), !fetches),
+            ("every", typed.every.is_some(), !of_tcp && !of_programs),
+            ("bytes", typed.bytes.is_some(), !fetches && !of_programs),
             ("packets", typed.packets.is_some(), is(TypedTrafficKind::Frames)),
             ("file", typed.file.is_some(), is(TypedTrafficKind::Frames)),
             ("pace", typed.pace.is_some(), is(TypedTrafficKind::Frames) && typed.file.is_some()),
@@ -268,8 +300,11 @@ impl Reader<'_> {
             ("algorithm", typed.algorithm.is_some(), of_tcp),
             ("first_timeout", typed.first_timeout.is_some(), of_tcp),
             ("ecn", typed.ecn.is_some(), of_tcp),
-            ("rate", typed.rate.is_some(), of_tcp),
-            ("end", typed.end.is_some(), !bulk),
+            ("rate", typed.rate.is_some(), of_tcp || of_programs),
+            ("listen", typed.listen.is_some(), of_programs),
+            ("target", typed.target.is_some(), of_programs),
+            ("begin", typed.begin.is_some(), !of_programs),
+            ("end", typed.end.is_some(), !bulk && !of_programs),
         ];
         match keys.into_iter().find(|(_, is_given, is_used)| *is_given && !is_used) {
             Some((key, ..)) => {

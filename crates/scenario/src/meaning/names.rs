@@ -31,11 +31,7 @@ impl Names {
 
     fn add(&mut self, reader: &Reader<'_>, here: &KeyPath, typed: &TypedNode) -> Result<(), Problem> {
         let name = &typed.name;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || !name.chars().all(is_plain) {
-            let message = format!("{name:?} is no name: use letters, digits, - and _");
-            return Err(reader.problem(&here.key("name"), message));
-        }
+        reader.expect_plain(&here.key("name"), name)?;
         if self.by_name.contains_key(name) {
             let message = format!("another machine is called {name:?}: names differ");
             return Err(reader.problem(&here.key("name"), message));
@@ -84,22 +80,24 @@ impl Names {
         path: &KeyPath,
         name: &str,
     ) -> Result<Range<usize>, Problem> {
+        self.known(name).map_err(|message| reader.problem(path, message))
+    }
+
+    fn known(&self, name: &str) -> Result<Range<usize>, String> {
         let (kind, nth) = match name.split_once('.') {
             Some((kind, nth)) => (kind, Some(nth)),
             None => (name, None),
         };
         let Some(all) = self.by_name.get(kind) else {
             let known: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
-            let message = format!("there is no machine {kind:?}: it is one of {}", known.join(", "));
-            return Err(reader.problem(path, message));
+            return Err(format!("there is no machine {kind:?}: it is one of {}", known.join(", ")));
         };
         let Some(nth) = nth else {
             return Ok(all.clone());
         };
         let place = nth.parse::<usize>().ok().filter(|nth| (1..=all.len()).contains(nth));
         let Some(place) = place else {
-            let message = format!("{name:?} is none of the {} machines {kind:?}: count from 1", all.len());
-            return Err(reader.problem(path, message));
+            return Err(format!("{name:?} is none of the {} machines {kind:?}: count from 1", all.len()));
         };
         Ok(all.start + place - 1..all.start + place)
     }
@@ -129,13 +127,26 @@ impl Names {
         role: Role,
     ) -> Result<usize, Problem> {
         let members = self.of_role(reader, path, name, role)?;
+        Self::one(members, name).map_err(|message| reader.problem(path, message))
+    }
+
+    /// The one machine that a name stands for, in which programs can run.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn one_with_programs(&self, name: &str) -> Result<usize, String> {
+        let members = self.known(name)?;
+        if self.nodes[members.start].role == Role::Router {
+            return Err(format!("{name:?} is a router, which has no programs: name an agent or a relay"));
+        }
+        Self::one(members, name)
+    }
+
+    fn one(members: Range<usize>, name: &str) -> Result<usize, String> {
         if members.len() == 1 {
             return Ok(members.start);
         }
-        Err(reader.problem(
-            path,
-            format!("{name:?} stands for {} machines: name one, like \"{name}.1\"", members.len()),
-        ))
+        Err(format!("{name:?} stands for {} machines: name one, like \"{name}.1\"", members.len()))
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{Life, Ready, Template};
 
 /// A scenario that is right.
 const RIGHT: &str = r#"title = "A call"
@@ -442,5 +443,107 @@ fn what_says_the_same_twice_is_named() {
     ] {
         let said = read(line, instead, "60000").expect_err(instead).to_string();
         assert!(said.starts_with(&format!("folder/call.toml:{place}: ")) && said.contains(words), "{said}");
+    }
+}
+
+/// The same, with a flow that programs send, a service and a task.
+const COMMANDS: &str = r#"
+[[flow]]
+name = "names"
+from = "alice.1"
+to = "bob.2"
+sends = { kind = "command", listen = "127.0.0.1:5000", target = "127.0.0.1:53" }
+
+[[command]]
+name = "server"
+node = "bob.2"
+kind = "service"
+run = ["dnsmasq", "--conf-file={folder}/my.conf"]
+ready = "udp:53"
+files = { "my.conf" = "listen-address={address:bob.2}" }
+
+[[command]]
+name = "client"
+node = "alice.1"
+run = ["dig", "@{to-host:names}", "-p", "{to-port:names}"]
+at = "3 s"
+within = "5 s"
+environment = { HOME = "{folder}" }
+
+[[expect]]
+command = "client"
+measure = "p999_ms"
+at_most = 40.5
+"#;
+
+/// The first of two texts, with another line in the second.
+fn with_commands(line: &str, instead: &str) -> String {
+    assert!(COMMANDS.contains(line), "{line}");
+    format!("{RIGHT}{}", COMMANDS.replacen(line, instead, 1))
+}
+
+#[test]
+fn commands_are_understood() {
+    let scenario = parse(&with_commands("", "")).expect("it is right");
+    let [server, client] = scenario.commands() else { panic!("{:?}", scenario.commands()) };
+    assert_eq!((server.node, &server.life), (3, &Life::Service(Some(Ready::Udp(53)))));
+    let fill = |template: &Template| template.fill(|placeholder| format!("<{placeholder:?}>"));
+    assert_eq!(fill(&server.files[0].1), "listen-address=<Address(3)>");
+    let run: Vec<String> = client.run.iter().map(fill).collect();
+    assert_eq!(run, ["dig", "@<ToHost(2)>", "-p", "<ToPort(2)>"]);
+    let life = Life::Task { at: Duration::from_secs(3), within: Duration::from_secs(5) };
+    assert_eq!((client.node, &client.life), (0, &life));
+    let expected = &scenario.expectations()[1];
+    assert_eq!(expected.of, crate::Subject::Command("client".into()));
+    assert_eq!((expected.measure.as_str(), expected.at_most), ("p999_ms", Some(40.5)));
+    let error = scenario.run(1).expect_err("nothing simulated sends it").to_string();
+    assert!(error.contains("scenario.toml:50: flow[1]") && error.contains("use byway lab run"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_commands_is_named_with_its_place_and_a_remedy() {
+    let (client, run, at) = ("name = \"client\"", "\"@{to-host:names}\"", "at = \"3 s\"");
+    for (line, instead, place, words) in [
+        (client, "name = \"server\"", "scenario.toml:65: command[1].name", "names differ"),
+        (client, "name = \"../client\"", "command[1].name", "letters, digits"),
+        ("node = \"alice.1\"", "node = \"alice\"", "scenario.toml:66: command[1].node", "like \"alice.1\""),
+        ("node = \"alice.1\"", "node = \"carol\"", "command[1].node", "one of alice, bob, east"),
+        (run, "\"{address:carol}\"", "scenario.toml:67: command[1].run[1]", "one of alice, bob, east"),
+        (run, "\"{adress:bob.1}\"", "command[1].run[1]", "is none of {address:MACHINE}"),
+        (run, "\"{to:call}\"", "command[1].run[1]", "kind = \"command\""),
+        (run, "\"{to:talk}\"", "command[1].run[1]", "no flow \"talk\""),
+        ("node = \"alice.1\"", "node = \"alice.2\"", "command[1].run[1]", "does not begin at alice.2"),
+        (run, "\"\\u0000\"", "command[1].run[1]", "zero byte"),
+        ("[\"dig\", \"@{to-host:names}\", \"-p\", \"{to-port:names}\"]", "[]", "command[1].run", "what runs"),
+        (at, "at = \"10 s\"", "scenario.toml:68: command[1].at", "before the end"),
+        ("within = \"5 s\"", "within = \"8 s\"", "command[1].within", "7 s are left"),
+        ("within = \"5 s\"", "ready = \"tcp:80\"", "command[1].ready", "is of services"),
+        ("ready = \"udp:53\"", "at = \"1 s\"", "scenario.toml:61: command[0].at", "is of tasks"),
+        ("ready = \"udp:53\"", "ready = \"port:53\"", "command[0].ready", "\"udp:53\""),
+        ("ready = \"udp:53\"", "ready = \"tcp:0\"", "command[0].ready", "\"tcp:80\""),
+        ("\"my.conf\" =", "\"../my.conf\" =", "scenario.toml:62: command[0].files.\"../my.conf\"", "no file"),
+        ("\"my.conf\" =", "\"/my.conf\" =", "command[0].files", "no file"),
+        ("HOME =", "\"A=B\" =", "command[1].environment", "leave = out"),
+        (
+            "listen = \"127.0.0.1:5000\", ",
+            "",
+            "scenario.toml:54: flow[1].sends",
+            "give `listen` and `target`",
+        ),
+        ("\"127.0.0.1:53\"", "\"10.77.0.1:53\"", "flow[1].sends.target", "within a machine"),
+        ("\"127.0.0.1:53\"", "\"127.0.0.1:53\", bytes = 5", "flow[1].sends.bytes", "leave it out"),
+        ("to = \"bob.2\"", "to = \"bob.2\"\ncount = 2", "flow[1].sends.listen", "another port"),
+        (
+            "command = \"client\"",
+            "command = \"clients\"",
+            "scenario.toml:73: expect[1].command",
+            "server, client",
+        ),
+        ("command = \"client\"", "command = \"server\"", "expect[1].command", "name a task"),
+        ("command = \"client\"", "", "scenario.toml:72: expect[1]", "either `flow` or `command`"),
+        ("at_most = 40.5", "at_most = \"40 ms\"", "scenario.toml:75: expect[1].at_most", "is no number"),
+    ] {
+        let said = parse(&with_commands(line, instead)).expect_err(instead).to_string();
+        assert!(said.contains(place) && said.contains(words), "{instead}: {said}");
     }
 }

@@ -9,7 +9,7 @@ use super::{Captured, Halt, Progress, Run, Trace, Watching};
 use crate::build::{BuildError, Plan};
 use crate::capture::Capture;
 use crate::outcome::{Outcome, Stopped};
-use crate::scenario::Scenario;
+use crate::scenario::{Load, Scenario};
 use crate::trace::Lines;
 
 /// A run is looked at after each such part: what is read along stays small, and one who interrupts is heard.
@@ -27,7 +27,7 @@ impl Scenario {
     /// Runs it in virtual time.
     ///
     /// # Errors
-    /// If machines that have to reach each other do not.
+    /// If machines that have to reach each other do not, or if a flow is sent by programs, which only a lab has.
     pub fn run(&self, seed: u64) -> Result<Outcome, BuildError> {
         self.run_watched(seed, &Watching::default(), |_| ControlFlow::Continue(()))
     }
@@ -36,13 +36,16 @@ impl Scenario {
     /// by then is the outcome, marked as such.
     ///
     /// # Errors
-    /// If machines that have to reach each other do not.
+    /// If machines that have to reach each other do not, or if a flow is sent by programs, which only a lab has.
     pub fn run_watched(
         &self,
         seed: u64,
         watching: &Watching,
         mut watch: impl FnMut(Progress) -> ControlFlow<Halt>,
     ) -> Result<Outcome, BuildError> {
+        if let Some(flow) = self.flows.iter().find(|flow| matches!(flow.load, Load::Programs(_))) {
+            return Err(BuildError::Programs { place: flow.place.clone(), flow: flow.name.clone() });
+        }
         let own = Seed::new(seed);
         let plan = Plan::new(self, own)?;
         let mut world = plan.build();

@@ -12,7 +12,7 @@ use crate::outcome::{
     FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Stopped, TailQuantiles, TransfersOutcome, Verdict,
 };
 use crate::record::{ConversationRecord, FlowRecord};
-use crate::scenario::{Role, Scenario};
+use crate::scenario::{Expectation, Expected, Role, Scenario};
 
 impl Run<'_> {
     pub(super) fn outcome(mut self, world: &mut World<Self>, seed: u64, stopped: Option<Stopped>) -> Outcome {
@@ -31,9 +31,15 @@ impl Run<'_> {
         let flows = self.flow_outcomes(relay_bytes, &conversations, world.now());
         // A run that did not come to its end has met nothing.
         let has_ended = stopped.is_none();
-        let verdict = |expectation: &crate::scenario::Expectation| {
-            let verdict = Verdict::of(expectation, &flows[expectation.group]);
-            Verdict { is_met: verdict.is_met && has_ended, ..verdict }
+        // What is expected of commands is for a lab to judge.
+        let verdict = |expectation: &Expectation| match &expectation.of {
+            Expected::Flow(group, measure) => {
+                // Where nothing was sent, nothing is as it should be.
+                let measured = measure.of(&flows[*group]).filter(|_| flows[*group].sent > 0);
+                let verdict = Verdict::of_nothing(expectation, scenario).with(measured);
+                Some(Verdict { is_met: verdict.is_met && has_ended, ..verdict })
+            }
+            Expected::Command(..) => None,
         };
         Outcome {
             title: scenario.title.clone(),
@@ -43,7 +49,7 @@ impl Run<'_> {
             digest: format!("{:016x}", world.digest()),
             link_crossings: world.links().map(|(_, _, counters)| counters.sent).sum(),
             unroutable: world.unroutable(),
-            expectations: scenario.expectations.iter().map(verdict).collect(),
+            expectations: scenario.expectations.iter().filter_map(verdict).collect(),
             flows,
             nodes,
             links: links(scenario, world),

@@ -1,0 +1,317 @@
+//! `byway lab compare`: the same scenario in all worlds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use super::folder::Folder;
+use super::outcome::LabOutcome;
+use super::play::Run;
+use super::world::World;
+use super::{here, network, read, void};
+use crate::exit::{Cause, Failure};
+use crate::table::{aligned, rounded};
+
+/// What relays count that shows whether they did something, and what people call it.
+const OF_RELAYS: [(&str, &str); 5] = [
+    ("ingress_copies", "relays: copies taken"),
+    ("egress_cached", "relays: repairs from caches"),
+    ("egress_cooperative", "relays: repairs across flows"),
+    ("egress_in_stream", "relays: repair packets within flows"),
+    ("egress_forwarded", "relays: packets forwarded"),
+];
+
+/// What agents count, and what people call it.
+const OF_AGENTS: [(&str, &str); 2] =
+    [("lost_direct", "agents: lost on direct paths"), ("repaired", "agents: of these, repaired")];
+
+/// What `byway lab compare` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CompareFlags {
+    /// The scenario; what it may say is in docs/scenario-format.md.
+    file: PathBuf,
+    /// What chance begins with; by default what the scenario says.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Runs so many seeds, from that one on; the table has medians.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000), default_value_t = 1)]
+    seeds: u32,
+    /// Keeps the files of all runs there, each in a folder of its own. The folder has to be empty or new.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of all runs.
+#[derive(Debug, Default, Serialize)]
+struct Comparison {
+    title: String,
+    seeds: Vec<u64>,
+    measures: Vec<Measure>,
+    /// Those that count.
+    runs: Vec<LabOutcome>,
+    failed: Vec<FailedRun>,
+    /// How many count for nothing, as this machine was too busy.
+    void: usize,
+}
+
+/// A run in which a program has failed.
+#[derive(Debug, Serialize)]
+struct FailedRun {
+    seed: u64,
+    world: World,
+    why: String,
+}
+
+/// A measure in all worlds: its median over the runs that have it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Measure {
+    name: String,
+    bare: Option<f64>,
+    without_relays: Option<f64>,
+    byway: Option<f64>,
+}
+
+/// Does it.
+///
+/// # Errors
+/// If the scenario is wrong, the machine does not let it, or a program has failed.
+pub(super) fn run(flags: &CompareFlags) -> anyhow::Result<()> {
+    let CompareFlags { file, seed, seeds, keep, json } = flags;
+    let scenario = read(file)?;
+    let (first, here) = (seed.unwrap_or(scenario.seed()), here(file)?);
+    let seeds: Vec<u64> = (0..u64::from(*seeds)).map(|nth| first.wrapping_add(nth)).collect();
+    let mut comparison =
+        Comparison { title: scenario.title().to_owned(), seeds: seeds.clone(), ..Comparison::default() };
+    let of_first = network(&scenario, first)?;
+    let run = Run {
+        scenario: &scenario,
+        network: &of_first,
+        seed: first,
+        world: World::Byway,
+        here: &here,
+        capture: None,
+    };
+    // What is not installed is said before anything is there.
+    run.commands(Path::new(""))?;
+    let (total, folder) = (seeds.len() * World::ALL.len(), Folder::new(keep.as_deref())?);
+    for (nth, seed) in seeds.into_iter().enumerate() {
+        let network = network(&scenario, seed)?;
+        for (place, world) in World::ALL.into_iter().enumerate() {
+            let number = nth * World::ALL.len() + place + 1;
+            eprintln!("run {number} of {total}: seed {seed}, {}", world.name());
+            let own = folder.path().join(format!("{}-{seed}", world.name().replace(' ', "-")));
+            comparison.add(Run { network: &network, seed, world, ..run }, &own)?;
+        }
+    }
+    comparison.measures = measures(&comparison.runs);
+    if *json {
+        println!("{}", serde_json::to_string(&comparison)?);
+    } else {
+        print!("{}", comparison.text());
+    }
+    comparison.verdict()
+}
+
+impl Comparison {
+    /// Runs a world with a seed, with its files in this folder.
+    fn add(&mut self, run: Run<'_>, folder: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+        let Run { seed, world, .. } = run;
+        match run.play(folder) {
+            Ok(outcome) if outcome.carrier.is_void => {
+                self.void += 1;
+                eprintln!("note: this run is void: the machine was too busy to carry packets in time");
+            }
+            Ok(outcome) => self.runs.push(outcome),
+            Err(error) => match error.downcast_ref::<Failure>() {
+                // In another world it may not.
+                Some(failure) if failure.cause() == Cause::Unmet => {
+                    eprintln!("note: {failure}");
+                    self.failed.push(FailedRun { seed, world, why: failure.to_string() });
+                }
+                _ => return Err(error),
+            },
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let of = match self.seeds.as_slice() {
+            [seed] => format!("seed {seed}"),
+            seeds => format!("medians of {} seeds", seeds.len()),
+        };
+        let mut rows = vec![
+            ["", World::Bare.name(), World::WithoutRelays.name(), World::Byway.name()].map(str::to_owned),
+        ];
+        let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), rounded);
+        rows.extend(self.measures.iter().map(|measure| {
+            let Measure { name, bare, without_relays, byway } = measure;
+            [name.clone(), shown(*bare), shown(*without_relays), shown(*byway)]
+        }));
+        let mut text = format!("{}, {of}\n\n{}", self.title, aligned(&rows));
+        for FailedRun { seed, world, why } in &self.failed {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "\nFAILED: seed {seed}, {}: {why}", world.name());
+        }
+        if self.void > 0 {
+            let _ = writeln!(text, "\nVOID: {} runs, which are not among these.", self.void);
+        }
+        text
+    }
+
+    /// # Errors
+    /// If not all runs count.
+    fn verdict(&self) -> anyhow::Result<()> {
+        match (self.failed.len(), self.void) {
+            (0, 0) => Ok(()),
+            (0, _) => Err(void().into()),
+            (failed, _) => {
+                let message =
+                    format!("a program has failed in {failed} runs, which are not among the others");
+                Err(Failure::new(Cause::Unmet, message).into())
+            }
+        }
+    }
+}
+
+/// The medians of all measures, in the order in which runs tell them: first those with Byway, which tell the most.
+fn measures(runs: &[LabOutcome]) -> Vec<Measure> {
+    let mut names: Vec<String> = Vec::new();
+    let mut values: BTreeMap<(String, World), Vec<f64>> = BTreeMap::new();
+    let mut runs: Vec<&LabOutcome> = runs.iter().collect();
+    runs.sort_by_key(|run| std::cmp::Reverse(run.world));
+    for run in runs {
+        for (name, value) in of_run(run) {
+            if !names.contains(&name) {
+                names.push(name.clone());
+            }
+            values.entry((name, run.world)).or_default().push(value);
+        }
+    }
+    let measure = |name: String| {
+        let [bare, without_relays, byway] =
+            World::ALL.map(|world| values.get(&(name.clone(), world)).and_then(|values| median(values)));
+        Measure { name, bare, without_relays, byway }
+    };
+    names.into_iter().map(measure).collect()
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+/// What a run tells: what programs measured, what became of flows, and what machines did.
+fn of_run(run: &LabOutcome) -> Vec<(String, f64)> {
+    let mut told = Vec::new();
+    for command in &run.commands {
+        let mut tell = |name: &str, value: f64| told.push((format!("{}: {name}", command.name), value));
+        if let Some(seconds) = command.seconds {
+            tell("seconds", seconds);
+        }
+        command.measures.iter().for_each(|(name, value)| tell(name, *value));
+    }
+    for flows in &run.flows {
+        let counts = [
+            ("sent", flows.sent),
+            ("late", flows.late),
+            ("missing", flows.missing),
+            ("lost", flows.lost_direct),
+            ("repaired", flows.repaired),
+        ];
+        let delays = flows
+            .delay_ms
+            .map(|delays| [("p50 ms", delays.p50), ("p95 ms", delays.p95), ("p99 ms", delays.p99)]);
+        let counts = counts.into_iter().filter_map(|(name, count)| Some((name, number(count?))));
+        let all = counts.chain(delays.into_iter().flatten());
+        told.extend(all.map(|(name, value)| (format!("{}: {name}", flows.name), value)));
+    }
+    told.extend(of_machines(run));
+    told
+}
+
+fn of_machines(run: &LabOutcome) -> Vec<(String, f64)> {
+    let sum = |is_relay: bool, name: &str| {
+        let nodes = run.nodes.iter().filter(|node| node.is_relay == is_relay);
+        nodes.filter_map(|node| node.counted.get(name)).sum::<u64>()
+    };
+    let mut told = Vec::new();
+    let agents = OF_AGENTS.iter().map(|(name, called)| (*called, sum(false, name)));
+    let relays = OF_RELAYS.iter().map(|(name, called)| (*called, sum(true, name)));
+    // Without Byway there is nobody who counts.
+    if run.world.has_nodes() {
+        told.extend(agents.chain(relays));
+    }
+    let sent_bytes = |is_relay: bool| {
+        run.nodes.iter().filter(|node| node.is_relay == is_relay).map(|node| node.sent_bytes).sum::<u64>()
+    };
+    told.push(("relays: IP bytes sent", sent_bytes(true)));
+    told.push(("other machines: IP bytes sent", sent_bytes(false)));
+    told.into_iter().map(|(name, count)| (name.to_owned(), number(count))).collect()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of minutes are far below 2^53")]
+const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::commands::CommandOutcome;
+    use crate::lab::outcome::{CarrierOutcome, NodeOutcome};
+
+    fn outcome(world: World, seed: u64, p50_ms: f64, cached: u64) -> LabOutcome {
+        let command = CommandOutcome {
+            name: "ask".to_owned(),
+            node: "alice".to_owned(),
+            exit: Some(0),
+            seconds: None,
+            measures: [("p50_ms".to_owned(), p50_ms)].into(),
+        };
+        let relay = NodeOutcome {
+            name: "east".to_owned(),
+            is_relay: true,
+            sent: 1,
+            sent_bytes: cached * 100,
+            counted: [("egress_cached".to_owned(), cached)].into(),
+        };
+        LabOutcome {
+            title: "A look-up".to_owned(),
+            seed,
+            world,
+            flows: Vec::new(),
+            commands: vec![command],
+            nodes: vec![relay],
+            expectations: Vec::new(),
+            not_judged: Vec::new(),
+            repeated: 0,
+            carrier: CarrierOutcome::default(),
+        }
+    }
+
+    #[test]
+    fn worlds_stand_side_by_side_with_the_medians_of_their_seeds() {
+        let runs = [
+            outcome(World::Bare, 1, 90.0, 0),
+            outcome(World::Byway, 1, 50.0, 7),
+            outcome(World::Byway, 2, 40.0, 9),
+            outcome(World::Byway, 3, 45.0, 8),
+        ];
+        let measures = measures(&runs);
+        let of = |name: &str| {
+            let measure = measures.iter().find(|measure| measure.name == name).expect(name);
+            [measure.bare, measure.without_relays, measure.byway]
+        };
+        assert_eq!(of("ask: p50_ms"), [Some(90.0), None, Some(45.0)]);
+        assert_eq!(of("relays: repairs from caches"), [None, None, Some(8.0)]);
+        assert_eq!(of("relays: IP bytes sent"), [Some(0.0), None, Some(800.0)]);
+    }
+}

@@ -1,0 +1,118 @@
+//! What a lab says to what a scenario expects.
+
+use byway_scenario::{Subject, Verdict};
+
+use super::commands::CommandOutcome;
+use super::outcome::FlowsOutcome;
+
+/// What came of expectations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Judged {
+    /// Those about what a lab measures.
+    pub(super) verdicts: Vec<Verdict>,
+    /// The others, as they stand in the scenario.
+    pub(super) left: Vec<Verdict>,
+}
+
+/// Compares what was expected with what was measured.
+pub(super) fn judge(expected: Vec<Verdict>, flows: &[FlowsOutcome], commands: &[CommandOutcome]) -> Judged {
+    let mut judged = Judged::default();
+    for verdict in expected {
+        let measured = match &verdict.of {
+            Subject::Command(name) => {
+                let command = commands.iter().find(|command| command.name == *name);
+                // What a task does not tell is nothing to measure.
+                Some(command.and_then(|command| command.measures.get(&verdict.measure).copied()))
+            }
+            Subject::Flow(name) => flows
+                .iter()
+                .find(|flows| flows.name == *name)
+                .and_then(|flows| of_flows(&verdict.measure, flows)),
+        };
+        match measured {
+            Some(measured) => judged.verdicts.push(verdict.with(measured)),
+            None => judged.left.push(verdict),
+        }
+    }
+    judged
+}
+
+/// A measure of flows, `None` of those that have nothing to measure; `None` instead if a lab does not measure it.
+#[allow(clippy::option_option, reason = "what is not measured and what there is none of are two things")]
+fn of_flows(measure: &str, flows: &FlowsOutcome) -> Option<Option<f64>> {
+    // What programs send, they count.
+    let sent = flows.sent?;
+    let counted = |count: Option<u64>| count.filter(|_| sent > 0).map(number);
+    match measure {
+        "sent" => Some(counted(Some(sent))),
+        "late" => Some(counted(flows.late)),
+        "missing" => Some(counted(flows.missing)),
+        "lost-direct" => Some(counted(flows.lost_direct)),
+        "repaired" => {
+            let (lost, repaired) = (flows.lost_direct.filter(|lost| *lost > 0), flows.repaired);
+            Some(lost.zip(repaired).map(|(lost, repaired)| number(repaired) / number(lost)))
+        }
+        "delay-p50" => Some(flows.delay_ms.map(|delays| delays.p50)),
+        "delay-p99" => Some(flows.delay_ms.map(|delays| delays.p99)),
+        _ => None,
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "packets of minutes are far below 2^53")]
+const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_scenario::Scenario;
+
+    use super::*;
+    use crate::lab::outcome::Delays;
+
+    const SCENARIO: &str = r#"
+title = "A call"
+length = "4 s"
+node = [{ name = "alice", role = "agent" }, { name = "bob", role = "agent" }]
+link = [{ between = ["alice", "bob"], delay = "40 ms" }]
+flow = [
+    { name = "call", from = "alice", to = "bob", service = "internet", sends = { kind = "steady", every = "500 ms", bytes = 500 } },
+]
+command = [{ name = "ask", node = "alice", run = ["sh"] }]
+expect = [
+    { flow = "call", measure = "missing", at_most = 3 },
+    { flow = "call", measure = "repaired", at_least = "90 %" },
+    { flow = "call", measure = "delay-p99", at_most = "50 ms" },
+    { flow = "call", measure = "relay-bytes", at_most = "50 %" },
+    { command = "ask", measure = "sent", at_least = 10 },
+    { command = "ask", measure = "p50_ms", at_most = 1.5 },
+]
+"#;
+
+    #[test]
+    fn what_a_lab_measures_is_judged_and_the_rest_named() {
+        let expected = Scenario::parse(SCENARIO).expect("a scenario").expectations();
+        let flows = FlowsOutcome {
+            name: "call".to_owned(),
+            sent: Some(100),
+            missing: Some(4),
+            lost_direct: Some(10),
+            repaired: Some(9),
+            delay_ms: Some(Delays { p50: 40.0, p95: 45.0, p99: 49.0 }),
+            ..FlowsOutcome::default()
+        };
+        let measures = [("p50_ms".to_owned(), 1.0)].into();
+        let asked = CommandOutcome {
+            name: "ask".to_owned(),
+            node: "alice".to_owned(),
+            exit: Some(0),
+            seconds: Some(1.0),
+            measures,
+        };
+        let judged = judge(expected, &[flows], &[asked]);
+        let met: Vec<bool> = judged.verdicts.iter().map(|verdict| verdict.is_met).collect();
+        assert_eq!(met, [false, true, true, false, true]);
+        let left: Vec<&str> = judged.left.iter().map(|verdict| verdict.measure.as_str()).collect();
+        assert_eq!(left, ["relay-bytes"]);
+    }
+}

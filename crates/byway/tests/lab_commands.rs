@@ -1,0 +1,278 @@
+//! Programs in a lab, as processes. Where the kernel makes no namespaces for this process, only that it says so.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the program reads files that are written here, and is waited for"
+)]
+#![allow(clippy::print_stderr, reason = "says what is skipped")]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Two machines, a service and three tasks of a shell.
+const COMMANDS: &str = r#"
+title = "Programs"
+length = "1500 ms"
+node = [
+    { name = "alice", role = "agent" },
+    { name = "bob", role = "agent" },
+]
+link = [
+    { between = ["alice", "bob"], delay = "5 ms" },
+]
+flow = [
+    { name = "call", from = "alice", to = "bob", service = "internet", sends = { kind = "steady", every = "10 ms", bytes = 500, begin = "100 ms", end = "500 ms" } },
+]
+
+[[command]]
+name = "server"
+node = "bob"
+kind = "service"
+run = ["sh", "{folder}/serve.sh"]
+ready = "output:serves"
+files = { "serve.sh" = "trap 'echo ends > ended; exit 3' TERM\necho \"serves $WHAT\"\nwhile :; do sleep 0.05; done" }
+environment = { WHAT = "{address:bob}", BYWAY_NO_SETTING = "passed on" }
+
+[[command]]
+name = "tell"
+node = "alice"
+run = ["sh", "-c", 'echo hello; echo "{\"sum\": $((20 + 22)), \"name\": \"x\"}"']
+at = "200 ms"
+
+[[expect]]
+command = "tell"
+measure = "sum"
+at_least = 42
+
+[[expect]]
+flow = "call"
+measure = "sent"
+at_least = "40"
+"#;
+
+fn byway(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_byway")).args(arguments).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn written(folder: &Path, scenario: &str) -> String {
+    let file = folder.join("scenario.toml");
+    std::fs::write(&file, scenario).expect("room on the disk");
+    file.display().to_string()
+}
+
+/// A run of a lab; `None` where this machine does not let one be, or is too busy for it.
+fn lab(arguments: &[&str]) -> Option<Output> {
+    let output = byway(arguments);
+    let said = text(&output.stderr);
+    if output.status.code() == Some(3) && (said.contains("need root") || said.contains("the run is void")) {
+        eprintln!("skipped: {said}");
+        return None;
+    }
+    Some(output)
+}
+
+/// Part of the scenario, or another text in its place.
+fn with(part: &str, instead: &str) -> String {
+    assert!(COMMANDS.contains(part), "{part}");
+    COMMANDS.replacen(part, instead, 1)
+}
+
+#[test]
+fn programs_run_in_their_machines_and_tell_what_they_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("kept");
+    let (file, keep) = (written(folder.path(), COMMANDS), kept.display().to_string());
+    let Some(output) = lab(&["lab", "run", &file, "--json", "--keep", &keep]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let [server, tell] = outcome["commands"].as_array().expect("a list").as_slice() else {
+        panic!("{outcome}")
+    };
+    assert_eq!((&server["node"], &server["exit"]), (&"bob".into(), &serde_json::Value::Null));
+    assert_eq!((&tell["exit"], &tell["measures"]), (&0.into(), &serde_json::json!({ "sum": 42.0 })));
+    assert_eq!(outcome["expectations"].as_array().map(Vec::len), Some(2), "{outcome}");
+    let read = |name: &str| std::fs::read_to_string(kept.join("commands").join(name)).expect(name);
+    assert_eq!(read("server.stdout"), "serves 10.77.0.2\n");
+    assert_eq!(read("server/ended"), "ends\n", "it was asked to end, and had time for it");
+    assert!(read("tell.stdout").starts_with("hello\n"));
+    let again = byway(&["lab", "run", &file, "--keep", &keep]);
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("is not empty"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn without_byway_the_same_programs_and_flows_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), COMMANDS);
+    let Some(output) = lab(&["lab", "run", &file, "--json", "--bare"]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let call = &outcome["flows"][0];
+    assert_eq!((&call["delivered"], &call["missing"]), (&40.into(), &0.into()), "{outcome}");
+    assert_eq!(outcome["world"], "bare");
+    // Nothing else is on the path: no handshakes, no probes.
+    let sent: u64 =
+        outcome["nodes"].as_array().into_iter().flatten().filter_map(|node| node["sent"].as_u64()).sum();
+    assert!((40..60).contains(&sent), "{outcome}");
+}
+
+#[test]
+fn worlds_stand_side_by_side_and_what_machines_sent_can_be_looked_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), &COMMANDS.replace("length = \"1500 ms\"", "length = \"1 s\""));
+    let Some(output) = lab(&["lab", "compare", &file, "--json"]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("run 3 of 3: seed 1, byway"), "{}", text(&output.stderr));
+    let compared: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let of = |name: &str| {
+        let measures = compared["measures"].as_array().expect("a list");
+        measures
+            .iter()
+            .find(|measure| measure["name"] == name)
+            .unwrap_or_else(|| panic!("{name}: {compared}"))
+            .clone()
+    };
+    for world in ["bare", "without_relays", "byway"] {
+        assert_eq!(
+            (of("tell: sum")[world].as_f64(), of("call: sent")[world].as_f64()),
+            (Some(42.0), Some(40.0))
+        );
+    }
+    let agents = of("agents: lost on direct paths");
+    assert!(agents["bare"].is_null() && agents["byway"] == 0.0, "{agents}");
+    let captures = folder.path().join("captures");
+    let into = captures.display().to_string();
+    let Some(output) = lab(&["lab", "run", &file, "--bare", "--capture", &into]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for machine in ["alice", "bob"] {
+        let capture = std::fs::read(captures.join(format!("{machine}.pcapng"))).expect("a capture");
+        // 40 datagrams of 500 bytes, and what is around them.
+        assert!((20_000..40_000).contains(&capture.len()), "{}", capture.len());
+    }
+    let again = byway(&["lab", "run", &file, "--capture", &into]);
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+}
+
+#[test]
+fn what_is_not_as_expected_and_what_fails_has_its_exit_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (part, instead, words) in [
+        ("at_least = 42", "at_least = 43", "not as expected"),
+        ("echo hello;", "echo hello; echo all is lost >&2; exit 7;", "all is lost"),
+        ("echo hello;", "kill -9 $$;", "task tell has failed (exit status: 137)"),
+        ("echo hello;", "sleep 60;", "task tell has not ended within 1.3 s"),
+        ("while :; do sleep 0.05; done", "exit 0", "service server has ended"),
+    ] {
+        let file = written(folder.path(), &with(part, instead));
+        // Without Byway, nothing is judged.
+        let world = if part.starts_with("at_least") { "--json" } else { "--bare" };
+        let Some(output) = lab(&["lab", "run", &file, world]) else { return };
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(6) && said.contains(words), "{instead}: {said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (part, instead, code, words) in [
+        (
+            "run = [\"sh\", \"-c\"",
+            "run = [\"no-such-program\", \"-c\"",
+            3,
+            "scenario.toml:24: command[1]: run: the program",
+        ),
+        (
+            "run = [\"sh\", \"-c\"",
+            "run = [\"nginx-light/nginx\", \"-c\"",
+            3,
+            "write {here}/nginx-light/nginx",
+        ),
+        ("{address:bob}", "{addres:bob}", 2, "is none of {address:MACHINE}"),
+        (
+            "kind = \"steady\", every = \"10 ms\", bytes = 500, begin = \"100 ms\", end = \"500 ms\"",
+            "kind = \"command\", listen = \"127.0.0.1:4600\", target = \"127.0.0.1:53\"",
+            2,
+            "takes port 4600",
+        ),
+    ] {
+        let output = byway(&["lab", "run", &written(folder.path(), &with(part, instead))]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(words), "{instead}: {said}");
+    }
+}
+
+#[test]
+fn virtual_time_passes_over_commands_and_refuses_what_programs_send() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = written(folder.path(), COMMANDS);
+    let output = byway(&["sim", "run", &file]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("2 commands are passed over") && said.contains("is not judged"), "{said}");
+    let sends = "kind = \"steady\", every = \"10 ms\", bytes = 500, begin = \"100 ms\", end = \"500 ms\"";
+    let file = written(
+        folder.path(),
+        &with(sends, "kind = \"command\", listen = \"127.0.0.1:5000\", target = \"127.0.0.1:53\""),
+    );
+    assert_eq!(byway(&["sim", "check", &file]).status.code(), Some(0));
+    let output = byway(&["sim", "run", &file]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("use byway lab run"), "{said}");
+}
+
+/// How many processes have this text on their command line.
+fn alive(marker: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").expect("the kernel tells it").flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(marker)).count()
+}
+
+/// Waits until so many processes have this text, for a bounded time.
+fn wait_for(marker: &str, is_enough: impl Fn(usize) -> bool, lab: &mut Child) -> bool {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_enough(alive(marker)) {
+        if Instant::now() > until || lab.try_wait().expect("it is ours").is_some() && alive(marker) == 0 {
+            return is_enough(alive(marker));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+#[test]
+fn however_a_lab_ends_what_its_programs_have_started_ends_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for signal in ["KILL", "TERM"] {
+        let marker =
+            format!("86400.{}{signal}", std::process::id()).replace("KILL", "1").replace("TERM", "2");
+        // One in a session of its own, whose parent has ended; it hears no SIGTERM.
+        let run =
+            format!("run = [\"sh\", \"-c\", \"trap '' TERM; (setsid sleep {marker} &); sleep {marker}; :\"]");
+        let scenario = with("run = [\"sh\", \"{folder}/serve.sh\"]\nready = \"output:serves\"", &run);
+        let file = written(folder.path(), &scenario.replace("length = \"1500 ms\"", "length = \"60 s\""));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        command.args(["lab", "run", &file, "--bare"]).stderr(Stdio::piped());
+        let mut lab = command.spawn().expect("it starts");
+        if !wait_for(&format!("sleep\0{marker}"), |count| count == 2, &mut lab) {
+            let output = lab.wait_with_output().expect("it has ended");
+            let said = text(&output.stderr);
+            assert!(said.contains("need root"), "{said}");
+            eprintln!("skipped: {said}");
+            return;
+        }
+        let killed = Command::new("kill").args([format!("-{signal}"), lab.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+        lab.wait().expect("it is ours");
+        assert!(
+            wait_for(&marker, |count| count == 0, &mut lab),
+            "SIG{signal} leaves {} processes",
+            alive(&marker)
+        );
+    }
+}
