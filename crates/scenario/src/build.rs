@@ -498,7 +498,7 @@ fn agent_number(node: usize) -> AgentId {
 
 const fn duplication(load: &Load) -> Duplication {
     match load {
-        Load::Datagrams(_) | Load::Programs(_) => Duplication::Usual,
+        Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => Duplication::Usual,
         Load::Segments(Segments { copied: Copied::All, .. }) => Duplication::All,
         Load::Segments(Segments { copied: Copied::Marked(_), .. }) => Duplication::Marked,
     }
@@ -506,7 +506,7 @@ const fn duplication(load: &Load) -> Duplication {
 
 const fn carried(load: &Load) -> Carried {
     match load {
-        Load::Datagrams(_) | Load::Programs(_) => Carried::Datagrams,
+        Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => Carried::Datagrams,
         Load::Segments(_) => Carried::CongestionControlled,
     }
 }

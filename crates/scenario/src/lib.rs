@@ -72,5 +72,5 @@ pub use outcome::{
 pub use record::{ConversationRecord, Fate, FlowRecord, LossPlace, OverlayDelays, Terms, Transfer, Way};
 pub use reference::reference;
 pub use run::{Captured, Halt, Progress, Trace, Watching};
-pub use scenario::{ProgramEnds, Scenario};
+pub use scenario::{CapturedCopies, CapturedTraffic, ProgramEnds, Scenario};
 pub use swarm::{swarm_faults, swarm_files, swarm_scenario};

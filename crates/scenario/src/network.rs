@@ -11,7 +11,7 @@ use crate::applications::Calendar;
 use crate::build::{BuildError, Laid, Plan};
 use crate::limits::NETWORK_DATAGRAMS_MAX;
 use crate::record::Terms;
-use crate::scenario::{Action, Load, ProgramEnds, Role};
+use crate::scenario::{Action, CapturedTraffic, Load, ProgramEnds, Role};
 
 /// What a machine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,15 +106,23 @@ pub enum NetworkTraffic {
     Tcp,
     /// Whatever programs send.
     Programs(ProgramEnds),
+    /// What is captured of what they send.
+    Captured(CapturedTraffic),
 }
 
 impl NetworkTraffic {
+    /// Whether programs send it, and are answered.
+    #[must_use]
+    pub const fn is_of_programs(&self) -> bool {
+        matches!(self, Self::Programs(_) | Self::Captured(_))
+    }
+
     /// What an application sends, in the order of time; nothing where no calendar says it.
     #[must_use]
     pub fn datagrams(&self) -> &[NetworkDatagram] {
         match self {
             Self::Datagrams(datagrams) => datagrams,
-            Self::Tcp | Self::Programs(_) => &[],
+            Self::Tcp | Self::Programs(_) | Self::Captured(_) => &[],
         }
     }
 }
@@ -208,6 +216,7 @@ impl Scenario {
         let (flow, wiring) = (&self.flows[place], &plan.wirings[place]);
         let traffic = match (&flow.load, plan.calendar(place)) {
             (Load::Programs(ends), _) => NetworkTraffic::Programs(*ends),
+            (Load::Captured(captured), _) => NetworkTraffic::Captured(captured.clone()),
             (_, Some(calendar)) => NetworkTraffic::Datagrams(datagrams(calendar, self.length, most)?),
             (_, None) => NetworkTraffic::Tcp,
         };

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use byway_sim::{GilbertElliott, MeasuredDelays, Recorded, RecordedCapacity, tcp};
+use byway_typed::TypedPorts;
 use byway_typed::{Drawn, TypedDuration, TypedRate, TypedShare};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::messages::Consent;
@@ -192,6 +193,34 @@ pub(crate) enum Load {
     Segments(Segments),
     /// Whatever programs send.
     Programs(ProgramEnds),
+    /// What is captured of what they send.
+    Captured(CapturedTraffic),
+}
+
+/// What agents capture of what programs send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedTraffic {
+    /// Where it goes, at the receiver.
+    pub ports: Vec<TypedPorts>,
+    /// Which packets relays get.
+    pub copies: CapturedCopies,
+    /// What the flow is registered with, in each direction.
+    pub rate: Rate,
+}
+
+/// Which captured packets relays get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapturedCopies {
+    /// What agents copy by themselves.
+    Usual,
+    /// All.
+    All,
+    /// With SYN or FIN, and the ends of what was written.
+    Ends,
+    /// SYN and SYN-ACK.
+    Syn,
+    /// SYN-ACK alone.
+    SynAck,
 }
 
 /// Where programs reach a flow.
@@ -212,6 +241,7 @@ impl Load {
             Self::Datagrams(traffic) => traffic.rate,
             Self::Segments(segments) => segments.rate,
             Self::Programs(ends) => ends.rate,
+            Self::Captured(captured) => captured.rate,
         }
     }
 
@@ -220,7 +250,7 @@ impl Load {
         match self {
             Self::Datagrams(traffic) => traffic.bytes,
             Self::Segments(segments) => segments.bytes_max,
-            Self::Programs(_) => DATAGRAM_BYTES_MAX as usize,
+            Self::Programs(_) | Self::Captured(_) => DATAGRAM_BYTES_MAX as usize,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use byway_typed::{Drawn, TypedBytes, TypedDuration, TypedRate, TypedShape, TypedShare};
+use byway_typed::{Drawn, TypedBytes, TypedDuration, TypedPorts, TypedRate, TypedShape, TypedShare};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
@@ -222,7 +222,8 @@ pub(crate) struct TypedFlow {
     /// more than it sends, of recorded frames in their worst half second. Default: as much as that for 30 s, and 5 % of it in the
     /// long run.
     pub(crate) consent: Option<TypedShare>,
-    /// Which packets the relay near the sender gets, of TCP. Default: `"all"` of `fetches`, `"marked"` of `bulk`.
+    /// Which packets the relay near the sender gets, of TCP and `captured`. Default: `"all"` of `fetches`, `"marked"` of `bulk`, and what
+    /// agents copy by themselves of `captured`.
     pub(crate) copies: Option<TypedCopies>,
     /// What is otherwise about the flow from receiver to sender that TCP needs, too. Default: nothing.
     pub(crate) back: Option<TypedBack>,
@@ -310,7 +311,9 @@ pub(crate) struct TypedTraffic {
     pub(crate) first_timeout: Option<TypedDuration>,
     /// Of TCP: whether it uses ECN; what was lost and repaired then arrives marked. Default: `false`.
     pub(crate) ecn: Option<bool>,
-    /// Of TCP and `command`: what flows are registered with at their relays, in each direction. Default: `"10 Mbit/s"`.
+    /// Of `captured`: to which ports of the receiver, such as `"tcp:80"` or `"udp:5000-5010"`.
+    pub(crate) ports: Option<Vec<TypedPorts>>,
+    /// Of TCP, `command` and `captured`: what flows are registered with at their relays, in each direction. Default: `"10 Mbit/s"`.
     pub(crate) rate: Option<TypedRate>,
     /// Of `command`: where the sender's agent listens for programs of its machine, such as `"127.0.0.1:5000"`.
     pub(crate) listen: Option<SocketAddr>,
@@ -341,6 +344,9 @@ pub(crate) enum TypedTrafficKind {
     Bulk,
     /// Whatever programs send through Byway, by a forward that listens at `listen` and an exposed `target`. A lab alone has it.
     Command,
+    /// Whatever programs of `from` send to `ports` at the addresses of `to`, and its answers: agents capture it, and programs know nothing of
+    /// Byway. A lab alone has it.
+    Captured,
 }
 
 /// Congestion controls.

@@ -14,11 +14,13 @@
 //! ```
 
 mod drawn;
+mod ports;
 mod problem;
 mod quantities;
 pub mod reference;
 
 pub use drawn::{Drawn, Quantity};
+pub use ports::{Protocol, TypedPorts, range};
 pub use problem::{KeyPath, Problem, Source};
 pub use quantities::{
     QuantityError, TypedBytes, TypedDuration, TypedRate, TypedRatio, TypedShape, TypedShare,

@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use byway_typed::Protocol;
 use futures_util::TryStreamExt as _;
 use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
@@ -15,7 +16,6 @@ use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 use tokio::task::JoinHandle;
 
 use super::plan::{Action, Plan, Rule};
-use crate::settings::Protocol;
 
 /// Who made a rule or route, as the system notes it: a number that no other program has taken.
 const MADE_BY: RouteProtocol = RouteProtocol::Other(98);

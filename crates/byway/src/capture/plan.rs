@@ -4,9 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use byway_typed::{Protocol, TypedPorts};
 use ipnet::IpNet;
 
-use crate::settings::{Capture, Exposed, ExposedAt, PortRange, Protocol, Selection, Tunnel};
+use crate::settings::{Capture, Exposed, ExposedAt, Selection, Tunnel};
 
 /// Priorities from that of the table on: Byway's own packets pass over the rest, to the last one.
 const OWN: u32 = 0;
@@ -202,7 +203,7 @@ impl fmt::Display for Rule {
         }
         for (name, ports) in [("sport", &self.source_ports), ("dport", &self.destination_ports)] {
             if let Some(ports) = ports {
-                let ports = PortRange { protocol: Protocol::Tcp, ports: Some(ports.clone()) }.to_string();
+                let ports = TypedPorts { protocol: Protocol::Tcp, ports: Some(ports.clone()) }.to_string();
                 write!(f, " {name} {}", ports.trim_start_matches("tcp:"))?;
             }
         }

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use byway_lab::addresses;
-use byway_scenario::{MachineRole, Network, NetworkFlow, NetworkTraffic};
+use byway_scenario::{CapturedCopies, MachineRole, Network, NetworkFlow, NetworkTraffic};
+use byway_typed::TypedPorts;
 use byway_wire::{BlockShape, Service};
 use serde::Serialize;
 
@@ -35,6 +36,8 @@ struct NodeFile {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forward: Vec<Forward>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    capture: Vec<Capture>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     expose: Vec<Expose>,
     observe: Observe,
     network: Members,
@@ -50,6 +53,24 @@ struct Node {
 #[derive(Serialize)]
 struct Forward {
     listen: SocketAddr,
+    #[serde(flatten)]
+    wanted: Wanted,
+}
+
+#[derive(Serialize)]
+struct Capture {
+    destinations: [IpAddr; 2],
+    ports: Vec<String>,
+    copies: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marks: Option<&'static [&'static str]>,
+    #[serde(flatten)]
+    wanted: Wanted,
+}
+
+/// What is wanted of a peer.
+#[derive(Serialize)]
+struct Wanted {
     peer: String,
     to: String,
     service: &'static str,
@@ -65,8 +86,24 @@ struct Forward {
 #[derive(Serialize)]
 struct Expose {
     name: String,
-    target: SocketAddr,
+    #[serde(flatten)]
+    at: ExposedAt,
     peers: [String; 1],
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ExposedAt {
+    Target {
+        target: SocketAddr,
+    },
+    Network {
+        networks: [IpAddr; 2],
+        sources: [IpAddr; 2],
+        ports: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        marks: Option<&'static [&'static str]>,
+    },
 }
 
 #[derive(Serialize)]
@@ -145,12 +182,13 @@ impl Configuration<'_> {
             MachineRole::Agent | MachineRole::Router => (Some(node), None),
         };
         let flows = || self.network.flows.iter().enumerate();
-        let forward = flows().filter(|(_, flow)| flow.from == place);
+        let sent = || flows().filter(|(_, flow)| flow.from == place);
         let expose = flows().filter(|(_, flow)| flow.to == place);
         toml::to_string(&NodeFile {
             agent,
             relay,
-            forward: forward.map(|(nth, flow)| self.forward(nth, flow)).collect(),
+            forward: sent().filter_map(|(nth, flow)| self.forward(nth, flow)).collect(),
+            capture: sent().filter_map(|(nth, flow)| self.capture(nth, flow)).collect(),
             expose: expose.map(|(nth, flow)| self.expose(nth, flow)).collect(),
             observe: Observe { listen: OBSERVED },
             network: self.members(),
@@ -161,18 +199,36 @@ impl Configuration<'_> {
         self.network.machines[place].name.clone()
     }
 
-    fn forward(&self, nth: usize, flow: &NetworkFlow) -> Forward {
+    fn forward(&self, nth: usize, flow: &NetworkFlow) -> Option<Forward> {
+        let listen = match flow.traffic {
+            NetworkTraffic::Programs(ends) => ends.listen,
+            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => forward(nth),
+            NetworkTraffic::Captured(_) => return None,
+        };
+        Some(Forward { listen, wanted: self.wanted(nth, flow) })
+    }
+
+    fn capture(&self, nth: usize, flow: &NetworkFlow) -> Option<Capture> {
+        let NetworkTraffic::Captured(captured) = &flow.traffic else {
+            return None;
+        };
+        let (copies, marks) = copies(captured.copies);
+        Some(Capture {
+            destinations: addresses(flow.to),
+            ports: texts(&captured.ports),
+            copies,
+            marks,
+            wanted: self.wanted(nth, flow),
+        })
+    }
+
+    fn wanted(&self, nth: usize, flow: &NetworkFlow) -> Wanted {
         let service = if self.uses_relays { flow.service } else { Service::Internet };
         let coded = |shape: Option<BlockShape>| {
             let text = |shape: BlockShape| format!("{}+{}", shape.source_packets(), shape.repair_packets());
             (service == Service::Coding).then(|| shape.map_or_else(|| "none".to_owned(), text))
         };
-        let listen = match flow.traffic {
-            NetworkTraffic::Programs(ends) => ends.listen,
-            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => forward(nth),
-        };
-        Forward {
-            listen,
+        Wanted {
             peer: self.name(flow.to),
             to: exposed(nth),
             service: word(service),
@@ -185,11 +241,17 @@ impl Configuration<'_> {
     }
 
     fn expose(&self, nth: usize, flow: &NetworkFlow) -> Expose {
-        let target = match flow.traffic {
-            NetworkTraffic::Programs(ends) => ends.target,
-            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => target(nth),
+        let at = match &flow.traffic {
+            NetworkTraffic::Programs(ends) => ExposedAt::Target { target: ends.target },
+            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => ExposedAt::Target { target: target(nth) },
+            NetworkTraffic::Captured(captured) => ExposedAt::Network {
+                networks: addresses(flow.to),
+                sources: addresses(flow.from),
+                ports: texts(&captured.ports),
+                marks: copies(captured.copies).1,
+            },
         };
-        Expose { name: exposed(nth), target, peers: [self.name(flow.from)] }
+        Expose { name: exposed(nth), at, peers: [self.name(flow.from)] }
     }
 
     fn members(&self) -> Members {
@@ -243,6 +305,21 @@ fn at(place: usize) -> Vec<SocketAddr> {
 /// By what name the receiver of the flow at this place exposes its target.
 pub(super) fn exposed(flow: usize) -> String {
     format!("flow-{flow}")
+}
+
+fn texts(ports: &[TypedPorts]) -> Vec<String> {
+    ports.iter().map(ToString::to_string).collect()
+}
+
+/// How an agent is told which captured packets relays get: `copies` and `marks`.
+const fn copies(copies: CapturedCopies) -> (&'static str, Option<&'static [&'static str]>) {
+    match copies {
+        CapturedCopies::Usual => ("usual", None),
+        CapturedCopies::All => ("all", None),
+        CapturedCopies::Ends => ("marked", Some(&["tcp-handshakes", "tcp-ends"])),
+        CapturedCopies::Syn => ("marked", Some(&["tcp-handshakes"])),
+        CapturedCopies::SynAck => ("marked", Some(&["tcp-syn-acks"])),
+    }
 }
 
 const fn word(service: Service) -> &'static str {

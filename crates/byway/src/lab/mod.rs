@@ -165,8 +165,8 @@ fn check(network: &Network) -> Result<(), Failure> {
     }
     for flow in &network.flows {
         let name = &flow.name;
-        match flow.traffic {
-            NetworkTraffic::Datagrams(_) => {}
+        match &flow.traffic {
+            NetworkTraffic::Datagrams(_) | NetworkTraffic::Captured(_) => {}
             NetworkTraffic::Tcp => {
                 return refuse(format!(
                     "flow {name:?} is one of simulated TCP, which a lab does not have: use byway sim run"

@@ -206,7 +206,7 @@ impl Nodes {
         flows
             .map(|(nth, flow)| match flow.traffic {
                 NetworkTraffic::Datagrams(_) => self.ends_of(nth, flow, world).map(Some),
-                NetworkTraffic::Tcp | NetworkTraffic::Programs(_) => Ok(None),
+                NetworkTraffic::Tcp | NetworkTraffic::Programs(_) | NetworkTraffic::Captured(_) => Ok(None),
             })
             .collect()
     }

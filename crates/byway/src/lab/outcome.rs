@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use byway_lab::Carried;
 use byway_lab::emulation::MachineCounters;
 use byway_lab::lateness::LatenessSummary;
-use byway_scenario::{MachineRole, Network, NetworkTraffic, Subject, Terms, Verdict};
+use byway_scenario::{MachineRole, Network, Subject, Terms, Verdict};
 use byway_units::Duration;
 use serde::Serialize;
 
@@ -162,8 +162,7 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Option<Count
             };
             members.iter().flat_map(of_member)
         };
-        let is_of_programs =
-            members.iter().any(|place| matches!(network.flows[*place].traffic, NetworkTraffic::Programs(_)));
+        let is_of_programs = members.iter().any(|place| network.flows[*place].traffic.is_of_programs());
         let count = |is: fn(Terms, Fate) -> bool| {
             (!is_of_programs).then(|| all().filter(|(terms, fate)| is(*terms, *fate)).count() as u64)
         };

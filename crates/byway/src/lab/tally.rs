@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use byway_api::{AgentStatus, FlowReceived, RelayStatus};
-use byway_scenario::{MachineRole, Network, NetworkTraffic};
+use byway_scenario::{MachineRole, Network};
 
 use super::configuration::exposed;
 use super::nodes::Nodes;
@@ -110,9 +110,11 @@ impl Account {
 
 /// What is counted at a machine: the machine itself, and flows that it receives. What programs send is answered, too.
 fn ends(place: usize, network: &Network) -> impl Iterator<Item = Option<usize>> {
-    let flows = network.flows.iter().enumerate().filter(move |(_, flow)| {
-        flow.to == place || flow.from == place && matches!(flow.traffic, NetworkTraffic::Programs(_))
-    });
+    let flows = network
+        .flows
+        .iter()
+        .enumerate()
+        .filter(move |(_, flow)| flow.to == place || flow.from == place && flow.traffic.is_of_programs());
     std::iter::once(None).chain(flows.map(|(flow, _)| Some(flow)))
 }
 

@@ -17,6 +17,5 @@ pub(crate) use meaning::{
 };
 pub(crate) use network::StaticNetwork;
 pub(crate) use reference::reference;
-pub(crate) use selectors::Protocol;
-pub(crate) use tunnel::{Capture, PortRange, Selection, Tunnel};
+pub(crate) use tunnel::{Capture, Selection, Tunnel};
 pub(crate) use typed::{TypedFormat, TypedLevel};

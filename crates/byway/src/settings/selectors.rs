@@ -1,11 +1,11 @@
 //! How people say which packets: prefixes, ports, users.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use byway_proto::marking::Mark;
+use byway_typed::range;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,23 +27,6 @@ pub(crate) struct TypedInside(pub(crate) IpNet);
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub(crate) struct TypedMark(pub(crate) Mark);
-
-/// A transport protocol that has ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Protocol {
-    Tcp,
-    Udp,
-}
-
-/// Ports, like `tcp:443` or `udp:5000-5010`; all ports of a protocol, like `tcp`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(try_from = "String")]
-#[schemars(with = "String")]
-pub(crate) struct TypedPorts {
-    pub(crate) protocol: Protocol,
-    /// `None`: all.
-    pub(crate) ports: Option<RangeInclusive<u16>>,
-}
 
 /// Users of this machine, like `alice`, `1000` or `1000-1999`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -103,30 +86,6 @@ impl FromStr for TypedMark {
 const NO_MARK: &str = "marks nothing: write \"tcp-handshakes\", \"tcp-syn-acks\", \"tcp-ends\", \"short-flows\", \"rtp-h264-key-frames\", \
                        \"rtp-h265-key-frames\", \"rtp-vp8-key-frames\", \"mpeg-ts-key-frames\", or \"dscp:46\" (0 to 63)";
 
-impl FromStr for TypedPorts {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (protocol, ports) = match text.split_once(':') {
-            Some((protocol, ports)) => (protocol, Some(range::<u16>(ports))),
-            None => (text, None),
-        };
-        let protocol = match protocol {
-            "tcp" => Some(Protocol::Tcp),
-            "udp" => Some(Protocol::Udp),
-            _ => None,
-        };
-        let is_wrong = matches!(ports, Some(None));
-        protocol.filter(|_| !is_wrong).map(|protocol| Self { protocol, ports: ports.flatten() }).ok_or_else(
-            || {
-                format!(
-                    "{text:?} are no ports: write \"tcp:443\", \"udp:5000-5010\", or \"tcp\" for all of them"
-                )
-            },
-        )
-    }
-}
-
 impl FromStr for TypedUsers {
     type Err = String;
 
@@ -146,13 +105,6 @@ impl FromStr for TypedUsers {
     }
 }
 
-/// A number, or the first and the last of several.
-fn range<T: FromStr + PartialOrd + Copy>(text: &str) -> Option<RangeInclusive<T>> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some(first..=last)
-}
-
 macro_rules! from_text {
     ($($typed:ident),*) => {$(
         impl TryFrom<String> for $typed {
@@ -165,16 +117,7 @@ macro_rules! from_text {
     )*};
 }
 
-from_text!(TypedPrefix, TypedInside, TypedMark, TypedPorts, TypedUsers);
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        })
-    }
-}
+from_text!(TypedPrefix, TypedInside, TypedMark, TypedUsers);
 
 #[cfg(test)]
 mod tests {
@@ -189,17 +132,6 @@ mod tests {
         for text in ["10.1.0.1/16", "10.1.0.0/33", "host", ""] {
             let error = prefix(text).expect_err(text);
             assert!(error.contains("is no prefix"), "{error}");
-        }
-    }
-
-    #[test]
-    fn ports_are_of_a_protocol() {
-        let ports = |text: &str| text.parse::<TypedPorts>().map(|typed| (typed.protocol, typed.ports));
-        assert_eq!(ports("tcp:443"), Ok((Protocol::Tcp, Some(443..=443))));
-        assert_eq!(ports("udp:5000-5010"), Ok((Protocol::Udp, Some(5_000..=5_010))));
-        assert_eq!(ports("udp"), Ok((Protocol::Udp, None)));
-        for text in ["443", "tcp:", "tcp:10-9", "tcp:65536", "icmp", "sctp:1"] {
-            assert!(ports(text).expect_err(text).contains("are no ports"), "{text}");
         }
     }
 

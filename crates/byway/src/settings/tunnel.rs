@@ -1,18 +1,17 @@
 //! What is captured, and where it may go at the other end, as meant.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use byway_proto::limits::{DATAGRAM_BYTES_MAX, PIECE_BYTES_MAX};
 use byway_proto::marking::Mark;
-use byway_typed::{KeyPath, Problem, Source};
+use byway_typed::{KeyPath, Problem, Protocol, Source, TypedPorts};
 use byway_units::Rate;
 use byway_wire::ip::Headers;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::flows::{Defaults, Wanted, wanted};
-use super::selectors::{Protocol, TypedPorts, TypedPrefix};
+use super::selectors::TypedPrefix;
 use super::typed::{TypedCapture, TypedExpose, TypedTunnel};
 
 /// The least MTU of IPv6 (RFC 8200, section 5).
@@ -63,15 +62,7 @@ pub(crate) struct Capture {
 pub(crate) struct Selection {
     pub(crate) prefixes: Vec<IpNet>,
     /// Empty: all packets.
-    pub(crate) ports: Vec<PortRange>,
-}
-
-/// Ports of a protocol.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PortRange {
-    pub(crate) protocol: Protocol,
-    /// `None`: all.
-    pub(crate) ports: Option<RangeInclusive<u16>>,
+    pub(crate) ports: Vec<TypedPorts>,
 }
 
 /// Where packets of peers may go here, and where they may come from.
@@ -83,25 +74,24 @@ pub(crate) struct Network {
     pub(crate) marks: Vec<Mark>,
 }
 
-impl PortRange {
-    /// Whether a packet is of the protocol, and has this port. Of later fragments, ports are unknown: without their first one, they
-    /// are of no use.
-    fn has(&self, headers: &Headers, port: Option<u16>) -> bool {
-        let is_of_protocol = match self.protocol {
-            Protocol::Tcp => headers.is_tcp(),
-            Protocol::Udp => headers.is_udp(),
-        };
-        let has_port = |ports: &RangeInclusive<u16>| port.is_none_or(|port| ports.contains(&port));
-        is_of_protocol && self.ports.as_ref().is_none_or(has_port)
-    }
+/// Whether a packet is of the protocol, and has this port. Of later fragments, ports are unknown: without their first one, they
+/// are of no use.
+fn have(ports: &TypedPorts, headers: &Headers, port: Option<u16>) -> bool {
+    let is_of_protocol = match ports.protocol {
+        Protocol::Tcp => headers.is_tcp(),
+        Protocol::Udp => headers.is_udp(),
+    };
+    let has_port = |ports: &RangeInclusive<u16>| port.is_none_or(|port| ports.contains(&port));
+    is_of_protocol && ports.ports.as_ref().is_none_or(has_port)
+}
 
-    fn overlaps(&self, other: &Self) -> bool {
-        let ends = |ports: &Option<RangeInclusive<u16>>| {
-            ports.as_ref().map_or((0, u16::MAX), |ports| (*ports.start(), *ports.end()))
-        };
-        let ((first, last), (other_first, other_last)) = (ends(&self.ports), ends(&other.ports));
-        self.protocol == other.protocol && first <= other_last && other_first <= last
-    }
+/// Whether a port may be one of both.
+fn overlap(one: &TypedPorts, other: &TypedPorts) -> bool {
+    let ends = |ports: &Option<RangeInclusive<u16>>| {
+        ports.as_ref().map_or((0, u16::MAX), |ports| (*ports.start(), *ports.end()))
+    };
+    let ((first, last), (other_first, other_last)) = (ends(&one.ports), ends(&other.ports));
+    one.protocol == other.protocol && first <= other_last && other_first <= last
 }
 
 impl Selection {
@@ -116,7 +106,7 @@ impl Selection {
     }
 
     fn has_end(&self, headers: &Headers, address: IpAddr, port: Option<u16>) -> bool {
-        let has_port = self.ports.is_empty() || self.ports.iter().any(|ports| ports.has(headers, port));
+        let has_port = self.ports.is_empty() || self.ports.iter().any(|ports| have(ports, headers, port));
         has_port && contains(&self.prefixes, address)
     }
 
@@ -127,7 +117,7 @@ impl Selection {
             self.prefixes.iter().any(|one| other.prefixes.iter().any(|other| is_within(one, other)));
         let is_any = self.ports.is_empty() || other.ports.is_empty();
         prefixes
-            && (is_any || self.ports.iter().any(|one| other.ports.iter().any(|other| one.overlaps(other))))
+            && (is_any || self.ports.iter().any(|one| other.ports.iter().any(|other| overlap(one, other))))
     }
 }
 
@@ -225,7 +215,7 @@ fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capt
     }
     let prefixes = if typed.destinations.is_empty() { anywhere() } else { prefixes(&typed.destinations) };
     Ok(Capture {
-        selection: Selection { prefixes, ports: ports(&typed.ports) },
+        selection: Selection { prefixes, ports: typed.ports.clone() },
         users: typed.users.iter().map(|users| users.0.clone()).collect(),
         cgroups: typed.cgroups.clone(),
         firewall_marks: typed.firewall_marks.clone(),
@@ -249,7 +239,7 @@ pub(super) fn network(here: &KeyPath, typed: &TypedExpose, source: &Source) -> R
     }
     let marks = typed.marks.as_ref().map(|marks| marks.iter().map(|mark| mark.0).collect());
     Ok(Network {
-        selection: Selection { prefixes: networks, ports: ports(&typed.ports) },
+        selection: Selection { prefixes: networks, ports: typed.ports.clone() },
         sources,
         marks: marks.unwrap_or_else(|| MARKS.to_vec()),
     })
@@ -259,21 +249,6 @@ fn prefixes(typed: &[TypedPrefix]) -> Vec<IpNet> {
     typed.iter().map(|prefix| prefix.0).collect()
 }
 
-fn ports(typed: &[TypedPorts]) -> Vec<PortRange> {
-    typed.iter().map(|typed| PortRange { protocol: typed.protocol, ports: typed.ports.clone() }).collect()
-}
-
 fn anywhere() -> Vec<IpNet> {
     vec![Ipv4Net::default().into(), Ipv6Net::default().into()]
-}
-
-impl fmt::Display for PortRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { protocol, ports } = self;
-        match ports.as_ref().map(|ports| (ports.start(), ports.end())) {
-            None => write!(f, "{protocol}"),
-            Some((first, last)) if first == last => write!(f, "{protocol}:{first}"),
-            Some((first, last)) => write!(f, "{protocol}:{first}-{last}"),
-        }
-    }
 }

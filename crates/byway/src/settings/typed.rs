@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use byway_typed::{TypedDuration, TypedRate, TypedShape};
+use byway_typed::{TypedDuration, TypedPorts, TypedRate, TypedShape};
 
-use super::selectors::{TypedInside, TypedMark, TypedPorts, TypedPrefix, TypedUsers};
+use super::selectors::{TypedInside, TypedMark, TypedPrefix, TypedUsers};
 
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

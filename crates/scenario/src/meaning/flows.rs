@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use byway_typed::{KeyPath, Problem};
-use byway_units::{Duration, FlowId, Probability};
+use byway_units::{Duration, FlowId, Probability, Rate};
 use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
@@ -16,8 +16,10 @@ use crate::frames::FrameTrace;
 use crate::limits::{
     DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DELAY_MAX, FLOWS_MAX, FRAME_PACKETS_MAX, INTERVAL_MIN, LENGTH_MAX,
 };
-use crate::scenario::{ConversationPlan, FlowPlan, Load, Pattern, ProgramEnds, Role, Traffic};
-use crate::typed::{TypedFlow, TypedService, TypedTraffic, TypedTrafficKind};
+use crate::scenario::{
+    CapturedCopies, CapturedTraffic, ConversationPlan, FlowPlan, Load, Pattern, ProgramEnds, Role, Traffic,
+};
+use crate::typed::{TypedCopies, TypedFlow, TypedService, TypedTraffic, TypedTrafficKind};
 
 /// When applications begin, unless they are told otherwise: sessions and flows are set up by then.
 const BEGIN: Duration = Duration::from_secs(2);
@@ -156,7 +158,10 @@ impl Reader<'_> {
         if is_tcp(flow.sends.kind) {
             return self.segments(&sends, flow).map(Load::Segments);
         }
-        for (key, is_given) in [("copies", flow.copies.is_some()), ("back", flow.back.is_some())] {
+        let is_captured = flow.sends.kind == TypedTrafficKind::Captured;
+        for (key, is_given) in
+            [("copies", flow.copies.is_some() && !is_captured), ("back", flow.back.is_some())]
+        {
             if is_given {
                 let message = "is of TCP: leave it out, or send `fetches` or `bulk`";
                 return Err(self.problem(&here.key(key), message));
@@ -165,7 +170,32 @@ impl Reader<'_> {
         if flow.sends.kind == TypedTrafficKind::Command {
             return self.program_ends(&sends, &flow.sends).map(Load::Programs);
         }
+        if is_captured {
+            return self.captured(&sends, flow).map(Load::Captured);
+        }
         self.traffic(&sends, &flow.sends, length).map(Load::Datagrams)
+    }
+
+    fn captured(&self, here: &KeyPath, flow: &TypedFlow) -> Result<CapturedTraffic, Problem> {
+        let Some(ports) = flow.sends.ports.clone().filter(|ports| !ports.is_empty()) else {
+            return Err(self.problem(here, "says not what is captured: give `ports`, as in [\"tcp:80\"]"));
+        };
+        let copies = match flow.copies {
+            None => CapturedCopies::Usual,
+            Some(TypedCopies::All) => CapturedCopies::All,
+            Some(TypedCopies::Marked) => CapturedCopies::Ends,
+            Some(TypedCopies::Syn) => CapturedCopies::Syn,
+            Some(TypedCopies::SynAck) => CapturedCopies::SynAck,
+        };
+        Ok(CapturedTraffic { ports, copies, rate: self.rate_of_programs(here, &flow.sends)? })
+    }
+
+    fn rate_of_programs(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<Rate, Problem> {
+        let rate = typed.rate.map_or(RATE, |rate| rate.0);
+        if rate.is_zero() {
+            return Err(self.problem(&here.key("rate"), "is 0: give what the flow needs"));
+        }
+        Ok(rate)
     }
 
     fn program_ends(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<ProgramEnds, Problem> {
@@ -180,11 +210,7 @@ impl Reader<'_> {
                 return Err(self.problem(&here.key(key), message));
             }
         }
-        let rate = typed.rate.map_or(RATE, |rate| rate.0);
-        if rate.is_zero() {
-            return Err(self.problem(&here.key("rate"), "is 0: give what the flow needs"));
-        }
-        Ok(ProgramEnds { listen, target, rate })
+        Ok(ProgramEnds { listen, target, rate: self.rate_of_programs(here, typed)? })
     }
 
     fn traffic(&self, here: &KeyPath, typed: &TypedTraffic, length: Duration) -> Result<Traffic, Problem> {
@@ -245,7 +271,10 @@ impl Reader<'_> {
                 _ => Err(self.problem(here, "says not when: give `on`, of at least `every`, and `off`")),
             },
             TypedTrafficKind::Frames => self.frames(here, typed, every),
-            TypedTrafficKind::Fetches | TypedTrafficKind::Bulk | TypedTrafficKind::Command => {
+            TypedTrafficKind::Fetches
+            | TypedTrafficKind::Bulk
+            | TypedTrafficKind::Command
+            | TypedTrafficKind::Captured => {
                 unreachable!("neither TCP nor programs have a calendar")
             }
         }
@@ -283,7 +312,9 @@ impl Reader<'_> {
     fn check_keys(&self, here: &KeyPath, typed: &TypedTraffic) -> Result<(), Problem> {
         let is = |kind| typed.kind == kind;
         let (fetches, bulk) = (is(TypedTrafficKind::Fetches), is(TypedTrafficKind::Bulk));
-        let (of_tcp, of_programs) = (fetches || bulk, is(TypedTrafficKind::Command));
+        let (of_tcp, captured) = (fetches || bulk, is(TypedTrafficKind::Captured));
+        let of_command = is(TypedTrafficKind::Command);
+        let of_programs = of_command || captured;
         let keys = [
             ("every", typed.every.is_some(), !of_tcp && !of_programs),
             ("bytes", typed.bytes.is_some(), !fetches && !of_programs),
@@ -301,8 +332,9 @@ impl Reader<'_> {
             ("first_timeout", typed.first_timeout.is_some(), of_tcp),
             ("ecn", typed.ecn.is_some(), of_tcp),
             ("rate", typed.rate.is_some(), of_tcp || of_programs),
-            ("listen", typed.listen.is_some(), of_programs),
-            ("target", typed.target.is_some(), of_programs),
+            ("listen", typed.listen.is_some(), of_command),
+            ("target", typed.target.is_some(), of_command),
+            ("ports", typed.ports.is_some(), captured),
             ("begin", typed.begin.is_some(), !of_programs),
             ("end", typed.end.is_some(), !bulk && !of_programs),
         ];

@@ -43,7 +43,9 @@ impl Scenario {
         watching: &Watching,
         mut watch: impl FnMut(Progress) -> ControlFlow<Halt>,
     ) -> Result<Outcome, BuildError> {
-        if let Some(flow) = self.flows.iter().find(|flow| matches!(flow.load, Load::Programs(_))) {
+        if let Some(flow) =
+            self.flows.iter().find(|flow| matches!(flow.load, Load::Programs(_) | Load::Captured(_)))
+        {
             return Err(BuildError::Programs { place: flow.place.clone(), flow: flow.name.clone() });
         }
         let own = Seed::new(seed);

@@ -47,7 +47,7 @@ impl Run<'_> {
                 Copied::Marked(marks) => marks.take(&self.segment, segments.bytes_max - LABEL_BYTES),
                 Copied::All => false,
             },
-            Load::Datagrams(_) | Load::Programs(_) => false,
+            Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => false,
         };
         self.label(flow, now);
         self.datagram.extend_from_slice(&self.segment);
