@@ -61,10 +61,10 @@ enum Piece {
 /// What only a lab knows; machines and flows are meant by their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholder {
-    /// The IPv4 address of a machine.
-    Address(usize),
-    /// The IPv6 address of a machine.
-    Address6(usize),
+    /// The IPv4 addresses of a machine, or of all of a kind: how many from this place on.
+    Address(usize, usize),
+    /// Their IPv6 addresses.
+    Address6(usize, usize),
     /// The command's folder.
     Folder,
     /// The scenario's folder.
@@ -155,7 +155,7 @@ mod tests {
         match (word, name) {
             ("folder", None) => Ok(Placeholder::Folder),
             ("address", Some(name)) => {
-                name.parse().map(Placeholder::Address).map_err(|_| "no machine".to_owned())
+                name.parse().map(|place| Placeholder::Address(place, 1)).map_err(|_| "no machine".to_owned())
             }
             _ => Err("means nothing".to_owned()),
         }
@@ -164,7 +164,7 @@ mod tests {
     fn filled(text: &str) -> Result<String, String> {
         Template::read(text, meaning).map(|template| {
             template.fill(|placeholder| match placeholder {
-                Placeholder::Address(place) => format!("10.77.0.{place}"),
+                Placeholder::Address(place, _) => format!("10.77.0.{place}"),
                 _ => "/scratch".to_owned(),
             })
         })

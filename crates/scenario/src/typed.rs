@@ -411,7 +411,7 @@ pub(crate) enum TypedAction {
 pub(crate) struct TypedCommand {
     /// What results and expectations call it.
     pub(crate) name: String,
-    /// The machine in which it runs.
+    /// The machine in which it runs. Of several of a kind, each has one of its own, and their names end with its number.
     pub(crate) node: String,
     /// The program and its arguments. There is no shell, unless it is the program.
     pub(crate) run: Vec<String>,

@@ -34,27 +34,38 @@ impl Reader<'_> {
             return Err(self.problem(&element("command", COMMANDS_MAX), message));
         }
         let known = Known { names, flows };
-        let one = |(place, command): (usize, &TypedCommand)| {
+        let mut found = Vec::new();
+        for (place, command) in typed.iter().enumerate() {
             let here = element("command", place);
             self.expect_plain(&here.key("name"), &command.name)?;
             if typed[..place].iter().any(|before| before.name == command.name) {
                 let message = format!("another command is called {:?}: names differ", command.name);
                 return Err(self.problem(&here.key("name"), message));
             }
-            self.command(&here, command, &known, length)
-        };
-        typed.iter().enumerate().map(one).collect()
+            let nodes = names.with_programs(&command.node);
+            let nodes = nodes.map_err(|message| self.problem(&here.key("node"), message))?;
+            let is_alone = nodes.len() == 1;
+            for (nth, node) in nodes.enumerate() {
+                let name =
+                    if is_alone { command.name.clone() } else { format!("{}.{}", command.name, nth + 1) };
+                found.push(self.command(&here, command, (name, node), &known, length)?);
+            }
+        }
+        if found.len() > COMMANDS_MAX {
+            let message = format!("there are more than {COMMANDS_MAX} commands in all machines: have fewer");
+            return Err(self.problem(&element("command", typed.len() - 1), message));
+        }
+        Ok(found)
     }
 
     fn command(
         &self,
         here: &KeyPath,
         typed: &TypedCommand,
+        (name, node): (String, usize),
         known: &Known<'_>,
         length: Duration,
     ) -> Result<Command, Problem> {
-        let node = known.names.one_with_programs(&typed.node);
-        let node = node.map_err(|message| self.problem(&here.key("node"), message))?;
         let parts = [
             ("run", typed.run.len()),
             ("files", typed.files.len()),
@@ -87,7 +98,7 @@ impl Reader<'_> {
             Ok((name.clone(), template(&path, text)?))
         });
         Ok(Command {
-            name: typed.name.clone(),
+            name,
             place: self.source.place(here),
             node,
             run,
@@ -173,8 +184,8 @@ impl Known<'_> {
         match (word, name) {
             ("folder", None) => Ok(Placeholder::Folder),
             ("here", None) => Ok(Placeholder::Here),
-            ("address", Some(name)) => self.names.one_with_programs(name).map(Placeholder::Address),
-            ("address6", Some(name)) => self.names.one_with_programs(name).map(Placeholder::Address6),
+            ("address", Some(name)) => self.addresses(name, Placeholder::Address),
+            ("address6", Some(name)) => self.addresses(name, Placeholder::Address6),
             ("to", Some(name)) => self.flow(name, node).map(Placeholder::To),
             ("to-host", Some(name)) => self.flow(name, node).map(Placeholder::ToHost),
             ("to-port", Some(name)) => self.flow(name, node).map(Placeholder::ToPort),
@@ -183,6 +194,10 @@ impl Known<'_> {
                 Err(format!("is none of {known}"))
             }
         }
+    }
+
+    fn addresses(&self, name: &str, of: fn(usize, usize) -> Placeholder) -> Result<Placeholder, String> {
+        self.names.with_programs(name).map(|members| of(members.start, members.len()))
     }
 
     /// The flow of this name that programs of a machine send.

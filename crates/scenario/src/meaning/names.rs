@@ -130,16 +130,16 @@ impl Names {
         Self::one(members, name).map_err(|message| reader.problem(path, message))
     }
 
-    /// The one machine that a name stands for, in which programs can run.
+    /// The machine of this name that has programs, or all of a kind.
     ///
     /// # Errors
     /// If there is none.
-    pub(super) fn one_with_programs(&self, name: &str) -> Result<usize, String> {
+    pub(super) fn with_programs(&self, name: &str) -> Result<Range<usize>, String> {
         let members = self.known(name)?;
         if self.nodes[members.start].role == Role::Router {
             return Err(format!("{name:?} is a router, which has no programs: name an agent or a relay"));
         }
-        Self::one(members, name)
+        Ok(members)
     }
 
     fn one(members: Range<usize>, name: &str) -> Result<usize, String> {

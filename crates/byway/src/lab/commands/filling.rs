@@ -67,8 +67,8 @@ impl Filling<'_> {
 
     fn value(&self, placeholder: Placeholder, own: &Path) -> String {
         match placeholder {
-            Placeholder::Address(place) => addresses(place)[0].to_string(),
-            Placeholder::Address6(place) => addresses(place)[1].to_string(),
+            Placeholder::Address(first, count) => all_addresses(first, count, 0),
+            Placeholder::Address6(first, count) => all_addresses(first, count, 1),
             Placeholder::Folder => own.display().to_string(),
             Placeholder::Here => self.here.display().to_string(),
             Placeholder::To(flow) => self.to(flow).to_string(),
@@ -89,6 +89,12 @@ impl Filling<'_> {
         let [ipv4, ipv6]: [IpAddr; 2] = addresses(flow.to);
         SocketAddr::new(if ends.target.is_ipv4() { ipv4 } else { ipv6 }, ends.target.port())
     }
+}
+
+/// The addresses of so many machines, with blanks between: IPv4 or IPv6.
+fn all_addresses(first: usize, count: usize, family: usize) -> String {
+    let all: Vec<String> = (first..).take(count).map(|place| addresses(place)[family].to_string()).collect();
+    all.join(" ")
 }
 
 #[cfg(test)]
