@@ -41,6 +41,8 @@ build_for_wasm() {
   if has_std wasm32-unknown-unknown; then
     RUSTFLAGS="-D warnings" cargo build --locked --target wasm32-unknown-unknown \
       -p byway-units -p byway-code -p byway-wire -p byway-proto -p byway-sim -p byway-plan -p byway-plot || fail "wasm32"
+    RUSTFLAGS="-D warnings" cargo build --locked --target wasm32-unknown-unknown -p byway-client --no-default-features ||
+      fail "wasm32, the client"
   else
     skip "this Rust has no wasm32-unknown-unknown; with rustup: rustup target add wasm32-unknown-unknown"
   fi

@@ -6,20 +6,24 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Finding;
-use crate::pure::{EXTERNAL_CRATES, PURE_CRATES, PureCrate};
+use crate::pure::{EXTERNAL_CRATES, Features, PURE_CRATES, PureCrate};
 
-/// What `cargo tree` says about the normal dependencies of `subject`, on all targets and with all features,
+/// What `cargo tree` says about the normal dependencies of `subject`, on all targets and with the features that are judged,
 /// each line led by its depth.
 ///
 /// # Errors
 /// If Cargo does not answer; the finding carries its complaint.
 pub fn tree(root: &Path, subject: &PureCrate) -> Result<String, Finding> {
-    let options = "tree --locked --offline --edges normal --target all --all-features --prefix depth";
+    let options = "tree --locked --offline --edges normal --target all --prefix depth";
+    let features = match subject.features {
+        Features::All => "--all-features",
+        Features::None => "--no-default-features",
+    };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from(env!("CARGO")));
     let output = Command::new(cargo)
         .current_dir(root)
         .args(options.split(' '))
-        .args(["--package", subject.name])
+        .args([features, "--package", subject.name])
         .output()
         .map_err(|error| silent(&error.to_string()))?;
     if output.status.success() {
@@ -78,8 +82,12 @@ fn problem(subject: &PureCrate, depth: u32, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    const SUBJECT: PureCrate =
-        PureCrate { name: "byway-wire", folder: "crates/wire", may_depend_on: &["byway-code"] };
+    const SUBJECT: PureCrate = PureCrate {
+        name: "byway-wire",
+        folder: "crates/wire",
+        may_depend_on: &["byway-code"],
+        features: Features::All,
+    };
 
     const NO_PROBLEMS: [&str; 0] = [];
 

@@ -24,8 +24,14 @@ fn is_no_std(file: &SourceFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::Features;
 
-    const UNITS: PureCrate = PureCrate { name: "byway-units", folder: "crates/units", may_depend_on: &[] };
+    const UNITS: PureCrate = PureCrate {
+        name: "byway-units",
+        folder: "crates/units",
+        may_depend_on: &[],
+        features: Features::All,
+    };
 
     fn count(text: &str) -> usize {
         findings(&[SourceFile::new("crates/units/src/lib.rs", text)], &[UNITS]).len()

@@ -12,24 +12,58 @@ pub struct PureCrate {
     pub folder: &'static str,
     /// The Byway crates its manifest may name.
     pub may_depend_on: &'static [&'static str],
+    /// Which of its features are judged.
+    pub features: Features,
+}
+
+/// The features of a crate that must keep it pure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Features {
+    /// All of them.
+    All,
+    /// None: each adds something to a pure heart that is not.
+    None,
 }
 
 /// All pure crates.
 pub const PURE_CRATES: &[PureCrate] = &[
-    PureCrate { name: "byway-units", folder: "crates/units", may_depend_on: &[] },
-    PureCrate { name: "byway-code", folder: "crates/code", may_depend_on: &["byway-units"] },
-    PureCrate { name: "byway-plan", folder: "crates/plan", may_depend_on: &["byway-units", "byway-wire"] },
-    PureCrate { name: "byway-plot", folder: "crates/plot", may_depend_on: &[] },
-    PureCrate { name: "byway-wire", folder: "crates/wire", may_depend_on: &["byway-units"] },
+    PureCrate { name: "byway-units", folder: "crates/units", may_depend_on: &[], features: Features::All },
+    PureCrate {
+        name: "byway-client",
+        folder: "crates/client",
+        may_depend_on: &["byway-code", "byway-plan", "byway-proto", "byway-units", "byway-wire"],
+        features: Features::None,
+    },
+    PureCrate {
+        name: "byway-code",
+        folder: "crates/code",
+        may_depend_on: &["byway-units"],
+        features: Features::All,
+    },
+    PureCrate {
+        name: "byway-plan",
+        folder: "crates/plan",
+        may_depend_on: &["byway-units", "byway-wire"],
+        features: Features::All,
+    },
+    PureCrate { name: "byway-plot", folder: "crates/plot", may_depend_on: &[], features: Features::All },
+    PureCrate {
+        name: "byway-wire",
+        folder: "crates/wire",
+        may_depend_on: &["byway-units"],
+        features: Features::All,
+    },
     PureCrate {
         name: "byway-proto",
         folder: "crates/proto",
         may_depend_on: &["byway-code", "byway-units", "byway-wire"],
+        features: Features::All,
     },
     PureCrate {
         name: "byway-sim",
         folder: "crates/sim",
         may_depend_on: &["byway-code", "byway-proto", "byway-units", "byway-wire"],
+        features: Features::All,
     },
 ];
 

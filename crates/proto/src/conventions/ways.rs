@@ -34,7 +34,10 @@ pub const fn near_both<'a, R>(sender: &'a [R], receiver: &'a [R]) -> (&'a [R], &
     (if sender.is_empty() { receiver } else { sender }, if receiver.is_empty() { sender } else { receiver })
 }
 
-/// The shard that serves a coding group, of a relay with so many of them, 256 at most.
+/// The shard that serves a coding group, of a relay with so many of them.
+///
+/// # Panics
+/// If a relay is said to have more than 256 shards.
 #[must_use]
 pub const fn shard_of(shards: u16, group: u32) -> Shard {
     let shards = if shards == 0 { 1 } else { shards };
