@@ -193,7 +193,8 @@ impl Client {
     /// [exposes](Self::expose). [`Event::Accepted`] or [`Event::Refused`] follows once the peer has answered; it is asked for as
     /// long as it does not.
     ///
-    /// Which service is cheapest is told by measured round trips: after [`Event::PeerEstablished`], they are mostly known.
+    /// Which service is fast enough is told by measured round trips: half a second after [`Event::PeerEstablished`], they are
+    /// mostly known.
     ///
     /// # Errors
     /// If the peer is unknown, a value is out of range, or there are too many flows.

@@ -49,7 +49,7 @@
 //! # Where to start
 //! [`Client`] and what it takes ([`Network`], [`Identity`], [`Registration`]) and gives ([`Output`], [`Event`],
 //! [`FlowReport`]). With the feature `sockets`, on by default, `Driver` has a UDP socket and a clock, and is called by the
-//! application.
+//! application; it is for Unix.
 //!
 //! # What is left to others
 //! Files: a [`Network`] is plain values. Controllers: networks are static. The proxy for applications that know nothing of
@@ -62,6 +62,10 @@ extern crate std;
 
 mod choice;
 mod client;
+#[cfg(feature = "sockets")]
+mod clock;
+#[cfg(feature = "sockets")]
+mod driver;
 mod flow_pair;
 pub mod limits;
 mod network;
@@ -78,3 +82,8 @@ pub use network::{Network, NetworkAgent, NetworkError, NetworkPair, NetworkRelay
 pub use output::{Event, Output};
 pub use registration::{Choice, Chosen, Reason, RegisterError, Registered, Registration};
 pub use report::{FlowReport, SentReport, mean_repair_time};
+#[cfg(feature = "sockets")]
+pub use {
+    clock::Clock,
+    driver::{Driver, Received},
+};

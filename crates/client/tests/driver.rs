@@ -1,0 +1,108 @@
+//! Two drivers on real sockets of this machine, IPv4 and IPv6.
+#![cfg(feature = "sockets")]
+#![allow(clippy::disallowed_types, reason = "drivers have sockets")]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::time::Duration;
+
+use byway_client::{
+    Client, Clock, Driver, Event, FlowPair, Identity, Network, NetworkAgent, NetworkPair, Received,
+    Registration,
+};
+use byway_wire::seal::StaticSecret;
+
+/// What nothing here takes when all is well: a guard, not a measure.
+const STEPS_MAX: usize = 10_000;
+
+fn drivers(host: &str) -> [Driver; 2] {
+    let sockets = [(); 2].map(|()| UdpSocket::bind((host, 0)).expect("the machine has it"));
+    let addresses = [0, 1].map(|place: usize| sockets[place].local_addr().expect("it is bound"));
+    let secrets = [1, 2].map(|byte| StaticSecret::from_bytes([byte; 32]));
+    let agent = |name: &str, number: u32, secret: &StaticSecret, address: SocketAddr| NetworkAgent {
+        name: name.to_owned(),
+        number,
+        key: secret.public_key(),
+        addresses: vec![address],
+        relays: vec![],
+    };
+    let network = Network {
+        relays: vec![],
+        agents: vec![
+            agent("alice", 1, &secrets[0], addresses[0]),
+            agent("bob", 2, &secrets[1], addresses[1]),
+        ],
+        pairs: vec![NetworkPair { agents: ["alice".to_owned(), "bob".to_owned()], group: 1 }],
+    };
+    let mut parts = ["alice", "bob"].into_iter().zip(secrets).zip(sockets);
+    [(); 2].map(|()| {
+        let ((name, secret), socket) = parts.next().expect("there are two");
+        let clock = Clock::start();
+        let identity = Identity::new(name, secret, [7; 32], clock.started_unix_nanos());
+        let client = Client::new(identity, &network, clock.now()).expect("the network is good");
+        Driver::new(client, socket, clock).expect("the socket is good")
+    })
+}
+
+/// Steps both until the first of them has something of which `find` makes something.
+fn until<T>(drivers: &mut [Driver; 2], who: usize, mut find: impl FnMut(&Received<'_>) -> Option<T>) -> T {
+    for _ in 0..STEPS_MAX {
+        drivers[1 - who].step(Duration::ZERO).expect("it works");
+        // It receives nothing as long as it has something to give.
+        while drivers[1 - who].take().is_some() {}
+        drivers[who].step(Duration::from_millis(2)).expect("it works");
+        while let Some(received) = drivers[who].take() {
+            if let Some(found) = find(&received) {
+                return found;
+            }
+        }
+    }
+    panic!("it does not come");
+}
+
+fn datagram(received: &Received<'_>) -> Option<(FlowPair, Vec<u8>)> {
+    match received {
+        Received::Delivered { flow, datagram, .. } => Some((*flow, datagram.to_vec())),
+        Received::Event(_) => None,
+    }
+}
+
+fn exchange(host: &str) {
+    let mut drivers = drivers(host);
+    drivers[1].input(|bob, _| bob.expose("call", None)).expect("there is room");
+    let registration = Registration::default();
+    let registered = drivers[0].input(|alice, now| alice.register("bob", "call", &registration, now));
+    let flow = registered.expect("Bob is a peer").flow;
+    until(&mut drivers, 0, |received| (*received == Received::Event(Event::Accepted(flow))).then_some(()));
+    drivers[0].send(flow, b"hello?", false).expect("it is accepted");
+    let (heard_on, heard) = until(&mut drivers, 1, datagram);
+    assert_eq!(heard, b"hello?");
+    drivers[1].send(heard_on, b"hello!", false).expect("it is open");
+    assert_eq!(until(&mut drivers, 0, datagram), (flow, b"hello!".to_vec()));
+    assert_eq!(drivers[0].unsent(), 0);
+}
+
+#[test]
+fn two_drivers_talk_over_ipv4() {
+    exchange("127.0.0.1");
+}
+
+#[test]
+fn two_drivers_talk_over_ipv6() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        println!("skipped: this machine has no IPv6");
+        return;
+    }
+    exchange("::1");
+}
+
+#[test]
+fn a_loop_of_the_applications_own_has_a_socket_and_a_deadline() {
+    let [mut alice, _bob] = drivers("127.0.0.1");
+    assert!(alice.as_fd().as_raw_fd() >= 0);
+    assert!(alice.local_address().is_ok_and(|address| address.port() != 0));
+    assert!(alice.until_deadline().is_none(), "nothing is wanted yet");
+    let registration = Registration::default();
+    alice.input(|alice, now| alice.register("bob", "call", &registration, now)).expect("Bob is a peer");
+    assert!(alice.until_deadline().is_some(), "the peer is to be asked again");
+}
