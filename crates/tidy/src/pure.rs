@@ -82,6 +82,7 @@ pub const IMPURE_CRATES: &[ImpureCrate] = &[
     ImpureCrate { folder: "crates/aws-lc", reason: "calls a library written in C" },
     ImpureCrate { folder: "crates/bench", reason: "reads the clock, and calls other projects' coders" },
     ImpureCrate { folder: "crates/byway", reason: "is the program: files, clocks, processes" },
+    ImpureCrate { folder: "crates/client-c", reason: "follows C's pointers, and opens sockets" },
     ImpureCrate { folder: "crates/experiment", reason: "reads TOML, and writes JSON and HTML" },
     ImpureCrate { folder: "crates/lab", reason: "makes namespaces and devices, and reads the clock" },
     ImpureCrate { folder: "crates/net", reason: "opens sockets and reads the clock" },
