@@ -285,7 +285,8 @@ pub fn echo(address: SocketAddr) {
 /// Two agents, alice and bob, each near a relay of its own, in static mode; bob exposes `echo`.
 pub struct TwoSites {
     pub bench: Bench,
-    network: String,
+    /// The tables of `[network]`.
+    pub network: String,
 }
 
 /// Hosts of [`TwoSites`]: relays 1 and 2, alice 11, bob 12, the echo 20.
