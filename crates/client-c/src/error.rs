@@ -125,3 +125,14 @@ pub extern "C" fn byway_error_text(error: i32) -> *const c_char {
 pub extern "C" fn byway_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_panics_is_an_error() {
+        assert_eq!(guarded(|| panic!("inside")), Error::Failed);
+        assert_eq!(guarded(|| Ok(())), Error::Ok);
+    }
+}

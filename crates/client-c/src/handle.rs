@@ -114,3 +114,29 @@ pub(crate) unsafe fn with(
     }
     error
 }
+
+#[cfg(test)]
+mod tests {
+    use byway_client::{Identity, Network, NetworkAgent};
+    use byway_wire::seal::StaticSecret;
+
+    use super::*;
+
+    #[test]
+    fn a_client_inside_which_something_panicked_is_not_used_any_more() {
+        let secret = StaticSecret::from_bytes([1; 32]);
+        let (name, key) = ("alice".to_owned(), secret.public_key());
+        let agent = NetworkAgent { name, number: 1, key, addresses: vec![], relays: vec![] };
+        let network = Network { agents: vec![agent], ..Network::default() };
+        let identity = Identity::new("alice", secret, [0; 32], 1);
+        let client = Client::new(identity, &network, Time::START).expect("the network is good");
+        let handle = Handle::bare(client);
+        // SAFETY: the handle was made here, and is freed last.
+        unsafe {
+            assert_eq!(with(handle, |_| Ok(())), Error::Ok);
+            assert_eq!(with(handle, |_| panic!("inside")), Error::Failed);
+            assert_eq!(with(handle, |_| Ok(())), Error::Failed);
+            drop(Box::from_raw(handle));
+        }
+    }
+}
