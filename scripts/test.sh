@@ -97,11 +97,16 @@ say_if_no_lab() {
   unshare --net true 2>/dev/null && [[ -c /dev/net/tun ]] || skip "the lab with real programs: needs root, and /dev/net/tun"
 }
 
+say_if_no_compiler_of_c() {
+  has cc || skip "the library's example in C: needs a C compiler, Debian's package gcc"
+}
+
 build_for_wasm
 document
 test_neon
 test_here
 say_if_no_lab
+say_if_no_compiler_of_c
 test_nats
 
 failed=$(($(count failed) + steps_failed))

@@ -5,6 +5,7 @@
     clippy::disallowed_types,
     reason = "tests of the program use files, sockets and clocks"
 )]
+#![allow(clippy::print_stderr, reason = "says what is skipped")]
 
 mod support;
 
@@ -75,7 +76,7 @@ impl Application {
         if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
             let is_direct = buffer[0] == Kind::Source.first_byte();
             self.direct += usize::from(is_direct);
-            if !(is_direct && self.direct % DROP_EVERY == 0) {
+            if !(is_direct && self.direct.is_multiple_of(DROP_EVERY)) {
                 let bytes = &mut buffer[..length];
                 self.input(|client, now| client.received(from, Ecn::NotCapable, bytes, now));
             }
@@ -189,7 +190,7 @@ fn an_agents_forward_reaches_what_an_application_exposes() {
 /// The example in C, compiled and linked; `None` where there is no compiler.
 fn compiled(sites: &TwoSites) -> Option<PathBuf> {
     if Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: the example in C needs a C compiler, cc");
+        eprintln!("skipped: the example in C needs a C compiler, cc");
         return None;
     }
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of crates");
@@ -260,7 +261,7 @@ fn the_example_in_c_calls_loses_packets_and_has_them_repaired() {
     assert!(output.starts_with("service: caching, "), "{output}");
     let last = output.lines().last().expect("it reports");
     assert!(last.starts_with("sent 200, "), "{output}");
-    let (lost, repaired) = (number_after(last, " lost"), number_after(last, " repaired"));
-    assert!(lost >= 10 && repaired >= 5, "nothing was repaired: {output}");
+    let (losses, repairs) = (number_after(last, " lost"), number_after(last, " repaired"));
+    assert!(losses >= 10 && repairs >= 5, "nothing was repaired: {output}");
     assert!(number_after(last, "came back") > 100, "{output}");
 }

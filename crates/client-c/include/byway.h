@@ -488,6 +488,44 @@ typedef struct {
   uint64_t received_repair_time_us;
 } byway_report;
 
+/*
+ The IP bytes of a client by what they carry, since it was made.
+ */
+typedef struct {
+  /*
+   Originals, to peers.
+   */
+  uint64_t direct_sent;
+  /*
+   Copies and repair packets, to relays.
+   */
+  uint64_t copies_sent;
+  /*
+   What is given for others' repairs, to relays.
+   */
+  uint64_t answers_sent;
+  /*
+   Handshakes, requests, reports and probes.
+   */
+  uint64_t messages_sent;
+  /*
+   Originals, from peers.
+   */
+  uint64_t direct_received;
+  /*
+   Repairs, from relays.
+   */
+  uint64_t repairs_received;
+  /*
+   What relays deliver unasked.
+   */
+  uint64_t forwarded_received;
+  /*
+   Handshakes, reports, probes and in-stream repair packets.
+   */
+  uint64_t messages_received;
+} byway_segments;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -642,6 +680,11 @@ byway_error byway_client_deadline(byway_client *client,
  What became of the packets of two flows.
  */
 byway_error byway_client_report(byway_client *client, uint64_t flow, byway_report *report);
+
+/*
+ How many bytes went over the direct path, and to and from relays.
+ */
+byway_error byway_client_segments(byway_client *client, byway_segments *segments);
 
 /*
  Writes what flows are for into a text of this size: the name that is exposed here or there, cut off where there is no more room.

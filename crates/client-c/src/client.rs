@@ -18,7 +18,7 @@ use crate::memory::{bytes, bytes_mut, put_text, read, text, text_or_none, write}
 use crate::network::{Network, parsed};
 use crate::output::Output;
 use crate::registration::{Registered, Registration};
-use crate::report::Report;
+use crate::report::{Report, Segments};
 
 /// Bytes of a seed.
 const SEED_BYTES: usize = 32;
@@ -238,6 +238,13 @@ pub unsafe extern "C" fn byway_client_report(client: *mut Handle, flow: u64, rep
             write(report, Report::from(&found))
         })
     }
+}
+
+/// How many bytes went over the direct path, and to and from relays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn byway_client_segments(client: *mut Handle, segments: *mut Segments) -> Error {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe { with(client, |handle| write(segments, Segments::from(handle.client().segments()))) }
 }
 
 /// Writes what flows are for into a text of this size: the name that is exposed here or there, cut off where there is no more room.

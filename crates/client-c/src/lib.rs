@@ -23,8 +23,8 @@ pub use address::Address;
 pub use client::{
     byway_client_close_flow, byway_client_deadline, byway_client_expose, byway_client_fd, byway_client_free,
     byway_client_leave, byway_client_new, byway_client_now, byway_client_open, byway_client_peer_name,
-    byway_client_poll, byway_client_received, byway_client_register, byway_client_report, byway_client_send,
-    byway_client_step, byway_client_subject, byway_client_timer,
+    byway_client_poll, byway_client_received, byway_client_register, byway_client_report,
+    byway_client_segments, byway_client_send, byway_client_step, byway_client_subject, byway_client_timer,
 };
 pub use error::{Error, byway_error_text, byway_last_error};
 pub use handle::Handle;
@@ -34,4 +34,4 @@ pub use network::{
 };
 pub use output::*;
 pub use registration::*;
-pub use report::Report;
+pub use report::{Report, Segments};

@@ -48,6 +48,53 @@ pub struct Report {
     pub received_repair_time_us: u64,
 }
 
+/// The IP bytes of a client by what they carry, since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Segments {
+    /// Originals, to peers.
+    pub direct_sent: u64,
+    /// Copies and repair packets, to relays.
+    pub copies_sent: u64,
+    /// What is given for others' repairs, to relays.
+    pub answers_sent: u64,
+    /// Handshakes, requests, reports and probes.
+    pub messages_sent: u64,
+    /// Originals, from peers.
+    pub direct_received: u64,
+    /// Repairs, from relays.
+    pub repairs_received: u64,
+    /// What relays deliver unasked.
+    pub forwarded_received: u64,
+    /// Handshakes, reports, probes and in-stream repair packets.
+    pub messages_received: u64,
+}
+
+impl From<&byway_client::Segments> for Segments {
+    fn from(segments: &byway_client::Segments) -> Self {
+        let byway_client::Segments {
+            direct_sent,
+            copies_sent,
+            answers_sent,
+            messages_sent,
+            direct_received,
+            repairs_received,
+            forwarded_received,
+            messages_received,
+        } = *segments;
+        Self {
+            direct_sent,
+            copies_sent,
+            answers_sent,
+            messages_sent,
+            direct_received,
+            repairs_received,
+            forwarded_received,
+            messages_received,
+        }
+    }
+}
+
 impl From<&FlowReport> for Report {
     fn from(report: &FlowReport) -> Self {
         let received = &report.received;

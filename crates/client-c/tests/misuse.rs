@@ -106,6 +106,8 @@ fn null_is_an_error_wherever_something_is_needed() {
             byway_client_deadline(client, null_mut()),
             byway_client_deadline(none, &raw mut number),
             byway_client_report(none, FLOW, &raw mut report),
+            byway_client_segments(none, null_mut()),
+            byway_client_segments(client, null_mut()),
             byway_client_subject(none, FLOW, name.as_mut_ptr(), name.len()),
             byway_client_peer_name(client, 2, null_mut(), 8),
             byway_client_close_flow(none, FLOW, 0),

@@ -11,7 +11,7 @@ use byway_proto::agent::{
     Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Offer, OfferRefusal, Terms, flow_between,
 };
 use byway_proto::conventions::{
-    self, CONTACT_FLOW, Contacts, Exposure, FlowNumbers, Subject, Wish, offer_for,
+    self, CONTACT_FLOW, Contacts, Exposure, FlowNumbers, Segments, Subject, Wish, ip_bytes, offer_for,
 };
 use byway_proto::limits::{DATAGRAM_BYTES_MAX, FLOW_PAIRS_MAX};
 use byway_units::{AgentId, FlowId, Time};
@@ -107,6 +107,7 @@ pub struct Client {
     pairs: FlowPairs,
     events: VecDeque<Event>,
     delivered: Vec<u8>,
+    segments: Segments,
     next_sweep: Time,
     now: Time,
     has_left: bool,
@@ -134,6 +135,7 @@ impl Client {
             pairs: FlowPairs::default(),
             events: VecDeque::new(),
             delivered: Vec::new(),
+            segments: Segments::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
             now,
             has_left: false,
@@ -146,6 +148,7 @@ impl Client {
     /// A datagram came from the network. It is opened in place.
     pub fn received(&mut self, from: SocketAddr, ecn: Ecn, bytes: &mut [u8], now: Time) {
         let now = self.at(now);
+        *self.segments.received_mut(bytes) += ip_bytes(bytes, from).count();
         self.agent.handle(AgentInput::Received { from, ecn, bytes }, now);
     }
 
@@ -272,7 +275,11 @@ impl Client {
         loop {
             if self.agent.next_is_transmit() {
                 return match self.agent.poll() {
-                    Some(AgentOutput::Transmit(transmit)) => Some(Output::Transmit(transmit)),
+                    Some(AgentOutput::Transmit(transmit)) => {
+                        let bytes = ip_bytes(transmit.bytes, transmit.to).count();
+                        *self.segments.sent_mut(transmit.bytes) += bytes;
+                        Some(Output::Transmit(transmit))
+                    }
                     _ => None,
                 };
             }
@@ -315,6 +322,12 @@ impl Client {
             received: *self.agent.statistics(entry.received)?,
             status: self.agent.flow_status(entry.sent)?,
         })
+    }
+
+    /// The IP bytes that went over the direct path, and to and from relays, since the client was made.
+    #[must_use]
+    pub const fn segments(&self) -> &Segments {
+        &self.segments
     }
 
     /// What a pair of flows is for: the name that is exposed here or there; `None` if it is closed.

@@ -74,6 +74,7 @@ mod registration;
 mod report;
 
 pub use byway_proto::agent::{Delivery, Duplication, OfferRefusal, ReceiveStatistics, Reported, Traffic};
+pub use byway_proto::conventions::Segments;
 pub use byway_proto::{CodingRates, Transmit, Urgency};
 pub use byway_wire::{Ecn, Service};
 pub use client::{Client, ExposeError, Identity, SendError};

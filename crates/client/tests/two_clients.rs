@@ -48,6 +48,10 @@ fn a_lossy_call_is_repaired_and_its_true_loss_is_told() {
     assert!(delivered.iter().all(|(of, ..)| *of == incoming));
     let repaired = delivered.iter().filter(|(.., how)| *how == Delivery::Cached).count() as u64;
     assert!(repaired > 20, "{repaired} are repaired");
+    let segments = two.with(alice, |alice, _| *alice.segments());
+    assert!(segments.direct_sent > 1_500 * 40 && segments.copies_sent > segments.direct_sent, "{segments:?}");
+    let received = two.with(bob, |bob, _| *bob.segments());
+    assert!(received.direct_received < segments.direct_sent && received.repairs_received > 0, "{received:?}");
     let report = two.with(alice, |alice, _| alice.report(flow)).expect("it is open");
     let sent = report.sent.expect("Bob reports");
     assert_eq!((sent.counted.direct + sent.counted.lost, sent.repaired()), (1_500, repaired));

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use byway_units::{Bytes, Time};
+use byway_units::Time;
 use byway_wire::Ecn;
 
 /// A sans-I/O state machine that lives in the world.
@@ -53,23 +53,4 @@ pub struct Transmit<'a> {
     pub ecn: Ecn,
     /// What it carries, at most [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.
     pub payload: &'a [u8],
-}
-
-/// The length of the IP packet that carries this payload: with 20 (IPv4) or 40 (IPv6) bytes of IP header and
-/// 8 bytes of UDP header.
-#[must_use]
-pub fn ip_bytes(payload: &[u8], destination: SocketAddr) -> Bytes {
-    let headers: u64 = if destination.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    Bytes::from(payload.len()) + Bytes::new(headers)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_count_as_the_address_family_has_them() {
-        let of = |address: &str| ip_bytes(&[0; 100], address.parse().expect("an address")).count();
-        assert_eq!((of("192.0.2.1:1"), of("[2001:db8::1]:1")), (128, 148));
-    }
 }

@@ -102,8 +102,9 @@ mod table;
 pub mod tcp;
 mod world;
 
+pub use byway_proto::conventions::ip_bytes;
 pub use byway_wire::Ecn;
-pub use host::{Datagram, Host, Transmit, ip_bytes};
+pub use host::{Datagram, Host, Transmit};
 pub use link::{
     Bottleneck, BottleneckError, BottleneckUse, Fate, GilbertElliott, GilbertElliottError, Jitter, Link,
     LinkState, Loss, MeasuredDelays, MeasuredDelaysError, Passage, Recorded, RecordedCapacity,

@@ -8,12 +8,12 @@ use core::fmt::{self, Write as _};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::{Index, IndexMut};
 
+use byway_proto::conventions::ip_bytes;
 use byway_units::{Bytes, Time};
 
 use byway_wire::Ecn;
 
 use crate::hash;
-use crate::host::ip_bytes;
 use crate::network::LinkIndex;
 use crate::node::NodeId;
 use crate::random::mix;

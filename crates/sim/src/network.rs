@@ -6,10 +6,11 @@ use core::mem;
 use core::net::SocketAddr;
 
 use byway_code::{prefetch, prefetch_value};
+use byway_proto::conventions::ip_bytes;
 use byway_units::Time;
 use thiserror::Error;
 
-use crate::host::{Transmit, ip_bytes};
+use crate::host::Transmit;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::link::{BottleneckUse, Fate, Link, LinkState, Passage};
 use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};

@@ -4,16 +4,12 @@ use std::net::SocketAddr;
 
 use byway_api::SegmentBytes;
 use byway_proto::Transmit;
-use byway_sim::ip_bytes;
-use byway_wire::packets::{EnvelopeRole, Kind};
-
-const SOURCE: u8 = Kind::Source.first_byte();
-const ENVELOPE: u8 = Kind::Envelope.first_byte();
+use byway_proto::conventions::{self, ip_bytes};
 
 /// Counters of an agent's datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    pub(super) bytes: SegmentBytes,
+    carried: conventions::Segments,
     /// Datagrams of applications that were taken, and their bytes.
     pub(super) taken: u64,
     pub(super) taken_bytes: u64,
@@ -32,29 +28,35 @@ pub(super) struct Segments {
 
 impl Segments {
     pub(super) fn sent(&mut self, transmit: &Transmit<'_>) {
-        let bytes = ip_bytes(transmit.bytes, transmit.to).count();
-        let segment = match transmit.bytes {
-            [SOURCE, ..] => &mut self.bytes.direct_sent,
-            [ENVELOPE, role, ..] if *role == EnvelopeRole::CooperativeAnswer as u8 => {
-                &mut self.bytes.answers_sent
-            }
-            [ENVELOPE, ..] => &mut self.bytes.copies_sent,
-            _ => &mut self.bytes.messages_sent,
-        };
-        *segment += bytes;
+        *self.carried.sent_mut(transmit.bytes) += ip_bytes(transmit.bytes, transmit.to).count();
     }
 
     pub(super) fn received(&mut self, payload: &[u8], from: SocketAddr) {
-        let bytes = ip_bytes(payload, from).count();
-        let segment = match payload {
-            [SOURCE, ..] => &mut self.bytes.direct_received,
-            [ENVELOPE, role, ..] if *role == EnvelopeRole::Forwarded as u8 => {
-                &mut self.bytes.forwarded_received
-            }
-            [ENVELOPE, ..] => &mut self.bytes.repairs_received,
-            _ => &mut self.bytes.messages_received,
-        };
-        *segment += bytes;
+        *self.carried.received_mut(payload) += ip_bytes(payload, from).count();
+    }
+
+    /// The bytes, as status says them.
+    pub(super) const fn bytes(&self) -> SegmentBytes {
+        let conventions::Segments {
+            direct_sent,
+            copies_sent,
+            answers_sent,
+            messages_sent,
+            direct_received,
+            repairs_received,
+            forwarded_received,
+            messages_received,
+        } = self.carried;
+        SegmentBytes {
+            direct_sent,
+            direct_received,
+            copies_sent,
+            answers_sent,
+            messages_sent,
+            messages_received,
+            repairs_received,
+            forwarded_received,
+        }
     }
 
     pub(super) const fn taken(&mut self, datagram: &[u8]) {

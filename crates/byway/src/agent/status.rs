@@ -32,7 +32,7 @@ impl AgentRole {
             forwards: self.listeners.iter().map(|listener| self.forward_status(listener)).collect(),
             mappings: self.mappings.iter().map(|(_, mapping)| self.mapping_status(mapping)).collect(),
             totals: self.totals(),
-            bytes: self.segments.bytes.clone(),
+            bytes: self.segments.bytes(),
             counters: counts.work.counted(),
             drops: counts.drops.counted(),
         }

@@ -5,6 +5,7 @@ mod admission;
 mod contacts;
 mod numbers;
 mod offering;
+mod segments;
 mod subject;
 mod ways;
 
@@ -12,5 +13,6 @@ pub use admission::{Exposure, Wish, admit, has_room};
 pub use contacts::{Acquaintance, Contacts};
 pub use numbers::{CONTACT_FLOW, FlowNumbers};
 pub use offering::{back, offer_for};
+pub use segments::{Segments, ip_bytes};
 pub use subject::Subject;
 pub use ways::{near_both, shard_of, ways};
