@@ -1,7 +1,11 @@
 //! The C interface of `byway-client`: opaque handles, error codes, and no panic that crosses the boundary.
 //!
 //! `include/byway.h` is made of these sources by cbindgen. Every function catches what may panic below it; pointers and
-//! lengths are looked at in [`memory`] alone.
+//! lengths are looked at in `memory` alone.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "docs are those of the header, where brackets are those of addresses and tables"
+)]
 #![allow(clippy::doc_markdown, reason = "docs are those of the header, where names have no backticks")]
 #![allow(clippy::missing_safety_doc, reason = "the header says once what holds of all pointers")]
 #![allow(
