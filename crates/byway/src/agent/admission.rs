@@ -91,12 +91,17 @@ mod tests {
 
     use super::super::mappings::tests::{endpoint, filled, incoming};
     use super::*;
+    use crate::settings::ExposedAt;
 
     const PEER: AgentId = AgentId::new(2);
 
     fn exposed(peers: Option<&[&str]>) -> Vec<Exposed> {
         let peers = peers.map(|peers| peers.iter().map(|peer| (*peer).to_owned()).collect());
-        let one = |name: &str, port, peers| Exposed { name: name.to_owned(), target: endpoint(port), peers };
+        let one = |name: &str, port, peers| Exposed {
+            name: name.to_owned(),
+            at: ExposedAt::Target(endpoint(port)),
+            peers,
+        };
         vec![one("video", 6_000, None), one("echo", 7, peers)]
     }
 
