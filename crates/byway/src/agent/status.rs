@@ -180,6 +180,10 @@ impl AgentRole {
         ] {
             counts.drops.add(name, count);
         }
+        if let Some(tunnel) = &self.tunnel {
+            counts.drops.add("proxy_not_captured", tunnel.counters.not_taken);
+            counts.drops.add("proxy_not_permitted", tunnel.counters.not_permitted);
+        }
         counts
     }
 }

@@ -5,6 +5,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::clean;
 use crate::exit::Failure;
 use crate::node;
@@ -61,8 +63,13 @@ impl Guard {
 /// # Errors
 /// If the system refuses.
 pub(crate) fn run(flags: &GuardFlags) -> Result<(), Failure> {
-    // Nothing is ever written there: what comes is the end.
-    let _ = io::stdin().read(&mut [0]);
     let table = flags.table;
-    node::block_on(async move { clean(table).await.map(drop) })
+    node::block_on(async move {
+        // Whoever ends a whole service, ends the agent by that, and this one follows.
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        let _unheard: Vec<_> = kinds.into_iter().map(signal).collect();
+        // Nothing is ever written there: what comes is the end.
+        let _ = tokio::task::spawn_blocking(|| io::stdin().read(&mut [0])).await;
+        clean(table).await.map(drop)
+    })
 }

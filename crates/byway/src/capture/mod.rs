@@ -211,6 +211,10 @@ fn create(tunnel: &Tunnel) -> Result<Device, Failure> {
     Device::create(&settings).map_err(|error| {
         let name = &tunnel.device;
         let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied if error.raw_os_error() == Some(rustix::io::Errno::ACCESS.raw_os_error()) => {
+                "/dev/net/tun may not be opened: let everybody open it, as on most systems (chmod 0666 /dev/net/tun), and with systemd set \
+                 PrivateDevices=no; making devices then takes CAP_NET_ADMIN, which forwards do not need"
+            }
             io::ErrorKind::PermissionDenied => {
                 "capturing packets takes CAP_NET_ADMIN: with systemd AmbientCapabilities=CAP_NET_ADMIN, else setcap cap_net_admin+ep on \
                  the program; forwards need none"

@@ -93,6 +93,7 @@ const SOCKET_DROPS: Drops = &[
     "dropped_unsendable",
     "dropped_refused",
     "dropped_closed",
+    "dropped_by_device",
     "dropped_by_kernel",
 ];
 
