@@ -142,16 +142,15 @@ impl Lab {
         }
     }
 
-    /// A command of the program, as a process in a machine.
-    fn within(&self, place: usize, arguments: &[&str]) -> Command {
+    /// A command of the program.
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
         command.args(arguments).current_dir(self.folder.path());
-        let _ = place;
         command
     }
 
     fn run(&self, place: usize, arguments: &[&str]) -> Output {
-        let mut command = self.within(place, arguments);
+        let mut command = self.command(arguments);
         self.machines[place].run(move || command.output().expect("it starts"))
     }
 
@@ -159,7 +158,7 @@ impl Lab {
         let role = if place == RELAY { "relay" } else { "agent" };
         let log = std::fs::File::create(self.folder.path().join(format!("{role}-{place}.log")))
             .expect("room on the disk");
-        let mut command = self.within(place, &[role, "--config"]);
+        let mut command = self.command(&[role, "--config"]);
         command
             .arg(self.file(place))
             .stdin(Stdio::null())
@@ -255,7 +254,7 @@ fn key(folder: &Path) -> String {
 
 /// Sends so many bytes and reads them back.
 fn talk(stream: &mut TcpStream, count: usize) {
-    let sent: Vec<u8> = (0..count).map(|place| (place % 251) as u8).collect();
+    let sent: Vec<u8> = (0..=250).cycle().take(count).collect();
     let mut writer = stream.try_clone().expect("a socket");
     let bytes = sent.clone();
     let writing = std::thread::spawn(move || writer.write_all(&bytes).expect("it is taken"));
@@ -366,7 +365,7 @@ fn what_an_agent_may_not_or_cannot_do_is_said() {
     ] {
         assert!(shown.contains(&rule), "{rule} is not in {shown}");
     }
-    let mut stranger = lab.within(ALICE, &["agent", "--config", file, "--state"]);
+    let mut stranger = lab.command(&["agent", "--config", file, "--state"]);
     let state = tempfile::tempdir().expect("a folder");
     let all =
         |path: &Path| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777));

@@ -6,7 +6,7 @@
 mod mpeg_ts;
 mod rtp;
 
-use byway_wire::ip::Headers;
+use byway_wire::ip::{Headers, TcpHeader};
 
 use mpeg_ts::TransportStream;
 use rtp::{Codec, KeyFrames};
@@ -80,10 +80,12 @@ impl Marking {
     /// Whether the next packet of the flow is to be marked.
     pub fn takes(&mut self, candidate: &Candidate<'_>) -> bool {
         let Self { marks, key_frames, transport_stream } = self;
+        let mut is_marked = false;
         // Each looks at each packet: those that follow a frame's first one are known by it.
-        marks
-            .iter()
-            .fold(false, |is_marked, mark| takes(*mark, candidate, key_frames, transport_stream) || is_marked)
+        for mark in marks.iter() {
+            is_marked |= takes(*mark, candidate, key_frames, transport_stream);
+        }
+        is_marked
     }
 }
 
@@ -95,8 +97,8 @@ fn takes(
 ) -> bool {
     let tcp = candidate.headers.and_then(|headers| headers.tcp);
     match mark {
-        Mark::TcpHandshakes => tcp.is_some_and(|tcp| tcp.is_syn()),
-        Mark::TcpSynAcks => tcp.is_some_and(|tcp| tcp.is_syn_ack()),
+        Mark::TcpHandshakes => tcp.is_some_and(TcpHeader::is_syn),
+        Mark::TcpSynAcks => tcp.is_some_and(TcpHeader::is_syn_ack),
         Mark::TcpEnds => {
             tcp.is_some_and(|tcp| tcp.is_fin() || (tcp.is_push() && !candidate.payload.is_empty()))
         }

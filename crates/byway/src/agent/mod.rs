@@ -1,5 +1,6 @@
 //! `byway agent`: a proxy between applications and the overlay.
 
+mod accepting;
 mod admission;
 mod known;
 mod limits;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use byway_api::{AgentStatus, NetworkMap};
 use byway_net::{Arrival, Io, Role, SocketId};
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, OfferRefusal, Traffic, flow_between};
-use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Subject, Wish};
+use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Subject};
 use byway_proto::marking::{Candidate, Marking};
 use byway_proto::{Transmit, Urgency};
 use byway_units::{AgentId, FlowId, Time};
 use tokio::sync::oneshot;
 
-use super::admission::{Admission, Declined, Refused, admit, begin};
+use super::admission::{Declined, Refused, begin};
 use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
 use super::mappings::{
@@ -25,7 +25,7 @@ use super::outsides::{Caller, Outsides};
 use super::segments::Segments;
 use super::terms::{back, offer_of};
 use super::tunnel::{Came, Tunnelled};
-use crate::settings::{Exposed, ExposedAt, Forward, Wanted, packets_for};
+use crate::settings::{Exposed, Forward, Wanted, packets_for};
 
 /// What the rest of the process asks of the agent.
 pub(super) enum AgentControl {
@@ -67,10 +67,10 @@ pub(super) struct AgentRole {
     flow_numbers: FlowNumbers,
     /// Numbers of applications' endpoints, told to peers.
     sources: Sources,
-    outsides: Outsides,
+    pub(super) outsides: Outsides,
     /// Packets of a device, if there is one.
     pub(super) tunnel: Option<Tunnelled>,
-    refused: Refused,
+    pub(super) refused: Refused,
     offered: VecDeque<(AgentId, FlowId, Offer)>,
     next_sweep: Time,
     /// Who waits to hear whether the forwards' ports could be had.
@@ -349,128 +349,8 @@ impl AgentRole {
         }
     }
 
-    /// A peer's application wants to send to something here.
-    fn offered_by(&mut self, peer: AgentId, flow: FlowId, offer: &Offer, io: &mut Io) {
-        let answer = self.accept(peer, flow, offer, io);
-        if let Some(refusal) = self.refused.news(peer, answer) {
-            tracing::info!(peer = self.known.name_of(peer), ?refusal, "refused what a peer offers");
-        }
-        self.agent.answer_offer(peer, flow, answer, io.now());
-    }
-
-    fn accept(
-        &mut self,
-        peer: AgentId,
-        flow: FlowId,
-        offer: &Offer,
-        io: &mut Io,
-    ) -> Result<(), OfferRefusal> {
-        let wish = Wish { peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
-        let Admission { place, source, replaces } = admit(peer, &wish, &self.exposed, &self.mappings)?;
-        if let Some(old) = replaces {
-            self.close_mapping(old, io);
-        }
-        match &self.exposed[place].at {
-            ExposedAt::Target(target) => {
-                self.accept_for_target(peer, flow, offer, (place, source, *target), io)
-            }
-            ExposedAt::Network(network) => {
-                let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));
-                let side = Side::Network { place, traffic };
-                self.accept_mapping(peer, flow, offer, (side, None, marking), io).map(drop)
-            }
-        }
-    }
-
-    fn accept_for_target(
-        &mut self,
-        peer: AgentId,
-        flow: FlowId,
-        offer: &Offer,
-        (place, source, target): (usize, u32, SocketAddr),
-        io: &mut Io,
-    ) -> Result<(), OfferRefusal> {
-        let caller = Caller::new(peer, source, target);
-        let known = self.outsides.socket(caller);
-        let other = known.and_then(|socket| self.mappings.of_endpoint(Endpoint { socket, address: target }));
-        if let Some(other) = other {
-            // The application's endpoint was known under another number: its agent restarted.
-            self.close_mapping(other, io);
-        }
-        let socket = self.outside(caller, io).ok_or(OfferRefusal::NoRoom)?;
-        let endpoint = Some(Endpoint { socket, address: target });
-        let side = Side::Exposed { place, source };
-        let accepted = self.accept_mapping(peer, flow, offer, (side, endpoint, Marking::default()), io);
-        if accepted.is_ok() {
-            self.outsides.used(caller);
-        } else if let Some(unused) = self.outsides.take_unused(caller) {
-            io.close(unused);
-        }
-        accepted.map(drop)
-    }
-
-    /// Opens the flows of a mapping that a peer began.
-    fn accept_mapping(
-        &mut self,
-        peer: AgentId,
-        flow: FlowId,
-        offer: &Offer,
-        (side, endpoint, marking): (Side, Option<Endpoint>, Marking),
-        io: &mut Io,
-    ) -> Result<MappingId, OfferRefusal> {
-        let number = self.known.number();
-        let now = io.now();
-        let forth = offer.forth.settings(self.known.paths(peer, number));
-        let back = offer.back.settings(self.known.paths(number, peer));
-        let sent = self.agent.open_flow(flow_between(number, peer, flow), back, now);
-        let received = self.agent.accept_flow(flow_between(peer, number, flow), forth, now);
-        let (Some(sent), Some(received)) = (sent, received) else {
-            if let Some(sent) = sent {
-                self.agent.close_flow(sent, now);
-            }
-            if let Some(received) = received {
-                self.agent.close_received_flow(received, now);
-            }
-            return Err(OfferRefusal::NotYet);
-        };
-        let consent = Consent::Given;
-        let mapping = Mapping {
-            peer,
-            flow,
-            sent,
-            received,
-            endpoint,
-            side,
-            marking,
-            consent,
-            refusal: None,
-            used: now,
-        };
-        Ok(self.mappings.add(mapping))
-    }
-
-    /// The socket from which a peer's application speaks to targets here.
-    fn outside(&mut self, caller: Caller, io: &mut Io) -> Option<SocketId> {
-        if let Some(socket) = self.outsides.socket(caller) {
-            return Some(socket);
-        }
-        match io.open(caller.bind()) {
-            Ok(socket) => {
-                self.outsides.opened(caller, socket);
-                Some(socket)
-            }
-            Err(error) => {
-                tracing::error!(
-                    %error,
-                    "no socket towards what is exposed: give the process more file descriptors (LimitNOFILE), or free some ports"
-                );
-                None
-            }
-        }
-    }
-
     /// A mapping ends: its flows are closed at both ends.
-    fn close_mapping(&mut self, id: MappingId, io: &mut Io) {
+    pub(super) fn close_mapping(&mut self, id: MappingId, io: &mut Io) {
         let Some(mapping) = self.mappings.remove(id) else {
             return;
         };

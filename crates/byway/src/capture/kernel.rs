@@ -55,7 +55,7 @@ impl Kernel {
         let mut found = Vec::new();
         for version in [IpVersion::V4, IpVersion::V6] {
             let rules = self.handle.rule().get(version).execute();
-            let rules: Vec<RuleMessage> = rules.try_collect().await.map_err(refused)?;
+            let rules: Vec<RuleMessage> = rules.try_collect().await.map_err(|error| error_of(&error))?;
             let is_there = |rule: &RuleMessage| {
                 rule.attributes.iter().any(|attribute| {
                     matches!(attribute, RuleAttribute::Priority(priority) if priorities.contains(priority))
@@ -75,8 +75,14 @@ impl Kernel {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
-            let routes: Vec<RouteMessage> =
-                self.handle.route().get(message).execute().try_collect().await.map_err(refused)?;
+            let routes: Vec<RouteMessage> = self
+                .handle
+                .route()
+                .get(message)
+                .execute()
+                .try_collect()
+                .await
+                .map_err(|error| error_of(&error))?;
             let is_foreign = |route: &RouteMessage| {
                 route.attributes.contains(&RouteAttribute::Table(table)) && route.header.protocol != MADE_BY
             };
@@ -126,7 +132,7 @@ impl Kernel {
         };
         let message =
             message.output_interface(device).table_id(table).protocol(MADE_BY).scope(RouteScope::Link);
-        self.handle.route().add(message.build()).replace().execute().await.map_err(refused)
+        self.handle.route().add(message.build()).replace().execute().await.map_err(|error| error_of(&error))
     }
 
     pub(crate) async fn add_rule(&self, rule: &Rule, table: u32) -> io::Result<()> {
@@ -180,10 +186,6 @@ fn error_of(error: &rtnetlink::Error) -> io::Error {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::other(error.to_string()),
     }
-}
-
-fn refused(error: rtnetlink::Error) -> io::Error {
-    error_of(&error)
 }
 
 /// A rule as the system takes it.

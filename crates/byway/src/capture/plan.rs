@@ -220,3 +220,77 @@ impl fmt::Display for Rule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use byway_proto::agent::Terms;
+
+    use super::*;
+    use crate::settings::Wanted;
+
+    fn capture(prefixes: &[&str], ports: &[&str]) -> Capture {
+        let wanted = Wanted {
+            peer: "bob".into(),
+            to: "all".into(),
+            terms: Terms::default(),
+            traffic: None,
+            marks: vec![],
+        };
+        let prefixes = prefixes.iter().map(|prefix| prefix.parse().expect("a prefix")).collect();
+        let ports = ports.iter().map(|ports| ports.parse().expect("ports")).collect();
+        let selection = Selection { prefixes, ports };
+        Capture { selection, users: vec![], cgroups: vec![], firewall_marks: vec![], wanted }
+    }
+
+    fn plan(captures: Vec<Capture>) -> Plan {
+        let tunnel =
+            Tunnel { device: "byway0".into(), table: 4_600, mtu: 1_354, addresses: vec![], captures };
+        Plan::new(&tunnel, &[])
+    }
+
+    fn captured(plan: &Plan) -> Vec<String> {
+        let rules = plan.rules.iter().filter(|rule| rule.gate != Gate::Always);
+        rules.map(|rule| rule.to_string().replacen("ip rule add pref 4601 ", "", 1)).collect()
+    }
+
+    #[test]
+    fn each_selection_is_a_rule() {
+        let plan = plan(vec![Capture {
+            users: vec![33..=33, 1_000..=1_999],
+            ..capture(&["10.0.0.0/24"], &["tcp:80", "udp"])
+        }]);
+        assert_eq!(
+            captured(&plan),
+            [
+                "to 10.0.0.0/24 ipproto tcp dport 80 uidrange 33-33 lookup 4600",
+                "to 10.0.0.0/24 ipproto tcp dport 80 uidrange 1000-1999 lookup 4600",
+                "to 10.0.0.0/24 ipproto udp uidrange 33-33 lookup 4600",
+                "to 10.0.0.0/24 ipproto udp uidrange 1000-1999 lookup 4600",
+            ]
+        );
+        assert_eq!(plan.routes.len(), 1);
+    }
+
+    #[test]
+    fn byways_own_packets_pass_over_all_rules_in_both_versions() {
+        let plan = plan(vec![capture(&["0.0.0.0/0", "::/0"], &[])]);
+        for is_ipv6 in [false, true] {
+            let passes = plan.rules.iter().find(|rule| rule.is_ipv6 == is_ipv6 && rule.mark == Some(4_600));
+            let passes = passes.expect("a rule for marked packets");
+            let rest =
+                plan.rules.iter().filter(|rule| rule.is_ipv6 == is_ipv6 && rule.action == Action::Lookup);
+            assert!(rest.clone().count() > 0 && rest.into_iter().all(|rule| rule.priority > passes.priority));
+            let Action::PassTo(end) = passes.action else { panic!("it passes") };
+            assert!(plan.rules.iter().any(|rule| rule.is_ipv6 == is_ipv6 && rule.priority == end));
+        }
+    }
+
+    #[test]
+    fn control_groups_have_marks_of_their_own() {
+        let group = |path: &str| Capture { cgroups: vec![path.to_owned()], ..capture(&["10.0.0.1/32"], &[]) };
+        let plan = plan(vec![group("a"), group("b")]);
+        let marks: Vec<u32> = plan.groups.iter().map(|group| group.mark).collect();
+        assert_eq!(marks, [4_601, 4_602]);
+        assert_eq!(captured(&plan)[1], "to 10.0.0.1/32 fwmark 0x11fa lookup 4600");
+    }
+}

@@ -252,3 +252,94 @@ fn prefixes(typed: &[TypedPrefix]) -> Vec<IpNet> {
 fn anywhere() -> Vec<IpNet> {
     vec![Ipv4Net::default().into(), Ipv6Net::default().into()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::flows::exposed;
+    use super::super::typed::TypedFile;
+    use super::*;
+
+    /// What a file says of captures and networks.
+    fn read(text: &str) -> Result<Option<Tunnel>, String> {
+        let file: TypedFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let source = Source::default();
+        exposed(&file.expose, &source).map_err(|problem| problem.to_string())?;
+        let read = tunnel(file.tunnel.as_ref(), &file.capture, &file.expose, &source);
+        read.map_err(|problem| problem.to_string())
+    }
+
+    fn packet(protocol: u8, destination: [u8; 4], port: u16) -> Headers {
+        let [high, low] = port.to_be_bytes();
+        let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1];
+        packet.extend(destination);
+        packet.extend([0x0F, 0xA0, high, low, 0, 20, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]);
+        Headers::parse(&packet).expect("a packet")
+    }
+
+    #[test]
+    fn what_has_no_captures_needs_no_device_and_what_has_gets_the_usual_one() {
+        assert!(read("").expect("nothing").is_none());
+        let tunnel = read("[[capture]]\npeer = \"bob\"\nto = \"all\"").expect("a capture").expect("a device");
+        assert_eq!((tunnel.device.as_str(), tunnel.table, tunnel.mtu), ("byway0", 4_600, 1_354));
+        let capture = &tunnel.captures[0];
+        assert!(capture.selection.has(&packet(6, [192, 0, 2, 1], 80)), "it takes everything");
+        assert_eq!((capture.wanted.traffic, capture.wanted.marks.len()), (None, 3));
+        let exposing = "[[expose]]\nname = \"all\"\nnetworks = [\"10.0.0.2\"]\nsources = [\"10.0.0.1\"]";
+        assert!(read(exposing).expect("a network").is_some());
+    }
+
+    #[test]
+    fn a_selection_has_what_all_of_it_fits() {
+        let tunnel = read(
+            "[[capture]]\npeer = \"bob\"\nto = \"all\"\ndestinations = [\"10.0.0.0/24\"]\nports = [\"tcp:80-81\", \"udp\"]",
+        );
+        let selection = tunnel.expect("a capture").expect("a device").captures[0].selection.clone();
+        for (protocol, destination, port, expected) in [
+            (6, [10, 0, 0, 9], 81, true),
+            (6, [10, 0, 0, 9], 82, false),
+            (6, [10, 0, 1, 9], 80, false),
+            (17, [10, 0, 0, 9], 5_000, true),
+            (1, [10, 0, 0, 9], 80, false),
+        ] {
+            assert_eq!(
+                selection.has(&packet(protocol, destination, port)),
+                expected,
+                "{protocol} {destination:?} {port}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_a_remedy() {
+        const CAPTURE: &str = "[[capture]]\npeer = \"bob\"\nto = \"all\"\n";
+        const EXPOSE: &str = "[[expose]]\nname = \"all\"\n";
+        for (text, expected) in [
+            (format!("[tunnel]\nmtu = 1279\n{CAPTURE}"), "out of range: 1280"),
+            (format!("[tunnel]\nmtu = 1473\n{CAPTURE}"), "to 1472"),
+            (format!("[tunnel]\ntable = 254\n{CAPTURE}"), "out of range: 256"),
+            (format!("[tunnel]\ndevice = \"a device\"\n{CAPTURE}"), "no name of a device"),
+            ("[tunnel]\nmtu = 1300".to_owned(), "nothing uses it"),
+            (format!("{CAPTURE}{CAPTURE}"), "must differ in destinations or ports"),
+            (format!("{CAPTURE}cgroups = [\"../x\"]"), "no path of a control group"),
+            (format!("{CAPTURE}firewall_marks = [0]"), "packets that have none"),
+            (format!("{CAPTURE}ports = [\"80\"]"), "are no ports"),
+            (format!("{CAPTURE}destinations = [\"10.0.0.1/8\"]"), "is no prefix"),
+            (format!("{CAPTURE}marks = [\"ends\"]"), "marks nothing"),
+            (EXPOSE.to_owned(), "say where"),
+            (format!("{EXPOSE}networks = [\"10.0.0.2\"]"), "say where the packets may come from"),
+            (
+                format!("{EXPOSE}networks = [\"10.0.0.0/8\"]\nsources = [\"10.0.0.1\"]"),
+                "is one of the networks",
+            ),
+            (
+                format!("{EXPOSE}target = \"127.0.0.1:1\"\nnetworks = [\"10.0.0.2\"]"),
+                "there are networks too",
+            ),
+        ] {
+            let problem = read(&text).expect_err(&text);
+            assert!(problem.contains(expected), "{problem}");
+        }
+        let apart = format!("{CAPTURE}ports = [\"tcp:80\"]\n{CAPTURE}ports = [\"tcp:81\", \"udp\"]");
+        assert_eq!(read(&apart).expect("they differ").expect("a device").captures.len(), 2);
+    }
+}

@@ -23,7 +23,11 @@ impl TransportStream {
     pub(super) fn takes(&mut self, datagram: &[u8]) -> bool {
         let stream = if datagram.first() == Some(&SYNC) { Some(datagram) } else { rtp::payload_of(datagram) };
         let packets = stream.map_or(&[][..], |stream| stream.as_chunks::<PACKET_BYTES>().0);
-        packets.iter().fold(false, |is_key, packet| self.takes_packet(packet) || is_key)
+        let mut is_key = false;
+        for packet in packets {
+            is_key |= self.takes_packet(packet);
+        }
+        is_key
     }
 
     fn takes_packet(&mut self, packet: &[u8; PACKET_BYTES]) -> bool {

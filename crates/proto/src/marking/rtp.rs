@@ -94,7 +94,8 @@ fn h265(payload: &[u8]) -> Option<bool> {
 /// The first packet of a frame whose first bit says that it needs no other (RFC 7741, sections 4.2 and 4.3).
 fn vp8(payload: &[u8]) -> Option<bool> {
     let descriptor = *payload.first()?;
-    let begins = descriptor & 0x10 != 0 && descriptor & 0x07 == 0;
+    let (starts, partition) = (descriptor & 0x10 != 0, descriptor & 0x07);
+    let begins = starts && partition == 0;
     let mut at = 1;
     if descriptor & 0x80 != 0 {
         let extensions = *payload.get(1)?;
@@ -128,8 +129,8 @@ mod tests {
 
     #[test]
     fn all_packets_of_a_key_frame_are_taken_and_none_of_the_next() {
-        let cases: [(Codec, &[u8], &[u8], &[u8]); 5] = [
-            (Codec::H264, &[0x7C, 0x85], &[0x7C, 0x05], &[0x7C, 0x81]),
+        let cases = [
+            (Codec::H264, &[0x7C, 0x85][..], &[0x7C, 0x05][..], &[0x7C, 0x81][..]),
             (Codec::H264, &[0x78, 0, 9, 0x67], &[0x65], &[0x41]),
             (Codec::H265, &[0x62, 1, 0x93], &[0x62, 1, 0x13], &[0x62, 1, 0x81]),
             (Codec::H265, &[0x40, 1], &[0x26, 1], &[0x02, 1]),

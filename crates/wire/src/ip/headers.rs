@@ -156,7 +156,7 @@ fn ipv4(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, Transport)> {
         return None;
     }
     let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-    let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1FFF == 0;
+    let is_first = u16::from_be_bytes([header[6], header[7]]) << 3 == 0;
     let transport = Transport { protocol: header[9], at, is_first };
     Some((address(12).into(), address(16).into(), header[1], transport))
 }

@@ -1,0 +1,137 @@
+//! What peers offer: whether they get it, and the flows for it.
+
+use std::net::SocketAddr;
+
+use byway_net::{Io, SocketId};
+use byway_proto::agent::{Offer, OfferRefusal, flow_between};
+use byway_proto::conventions::Wish;
+use byway_proto::marking::Marking;
+use byway_units::{AgentId, FlowId};
+
+use super::admission::{Admission, admit};
+use super::mappings::{Consent, Endpoint, Mapping, MappingId, Side};
+use super::outsides::Caller;
+use super::role::AgentRole;
+use crate::settings::ExposedAt;
+
+impl AgentRole {
+    /// A peer's application wants to send to something here.
+    pub(super) fn offered_by(&mut self, peer: AgentId, flow: FlowId, offer: &Offer, io: &mut Io) {
+        let answer = self.accept(peer, flow, offer, io);
+        if let Some(refusal) = self.refused.news(peer, answer) {
+            tracing::info!(peer = self.known.name_of(peer), ?refusal, "refused what a peer offers");
+        }
+        self.agent.answer_offer(peer, flow, answer, io.now());
+    }
+
+    fn accept(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        offer: &Offer,
+        io: &mut Io,
+    ) -> Result<(), OfferRefusal> {
+        let wish = Wish { peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
+        let Admission { place, source, replaces } = admit(peer, &wish, &self.exposed, &self.mappings)?;
+        if let Some(old) = replaces {
+            self.close_mapping(old, io);
+        }
+        match &self.exposed[place].at {
+            ExposedAt::Target(target) => {
+                self.accept_for_target(peer, flow, offer, (place, source, *target), io)
+            }
+            ExposedAt::Network(network) => {
+                let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));
+                let side = Side::Network { place, traffic };
+                self.accept_mapping(peer, flow, offer, (side, None, marking), io).map(drop)
+            }
+        }
+    }
+
+    fn accept_for_target(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        offer: &Offer,
+        (place, source, target): (usize, u32, SocketAddr),
+        io: &mut Io,
+    ) -> Result<(), OfferRefusal> {
+        let caller = Caller::new(peer, source, target);
+        let known = self.outsides.socket(caller);
+        let other = known.and_then(|socket| self.mappings.of_endpoint(Endpoint { socket, address: target }));
+        if let Some(other) = other {
+            // The application's endpoint was known under another number: its agent restarted.
+            self.close_mapping(other, io);
+        }
+        let socket = self.outside(caller, io).ok_or(OfferRefusal::NoRoom)?;
+        let endpoint = Some(Endpoint { socket, address: target });
+        let side = Side::Exposed { place, source };
+        let accepted = self.accept_mapping(peer, flow, offer, (side, endpoint, Marking::default()), io);
+        if accepted.is_ok() {
+            self.outsides.used(caller);
+        } else if let Some(unused) = self.outsides.take_unused(caller) {
+            io.close(unused);
+        }
+        accepted.map(drop)
+    }
+
+    /// Opens the flows of a mapping that a peer began.
+    fn accept_mapping(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        offer: &Offer,
+        (side, endpoint, marking): (Side, Option<Endpoint>, Marking),
+        io: &mut Io,
+    ) -> Result<MappingId, OfferRefusal> {
+        let number = self.known.number();
+        let now = io.now();
+        let forth = offer.forth.settings(self.known.paths(peer, number));
+        let back = offer.back.settings(self.known.paths(number, peer));
+        let sent = self.agent.open_flow(flow_between(number, peer, flow), back, now);
+        let received = self.agent.accept_flow(flow_between(peer, number, flow), forth, now);
+        let (Some(sent), Some(received)) = (sent, received) else {
+            if let Some(sent) = sent {
+                self.agent.close_flow(sent, now);
+            }
+            if let Some(received) = received {
+                self.agent.close_received_flow(received, now);
+            }
+            return Err(OfferRefusal::NotYet);
+        };
+        let consent = Consent::Given;
+        let mapping = Mapping {
+            peer,
+            flow,
+            sent,
+            received,
+            endpoint,
+            side,
+            marking,
+            consent,
+            refusal: None,
+            used: now,
+        };
+        Ok(self.mappings.add(mapping))
+    }
+
+    /// The socket from which a peer's application speaks to targets here.
+    fn outside(&mut self, caller: Caller, io: &mut Io) -> Option<SocketId> {
+        if let Some(socket) = self.outsides.socket(caller) {
+            return Some(socket);
+        }
+        match io.open(caller.bind()) {
+            Ok(socket) => {
+                self.outsides.opened(caller, socket);
+                Some(socket)
+            }
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "no socket towards what is exposed: give the process more file descriptors (LimitNOFILE), or free some ports"
+                );
+                None
+            }
+        }
+    }
+}
