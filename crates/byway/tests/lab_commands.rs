@@ -193,7 +193,7 @@ fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
             3,
             "write {here}/nginx-light/nginx",
         ),
-        ("{address:bob}", "{addres:bob}", 2, "is none of {address:MACHINE}"),
+        ("{address:bob}", "{place:bob}", 2, "is none of {address:MACHINE}"),
         (
             "kind = \"steady\", every = \"10 ms\", bytes = 500, begin = \"100 ms\", end = \"500 ms\"",
             "kind = \"command\", listen = \"127.0.0.1:4600\", target = \"127.0.0.1:53\"",

@@ -24,8 +24,8 @@ const PACKAGES: [(&str, &str); 16] = [
 ];
 
 /// Programs whose packages are called like them.
-const OWN_PACKAGES: [&str; 9] =
-    ["curl", "ffmpeg", "fping", "iperf", "iperf3", "irtt", "mosquitto", "redis-server", "socat"];
+const OWN_PACKAGES: [&str; 8] =
+    ["curl", "ffmpeg", "fping", "iperf", "iperf3", "irtt", "redis-server", "socat"];
 
 /// Where a program is that a path or a name of `PATH` stands for.
 ///

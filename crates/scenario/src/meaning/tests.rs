@@ -509,7 +509,7 @@ fn what_is_wrong_with_commands_is_named_with_its_place_and_a_remedy() {
         ("node = \"alice.1\"", "node = \"alice\"", "scenario.toml:66: command[1].node", "like \"alice.1\""),
         ("node = \"alice.1\"", "node = \"carol\"", "command[1].node", "one of alice, bob, east"),
         (run, "\"{address:carol}\"", "scenario.toml:67: command[1].run[1]", "one of alice, bob, east"),
-        (run, "\"{adress:bob.1}\"", "command[1].run[1]", "is none of {address:MACHINE}"),
+        (run, "\"{place:bob.1}\"", "command[1].run[1]", "is none of {address:MACHINE}"),
         (run, "\"{to:call}\"", "command[1].run[1]", "kind = \"command\""),
         (run, "\"{to:talk}\"", "command[1].run[1]", "no flow \"talk\""),
         ("node = \"alice.1\"", "node = \"alice.2\"", "command[1].run[1]", "does not begin at alice.2"),
