@@ -19,6 +19,8 @@ pub(crate) struct Applicant {
     pub(crate) shards: u8,
     /// The relay near it, by name.
     pub(crate) relay: Option<String>,
+    /// What marks its packets to the controller.
+    pub(crate) mark: Option<u32>,
 }
 
 /// What makes a node part of its network.
@@ -50,9 +52,17 @@ impl Standing {
             Belonging::Static(network) => return in_file(applicant.role, &applicant.name, network, key),
             Belonging::Managed(token) => token.clone(),
         };
-        let Applicant { role, name, state, addresses, shards, relay } = applicant;
-        let settings =
-            MembershipSettings { state, token, role, name, addresses, shards: u16::from(shards), relay };
+        let Applicant { role, name, state, addresses, shards, relay, mark } = applicant;
+        let settings = MembershipSettings {
+            state,
+            token,
+            role,
+            name,
+            addresses,
+            shards: u16::from(shards),
+            relay,
+            mark,
+        };
         let member = Membership::start(settings, key, &WallClock::system()).await?;
         let map = member.maps().borrow().as_ref().clone();
         Ok(Self { number: member.number(), map, bond: Bond::Member(Box::new(member)) })

@@ -145,6 +145,7 @@ fn applicant(settings: &AgentSettings, listen: &[SocketAddr]) -> Applicant {
         addresses: news::candidates(&settings.addresses, listen, &[]),
         shards: 1,
         relay: settings.relay.clone(),
+        mark: settings.tunnel.as_ref().map(|tunnel| tunnel.table),
     }
 }
 

@@ -55,7 +55,12 @@ impl Kernel {
         let mut found = Vec::new();
         for version in [IpVersion::V4, IpVersion::V6] {
             let rules = self.handle.rule().get(version).execute();
-            let rules: Vec<RuleMessage> = rules.try_collect().await.map_err(|error| error_of(&error))?;
+            let rules: Vec<RuleMessage> = match rules.try_collect().await {
+                Ok(rules) => rules,
+                // A kernel without this version of IP has no rules for it.
+                Err(error) if UNSPOKEN.contains(&error_code(&error)) => continue,
+                Err(error) => return Err(error_of(&error)),
+            };
             let is_there = |rule: &RuleMessage| {
                 rule.attributes.iter().any(|attribute| {
                     matches!(attribute, RuleAttribute::Priority(priority) if priorities.contains(priority))
@@ -169,6 +174,10 @@ impl Kernel {
 /// What the system says of what is there already, and of what is not there.
 const EXISTS: i32 = rustix::io::Errno::EXIST.raw_os_error();
 const ABSENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
+
+/// And of a version of IP that it does not speak.
+const UNSPOKEN: [Option<i32>; 2] =
+    [Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error()), Some(rustix::io::Errno::OPNOTSUPP.raw_os_error())];
 
 fn unless(error: &rtnetlink::Error, expected: i32, otherwise: io::Error) -> io::Result<()> {
     if error_code(error) == Some(expected) { Ok(()) } else { Err(otherwise) }

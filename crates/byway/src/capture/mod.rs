@@ -49,6 +49,7 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
     let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
     check(&kernel, tunnel, &plan).await?;
     let device = create(tunnel)?;
+    let plan = if speaks_ipv6(&tunnel.device) { plan } else { plan.without_ipv6() };
     // A former agent of this table is gone, as its device is.
     clean(tunnel.table).await?;
     let guard = Guard::start(tunnel.table)
@@ -239,6 +240,17 @@ fn refused(what: &str, error: &io::Error) -> Failure {
         ""
     };
     Failure::machine(format!("the system refuses: {what}: {error}{remedy}"))
+}
+
+/// Whether the device takes IPv6: on some machines, and in most containers, it is switched off.
+fn speaks_ipv6(device: &str) -> bool {
+    #![allow(clippy::disallowed_methods, reason = "the system's switches are files")]
+    let switched_off = std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"));
+    let speaks = switched_off.is_ok_and(|value| value.trim() == "0");
+    if !speaks {
+        tracing::info!(device, "this machine does not speak IPv6: packets of it are not captured");
+    }
+    speaks
 }
 
 /// Peers' packets come from addresses that are not behind the device by the system's own routes: a strict check of sources (RFC 3704)

@@ -14,6 +14,9 @@ const OWN: u32 = 0;
 const CAPTURED: u32 = 1;
 const PASSED: u32 = 99;
 
+/// What is for this link alone, or for groups (RFC 3927, 5771, 919; 4291): whoever captures everything does not mean it.
+const NEAR: [&str; 5] = ["169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "fe80::/10", "ff00::/8"];
+
 /// What lets a rule be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Gate {
@@ -86,6 +89,11 @@ impl Plan {
                 ..plan.rule(Gate::Always, OWN, is_ipv6, Action::PassTo(tunnel.table + PASSED))
             });
             plan.rules.push(plan.rule(Gate::Always, PASSED, is_ipv6, Action::Nothing));
+        }
+        for near in NEAR {
+            let to: IpNet = near.parse().expect("it is a prefix");
+            let rule = plan.rule(Gate::Always, OWN, is_ipv6(&to), Action::PassTo(tunnel.table + PASSED));
+            plan.rules.push(Rule { to: Some(to), ..rule });
         }
         for (place, capture) in tunnel.captures.iter().enumerate() {
             plan.add_capture(place, capture);
@@ -163,6 +171,13 @@ impl Plan {
             Some(route) => route.is_captured |= is_captured,
             None => self.routes.push(Route { to, is_captured }),
         }
+    }
+
+    /// What of it a machine can do that does not speak IPv6.
+    pub(crate) fn without_ipv6(mut self) -> Self {
+        self.rules.retain(|rule| !rule.is_ipv6);
+        self.routes.retain(|route| !is_ipv6(&route.to));
+        self
     }
 
     /// The priorities that are the plan's alone.

@@ -13,7 +13,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
+use socket2::SockRef;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
@@ -27,6 +28,7 @@ pub(crate) struct Client {
     addresses: Vec<String>,
     tls: TlsConnector,
     bearer: Option<Zeroizing<String>>,
+    mark: Option<u32>,
     connection: Option<Connection>,
 }
 
@@ -64,15 +66,38 @@ enum Useless {
     Failed(String),
 }
 
+/// A connection to the first of a host's addresses that takes one.
+async fn connect(host: &str, mark: Option<u32>) -> io::Result<TcpStream> {
+    let Some(mark) = mark else {
+        return TcpStream::connect(host).await;
+    };
+    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in lookup_host(host).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        SockRef::from(&socket).set_mark(mark)?;
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 impl Client {
     /// A client of the controller at these addresses, whose key has this SHA-256.
     pub(crate) fn new(addresses: Vec<String>, pin: [u8; 32]) -> Self {
-        Self { addresses, tls: connector(pin), bearer: None, connection: None }
+        Self { addresses, tls: connector(pin), bearer: None, mark: None, connection: None }
     }
 
     /// And that shows a bearer secret.
     pub(crate) fn with_bearer(mut self, bearer: Zeroizing<String>) -> Self {
         self.bearer = Some(bearer);
+        self
+    }
+
+    /// And whose packets have this firewall mark.
+    pub(crate) const fn with_mark(mut self, mark: Option<u32>) -> Self {
+        self.mark = mark;
         self
     }
 
@@ -171,7 +196,7 @@ impl Client {
 
     async fn connect(&self, address: &str) -> Result<Connection, Useless> {
         let connecting = async {
-            let stream = TcpStream::connect(address).await.map_err(|error| useless(&error))?;
+            let stream = connect(address, self.mark).await.map_err(|error| useless(&error))?;
             stream.set_nodelay(true).map_err(|error| useless(&error))?;
             let stream = self.tls.connect(server_name(), stream).await.map_err(|error| useless(&error))?;
             let shaken = http1::handshake(TokioIo::new(stream)).await;

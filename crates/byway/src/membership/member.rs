@@ -38,12 +38,15 @@ pub(crate) struct MembershipSettings {
     pub(crate) shards: u16,
     /// The name of the relay near it; none: the nearest, as measured.
     pub(crate) relay: Option<String>,
+    /// What its packets to the controller are marked with, so that it does not capture them.
+    pub(crate) mark: Option<u32>,
 }
 
 /// A node's membership of a network. When it is dropped, the node stays a member, but hears no news.
 #[derive(Debug)]
 pub(crate) struct Membership {
     record: Record,
+    mark: Option<u32>,
     verifying_key: VerifyingKey,
     files: Files,
     maps: watch::Receiver<Arc<NetworkMap>>,
@@ -81,12 +84,12 @@ impl Membership {
         clock: &WallClock,
         pace: Pace,
     ) -> Result<Self, MembershipError> {
-        let files = Files::new(&settings.state);
+        let (files, mark) = (Files::new(&settings.state), settings.mark);
         let record = member(&settings, &files, key, clock, pace).await?;
         let verifying_key = verifying_key(&record)?;
         let map = match files.map(&verifying_key)? {
             Some(map) => map,
-            None => in_turn(pace, || first_map(&record, &verifying_key, &files)).await?,
+            None => in_turn(pace, || first_map(&record, mark, &verifying_key, &files)).await?,
         };
         let (maps_sender, maps) = watch::channel(Arc::new(map));
         let (contact_sender, contact) = watch::channel(Contact::Unknown);
@@ -97,7 +100,7 @@ impl Membership {
         });
         let mut tasks = JoinSet::new();
         let poller = tasks::Poller {
-            client: client(&record)?,
+            client: client(&record, mark)?,
             verifying_key,
             files: files.clone(),
             maps: maps_sender,
@@ -105,8 +108,8 @@ impl Membership {
             failing: None,
         };
         tasks.spawn(poller.run(pace));
-        tasks.spawn(Reporter::new(client(&record)?, news.clone(), pace).run());
-        Ok(Self { record, verifying_key, files, maps, contact, news, _tasks: tasks })
+        tasks.spawn(Reporter::new(client(&record, mark)?, news.clone(), pace).run());
+        Ok(Self { record, mark, verifying_key, files, maps, contact, news, _tasks: tasks })
     }
 
     /// The node's number.
@@ -150,7 +153,7 @@ impl Membership {
     /// If the controller does not answer, or refuses.
     pub(crate) async fn pair_with(&self, peer: &str) -> Result<PairingAnswer, MembershipError> {
         let request = PairingRequest { peer: peer.to_owned() };
-        client(&self.record)?.post("/v1/pairings", &request).await
+        client(&self.record, self.mark)?.post("/v1/pairings", &request).await
     }
 
     /// Leaves the network for good, and forgets it.
@@ -158,7 +161,7 @@ impl Membership {
     /// # Errors
     /// If the controller does not answer, refuses, or the files cannot be removed.
     pub(crate) async fn leave(self) -> Result<(), MembershipError> {
-        client(&self.record)?.delete("/v1/self").await?;
+        client(&self.record, self.mark)?.delete("/v1/self").await?;
         Ok(self.files.forget()?)
     }
 }
@@ -208,7 +211,7 @@ async fn join(
     key: &NodeKey,
     clock: &WallClock,
 ) -> Result<Record, MembershipError> {
-    let mut client = Client::new(token.addresses().to_vec(), *token.pin());
+    let mut client = Client::new(token.addresses().to_vec(), *token.pin()).with_mark(settings.mark);
     let network: NetworkAnswer = client.get("/v1/network").await?;
     let mut request = JoinRequest {
         token: token.secret_text().to_string(),
@@ -249,10 +252,11 @@ fn prove(request: &JoinRequest, key: &NodeKey, network: &NetworkAnswer) -> Resul
 
 async fn first_map(
     record: &Record,
+    mark: Option<u32>,
     verifying_key: &VerifyingKey,
     files: &Files,
 ) -> Result<NetworkMap, MembershipError> {
-    let signed: SignedMap = client(record)?.get("/v1/map").await?;
+    let signed: SignedMap = client(record, mark)?.get("/v1/map").await?;
     let map = verified(&signed, verifying_key)?;
     files.keep_map(&signed)?;
     Ok(map)
@@ -269,8 +273,9 @@ fn verifying_key(record: &Record) -> Result<VerifyingKey, MembershipError> {
 }
 
 /// A client that asks as this member.
-fn client(record: &Record) -> Result<Client, MembershipError> {
+fn client(record: &Record, mark: Option<u32>) -> Result<Client, MembershipError> {
     let pin = HEXLOWER_PERMISSIVE.decode(record.pin.as_bytes()).ok().and_then(|pin| pin.try_into().ok());
     let pin = pin.ok_or_else(|| MembershipError::BadMap("the membership has no pin".to_owned()))?;
-    Ok(Client::new(record.controllers.clone(), pin).with_bearer(Zeroizing::new(record.bearer.clone())))
+    let bearer = Zeroizing::new(record.bearer.clone());
+    Ok(Client::new(record.controllers.clone(), pin).with_bearer(bearer).with_mark(mark))
 }

@@ -87,6 +87,7 @@ fn applicant(settings: &RelaySettings, listen: &[SocketAddr]) -> Applicant {
         addresses: settings.addresses.iter().map(filled).collect(),
         shards: settings.shards,
         relay: None,
+        mark: None,
     }
 }
 
