@@ -200,7 +200,7 @@ fn control(settings: controller::ControllerSettings, observe: SocketAddr) -> Res
 }
 
 fn uncapture(table: u32) -> Result<(), Failure> {
-    let removed = node::block_on(capture::clean(table))?;
+    let removed = node::block_on(capture::clean(table, true))?;
     println!("{removed} rules of the table {table} removed");
     Ok(())
 }

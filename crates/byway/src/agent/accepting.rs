@@ -42,7 +42,11 @@ impl AgentRole {
             }
             ExposedAt::Network(network) => {
                 let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));
-                let side = Side::Network { place, traffic };
+                let side = Side::Network { place, traffic, source };
+                // The capture was known before its agent restarted.
+                if let Some(former) = self.mappings.of_capture(peer, place, source) {
+                    self.close_mapping(former, io);
+                }
                 self.accept_mapping(peer, flow, offer, (side, None, marking), io).map(drop)
             }
         }

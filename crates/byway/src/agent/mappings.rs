@@ -44,10 +44,21 @@ pub(super) enum Side {
         place: usize,
         /// What of it.
         traffic: Traffic,
+        /// The peer's capture, as the peer numbers it.
+        source: u32,
     },
 }
 
 impl Side {
+    /// What a peer is told that a capture is known by, in each run the same; the endpoints of sockets have other numbers.
+    pub(super) fn number(self) -> u32 {
+        let (place, traffic) = match self {
+            Self::Capture { place, traffic } => (place, traffic),
+            Self::Forward(_) | Self::Exposed { .. } | Self::Network { .. } => return 0,
+        };
+        u32::try_from(place).unwrap_or(u32::MAX / 2) * 2 + u32::from(traffic == Traffic::Datagrams)
+    }
+
     /// Whether the mapping began here, and the peer is to consent.
     pub(super) const fn is_from_here(self) -> bool {
         matches!(self, Self::Forward(_) | Self::Capture { .. })
@@ -233,14 +244,26 @@ impl Mappings {
         self.iter().any(|(_, mapping)| is_its(mapping))
     }
 
+    /// The mapping by which a peer's capture, as the peer numbers it, comes to what is exposed at a place.
+    pub(super) fn of_capture(&self, peer: AgentId, exposed: usize, capture: u32) -> Option<MappingId> {
+        let is_it = |mapping: &Mapping| {
+            let is_side = matches!(mapping.side, Side::Network { place, source, .. } if (place, source) == (exposed, capture));
+            mapping.peer == peer && is_side
+        };
+        self.iter().find(|(_, mapping)| is_it(mapping)).map(|(id, _)| id)
+    }
+
     /// Those with any of these peers.
     pub(super) fn of_peers(&self, peers: &[AgentId]) -> Vec<MappingId> {
         self.iter().filter(|(_, mapping)| peers.contains(&mapping.peer)).map(|(id, _)| id).collect()
     }
 
-    /// Those without a datagram for too long.
+    /// Those without a datagram for too long. A capture is ready whenever an application is: its first packet waits for nobody.
     pub(super) fn idle(&self, now: Time) -> Vec<MappingId> {
-        let is_idle = |mapping: &Mapping| now.saturating_since(mapping.used) >= FLOW_PAIR_IDLE;
+        let is_idle = |mapping: &Mapping| {
+            let may_end = !matches!(mapping.side, Side::Capture { .. });
+            may_end && now.saturating_since(mapping.used) >= FLOW_PAIR_IDLE
+        };
         self.iter().filter(|(_, mapping)| is_idle(mapping)).map(|(id, _)| id).collect()
     }
 

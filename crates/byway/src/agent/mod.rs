@@ -133,7 +133,7 @@ async fn begin_capturing(
     let sockets = sockets.marked(tunnel.table);
     let sockets = sockets
         .map_err(|error| Failure::machine(format!("the agent's packets cannot be marked: {error}")))?;
-    let (tunnelled, doors) = Tunnelled::new(tunnel.clone(), device, settings.exposed.len());
+    let (tunnelled, doors) = Tunnelled::new(tunnel.clone(), device);
     Ok((sockets, Some(tunnelled), Some((capturing, doors))))
 }
 

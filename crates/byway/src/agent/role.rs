@@ -169,6 +169,7 @@ impl AgentRole {
                 }
             }
             Event::PeerLeft(peer) => {
+                self.peer_left(peer);
                 // What is sent to it waits for its return.
                 for id in self.mappings.begun_by(peer) {
                     self.close_mapping(id, io);
@@ -295,8 +296,10 @@ impl AgentRole {
             return;
         };
         let (peer, flow, side) = (*peer, *flow, *side);
-        // All that a device takes comes from one endpoint.
-        let source = endpoint.map_or(0, |endpoint| self.sources.number(endpoint.address));
+        let source = match (endpoint, side) {
+            (Some(endpoint), _) => self.sources.number(endpoint.address),
+            (None, side) => side.number(),
+        };
         let Some((wanted, traffic)) = self.wanted(side) else {
             return;
         };
@@ -380,7 +383,9 @@ impl AgentRole {
         }
         self.next_sweep = io.now() + SWEEP_INTERVAL;
         for id in self.mappings.idle(io.now()) {
-            self.close_mapping(id, io);
+            if !self.is_captured_by_peer(id, io.now()) {
+                self.close_mapping(id, io);
+            }
         }
     }
 

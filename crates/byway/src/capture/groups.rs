@@ -15,22 +15,12 @@ const PROGRAMS: [&str; 2] = ["iptables", "ip6tables"];
 pub(super) fn mark(groups: &[Group], table: u32) -> Result<(), Failure> {
     for Group { path, mark } in groups {
         for program in PROGRAMS {
-            let change = [
-                "-t",
-                "mangle",
-                "-A",
-                "OUTPUT",
-                "-m",
-                "cgroup",
-                "--path",
-                path,
-                "-m",
-                "comment",
-                "--comment",
-            ];
             let (name, mark) = (name(table), mark.to_string());
-            let action = [name.as_str(), "-j", "MARK", "--set-mark", &mark];
-            let output = run(program, &[&change[..], &action].concat());
+            let group = ["-t", "mangle", "-A", "OUTPUT", "-m", "cgroup", "--path", path];
+            // What has a mark keeps it: the agent's own packets, and those of others that mark.
+            let unmarked = ["-m", "mark", "--mark", "0", "-m", "comment", "--comment", &name];
+            let action = ["-j", "MARK", "--set-mark", &mark];
+            let output = run(program, &[&group[..], &unmarked, &action].concat());
             output.map_err(|error| {
                 Failure::machine(format!(
                     "packets of the control group {path} cannot be known by {program}: {error}: install iptables with the match \"cgroup\", or \
@@ -48,7 +38,8 @@ pub(super) fn unmark(table: u32) {
         let Ok(all) = run(program, &["-t", "mangle", "-S", "OUTPUT"]) else {
             continue;
         };
-        for rule in all.lines().filter(|rule| rule.contains(&name(table))) {
+        let is_ours = |rule: &&str| rule.split_whitespace().any(|word| word.trim_matches('"') == name(table));
+        for rule in all.lines().filter(is_ours) {
             let words: Vec<&str> =
                 rule.split_whitespace().skip(1).map(|word| word.trim_matches('"')).collect();
             let removed = run(program, &[&["-t", "mangle", "-D"][..], &words].concat());
@@ -65,8 +56,8 @@ fn name(table: u32) -> String {
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    // It waits for others that change the firewall.
-    let output = Command::new(program).arg("-w").args(arguments).stdin(Stdio::null()).output();
+    // It waits for others that change the firewall, a second at most.
+    let output = Command::new(program).args(["-w", "1"]).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -26,6 +26,9 @@ pub(crate) struct GuardFlags {
     /// The agent's routing table.
     #[arg(long)]
     table: u32,
+    /// Whether the agent marks packets of control groups.
+    #[arg(long)]
+    groups: bool,
 }
 
 /// A guard at work, as seen from its agent.
@@ -34,26 +37,37 @@ pub(crate) struct Guard {
     process: std::process::Child,
     /// Closed by the system when the agent ends, however that is: then the guard does its work.
     line: Option<ChildStdin>,
+    has_groups: bool,
 }
 
 impl Guard {
     /// Starts one; before anything is changed.
-    pub(crate) fn start(table: u32) -> io::Result<Self> {
+    pub(crate) fn start(table: u32, has_groups: bool) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([GUARD_COMMAND, "--table", &table.to_string()]);
+        if has_groups {
+            command.arg("--groups");
+        }
         // What ends a group of processes, as Ctrl-C, ends the agent alone.
         let process = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let mut process = process?;
         let line = process.stdin.take();
-        Ok(Self { process, line })
+        Ok(Self { process, line, has_groups })
     }
 
-    /// Has it do its work, and waits for that.
-    pub(crate) async fn finish(mut self) {
+    /// Has it do its work, and waits for that; does it in its place, should it have been killed.
+    pub(crate) async fn finish(mut self, table: u32) {
         self.line = None;
         let until = tokio::time::Instant::now() + ENDS_WITHIN;
-        while matches!(self.process.try_wait(), Ok(None)) && tokio::time::Instant::now() < until {
-            tokio::time::sleep(LOOKS_EVERY).await;
+        while tokio::time::Instant::now() < until {
+            match self.process.try_wait() {
+                Ok(Some(status)) if status.success() => return,
+                Ok(None) => tokio::time::sleep(LOOKS_EVERY).await,
+                _ => break,
+            }
+        }
+        if let Err(failure) = clean(table, self.has_groups).await {
+            tracing::error!(%failure, "rules are left behind: byway uncapture removes them");
         }
     }
 }
@@ -63,13 +77,13 @@ impl Guard {
 /// # Errors
 /// If the system refuses.
 pub(crate) fn run(flags: &GuardFlags) -> Result<(), Failure> {
-    let table = flags.table;
+    let (table, has_groups) = (flags.table, flags.groups);
     node::block_on(async move {
         // Whoever ends a whole service, ends the agent by that, and this one follows.
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
         let _unheard: Vec<_> = kinds.into_iter().map(signal).collect();
         // Nothing is ever written there: what comes is the end.
         let _ = tokio::task::spawn_blocking(|| io::stdin().read(&mut [0])).await;
-        clean(table).await.map(drop)
+        clean(table, has_groups).await.map(drop)
     })
 }

@@ -75,8 +75,8 @@ impl Kernel {
         Ok(found)
     }
 
-    /// Whether somebody else has routes in a table.
-    pub(crate) async fn has_foreign_routes(&self, table: u32) -> io::Result<bool> {
+    /// Whether somebody has routes in a table: those of an agent that is gone went with its device.
+    pub(crate) async fn has_routes(&self, table: u32) -> io::Result<bool> {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
@@ -88,9 +88,7 @@ impl Kernel {
                 .try_collect()
                 .await
                 .map_err(|error| error_of(&error))?;
-            let is_foreign = |route: &RouteMessage| {
-                route.attributes.contains(&RouteAttribute::Table(table)) && route.header.protocol != MADE_BY
-            };
+            let is_foreign = |route: &RouteMessage| route.attributes.contains(&RouteAttribute::Table(table));
             if routes.iter().any(is_foreign) {
                 return Ok(true);
             }
@@ -114,7 +112,10 @@ impl Kernel {
         };
         let source = route.attributes.iter().find_map(|attribute| match attribute {
             RouteAttribute::PrefSource(RouteAddress::Inet(source)) => Some((*source).into()),
-            RouteAttribute::PrefSource(RouteAddress::Inet6(source)) => Some((*source).into()),
+            // That of a link is of no use on another one.
+            RouteAttribute::PrefSource(RouteAddress::Inet6(source)) if !source.is_unicast_link_local() => {
+                Some((*source).into())
+            }
             _ => None,
         });
         Ok(Way { source, is_local: route.header.kind == RouteType::Local })
@@ -140,14 +141,14 @@ impl Kernel {
         self.handle.route().add(message.build()).replace().execute().await.map_err(|error| error_of(&error))
     }
 
-    pub(crate) async fn add_rule(&self, rule: &Rule, table: u32) -> io::Result<()> {
+    pub(crate) async fn add_rule(&self, rule: &Rule) -> io::Result<()> {
         let mut request = self.handle.rule().add();
-        *request.message_mut() = message(rule, table);
+        *request.message_mut() = message(rule);
         request.execute().await.or_else(|error| unless(&error, EXISTS, error_of(&error)))
     }
 
-    pub(crate) async fn remove_rule(&self, rule: &Rule, table: u32) -> io::Result<()> {
-        let removed = self.handle.rule().del(message(rule, table)).execute().await;
+    pub(crate) async fn remove_rule(&self, rule: &Rule) -> io::Result<()> {
+        let removed = self.handle.rule().del(message(rule)).execute().await;
         removed.or_else(|error| unless(&error, ABSENT, error_of(&error)))
     }
 
@@ -198,7 +199,7 @@ fn error_of(error: &rtnetlink::Error) -> io::Error {
 }
 
 /// A rule as the system takes it.
-fn message(rule: &Rule, table: u32) -> RuleMessage {
+fn message(rule: &Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
     let header = &mut message.header;
     header.family = if rule.is_ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
@@ -207,7 +208,12 @@ fn message(rule: &Rule, table: u32) -> RuleMessage {
     attributes.extend([RuleAttribute::Priority(rule.priority), RuleAttribute::Protocol(MADE_BY)]);
     header.action = match rule.action {
         Action::Lookup => {
-            attributes.push(RuleAttribute::Table(table));
+            attributes.push(RuleAttribute::Table(rule.table));
+            RuleAction::ToTable
+        }
+        Action::LookupOnLink => {
+            attributes.push(RuleAttribute::Table(u32::from(RouteHeader::RT_TABLE_MAIN)));
+            attributes.push(RuleAttribute::SuppressPrefixLen(0));
             RuleAction::ToTable
         }
         Action::PassTo(priority) => {

@@ -6,7 +6,6 @@ mod kernel;
 mod plan;
 mod show;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use crate::exit::{Cause, Failure};
 use crate::settings::{Exposed, Tunnel};
 use guard::Guard;
 use kernel::Kernel;
-use plan::{Gate, Plan, example, priorities};
+use plan::{Action, Plan, RULES_MAX, Rule, example, priorities};
 
 /// How often is looked whether this machine has other addresses now.
 const LOOKS_EVERY: Duration = Duration::from_secs(10);
@@ -34,10 +33,12 @@ pub(crate) struct Capturing {
     plan: Plan,
     inside: Vec<IpNet>,
     device: u32,
-    /// The addresses that captured packets have, by where they go.
-    sources: BTreeMap<IpNet, Option<IpAddr>>,
     guard: Guard,
-    now: Doors,
+    doors: Doors,
+    /// Whether captures took packets when that was told last.
+    told: Vec<bool>,
+    /// The rules that were added.
+    applied: Vec<Rule>,
 }
 
 /// Makes the device and the routes, with all doors closed: nothing is captured yet.
@@ -50,21 +51,23 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
     check(&kernel, tunnel, &plan).await?;
     let device = create(tunnel)?;
     let plan = if speaks_ipv6(&tunnel.device) { plan } else { plan.without_ipv6() };
+    let has_groups = !plan.groups.is_empty();
     // A former agent of this table is gone, as its device is.
-    clean(tunnel.table).await?;
-    let guard = Guard::start(tunnel.table)
+    clean(tunnel.table, has_groups).await?;
+    let guard = Guard::start(tunnel.table, has_groups)
         .map_err(|error| Failure::machine(format!("no process that cleans up after the agent: {error}")))?;
     let mut capturing = Capturing {
         kernel,
         plan,
         inside: tunnel.addresses.clone(),
         device: device.index(),
-        sources: BTreeMap::new(),
         guard,
-        now: Doors::default(),
+        doors: Doors::default(),
+        told: Vec::new(),
+        applied: Vec::new(),
     };
     if let Err(failure) = capturing.prepare(&tunnel.device).await {
-        capturing.guard.finish().await;
+        capturing.guard.finish(tunnel.table).await;
         return Err(failure);
     }
     Ok((capturing, device))
@@ -75,39 +78,34 @@ impl Capturing {
         loosen_source_check(device);
         groups::mark(&self.plan.groups, self.plan.table)?;
         self.set_routes().await.map_err(|error| refused("a route cannot be set", &error))?;
-        self.apply(|gate| gate == Gate::Always).await.map_err(|error| refused("a rule cannot be set", &error))
+        self.set_rules(true).await.map_err(|error| refused("a rule cannot be set", &error))
     }
 
     /// Opens and closes doors as the agent says, until it has ended.
     pub(crate) async fn follow(mut self, mut doors: watch::Receiver<Doors>) {
         let mut looks = tokio::time::interval(LOOKS_EVERY);
         loop {
-            let step = tokio::select! {
+            let set = tokio::select! {
                 changed = doors.changed() => match changed {
                     Ok(()) => {
-                        let wanted = doors.borrow_and_update().clone();
-                        self.change(wanted).await
+                        self.doors = doors.borrow_and_update().clone();
+                        self.tell();
+                        self.set_rules(false).await
                     }
                     Err(_) => break,
                 },
-                _ = looks.tick() => self.set_routes().await,
+                _ = looks.tick() => self.set_again().await,
             };
-            if let Err(error) = step {
-                tracing::error!(%error, "the system's routing cannot be changed: packets go as they went before");
+            if let Err(error) = set {
+                tracing::error!(%error, "the system's routing cannot be changed; it is tried again in {LOOKS_EVERY:?}");
             }
         }
-        self.guard.finish().await;
+        self.guard.finish(self.plan.table).await;
     }
 
-    async fn change(&mut self, wanted: Doors) -> io::Result<()> {
-        let before = std::mem::replace(&mut self.now, wanted.clone());
-        let is_open = |doors: &Doors, gate: Gate| match gate {
-            Gate::Always => true,
-            Gate::Capture(place) => doors.captures.get(place).copied().unwrap_or(false),
-            Gate::Exposed(place) => doors.exposed.get(place).copied().unwrap_or(false),
-        };
-        for (place, open) in wanted.captures.iter().enumerate() {
-            if *open != before.captures.get(place).copied().unwrap_or(false) {
+    fn tell(&mut self) {
+        for (place, open) in self.doors.captures.iter().enumerate() {
+            if *open != self.told.get(place).copied().unwrap_or(false) {
                 let what = if *open {
                     "packets are captured"
                 } else {
@@ -116,32 +114,38 @@ impl Capturing {
                 tracing::info!(capture = place + 1, "{what}");
             }
         }
-        for rule in &self.plan.rules {
-            match (is_open(&before, rule.gate), is_open(&wanted, rule.gate)) {
-                (false, true) => self.kernel.add_rule(rule, self.plan.table).await?,
-                (true, false) => self.kernel.remove_rule(rule, self.plan.table).await?,
-                _ => {}
-            }
-        }
-        Ok(())
+        self.told.clone_from(&self.doors.captures);
     }
 
-    async fn apply(&self, is_open: impl Fn(Gate) -> bool) -> io::Result<()> {
-        // The last one first: rules that pass to it take it for there.
-        for rule in self.plan.rules.iter().rev().filter(|rule| is_open(rule.gate)) {
-            self.kernel.add_rule(rule, self.plan.table).await?;
+    /// Sets everything, whatever was set before: others change the system's routing too, and its addresses.
+    async fn set_again(&mut self) -> io::Result<()> {
+        self.set_routes().await?;
+        self.set_rules(true).await
+    }
+
+    /// Has the rules be that are to be while these doors are open: others go, and those that are not there are added, or all.
+    async fn set_rules(&mut self, all: bool) -> io::Result<()> {
+        let open = self.plan.open(&self.doors);
+        for rule in self.applied.extract_if(.., |rule| !open.contains(rule)).collect::<Vec<_>>() {
+            self.kernel.remove_rule(&rule).await?;
+        }
+        for rule in open {
+            let is_applied = self.applied.contains(&rule);
+            if all || !is_applied {
+                self.kernel.add_rule(&rule).await?;
+            }
+            if !is_applied {
+                self.applied.push(rule);
+            }
         }
         Ok(())
     }
 
     /// Has captured packets leave with the addresses that they would have without Byway, or with the device's.
-    async fn set_routes(&mut self) -> io::Result<()> {
+    async fn set_routes(&self) -> io::Result<()> {
         for route in &self.plan.routes {
             let source = if route.is_captured { self.source_towards(&route.to).await? } else { None };
-            if self.sources.get(&route.to) != Some(&source) {
-                self.kernel.set_route(route.to, source, self.device, self.plan.table).await?;
-                self.sources.insert(route.to, source);
-            }
+            self.kernel.set_route(route.to, source, self.device, self.plan.table).await?;
         }
         Ok(())
     }
@@ -156,14 +160,17 @@ impl Capturing {
     }
 }
 
-/// Removes all that an agent of this table has changed and not undone; how many rules there were.
+/// Removes all that an agent of this table has changed and not undone, marks of control groups where there were any; how many rules
+/// there were.
 ///
 /// # Errors
 /// If the system refuses.
-pub(crate) async fn clean(table: u32) -> Result<usize, Failure> {
+pub(crate) async fn clean(table: u32, has_groups: bool) -> Result<usize, Failure> {
     let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
     let removed = kernel.remove_all(priorities(table)).await;
-    groups::unmark(table);
+    if has_groups {
+        groups::unmark(table);
+    }
     removed.map_err(|error| refused("rules cannot be removed", &error))
 }
 
@@ -183,9 +190,26 @@ async fn check(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Fail
             plan.priorities().end(),
         ));
     }
-    if kernel.has_foreign_routes(tunnel.table).await.map_err(ask)? {
+    let rules = plan.rules.len();
+    if rules > RULES_MAX {
         return settings(format!(
-            "somebody else has routes in the table {0} (ip route show table {0}): set another table in [tunnel]",
+            "captures and networks would take {rules} rules, of {RULES_MAX} at most: name prefixes in the place of many addresses, and ranges of ports"
+        ));
+    }
+    let takes_all_ports = |rule: &Rule| rule.source_ports.is_none() && rule.destination_ports.is_none();
+    let is_wide = plan
+        .rules
+        .iter()
+        .any(|(_, rule)| rule.action == Action::Lookup && !rule.is_ipv6 && takes_all_ports(rule));
+    if let Some(strict) = strict_device().filter(|_| is_wide) {
+        return settings(format!(
+            "what is captured is not limited to ports, and the system checks sources strictly at {strict}: it would drop what comes from there \
+             by other ways, Byway's packets among them: sysctl -w net.ipv4.conf.all.rp_filter=2, or name ports"
+        ));
+    }
+    if kernel.has_routes(tunnel.table).await.map_err(ask)? {
+        return settings(format!(
+            "there are routes in the table {0}, perhaps of another agent (ip route show table {0}): set another table in [tunnel]",
             tunnel.table
         ));
     }
@@ -251,6 +275,26 @@ fn speaks_ipv6(device: &str) -> bool {
         tracing::info!(device, "this machine does not speak IPv6: packets of it are not captured");
     }
     speaks
+}
+
+/// A device at which the system drops packets whose answers would not leave by it (RFC 3704, strict), if there is one.
+fn strict_device() -> Option<String> {
+    #![allow(clippy::disallowed_methods, reason = "the system's switches are files")]
+    let value = |device: &str| {
+        std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{device}/rp_filter")).unwrap_or_default()
+    };
+    // The larger of both holds: loose is 2.
+    let of_all = value("all");
+    if of_all.trim() == "2" {
+        return None;
+    }
+    let devices = std::fs::read_dir("/proc/sys/net/ipv4/conf").ok()?.flatten();
+    let mut devices = devices.filter_map(|device| device.file_name().into_string().ok());
+    let is_other = |device: &String| !["all", "default", "lo"].contains(&device.as_str());
+    devices.find(|device| {
+        is_other(device)
+            && (value(device).trim() == "1" || of_all.trim() == "1" && value(device).trim() == "0")
+    })
 }
 
 /// Peers' packets come from addresses that are not behind the device by the system's own routes: a strict check of sources (RFC 3704)

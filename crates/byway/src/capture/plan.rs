@@ -1,18 +1,25 @@
 //! What an agent changes about the system's routing, before it is done.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use byway_typed::{Protocol, TypedPorts};
+use byway_typed::Protocol;
 use ipnet::IpNet;
 
+use crate::agent::Doors;
 use crate::settings::{Capture, Exposed, ExposedAt, Selection, Tunnel};
 
-/// Priorities from that of the table on: Byway's own packets pass over the rest, to the last one.
+/// Priorities from that of the table on: Byway's own packets pass over the rest, to the last one. What is captured wherever it goes
+/// comes behind what the machine's links reach by themselves.
 const OWN: u32 = 0;
 const CAPTURED: u32 = 1;
+const ON_LINK: u32 = 2;
+const ANYWHERE: u32 = 3;
 const PASSED: u32 = 99;
+
+/// Most rules of a plan: the system looks through them for each packet that begins here, and closing a capture takes a message for each.
+pub(crate) const RULES_MAX: usize = 256;
 
 /// What is for this link alone, or for groups (RFC 3927, 5771, 919; 4291): whoever captures everything does not mean it.
 const NEAR: [&str; 5] = ["169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "fe80::/10", "ff00::/8"];
@@ -24,7 +31,7 @@ pub(crate) enum Gate {
     Always,
     /// The peer of this capture is there.
     Capture(usize),
-    /// A peer is there that has been let in to this.
+    /// A peer is there behind which somebody has sent to this: the rule is for answers to them alone.
     Exposed(usize),
 }
 
@@ -33,6 +40,8 @@ pub(crate) enum Gate {
 pub(crate) enum Action {
     /// It is routed into the device.
     Lookup,
+    /// It goes as without Byway, if it has not to leave the links of this machine.
+    LookupOnLink,
     /// It passes over the rules that do so.
     PassTo(u32),
     /// Where that ends.
@@ -42,7 +51,8 @@ pub(crate) enum Action {
 /// A rule of the system's routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
-    pub(crate) gate: Gate,
+    /// The table into which it has packets looked up.
+    pub(crate) table: u32,
     pub(crate) priority: u32,
     pub(crate) is_ipv6: bool,
     pub(crate) action: Action,
@@ -74,7 +84,8 @@ pub(crate) struct Group {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) table: u32,
-    pub(crate) rules: Vec<Rule>,
+    /// Each with what lets it be.
+    pub(crate) rules: Vec<(Gate, Rule)>,
     pub(crate) routes: Vec<Route>,
     pub(crate) groups: Vec<Group>,
 }
@@ -84,16 +95,14 @@ impl Plan {
     pub(crate) fn new(tunnel: &Tunnel, exposed: &[Exposed]) -> Self {
         let mut plan = Self { table: tunnel.table, ..Self::default() };
         for is_ipv6 in [false, true] {
-            plan.rules.push(Rule {
-                mark: Some(tunnel.table),
-                ..plan.rule(Gate::Always, OWN, is_ipv6, Action::PassTo(tunnel.table + PASSED))
-            });
-            plan.rules.push(plan.rule(Gate::Always, PASSED, is_ipv6, Action::Nothing));
+            let own = plan.rule(OWN, is_ipv6, Action::PassTo(tunnel.table + PASSED));
+            plan.add(Gate::Always, Rule { mark: Some(tunnel.table), ..own });
+            plan.add(Gate::Always, plan.rule(PASSED, is_ipv6, Action::Nothing));
         }
         for near in NEAR {
             let to: IpNet = near.parse().expect("it is a prefix");
-            let rule = plan.rule(Gate::Always, OWN, is_ipv6(&to), Action::PassTo(tunnel.table + PASSED));
-            plan.rules.push(Rule { to: Some(to), ..rule });
+            let rule = plan.rule(OWN, is_ipv6(&to), Action::PassTo(tunnel.table + PASSED));
+            plan.add(Gate::Always, Rule { to: Some(to), ..rule });
         }
         for (place, capture) in tunnel.captures.iter().enumerate() {
             plan.add_capture(place, capture);
@@ -106,9 +115,13 @@ impl Plan {
         plan
     }
 
-    fn rule(&self, gate: Gate, priority: u32, is_ipv6: bool, action: Action) -> Rule {
+    fn add(&mut self, gate: Gate, rule: Rule) {
+        self.rules.push((gate, rule));
+    }
+
+    fn rule(&self, priority: u32, is_ipv6: bool, action: Action) -> Rule {
         Rule {
-            gate,
+            table: self.table,
             priority: self.table + priority,
             is_ipv6,
             action,
@@ -132,18 +145,22 @@ impl Plan {
         }
         for to in &selection.prefixes {
             self.add_route(*to, true);
+            let priority = if to.prefix_len() == 0 { ANYWHERE } else { CAPTURED };
+            if priority == ANYWHERE {
+                self.add(Gate::Capture(place), self.rule(ON_LINK, is_ipv6(to), Action::LookupOnLink));
+            }
             for ports in or_any(&selection.ports) {
                 for users in or_any(users) {
                     for mark in or_any(&marks) {
-                        let rule = self.rule(Gate::Capture(place), CAPTURED, is_ipv6(to), Action::Lookup);
-                        self.rules.push(Rule {
+                        let rule = Rule {
                             to: Some(*to),
                             protocol: ports.map(|ports| ports.protocol),
                             destination_ports: ports.and_then(|ports| ports.ports.clone()),
                             users: users.cloned(),
                             mark: mark.copied(),
-                            ..rule
-                        });
+                            ..self.rule(priority, is_ipv6(to), Action::Lookup)
+                        };
+                        self.add(Gate::Capture(place), rule);
                     }
                 }
             }
@@ -155,13 +172,13 @@ impl Plan {
         for to in sources {
             self.add_route(*to, false);
             for ports in or_any(&selection.ports) {
-                let rule = self.rule(Gate::Exposed(place), CAPTURED, is_ipv6(to), Action::Lookup);
-                self.rules.push(Rule {
+                let rule = Rule {
                     to: Some(*to),
                     protocol: ports.map(|ports| ports.protocol),
                     source_ports: ports.and_then(|ports| ports.ports.clone()),
-                    ..rule
-                });
+                    ..self.rule(CAPTURED, is_ipv6(to), Action::Lookup)
+                };
+                self.add(Gate::Exposed(place), rule);
             }
         }
     }
@@ -173,9 +190,33 @@ impl Plan {
         }
     }
 
+    /// The rules that are to be while these doors are open, each once: the one that others pass to is the first.
+    pub(crate) fn open(&self, doors: &Doors) -> Vec<Rule> {
+        let mut open: Vec<Rule> = Vec::new();
+        let mut add = |rule: Rule| {
+            if !open.contains(&rule) {
+                open.push(rule);
+            }
+        };
+        for (gate, rule) in self.rules.iter().rev() {
+            match gate {
+                Gate::Always => add(rule.clone()),
+                Gate::Capture(place) if doors.captures.get(*place) == Some(&true) => add(rule.clone()),
+                Gate::Capture(_) => {}
+                Gate::Exposed(place) => {
+                    let answered =
+                        doors.exposed.iter().filter(|(exposed, _)| exposed == place).map(|(_, to)| *to);
+                    let answered = answered.filter(|to| rule.to.is_some_and(|prefix| prefix.contains(to)));
+                    answered.for_each(|to| add(Rule { to: Some(to.into()), ..rule.clone() }));
+                }
+            }
+        }
+        open
+    }
+
     /// What of it a machine can do that does not speak IPv6.
     pub(crate) fn without_ipv6(mut self) -> Self {
-        self.rules.retain(|rule| !rule.is_ipv6);
+        self.rules.retain(|(_, rule)| !rule.is_ipv6);
         self.routes.retain(|route| !is_ipv6(&route.to));
         self
     }
@@ -201,13 +242,17 @@ const fn is_ipv6(prefix: &IpNet) -> bool {
     matches!(prefix, IpNet::V6(_))
 }
 
-/// An address with this prefix that stands for all of them.
+/// An address with this prefix that stands for all of them; of all addresses, one of the Internet (RFC 5737, 3849).
 pub(crate) fn example(prefix: &IpNet) -> IpAddr {
-    prefix.hosts().next().unwrap_or_else(|| prefix.addr())
+    match prefix {
+        IpNet::V4(_) if prefix.prefix_len() == 0 => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpNet::V6(_) if prefix.prefix_len() == 0 => Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, 1).into(),
+        _ => prefix.hosts().next().unwrap_or_else(|| prefix.addr()),
+    }
 }
 
 impl fmt::Display for Rule {
-    /// As `ip rule` takes it, but for the table, which the plan knows.
+    /// As `ip rule` takes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ip {}rule add pref {}", if self.is_ipv6 { "-6 " } else { "" }, self.priority)?;
         if let Some(to) = self.to {
@@ -218,8 +263,7 @@ impl fmt::Display for Rule {
         }
         for (name, ports) in [("sport", &self.source_ports), ("dport", &self.destination_ports)] {
             if let Some(ports) = ports {
-                let ports = TypedPorts { protocol: Protocol::Tcp, ports: Some(ports.clone()) }.to_string();
-                write!(f, " {name} {}", ports.trim_start_matches("tcp:"))?;
+                write!(f, " {name} {}-{}", ports.start(), ports.end())?;
             }
         }
         if let Some(users) = &self.users {
@@ -229,7 +273,8 @@ impl fmt::Display for Rule {
             write!(f, " fwmark {mark:#x}")?;
         }
         match self.action {
-            Action::Lookup => write!(f, " lookup {}", self.priority - CAPTURED),
+            Action::Lookup => write!(f, " lookup {}", self.table),
+            Action::LookupOnLink => write!(f, " lookup main suppress_prefixlength 0"),
             Action::PassTo(priority) => write!(f, " goto {priority}"),
             Action::Nothing => write!(f, " nop"),
         }
@@ -238,6 +283,8 @@ impl fmt::Display for Rule {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use byway_proto::agent::Terms;
 
     use super::*;
@@ -264,8 +311,8 @@ mod tests {
     }
 
     fn captured(plan: &Plan) -> Vec<String> {
-        let rules = plan.rules.iter().filter(|rule| rule.gate != Gate::Always);
-        rules.map(|rule| rule.to_string().replacen("ip rule add pref 4601 ", "", 1)).collect()
+        let rules = plan.rules.iter().filter(|(gate, _)| *gate != Gate::Always);
+        rules.map(|(_, rule)| rule.to_string().replacen("ip rule add pref 4601 ", "", 1)).collect()
     }
 
     #[test]
@@ -277,8 +324,8 @@ mod tests {
         assert_eq!(
             captured(&plan),
             [
-                "to 10.0.0.0/24 ipproto tcp dport 80 uidrange 33-33 lookup 4600",
-                "to 10.0.0.0/24 ipproto tcp dport 80 uidrange 1000-1999 lookup 4600",
+                "to 10.0.0.0/24 ipproto tcp dport 80-80 uidrange 33-33 lookup 4600",
+                "to 10.0.0.0/24 ipproto tcp dport 80-80 uidrange 1000-1999 lookup 4600",
                 "to 10.0.0.0/24 ipproto udp uidrange 33-33 lookup 4600",
                 "to 10.0.0.0/24 ipproto udp uidrange 1000-1999 lookup 4600",
             ]
@@ -290,13 +337,20 @@ mod tests {
     fn byways_own_packets_pass_over_all_rules_in_both_versions() {
         let plan = plan(vec![capture(&["0.0.0.0/0", "::/0"], &[])]);
         for is_ipv6 in [false, true] {
-            let passes = plan.rules.iter().find(|rule| rule.is_ipv6 == is_ipv6 && rule.mark == Some(4_600));
+            let passes = plan
+                .rules
+                .iter()
+                .map(|(_, rule)| rule)
+                .find(|rule| rule.is_ipv6 == is_ipv6 && rule.mark == Some(4_600));
             let passes = passes.expect("a rule for marked packets");
-            let rest =
-                plan.rules.iter().filter(|rule| rule.is_ipv6 == is_ipv6 && rule.action == Action::Lookup);
+            let rest = plan
+                .rules
+                .iter()
+                .map(|(_, rule)| rule)
+                .filter(|rule| rule.is_ipv6 == is_ipv6 && rule.action == Action::Lookup);
             assert!(rest.clone().count() > 0 && rest.into_iter().all(|rule| rule.priority > passes.priority));
             let Action::PassTo(end) = passes.action else { panic!("it passes") };
-            assert!(plan.rules.iter().any(|rule| rule.is_ipv6 == is_ipv6 && rule.priority == end));
+            assert!(plan.rules.iter().any(|(_, rule)| rule.is_ipv6 == is_ipv6 && rule.priority == end));
         }
     }
 
@@ -307,5 +361,44 @@ mod tests {
         let marks: Vec<u32> = plan.groups.iter().map(|group| group.mark).collect();
         assert_eq!(marks, [4_601, 4_602]);
         assert_eq!(captured(&plan)[1], "to 10.0.0.1/32 fwmark 0x11fa lookup 4600");
+    }
+
+    #[test]
+    fn what_is_captured_anywhere_leaves_the_machines_own_links_alone() {
+        let plan = plan(vec![capture(&["0.0.0.0/0"], &[]), capture(&["10.0.0.1/32"], &[])]);
+        let of = |action: Action| {
+            plan.rules.iter().map(|(_, rule)| rule).filter(move |rule| rule.action == action)
+        };
+        let on_link = of(Action::LookupOnLink).next().expect("links go first").priority;
+        let priorities: Vec<bool> = of(Action::Lookup).map(|rule| rule.priority > on_link).collect();
+        assert_eq!(priorities, [true, false], "who names an address means it");
+    }
+
+    #[test]
+    fn doors_open_rules_and_what_two_of_them_want_is_there_while_one_is_open() {
+        let same = || capture(&["10.0.0.1/32"], &[]);
+        let plan = plan(vec![same(), same()]);
+        let open = |captures: [bool; 2]| {
+            let doors = Doors { captures: captures.to_vec(), exposed: BTreeSet::new() };
+            plan.open(&doors).iter().filter(|rule| rule.action == Action::Lookup).count()
+        };
+        assert_eq!([[false, false], [true, false], [false, true], [true, true]].map(open), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn answers_go_back_to_those_alone_who_have_sent() {
+        let mut plan = plan(vec![]);
+        let selection = Selection { prefixes: vec![], ports: vec!["tcp:80".parse().expect("ports")] };
+        plan.add_answers(0, &["10.0.0.0/24".parse().expect("a prefix")], &selection);
+        let asked: IpAddr = [10, 0, 0, 7].into();
+        let open = |exposed: BTreeSet<(usize, IpAddr)>| {
+            let rules = plan.open(&Doors { captures: vec![], exposed });
+            let rules = rules.into_iter().filter(|rule| rule.action == Action::Lookup);
+            rules.map(|rule| rule.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(open(BTreeSet::new()), [""; 0]);
+        assert_eq!(open(BTreeSet::from([(1, asked)])), [""; 0], "that is of something else");
+        let expected = "ip rule add pref 4601 to 10.0.0.7/32 ipproto tcp sport 80-80 lookup 4600";
+        assert_eq!(open(BTreeSet::from([(0, asked), (0, [10, 0, 1, 7].into())])), [expected]);
     }
 }

@@ -15,13 +15,17 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
     for address in addresses {
         let _ = writeln!(text, "  ip address add {address} dev {device}");
     }
+    let _ = writeln!(
+        text,
+        "  sysctl -w net.ipv4.conf.{device}.rp_filter=2 (where the system checks sources strictly)"
+    );
     for route in &plan.routes {
         let _ = writeln!(text, "  ip route add {} dev {device} table {table}", route.to);
     }
-    for group in &plan.groups {
+    for (group, program) in plan.groups.iter().flat_map(|group| [(group, "iptables"), (group, "ip6tables")]) {
         let _ = writeln!(
             text,
-            "  iptables -t mangle -A OUTPUT -m cgroup --path {} -j MARK --set-mark {:#x}",
+            "  {program} -t mangle -A OUTPUT -m cgroup --path {} -m mark --mark 0 -j MARK --set-mark {:#x}",
             group.path, group.mark
         );
     }
@@ -33,7 +37,11 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
     }
     for (place, exposed) in exposed.iter().enumerate() {
         if matches!(exposed.at, ExposedAt::Network(_)) {
-            let _ = writeln!(text, "\nWhile a peer is there that captures packets for {:?}:", exposed.name);
+            let _ = writeln!(
+                text,
+                "\nWhile a peer is there that captures packets for {:?}, of these prefixes the addresses that have sent:",
+                exposed.name
+            );
             add_rules(&mut text, &plan, Gate::Exposed(place));
         }
     }
@@ -42,7 +50,7 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
 }
 
 fn add_rules(text: &mut String, plan: &Plan, gate: Gate) {
-    for rule in plan.rules.iter().filter(|rule| rule.gate == gate) {
+    for rule in plan.rules.iter().filter(|(of, _)| *of == gate).map(|(_, rule)| rule) {
         let _ = writeln!(text, "  {rule}");
     }
 }

@@ -74,7 +74,8 @@ async fn connect(host: &str, mark: Option<u32>) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in lookup_host(host).await? {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        SockRef::from(&socket).set_mark(mark)?;
+        // Who may not mark packets may not capture any either, and hears that when it tries.
+        let _ = SockRef::from(&socket).set_mark(mark);
         match socket.connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,

@@ -177,8 +177,34 @@ pub(super) fn tunnel(
             format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
         return Err(source.problem(&root.key("mtu"), message));
     }
-    let addresses = typed.addresses.iter().map(|inside| inside.0).collect();
-    Ok(Some(Tunnel { device, table, mtu, addresses, captures: all_captures(captures, source)? }))
+    let addresses: Vec<IpNet> = typed.addresses.iter().map(|inside| inside.0).collect();
+    let of_family =
+        |is_ipv4: bool| addresses.iter().filter(|inside| inside.addr().is_ipv4() == is_ipv4).count();
+    if of_family(true) > 1 || of_family(false) > 1 {
+        return Err(
+            source.problem(&root.key("addresses"), "name one IPv4 address, one IPv6 address, or one of each")
+        );
+    }
+    let is_marked =
+        |capture: &TypedCapture| !capture.cgroups.is_empty() || !capture.firewall_marks.is_empty();
+    if !addresses.is_empty() && captures.iter().any(is_marked) {
+        let message = "packets of control groups, and those with firewall marks, have their address before they are captured: leave it out, or capture \
+                       by destinations, ports and users";
+        return Err(source.problem(&root.key("addresses"), message));
+    }
+    let captures = all_captures(captures, source)?;
+    let taken = table..=table + 99;
+    if let Some(place) =
+        captures.iter().position(|capture| capture.firewall_marks.iter().any(|mark| taken.contains(mark)))
+    {
+        let message = format!(
+            "{} to {} are Byway's own marks: take others, or another table in [tunnel]",
+            taken.start(),
+            taken.end()
+        );
+        return Err(source.problem(&KeyPath::of("capture").place(place).key("firewall_marks"), message));
+    }
+    Ok(Some(Tunnel { device, table, mtu, addresses, captures }))
 }
 
 fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>, Problem> {
@@ -213,6 +239,7 @@ fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capt
     if typed.firewall_marks.contains(&0) {
         return Err(source.problem(&here.key("firewall_marks"), "0 is the mark of packets that have none"));
     }
+    usable(&here.key("ports"), &typed.ports, source)?;
     let prefixes = if typed.destinations.is_empty() { anywhere() } else { prefixes(&typed.destinations) };
     Ok(Capture {
         selection: Selection { prefixes, ports: typed.ports.clone() },
@@ -229,6 +256,7 @@ pub(super) fn network(here: &KeyPath, typed: &TypedExpose, source: &Source) -> R
         let message = "say where the packets may come from, as in sources = [\"192.0.2.7\"]: what goes there goes back through the device";
         return Err(source.problem(&here.key("networks"), message));
     }
+    usable(&here.key("ports"), &typed.ports, source)?;
     let (networks, sources) = (prefixes(&typed.networks), prefixes(&typed.sources));
     if let Some(both) =
         sources.iter().find(|from| networks.iter().any(|to| to.contains(*from) || from.contains(to)))
@@ -247,6 +275,18 @@ pub(super) fn network(here: &KeyPath, typed: &TypedExpose, source: &Source) -> R
 
 fn prefixes(typed: &[TypedPrefix]) -> Vec<IpNet> {
     typed.iter().map(|prefix| prefix.0).collect()
+}
+
+/// Ports that rules of the system can name.
+fn usable(path: &KeyPath, ports: &[TypedPorts], source: &Source) -> Result<(), Problem> {
+    let is_usable = |ports: &TypedPorts| {
+        ports.ports.as_ref().is_none_or(|ports| *ports.start() > 0 && *ports.end() < u16::MAX)
+    };
+    if ports.iter().all(is_usable) {
+        return Ok(());
+    }
+    Err(source
+        .problem(path, "ports of rules are 1 to 65534: leave 0 and 65535 out, or name the protocol alone"))
 }
 
 fn anywhere() -> Vec<IpNet> {
@@ -323,6 +363,16 @@ mod tests {
             (format!("{CAPTURE}cgroups = [\"../x\"]"), "no path of a control group"),
             (format!("{CAPTURE}firewall_marks = [0]"), "packets that have none"),
             (format!("{CAPTURE}ports = [\"80\"]"), "are no ports"),
+            (format!("{CAPTURE}ports = [\"udp:49152-65535\"]"), "are 1 to 65534"),
+            (format!("{CAPTURE}firewall_marks = [4601]"), "Byway's own marks"),
+            (
+                format!("[tunnel]\naddresses = [\"10.9.0.1/24\", \"10.9.0.2/24\"]\n{CAPTURE}"),
+                "one IPv4 address",
+            ),
+            (
+                format!("[tunnel]\naddresses = [\"10.9.0.1/24\"]\n{CAPTURE}firewall_marks = [7]"),
+                "before they are captured",
+            ),
             (format!("{CAPTURE}destinations = [\"10.0.0.1/8\"]"), "is no prefix"),
             (format!("{CAPTURE}marks = [\"ends\"]"), "marks nothing"),
             (EXPOSE.to_owned(), "say where"),

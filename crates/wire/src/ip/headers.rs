@@ -3,6 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{IPV4_HEADER, IPV6_HEADER, updated_checksum};
+use crate::ecn::Ecn;
 
 /// Protocol numbers (IANA), and those of IPv6 extension headers that may stand before TCP and UDP (RFC 8200, section 4).
 const TCP: u8 = 6;
@@ -77,6 +78,10 @@ pub struct Headers {
     pub destination: IpAddr,
     /// The six bits beside the ECN field (RFC 2474).
     pub dscp: u8,
+    /// That field (RFC 3168).
+    pub ecn: Ecn,
+    /// Whether others with the same identification follow it.
+    pub is_followed: bool,
     /// What it carries, by IANA's numbers.
     pub protocol: u8,
     /// Of TCP and UDP, unless it is a later fragment.
@@ -96,11 +101,13 @@ impl Headers {
             6 => ipv6(packet)?,
             _ => return None,
         };
-        let Transport { protocol, at, is_first } = transport;
+        let Transport { protocol, at, is_first, is_followed } = transport;
         let mut headers = Self {
             source,
             destination,
             dscp: class >> 2,
+            ecn: Ecn::from_bits(class),
+            is_followed,
             protocol,
             ports: None,
             tcp: None,
@@ -146,6 +153,7 @@ struct Transport {
     at: usize,
     /// Whether its header is in this packet, and not in an earlier fragment.
     is_first: bool,
+    is_followed: bool,
 }
 
 fn ipv4(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, Transport)> {
@@ -157,7 +165,8 @@ fn ipv4(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, Transport)> {
     }
     let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
     let is_first = u16::from_be_bytes([header[6], header[7]]) << 3 == 0;
-    let transport = Transport { protocol: header[9], at, is_first };
+    let is_followed = header[6] & 0x20 != 0;
+    let transport = Transport { protocol: header[9], at, is_first, is_followed };
     Some((address(12).into(), address(16).into(), header[1], transport))
 }
 
@@ -173,7 +182,7 @@ fn ipv6(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, Transport)> {
 
 /// Looks past the extension headers of an IPv6 packet.
 fn behind_extensions(packet: &[u8], first: u8) -> Option<Transport> {
-    let mut transport = Transport { protocol: first, at: IPV6_HEADER, is_first: true };
+    let mut transport = Transport { protocol: first, at: IPV6_HEADER, is_first: true, is_followed: false };
     for _ in 0..EXTENSIONS_MAX {
         let Transport { protocol, at, .. } = transport;
         if !matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS) {
@@ -184,6 +193,7 @@ fn behind_extensions(packet: &[u8], first: u8) -> Option<Transport> {
         if protocol == FRAGMENT {
             transport.at += 8;
             transport.is_first = u16::from_be_bytes([extension[2], extension[3]]) >> 3 == 0;
+            transport.is_followed = extension[3] & 1 != 0;
             if !transport.is_first {
                 break;
             }

@@ -64,21 +64,20 @@ impl Connections {
 
     /// A peer's packet comes: whether it belongs to a connection from here.
     pub(super) fn has(&mut self, peer: AgentId, headers: &Headers, now: Time) -> bool {
-        let key = key(peer, headers, false);
-        let set = self.set(&key);
-        let found = self.places[set].iter_mut().flatten().find(|connection| connection.key == key);
+        let known = key(peer, headers, false);
+        let set = self.set(&known);
+        let found = self.places[set].iter_mut().flatten().find(|connection| connection.key == known);
         let silent_for = if headers.is_tcp() { TCP_SILENT_FOR } else { SILENT_FOR };
         let found = found.filter(|connection| now.saturating_since(connection.used) <= silent_for);
-        if let Some(connection) = found {
-            connection.used = now;
-            return true;
+        let Some(connection) = found else {
+            return false;
+        };
+        connection.used = now;
+        if headers.is_followed && headers.ports.is_some() {
+            // Later fragments have no ports.
+            self.place(key(peer, &Headers { ports: None, ..*headers }, false), now).used = now;
         }
-        false
-    }
-
-    /// A peer's packet is let in: its answers belong to it.
-    pub(super) fn came(&mut self, peer: AgentId, headers: &Headers, now: Time) {
-        self.place(key(peer, headers, false), now).used = now;
+        true
     }
 
     /// The connection's place; the one of its set that was used least lately makes room.
@@ -145,6 +144,16 @@ mod tests {
         assert!(!connections.has(PEER, &back, at(600_001)), "it was silent too long");
         assert!(!connections.has(AgentId::new(3), &back, at(1)), "another peer has no part in it");
         assert!(!connections.has(PEER, &headers((2, 54), (1, 5_000)), at(1)), "another port");
+    }
+
+    #[test]
+    fn later_fragments_of_an_answer_are_known_by_its_first() {
+        let mut connections = Connections::new();
+        connections.sent(PEER, &headers((1, 5_000), (2, 53)), 28, at(0));
+        let later = Headers { ports: None, ..headers((2, 53), (1, 5_000)) };
+        assert!(!connections.has(PEER, &later, at(1)));
+        assert!(connections.has(PEER, &Headers { is_followed: true, ..headers((2, 53), (1, 5_000)) }, at(2)));
+        assert!(connections.has(PEER, &later, at(3)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod connections;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use byway_net::{Device, Io};
@@ -10,7 +10,7 @@ use byway_proto::agent::Traffic;
 use byway_proto::marking::Candidate;
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::Ecn;
-use byway_wire::ip::{Headers, Packet};
+use byway_wire::ip::{Headers, Packet, TcpHeader};
 use tokio::sync::watch;
 
 use super::admission::Declined;
@@ -37,6 +37,12 @@ const ASKS_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 /// Addresses behind peers that are kept in mind, of all of them together.
 const BEHIND_MAX: usize = 16_384;
 
+/// Of those, so many at most are answered through the device: each takes rules, which the system looks through for each packet.
+const ANSWERED_MAX: usize = 256;
+
+/// A peer that was silent for so long loses an address that another one shows.
+const SILENT_FOR: Duration = Duration::from_secs(5);
+
 /// The port of QUIC (RFC 9114, section 3.3).
 const QUIC: u16 = 443;
 
@@ -48,8 +54,8 @@ const TCP_OVERHEADS: [u16; 2] = [40, 60];
 pub(crate) struct Doors {
     /// By the places of captures.
     pub(crate) captures: Vec<bool>,
-    /// By the places of what is exposed; what is no network stays closed.
-    pub(crate) exposed: Vec<bool>,
+    /// The places of what is exposed, each with the addresses behind peers that have sent to it.
+    pub(crate) exposed: BTreeSet<(usize, IpAddr)>,
 }
 
 /// What became of packets that the device did not pass on.
@@ -98,10 +104,9 @@ enum Towards {
 }
 
 impl Tunnelled {
-    /// Of what is exposed, `exposed` in number.
-    pub(super) fn new(settings: Tunnel, device: Device, exposed: usize) -> (Self, watch::Receiver<Doors>) {
+    pub(super) fn new(settings: Tunnel, device: Device) -> (Self, watch::Receiver<Doors>) {
         let captures = settings.captures.len();
-        let closed = Doors { captures: vec![false; captures], exposed: vec![false; exposed] };
+        let closed = Doors { captures: vec![false; captures], exposed: BTreeSet::new() };
         let (doors, seen) = watch::channel(closed);
         let tunnelled = Self {
             settings,
@@ -150,9 +155,11 @@ impl Tunnelled {
         };
         self.heard.insert(peer, now);
         if let Side::Network { traffic, .. } = side {
-            self.learn(headers.source, traffic, peer, came.id);
+            self.learn(headers.source, traffic, peer, came.id, now);
         }
-        self.connections.came(peer, &headers, now);
+        if headers.ecn == ecn {
+            return io.give_packet(packet);
+        }
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
         if let Some(mut packet) = Packet::new(&mut self.scratch) {
@@ -173,18 +180,35 @@ impl Tunnelled {
             };
             exposed.peers.as_ref().is_none_or(may) && network.permits(headers)
         };
-        self.connections.has(peer, headers, now) || came.exposed.iter().any(is_open)
+        self.connections.has(peer, headers, now)
+            || self.goes_on(came, headers)
+            || came.exposed.iter().any(is_open)
+    }
+
+    /// Whether a packet belongs to a connection over TCP that began before this agent did: of those that were captured, it may.
+    fn goes_on(&self, came: &Came<'_>, headers: &Headers) -> bool {
+        let Side::Capture { place, .. } = came.mapping.side else {
+            return false;
+        };
+        let is_within = headers.tcp.is_some_and(|tcp| !tcp.begins());
+        is_within && self.settings.captures[place].selection.is_source_of(headers)
     }
 
     /// Somebody is behind a peer. Where another peer has shown the same, that stays: nobody takes others' answers away.
-    fn learn(&mut self, address: IpAddr, traffic: Traffic, peer: AgentId, id: MappingId) {
+    fn learn(&mut self, address: IpAddr, traffic: Traffic, peer: AgentId, id: MappingId, now: Time) {
         let key = (address, place_of(traffic));
         let has_room = self.behind.len() < BEHIND_MAX;
-        match self.behind.get_mut(&key) {
-            Some(known) if known.0 == peer => known.1 = id,
-            None if has_room => drop(self.behind.insert(key, (peer, id))),
-            _ => {}
+        let is_silent = |peer| {
+            let heard = self.heard.get(peer).copied().unwrap_or(Time::START);
+            now.saturating_since(heard) >= SILENT_FOR
+        };
+        match self.behind.get(&key) {
+            None if !has_room => return,
+            Some((owner, _)) if *owner != peer && !is_silent(owner) => return,
+            None => self.next_look = Time::START,
+            Some(_) => {}
         }
+        self.behind.insert(key, (peer, id));
     }
 
     /// Where a packet of the device goes.
@@ -211,9 +235,11 @@ impl Tunnelled {
     fn read(&self, packet: &mut [u8]) -> Option<(Headers, Ecn)> {
         let headers = Headers::parse(packet).filter(|headers| !headers.destination.is_multicast())?;
         let overhead = TCP_OVERHEADS[usize::from(headers.destination.is_ipv6())];
-        let mut packet = Packet::new(packet)?;
-        packet.limit_segments(self.settings.mtu - overhead);
-        Some((headers, packet.ecn()))
+        if headers.tcp.is_some_and(TcpHeader::is_syn) {
+            Packet::new(packet)?.limit_segments(self.settings.mtu - overhead);
+        }
+        let ecn = headers.ecn;
+        Some((headers, ecn))
     }
 }
 
@@ -331,6 +357,20 @@ impl AgentRole {
         &self.tunnel.as_ref().expect("there is a capture").settings.captures[place]
     }
 
+    /// Whether a mapping is that of a capture whose agent is there: it lasts as long as that.
+    pub(super) fn is_captured_by_peer(&self, id: MappingId, now: Time) -> bool {
+        let mapping = self.mappings.get(id).filter(|mapping| matches!(mapping.side, Side::Network { .. }));
+        let status = mapping.and_then(|mapping| self.agent.peer_status(mapping.peer, now));
+        status.is_some_and(|status| status.is_alive)
+    }
+
+    /// A peer has said that it leaves: what came of it last says nothing more.
+    pub(super) fn peer_left(&mut self, peer: AgentId) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.heard.remove(&peer);
+        }
+    }
+
     /// Something about a peer has changed: it is looked at once.
     pub(super) fn hasten_look(&mut self) {
         if let Some(tunnel) = &mut self.tunnel {
@@ -354,13 +394,12 @@ impl AgentRole {
             traffics(capture).iter().all(|traffic| is_open(&mappings[place_of(*traffic)]))
         };
         let captures = tunnel.settings.captures.iter().zip(&tunnel.mappings).map(of_capture).collect();
-        let mut exposed = vec![false; self.exposed.len()];
-        for (_, mapping) in self.mappings.iter() {
-            if let Side::Network { place, .. } = mapping.side {
-                exposed[place] |= is_there(mapping.peer);
-            }
-        }
-        Doors { captures, exposed }
+        let answered = tunnel.behind.iter().filter_map(|((address, _), (peer, id))| {
+            let mapping = self.mappings.get(*id).filter(|_| is_there(*peer))?;
+            let Side::Network { place, .. } = mapping.side else { return None };
+            Some((place, *address))
+        });
+        Doors { captures, exposed: answered.take(2 * ANSWERED_MAX).collect() }
     }
 }
 
