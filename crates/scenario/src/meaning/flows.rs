@@ -52,6 +52,39 @@ impl Numbers {
     }
 }
 
+/// Where programs reach flows, each of which is one flow's alone.
+#[derive(Default)]
+struct Ends {
+    listening: BTreeSet<(usize, SocketAddr)>,
+    captured: BTreeSet<(usize, usize)>,
+}
+
+impl Ends {
+    fn take(
+        &mut self,
+        reader: &Reader<'_>,
+        here: &KeyPath,
+        load: &Load,
+        (from, to): (usize, usize),
+        names: &Names,
+    ) -> Result<(), Problem> {
+        match load {
+            Load::Programs(ends) if !self.listening.insert((from, ends.listen)) => {
+                let (at, name) = (ends.listen, names.name(from));
+                let message = format!("another flow listens at {at} in {name}: take another port");
+                Err(reader.problem(&here.key("sends").key("listen"), message))
+            }
+            Load::Captured(_) if !self.captured.insert((from, to)) => {
+                let (from, to) = (names.name(from), names.name(to));
+                let message =
+                    format!("another flow is captured from {from} to {to}: have one, with the ports of both");
+                Err(reader.problem(&here.key("sends").key("kind"), message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Reader<'_> {
     pub(super) fn flows(
         &self,
@@ -60,7 +93,7 @@ impl Reader<'_> {
         length: Duration,
     ) -> Result<(Vec<FlowPlan>, Vec<ConversationPlan>), Problem> {
         let (mut flows, mut conversations) = (Vec::new(), Vec::new());
-        let (mut numbers, mut listening) = (Numbers::default(), BTreeSet::new());
+        let (mut numbers, mut ends) = (Numbers::default(), Ends::default());
         for (place, flow) in typed.iter().enumerate() {
             let here = element("flow", place);
             if typed[..place].iter().any(|before| before.name == flow.name) {
@@ -71,13 +104,7 @@ impl Reader<'_> {
             let conversation = self.conversation(&here.key("sends"), &flow.sends, length)?;
             for (from, to) in self.between(&here, flow, names)? {
                 for _ in 0..flow.count.unwrap_or(1) {
-                    if let Load::Programs(ends) = &plan.load
-                        && !listening.insert((from, ends.listen))
-                    {
-                        let (at, name) = (ends.listen, names.name(from));
-                        let message = format!("another flow listens at {at} in {name}: take another port");
-                        return Err(self.problem(&here.key("sends").key("listen"), message));
-                    }
+                    ends.take(self, &here, &plan.load, (from, to), names)?;
                     let forth = FlowPlan { from, to, number: numbers.next(from, to), ..plan.clone() };
                     flows.push(forth);
                     if let Some(conversation) = conversation {

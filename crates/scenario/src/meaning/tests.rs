@@ -488,7 +488,7 @@ fn commands_are_understood() {
     let [server, client] = scenario.commands() else { panic!("{:?}", scenario.commands()) };
     assert_eq!((server.node, &server.life), (3, &Life::Service(Some(Ready::Udp(53)))));
     let fill = |template: &Template| template.fill(|placeholder| format!("<{placeholder:?}>"));
-    assert_eq!(fill(&server.files[0].1), "listen-address=<Address(3)>");
+    assert_eq!(fill(&server.files[0].1), "listen-address=<Address(3, 1)>");
     let run: Vec<String> = client.run.iter().map(fill).collect();
     assert_eq!(run, ["dig", "@<ToHost(2)>", "-p", "<ToPort(2)>"]);
     let life = Life::Task { at: Duration::from_secs(3), within: Duration::from_secs(5) };
@@ -501,12 +501,47 @@ fn commands_are_understood() {
 }
 
 #[test]
+fn a_command_of_several_machines_is_one_in_each_and_knows_the_addresses_of_all() {
+    let text =
+        with_commands("node = \"bob.2\"", "node = \"bob\"").replace("{address:bob.2}", "{address:bob}");
+    let scenario = parse(&text).expect("it is right");
+    let servers: Vec<(&str, usize)> =
+        scenario.commands()[..2].iter().map(|command| (command.name.as_str(), command.node)).collect();
+    assert_eq!(servers, [("server.1", 2), ("server.2", 3)]);
+    let fill = |template: &Template| template.fill(|placeholder| format!("<{placeholder:?}>"));
+    assert_eq!(fill(&scenario.commands()[0].files[0].1), "listen-address=<Address(2, 2)>");
+}
+
+#[test]
+fn what_is_captured_is_named_once_between_two_machines() {
+    const PROGRAMS: &str =
+        "sends = { kind = \"command\", listen = \"127.0.0.1:5000\", target = \"127.0.0.1:53\" }";
+    let captured = |sends: &str| {
+        with_commands("", "")
+            .replace(PROGRAMS, sends)
+            .replace("{to-host:names}", "x")
+            .replace("{to-port:names}", "53")
+    };
+    let right = "copies = \"syn\"\nsends = { kind = \"captured\", ports = [\"tcp:80\", \"udp\"] }";
+    assert!(parse(&captured(right)).is_ok());
+    for (wrong, words) in [
+        ("sends = { kind = \"captured\" }", "give `ports`"),
+        ("sends = { kind = \"captured\", ports = [\"80\"] }", "are no ports"),
+        ("sends = { kind = \"captured\", ports = [\"udp\"], listen = \"127.0.0.1:1\" }", "listen"),
+        ("count = 2\nsends = { kind = \"captured\", ports = [\"udp\"] }", "have one, with the ports of both"),
+    ] {
+        let error = parse(&captured(wrong)).expect_err(wrong).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_commands_is_named_with_its_place_and_a_remedy() {
     let (client, run, at) = ("name = \"client\"", "\"@{to-host:names}\"", "at = \"3 s\"");
     for (line, instead, place, words) in [
         (client, "name = \"server\"", "scenario.toml:65: command[1].name", "names differ"),
         (client, "name = \"../client\"", "command[1].name", "letters, digits"),
-        ("node = \"alice.1\"", "node = \"alice\"", "scenario.toml:66: command[1].node", "like \"alice.1\""),
+        ("node = \"alice.1\"", "node = \"alice\"", "command[1].run[1]", "does not begin at alice.2"),
         ("node = \"alice.1\"", "node = \"carol\"", "command[1].node", "one of alice, bob, east"),
         (run, "\"{address:carol}\"", "scenario.toml:67: command[1].run[1]", "one of alice, bob, east"),
         (run, "\"{place:bob.1}\"", "command[1].run[1]", "is none of {address:MACHINE}"),
