@@ -256,7 +256,7 @@ pub struct Verdict {
 pub enum Subject {
     /// The flows of a name.
     Flow(String),
-    /// The command of a name.
+    /// The command of a name, in however many machines.
     Command(String),
 }
 
@@ -272,9 +272,7 @@ impl Verdict {
                 let name = flow.map(|flow| flow.name.clone()).unwrap_or_default();
                 (Subject::Flow(name), measure.name().to_owned())
             }
-            Expected::Command(place, measure) => {
-                (Subject::Command(scenario.commands[*place].name.clone()), measure.clone())
-            }
+            Expected::Command(name, measure) => (Subject::Command(name.clone()), measure.clone()),
         };
         Self { of, measure, measured: None, at_least, at_most, is_met: false }
     }

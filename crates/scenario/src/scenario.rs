@@ -381,8 +381,8 @@ pub(crate) struct Expectation {
 pub(crate) enum Expected {
     /// Of flows, by the place of their name.
     Flow(usize, Measure),
-    /// Of a command, by the place of that, with the measure's name.
-    Command(usize, String),
+    /// Of the commands of a name, with the measure's name.
+    Command(String, String),
 }
 
 /// A bound of a measure, in its unit.

@@ -449,7 +449,7 @@ pub(crate) enum TypedCommandKind {
 pub(crate) struct TypedExpectation {
     /// The flows whose measure it is; all of this name together.
     pub(crate) flow: Option<String>,
-    /// The command whose measure it is, in the place of `flow`. A lab alone judges it.
+    /// The command whose measure it is, in the place of `flow`; of one in several machines, each is to meet it. A lab alone judges it.
     pub(crate) command: Option<String>,
     /// Which measure; of a command, a number that it tells, by the name that it has there.
     #[schemars(with = "TypedMeasure")]

@@ -132,12 +132,17 @@ impl Running {
         }
     }
 
+    /// A file beside its folder; names of commands may have dots.
+    fn beside(&self, kind: &str) -> PathBuf {
+        self.folder.with_file_name(format!("{}.{kind}", self.filled.name))
+    }
+
     fn output(&self) -> PathBuf {
-        self.folder.with_extension("stdout")
+        self.beside("stdout")
     }
 
     fn log(&self) -> PathBuf {
-        self.folder.with_extension("stderr")
+        self.beside("stderr")
     }
 
     fn write_files(&self) -> anyhow::Result<()> {

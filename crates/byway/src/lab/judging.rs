@@ -19,11 +19,8 @@ pub(super) fn judge(expected: Vec<Verdict>, flows: &[FlowsOutcome], commands: &[
     let mut judged = Judged::default();
     for verdict in expected {
         let measured = match &verdict.of {
-            Subject::Command(name) => {
-                let command = commands.iter().find(|command| command.name == *name);
-                // What a task does not tell is nothing to measure.
-                Some(command.and_then(|command| command.measures.get(&verdict.measure).copied()))
-            }
+            // What a task does not tell is nothing to measure.
+            Subject::Command(name) => Some(of_commands(name, &verdict, commands)),
             Subject::Flow(name) => flows
                 .iter()
                 .find(|flows| flows.name == *name)
@@ -35,6 +32,21 @@ pub(super) fn judge(expected: Vec<Verdict>, flows: &[FlowsOutcome], commands: &[
         }
     }
     judged
+}
+
+/// What the commands of a name tell: of one in each of several machines, what is furthest from what is expected; `None` if one of them
+/// tells nothing.
+fn of_commands(name: &str, expected: &Verdict, commands: &[CommandOutcome]) -> Option<f64> {
+    let is_of_name = |command: &&CommandOutcome| {
+        let number = command.name.strip_prefix(name);
+        number.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('.').is_some_and(|number| number.parse::<usize>().is_ok())
+        })
+    };
+    let told =
+        commands.iter().filter(is_of_name).map(|command| command.measures.get(&expected.measure).copied());
+    let worst = if expected.at_least.is_some() { f64::min } else { f64::max };
+    told.reduce(|one, other| one.zip(other).map(|(one, other)| worst(one, other))).flatten()
 }
 
 /// A measure of flows, `None` of those that have nothing to measure; `None` instead if a lab does not measure it.
@@ -88,6 +100,25 @@ expect = [
     { command = "ask", measure = "p50_ms", at_most = 1.5 },
 ]
 "#;
+
+    #[test]
+    fn of_a_command_in_several_machines_the_worst_counts() {
+        let expected = Scenario::parse(SCENARIO).expect("a scenario").expectations();
+        let told = |name: &str, measured: Option<f64>| CommandOutcome {
+            name: name.to_owned(),
+            node: "alice".to_owned(),
+            exit: Some(0),
+            seconds: Some(1.0),
+            measures: measured.map(|measured| ("p50_ms".to_owned(), measured)).into_iter().collect(),
+        };
+        let at_most = expected.last().expect("at most 1.5");
+        let all = [told("ask.1", Some(1.0)), told("ask.2", Some(2.0)), told("asked.3", Some(9.0))];
+        assert_eq!(of_commands("ask", at_most, &all), Some(2.0));
+        let at_least = Verdict { at_least: Some(1.5), at_most: None, ..at_most.clone() };
+        assert_eq!(of_commands("ask", &at_least, &all), Some(1.0));
+        assert_eq!(of_commands("ask", at_most, &[told("ask.1", Some(1.0)), told("ask.2", None)]), None);
+        assert_eq!(of_commands("ask", at_most, &[]), None);
+    }
 
     #[test]
     fn what_a_lab_measures_is_judged_and_the_rest_named() {

@@ -28,7 +28,7 @@ impl Reader<'_> {
                     let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
                     let place = self.named(&here.key("command"), "command", name, &names)?;
                     self.expect_task(&here.key("command"), &commands[place])?;
-                    Expected::Command(place, typed.measure.name().to_owned())
+                    Expected::Command(name.clone(), typed.measure.name().to_owned())
                 }
                 _ => return Err(self.problem(&here, "give either `flow` or `command`")),
             };
