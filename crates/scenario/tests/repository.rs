@@ -43,21 +43,6 @@ fn all_scenarios_come_out_as_they_expect() {
 }
 
 #[test]
-fn all_scenarios_of_labs_are_right() {
-    let folder = root().join("experiments/lab");
-    let files = fs::read_dir(&folder).expect("there are scenarios").map(|file| file.expect("a file").path());
-    let mut count = 0;
-    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "toml")) {
-        let scenario = Scenario::read(&file, &|file| fs::read_to_string(file));
-        let scenario = scenario.unwrap_or_else(|problem| panic!("{problem}"));
-        assert_eq!(scenario.check(), Ok(()), "{}", file.display());
-        assert!(!scenario.commands().is_empty() && !scenario.expectations().is_empty(), "{}", file.display());
-        count += 1;
-    }
-    assert!(count > 0, "they are there");
-}
-
-#[test]
 fn the_scenario_of_the_page_is_the_one_in_its_file() {
     let page = fs::read_to_string(root().join("docs/scenarios.md")).expect("the page is there");
     let scenario = fs::read_to_string(root().join("experiments/scenarios/one-call.toml"))
