@@ -19,7 +19,8 @@ pub enum Mark {
     TcpHandshakes,
     /// TCP's SYN-ACK alone.
     TcpSynAcks,
-    /// TCP's FIN, and the last segment of what was written: no later one shows their loss.
+    /// TCP's FIN, and the last segment of what was written, where that is not full: no later one shows their loss. Senders of bulk push
+    /// full segments, too.
     TcpEnds,
     /// The first [`SHORT_FLOW_BYTES`] of each connection, and of each that was idle: short flows, which no congestion control has
     /// got hold of yet, are over by then.
@@ -58,9 +59,21 @@ pub struct Candidate<'a> {
     pub headers: Option<&'a Headers>,
     /// What UDP or TCP carries.
     pub payload: &'a [u8],
-    /// How much its connection has sent before since it began or was idle, if that is known.
-    pub sent_before: Option<u64>,
+    /// What is known of its connection, if anything is.
+    pub connection: Option<Connection>,
 }
+
+/// A connection, before the packet at hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// How much it has sent since it began or was idle, in bytes with headers.
+    pub sent: u64,
+    /// The longest of its packets since then.
+    pub longest: usize,
+}
+
+/// What is no longer is no full segment on any path: what all hosts take (RFC 9293, section 3.7.1).
+const SMALL_SEGMENT_BYTES: usize = 536;
 
 /// What of a flow is marked, with what is known of it so far.
 #[derive(Clone, Debug, Default)]
@@ -99,16 +112,22 @@ fn takes(
     match mark {
         Mark::TcpHandshakes => tcp.is_some_and(TcpHeader::is_syn),
         Mark::TcpSynAcks => tcp.is_some_and(TcpHeader::is_syn_ack),
-        Mark::TcpEnds => {
-            tcp.is_some_and(|tcp| tcp.is_fin() || (tcp.is_push() && !candidate.payload.is_empty()))
-        }
-        Mark::ShortFlows => candidate.sent_before.is_some_and(|before| before < SHORT_FLOW_BYTES),
+        Mark::TcpEnds => tcp.is_some_and(|tcp| tcp.is_fin() || (tcp.is_push() && is_end(candidate))),
+        Mark::ShortFlows => candidate.connection.is_some_and(|connection| connection.sent < SHORT_FLOW_BYTES),
         Mark::RtpH264KeyFrames => frames.takes(Codec::H264, candidate.payload),
         Mark::RtpH265KeyFrames => frames.takes(Codec::H265, candidate.payload),
         Mark::RtpVp8KeyFrames => frames.takes(Codec::Vp8, candidate.payload),
         Mark::MpegTsKeyFrames => stream.takes(candidate.payload),
         Mark::Dscp(dscp) => candidate.headers.is_some_and(|headers| headers.dscp == dscp),
     }
+}
+
+/// Whether a pushed segment is the rest of what was written.
+fn is_end(candidate: &Candidate<'_>) -> bool {
+    let Candidate { headers, payload, connection } = candidate;
+    let whole = headers.map_or(0, |headers| headers.payload) + payload.len();
+    let is_full = connection.is_some_and(|connection| whole >= connection.longest);
+    !payload.is_empty() && (payload.len() <= SMALL_SEGMENT_BYTES || !is_full)
 }
 
 #[cfg(test)]
@@ -133,7 +152,7 @@ mod tests {
         let candidate = Candidate {
             headers: Some(&headers),
             payload: &packet[headers.payload..],
-            sent_before: Some(sent_before),
+            connection: Some(Connection { sent: sent_before, longest: 1_240 }),
         };
         Marking::new(&[mark]).takes(&candidate)
     }
@@ -157,6 +176,15 @@ mod tests {
     }
 
     #[test]
+    fn pushed_segments_are_ends_unless_they_are_full() {
+        for (payload, expected) in
+            [(0, false), (1, true), (536, true), (1_199, true), (1_200, false), (1_300, false)]
+        {
+            assert_eq!(is_marked(Mark::TcpEnds, &segment(0x18, payload), 0), expected, "{payload}");
+        }
+    }
+
+    #[test]
     fn what_a_connection_sends_first_is_a_short_flow() {
         let data = segment(0x10, 1_000);
         assert!(is_marked(Mark::ShortFlows, &data, SHORT_FLOW_BYTES - 1));
@@ -167,7 +195,7 @@ mod tests {
     fn of_several_marks_one_is_enough_and_of_none_nothing_is_marked() {
         let syn = segment(0x02, 0);
         let headers = Headers::parse(&syn).expect("a packet");
-        let candidate = Candidate { headers: Some(&headers), payload: &[], sent_before: None };
+        let candidate = Candidate { headers: Some(&headers), payload: &[], connection: None };
         assert!(Marking::new(&[Mark::TcpEnds, Mark::TcpHandshakes]).takes(&candidate));
         assert!(!Marking::new(&[]).takes(&candidate));
         assert!(!Marking::new(&[Mark::ShortFlows]).takes(&candidate), "it is not known");

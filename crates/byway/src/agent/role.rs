@@ -193,7 +193,7 @@ impl AgentRole {
         let Arrival { socket, from, ecn, .. } = *arrival;
         let known = self.mappings.of_endpoint(Endpoint { socket, address: from });
         if let Some(id) = known.or_else(|| self.begin_at(socket, from, io)) {
-            let candidate = Candidate { headers: None, payload: arrival.bytes, sent_before: None };
+            let candidate = Candidate { headers: None, payload: arrival.bytes, connection: None };
             let marked = self.mappings.marks(id, &candidate);
             self.forward(id, &Datagram { bytes: arrival.bytes, ecn, marked }, io);
         }

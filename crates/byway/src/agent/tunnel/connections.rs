@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
+use byway_proto::marking;
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::ip::{Headers, Ports};
 
@@ -32,9 +33,9 @@ struct Key {
 struct Connection {
     key: Key,
     used: Time,
-    /// When it sent last, and how much since it began or was idle.
+    /// When it sent last, and what since it began or was idle.
     sent_at: Time,
-    sent: u64,
+    sent: marking::Connection,
 }
 
 /// The connections.
@@ -49,16 +50,23 @@ impl Connections {
         Self { hasher: RandomState::new(), places: vec![[None; WAYS]; SETS] }
     }
 
-    /// A packet leaves for a peer: how much its connection has sent before.
-    pub(super) fn sent(&mut self, peer: AgentId, headers: &Headers, bytes: usize, now: Time) -> u64 {
+    /// A packet leaves for a peer: what its connection has sent before.
+    pub(super) fn sent(
+        &mut self,
+        peer: AgentId,
+        headers: &Headers,
+        bytes: usize,
+        now: Time,
+    ) -> marking::Connection {
         let begins = headers.tcp.is_some_and(byway_wire::ip::TcpHeader::is_syn);
         let connection = self.place(key(peer, headers, true), now);
         if begins || now.saturating_since(connection.sent_at) > IDLE_AFTER {
-            connection.sent = 0;
+            connection.sent = marking::Connection::default();
         }
         let before = connection.sent;
         (connection.used, connection.sent_at) = (now, now);
-        connection.sent += bytes as u64;
+        connection.sent.sent += bytes as u64;
+        connection.sent.longest = before.longest.max(bytes);
         before
     }
 
@@ -91,7 +99,7 @@ impl Connections {
         if known.is_none() {
             *place = None;
         }
-        place.get_or_insert(Connection { key, used: now, sent_at: now, sent: 0 })
+        place.get_or_insert(Connection { key, used: now, sent_at: now, sent: marking::Connection::default() })
     }
 
     fn set(&self, key: &Key) -> usize {
@@ -162,7 +170,9 @@ mod tests {
         let packet = headers((1, 5_000), (2, 443));
         let sent = [(0, 0), (500, 100), (1_500, 200), (2_501, 0)];
         for (ms, before) in sent {
-            assert_eq!(connections.sent(PEER, &packet, 100, at(ms)), before, "{ms}");
+            let longest = if before == 0 { 0 } else { 100 };
+            let expected = marking::Connection { sent: before, longest };
+            assert_eq!(connections.sent(PEER, &packet, 100, at(ms)), expected, "{ms}");
         }
     }
 

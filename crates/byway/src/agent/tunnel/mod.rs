@@ -277,10 +277,10 @@ impl AgentRole {
         let Some((id, peer)) = id.and_then(|id| Some((id, self.mappings.get(id)?.peer))) else {
             return;
         };
-        let sent_before =
+        let connection =
             self.tunnel.as_mut().map(|tunnel| tunnel.connections.sent(peer, &headers, packet.len(), now));
         let candidate =
-            Candidate { headers: Some(&headers), payload: &packet[headers.payload..], sent_before };
+            Candidate { headers: Some(&headers), payload: &packet[headers.payload..], connection };
         let marked = self.mappings.marks(id, &candidate);
         self.forward(id, &Datagram { bytes: packet, ecn, marked }, io);
     }
