@@ -407,6 +407,7 @@ impl AgentRole {
             self.agent.remove_peer(peer, now);
             self.flow_numbers.forget(peer);
             self.refused.forget(peer);
+            self.peer_left(peer);
         }
         self.hasten_look();
         gone.relays.into_iter().for_each(|relay| self.agent.leave_relay(relay, now));

@@ -126,8 +126,10 @@ impl Capturing {
     /// Has the rules be that are to be while these doors are open: others go, and those that are not there are added, or all.
     async fn set_rules(&mut self, all: bool) -> io::Result<()> {
         let open = self.plan.open(&self.doors);
-        for rule in self.applied.extract_if(.., |rule| !open.contains(rule)).collect::<Vec<_>>() {
-            self.kernel.remove_rule(&rule).await?;
+        // One that the system does not remove now is removed the next time.
+        while let Some(place) = self.applied.iter().position(|rule| !open.contains(rule)) {
+            self.kernel.remove_rule(&self.applied[place]).await?;
+            self.applied.swap_remove(place);
         }
         for rule in open {
             let is_applied = self.applied.contains(&rule);

@@ -190,7 +190,8 @@ impl Plan {
         }
     }
 
-    /// The rules that are to be while these doors are open, each once: the one that others pass to is the first.
+    /// The rules that are to be while these doors are open, each once, in the order in which they are safe to add: what leaves Byway's own
+    /// packets alone comes first, and before that where it passes to.
     pub(crate) fn open(&self, doors: &Doors) -> Vec<Rule> {
         let mut open: Vec<Rule> = Vec::new();
         let mut add = |rule: Rule| {
@@ -198,7 +199,8 @@ impl Plan {
                 open.push(rule);
             }
         };
-        for (gate, rule) in self.rules.iter().rev() {
+        let (always, gated) = self.rules.iter().partition::<Vec<_>, _>(|(gate, _)| *gate == Gate::Always);
+        for (gate, rule) in always.into_iter().rev().chain(gated) {
             match gate {
                 Gate::Always => add(rule.clone()),
                 Gate::Capture(place) if doors.captures.get(*place) == Some(&true) => add(rule.clone()),
@@ -383,6 +385,15 @@ mod tests {
             plan.open(&doors).iter().filter(|rule| rule.action == Action::Lookup).count()
         };
         assert_eq!([[false, false], [true, false], [false, true], [true, true]].map(open), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn what_leaves_byways_own_packets_alone_is_added_before_what_captures() {
+        let rules = plan(vec![capture(&["0.0.0.0/0", "::/0"], &[])])
+            .open(&Doors { captures: vec![true], exposed: BTreeSet::new() });
+        let own = rules.iter().rposition(|rule| rule.mark == Some(4_600)).expect("it is there");
+        let first = rules.iter().position(|rule| rule.action == Action::Lookup).expect("it captures");
+        assert!(own < first && rules[0].action != Action::Lookup, "{own} and {first}");
     }
 
     #[test]

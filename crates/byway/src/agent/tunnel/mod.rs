@@ -394,12 +394,16 @@ impl AgentRole {
             traffics(capture).iter().all(|traffic| is_open(&mappings[place_of(*traffic)]))
         };
         let captures = tunnel.settings.captures.iter().zip(&tunnel.mappings).map(of_capture).collect();
-        let answered = tunnel.behind.iter().filter_map(|((address, _), (peer, id))| {
-            let mapping = self.mappings.get(*id).filter(|_| is_there(*peer))?;
-            let Side::Network { place, .. } = mapping.side else { return None };
-            Some((place, *address))
-        });
-        Doors { captures, exposed: answered.take(2 * ANSWERED_MAX).collect() }
+        let mut exposed = BTreeSet::new();
+        for ((address, _), (peer, id)) in &tunnel.behind {
+            let side = self.mappings.get(*id).filter(|_| is_there(*peer)).map(|mapping| mapping.side);
+            if let Some(Side::Network { place, .. }) = side
+                && exposed.len() < ANSWERED_MAX
+            {
+                exposed.insert((place, *address));
+            }
+        }
+        Doors { captures, exposed }
     }
 }
 
