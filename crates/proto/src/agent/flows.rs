@@ -271,7 +271,7 @@ impl Agent {
                 Change::Dead { session } => self.died(session, true, now),
                 Change::Closed { session } => self.left(session, now),
                 Change::Alive { session } => self.died(session, false, now),
-                Change::Probed { session, reply, enveloped } => self.probed(session, &reply, enveloped, now),
+                Change::Probed { session, reply, before } => self.probed(session, &reply, before, now),
                 Change::Weighed { session, place, received } => self.weighed(session, place, received, now),
                 Change::DirectPath { session } => self.look_at_direct_path(session, now),
                 Change::Moved { .. } | Change::Ended { .. } => {}

@@ -7,7 +7,7 @@ use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeRepl
 use byway_wire::{Ecn, Message, Messages};
 
 use super::{Agent, Role};
-use crate::session::{Detour, Origin, SessionId};
+use crate::session::{Before, Detour, Origin, SessionId};
 
 impl Agent {
     /// Takes the messages of one packet.
@@ -78,13 +78,13 @@ impl Agent {
     }
 
     /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.
-    pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, enveloped: u32, now: Time) {
+    pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, before: Before, now: Time) {
         let load = self.load.measured().with_extras;
         let Some(relay) = self.relay_of(session) else {
             return;
         };
         let was_shut = relay.shut_until(now);
-        relay.probed(reply, enveloped, load, now);
+        relay.probed(reply, before, load, now);
         let is_doubtful = relay.scale.is_doubtful();
         if relay.shut_until(now) != was_shut {
             self.choose_paths(now);

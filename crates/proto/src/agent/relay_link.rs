@@ -16,7 +16,7 @@ use crate::parts::line_scale::LineScale;
 use crate::parts::pacer::Pacer;
 use crate::parts::packet_log::Handle;
 use crate::parts::queue_delay::QueueDelay;
-use crate::session::SessionId;
+use crate::session::{Before, SessionId};
 
 /// An envelope that waits its turn behind the originals.
 #[derive(Clone, Copy, Debug)]
@@ -159,19 +159,27 @@ impl RelayLink {
         self.pacer.sent(Bytes::from(bytes), now);
     }
 
+    /// How many microseconds the line needs for so much, at most; none as long as it was not weighed.
+    fn time_for(&self, bytes: Bytes) -> u32 {
+        let time = self.scale.carries().and_then(|carries| carries.time_for(bytes));
+        u32::try_from(time.map_or(0, Duration::as_micros)).unwrap_or(0)
+    }
+
     /// Takes in what a probe brought back: how long it was on the way, and the relay's count of the envelopes that
     /// went before it; given what the line is to carry.
-    pub(super) fn probed(&mut self, reply: &ProbeReply, enveloped: u32, load: Rate, now: Time) {
+    pub(super) fn probed(&mut self, reply: &ProbeReply, before: Before, load: Rate, now: Time) {
         let was_queueing = self.queue.is_queueing();
-        self.queue.sample(reply.sent.micros(), reply.received.micros(), now);
+        // What left with the probe is no queue.
+        let began = reply.sent.micros().wrapping_add(self.time_for(before.at_once));
+        self.queue.sample(began, reply.received.micros(), now);
         if self.queue.is_queueing() && !was_queueing {
             self.scale.doubt(load, now);
         }
-        let Some((sent_before, received_before)) = self.counted.replace((enveloped, reply.envelopes)) else {
+        let Some((sent_before, received_before)) = self.counted.replace((before.envelopes, reply.envelopes)) else {
             return;
         };
         // A new epoch counts from 0 again.
-        let counts = enveloped.checked_sub(sent_before).zip(reply.envelopes.checked_sub(received_before));
+        let counts = before.envelopes.checked_sub(sent_before).zip(reply.envelopes.checked_sub(received_before));
         if let Some((sent, received)) = counts {
             self.breaker.interval(u64::from(sent), u64::from(received), now);
         }

@@ -1,14 +1,14 @@
 //! What applications send: originals at once, copies behind them.
 
-use byway_units::Time;
-use byway_wire::packets::{EnvelopeRole, SourceHeader};
+use byway_units::{Bytes, Time};
+use byway_wire::packets::{EnvelopeRole, SOURCE_OVERHEAD, SourceHeader};
 use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNumber, Timestamp};
 
 use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
 use super::weighing::on_the_line;
-use crate::limits::{DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_MAX, WAITING_COPIES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES, PIECE_BYTES_MAX, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
 use crate::session::{Enveloped, SessionId};
@@ -48,14 +48,17 @@ impl Agent {
         }
         let flow = &self.senders[id.0 as usize];
         let copied = flow.is_copied(datagram, marked);
-        if datagram.len() <= PIECE_BYTES_MAX {
+        let pieces = if datagram.len() <= PIECE_BYTES_MAX { 1 } else { 2 };
+        if pieces == 1 {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
             let (first, second) = datagram.split_at(datagram.len().div_ceil(2));
             self.send_piece(id, Piece::First, first, ecn, copied, now);
             self.send_piece(id, Piece::Second, second, ecn, copied, now);
         }
-        // Both pieces go before any copy.
+        // Both pieces go before anything else.
+        let sent = datagram.len() + pieces * (SOURCE_OVERHEAD + IP_AND_UDP_BYTES);
+        self.sessions.probe_behind(Bytes::from(sent), now);
         self.send_waiting_copies(now);
         if let Some(place) = self.unborne.take() {
             self.weigh(place, now);

@@ -2,7 +2,7 @@
 
 use core::net::{Ipv6Addr, SocketAddr};
 
-use byway_units::Time;
+use byway_units::{Bytes, Time};
 use byway_wire::messages::Unknown;
 use byway_wire::packets::{CookiePacket, InitiationPacket, Kind, ResponsePacket};
 use byway_wire::seal::{Acceptance, Initiation, Purpose, ReceivedInitiation, Screened, SplitKeys};
@@ -300,7 +300,7 @@ impl Sessions {
         self.note_direct_path(id);
         let fresh = self.begin(id, epoch, response.boot, now);
         self.established(id, fresh);
-        self.send_probe(id, now);
+        self.send_probe(id, Bytes::ZERO, now);
         Received::Response { session: id, messages: response.messages }
     }
 

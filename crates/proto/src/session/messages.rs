@@ -78,7 +78,7 @@ impl Sessions {
         if core::mem::take(&mut session.dead) {
             self.changes.push_back(Change::Alive { session: id });
         }
-        self.changes.push_back(Change::Probed { session: id, reply: *reply, enveloped: answered.enveloped });
+        self.changes.push_back(Change::Probed { session: id, reply: *reply, before: answered.before });
         self.arm(id);
     }
 

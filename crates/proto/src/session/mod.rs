@@ -29,6 +29,7 @@ use byway_wire::{Boot, Capabilities, SessionIndex, Shard};
 
 pub(crate) use epoch::{Enveloped, Epoch, Rejected};
 pub(crate) use handshake::Origin;
+pub(crate) use probes::Before;
 pub(crate) use receive::Received;
 pub(crate) use session::{Detour, Remote, Session, SessionId};
 pub(crate) use timeouts::Change;

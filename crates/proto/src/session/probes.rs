@@ -1,7 +1,7 @@
 //! Probes: is the peer there, how far away, and do packets queue on the way to it?
 
 use arrayvec::ArrayVec;
-use byway_units::{Duration, Time};
+use byway_units::{Bytes, Duration, Time};
 
 use crate::limits::{FAST_PROBE_INTERVAL, INITIAL_ROUND_TRIP, PROBE_INTERVAL, UNANSWERED_PROBES_MAX};
 
@@ -11,21 +11,28 @@ const UNDER_WAY_MAX: usize = 8;
 /// The probe after which, unanswered too, the peer is taken for dead.
 const LAST_PROBE: u8 = UNANSWERED_PROBES_MAX + 1;
 
+/// What was sent before a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// How many envelopes, in the epoch.
+    pub(crate) envelopes: u32,
+    /// What the line needed for just before it, at the same instant.
+    pub(crate) at_once: Bytes,
+}
+
 /// A probe that was sent.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     number: u32,
     sent: Time,
-    /// How many envelopes were sent before it.
-    enveloped: u32,
+    before: Before,
 }
 
 /// What an answered probe tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
     pub(crate) round_trip: Duration,
-    /// How many envelopes were sent before the probe.
-    pub(crate) enveloped: u32,
+    pub(crate) before: Before,
 }
 
 /// The probes of one session.
@@ -52,14 +59,14 @@ impl Probes {
         }
     }
 
-    /// Notes that a probe is sent after so many envelopes, and gives its number.
-    pub(crate) fn sent(&mut self, enveloped: u32, now: Time) -> u32 {
+    /// Notes that a probe is sent, and gives its number.
+    pub(crate) fn sent(&mut self, before: Before, now: Time) -> u32 {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
         if self.under_way.is_full() {
             self.under_way.remove(0);
         }
-        self.under_way.push(UnderWay { number, sent: now, enveloped });
+        self.under_way.push(UnderWay { number, sent: now, before });
         self.unanswered = self.unanswered.saturating_add(1);
         number
     }
@@ -67,11 +74,11 @@ impl Probes {
     /// Takes an answer; what it tells, if the probe was ours and not answered before.
     pub(crate) fn answered(&mut self, number: u32, now: Time) -> Option<Answered> {
         let position = self.under_way.iter().position(|known| known.number == number)?;
-        let UnderWay { sent, enveloped, .. } = self.under_way.remove(position);
+        let UnderWay { sent, before, .. } = self.under_way.remove(position);
         let round_trip = now.saturating_since(sent);
         self.measure(round_trip);
         self.heard();
-        Some(Answered { round_trip, enveloped })
+        Some(Answered { round_trip, before })
     }
 
     /// Notes that a train of so many probes is sent, and gives the number of the first. Whether they are answered says nothing
@@ -133,6 +140,12 @@ impl Probes {
         }
     }
 
+    /// Whether the next probe may leave a little sooner than planned. The one that is due when an answer is missed may not: it
+    /// says that the answer had its time.
+    pub(crate) fn may_hurry(&self) -> bool {
+        self.smoothed.is_some() && self.unanswered < LAST_PROBE && self.interval() == PROBE_INTERVAL
+    }
+
     /// Whether an answer that is still expected decides what is known of the peer: how far away it is, or whether it is
     /// there. Of one that is taken for dead, none is.
     pub(crate) const fn wait_for_answer(&self) -> bool {
@@ -156,12 +169,12 @@ mod tests {
     #[test]
     fn round_trips_are_smoothed_as_in_rfc_6298() {
         let mut probes = Probes::new();
-        let first = probes.sent(0, at(0));
+        let first = probes.sent(Before::default(), at(0));
         let answered = probes.answered(first, at(80)).map(|answered| answered.round_trip);
         assert_eq!(answered, Some(Duration::from_millis(80)));
         assert_eq!(probes.round_trip(), Duration::from_millis(80));
         assert_eq!(probes.answer_within(), Duration::from_millis(240));
-        let second = probes.sent(0, at(200));
+        let second = probes.sent(Before::default(), at(200));
         probes.answered(second, at(360));
         assert_eq!(probes.round_trip(), Duration::from_millis(90));
         assert_eq!(probes.answer_within(), Duration::from_millis(290));
@@ -170,9 +183,9 @@ mod tests {
     #[test]
     fn probes_of_a_train_are_told_from_others_and_say_nothing_of_the_peer() {
         let mut probes = Probes::new();
-        let before = probes.sent(0, at(0));
+        let before = probes.sent(Before::default(), at(0));
         let first = probes.sent_train(4);
-        let after = probes.sent(0, at(0));
+        let after = probes.sent(Before::default(), at(0));
         let places = [before, first, first + 3, after].map(|number| probes.place_in_train(number));
         assert_eq!(places, [None, Some(0), Some(3), None]);
         assert_eq!(probes.answered(first, at(10)), None);
@@ -182,7 +195,7 @@ mod tests {
     #[test]
     fn an_answer_counts_once_and_only_for_our_probe() {
         let mut probes = Probes::new();
-        let number = probes.sent(0, at(0));
+        let number = probes.sent(Before::default(), at(0));
         assert_eq!(probes.answered(number.wrapping_add(1), at(10)), None);
         assert!(probes.answered(number, at(10)).is_some());
         assert_eq!(probes.answered(number, at(10)), None);
@@ -193,13 +206,13 @@ mod tests {
         let mut probes = Probes::new();
         let mut now = Time::START;
         for _ in 0..50 {
-            let number = probes.sent(0, now);
+            let number = probes.sent(Before::default(), now);
             probes.answered(number, now + Duration::from_millis(round_trip_ms));
             now += PROBE_INTERVAL;
         }
         let silent_since = now - PROBE_INTERVAL;
         while !probes.is_dead() {
-            probes.sent(0, now);
+            probes.sent(Before::default(), now);
             now += probes.interval();
         }
         now.saturating_since(silent_since).as_millis()
@@ -211,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn only_a_probe_that_waits_for_no_answer_may_hurry() {
+        let mut probes = Probes::new();
+        assert!(!probes.may_hurry());
+        for ms in [0, 200] {
+            let number = probes.sent(Before::default(), at(ms));
+            assert!(!probes.may_hurry(), "it is waited for");
+            probes.answered(number, at(ms + 20));
+            assert!(probes.may_hurry());
+        }
+        (0..=LAST_PROBE).for_each(|_| drop(probes.sent(Before::default(), at(400))));
+        assert!(!probes.may_hurry(), "the peer is taken for dead");
+    }
+
+    #[test]
     fn the_last_probe_has_the_time_that_an_answer_takes() {
         assert_eq!(dead_after(600), 200 + 200 + 150 + 600);
     }
@@ -219,7 +246,7 @@ mod tests {
     fn whatever_is_heard_keeps_the_peer_alive() {
         let mut probes = Probes::new();
         for ms in 0..100 {
-            probes.sent(0, at(ms * 200));
+            probes.sent(Before::default(), at(ms * 200));
             probes.heard();
             assert!(!probes.is_dead());
         }

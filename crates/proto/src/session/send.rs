@@ -4,16 +4,17 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
-use byway_units::{Duration, Time};
+use byway_units::{Bytes, Duration, Time};
 use byway_wire::messages::{CopyNack, Probe, Relayed};
 use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Writer};
 
 use super::messages::claimed;
-use super::{Change, Detour, Enveloped, Session, SessionId, Sessions};
+use super::probes::Before;
+use super::{Change, Detour, Enveloped, SESSIONS_AT_HAND, Session, SessionId, Sessions};
 use crate::limits::{
     CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
-    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES,
+    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PROBE_AHEAD,
 };
 use crate::outbox::{Heading, Urgency};
 use crate::parts::line_scale::TrainShape;
@@ -53,7 +54,7 @@ impl Sessions {
         }
         if is_established && !was_in_use {
             // What lay idle may be gone.
-            self.send_probe(id, now);
+            self.send_probe(id, Bytes::ZERO, now);
         }
     }
 
@@ -218,17 +219,34 @@ impl Sessions {
         self.say(detour.relay, &Message::Relayed(relayed), now);
     }
 
-    /// Probes the peer.
-    pub(super) fn send_probe(&mut self, id: SessionId, now: Time) {
+    /// Probes the peer, behind something that takes so much of the line.
+    pub(super) fn send_probe(&mut self, id: SessionId, at_once: Bytes, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let enveloped = session.epochs.first().map_or(0, |epoch| epoch.enveloped);
-        let number = session.probes.sent(enveloped, now);
+        let envelopes = session.epochs.first().map_or(0, |epoch| epoch.enveloped);
+        let number = session.probes.sent(Before { envelopes, at_once }, now);
         let round_trip = claimed(session.probes.measured());
         session.plan_probe(now);
         self.say(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);
         self.arm(id);
+    }
+
+    /// Sends the probes that are due soon, behind something just sent that takes so much of the line: on a line that carries hardly more than a
+    /// flow, a probe delays the packet that finds it there.
+    pub(crate) fn probe_behind(&mut self, sent: Bytes, now: Time) {
+        let soon = now + PROBE_AHEAD;
+        if self.deadlines.first().is_none_or(|(at, _)| *at > soon) {
+            return;
+        }
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= soon).filter_map(|(_, id)| {
+            let session = self.get(*id)?;
+            (session.next_probe.is_some_and(|at| at <= soon) && session.probes.may_hurry()).then_some(*id)
+        });
+        let due: ArrayVec<SessionId, SESSIONS_AT_HAND> = due.take(SESSIONS_AT_HAND).collect();
+        for id in due {
+            self.send_probe(id, sent, now);
+        }
     }
 
     /// Sends a train of probes, each in a packet of its own that takes so many bytes of the line.

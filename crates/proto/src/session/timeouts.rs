@@ -1,10 +1,10 @@
 //! What sessions do when time passes.
 
-use byway_units::Time;
+use byway_units::{Bytes, Time};
 use byway_wire::messages::{PathChallenge, ProbeReply};
 use byway_wire::{Message, Timestamp};
 
-use super::{Epoch, Session, SessionId, Sessions};
+use super::{Before, Epoch, Session, SessionId, Sessions};
 use crate::limits::CHALLENGE_BYTES;
 
 /// Something that happened to a session, for the role to know.
@@ -24,8 +24,8 @@ pub(crate) enum Change {
     Closed { session: SessionId },
     /// Nothing of the session is left, and this side does not keep it up.
     Ended { session: SessionId },
-    /// The peer answered a probe, before which so many envelopes were sent in the epoch.
-    Probed { session: SessionId, reply: ProbeReply, enveloped: u32 },
+    /// The peer answered a probe.
+    Probed { session: SessionId, reply: ProbeReply, before: Before },
     /// The probe at this place of the latest train arrived then, by the clock of the peer.
     Weighed { session: SessionId, place: usize, received: Timestamp },
 }
@@ -124,7 +124,7 @@ impl Sessions {
             // The peer may have restarted and know nothing of the session.
             self.connect(id, &[], now);
         }
-        self.send_probe(id, now);
+        self.send_probe(id, Bytes::ZERO, now);
     }
 
     /// Asks an address that wants to be the peer's to prove itself.

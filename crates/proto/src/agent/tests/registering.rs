@@ -4,6 +4,7 @@ use super::*;
 use crate::agent::Flow;
 use crate::agent::registration::Registrations;
 use crate::limits::{ALIASES_MAX, CANDIDATES_MAX, PATHS_ASKED_MAX};
+use crate::session::Before;
 use byway_wire::Timestamp;
 use byway_wire::messages::ProbeReply;
 
@@ -157,8 +158,8 @@ fn of_the_addresses_at_which_an_agent_was_seen_the_newest_are_named() {
     for last in 0..=CANDIDATES_MAX {
         let (number, sent) = (0, Timestamp::at(Time::START));
         let reply = ProbeReply { number, sent, received: sent, envelopes: 0, address: seen(last).into() };
-        agent.probed(session, &reply, 0, Time::START);
-        agent.probed(session, &reply, 0, Time::START);
+        agent.probed(session, &reply, Before::default(), Time::START);
+        agent.probed(session, &reply, Before::default(), Time::START);
     }
     let newest: Vec<SocketAddr> = (1..=CANDIDATES_MAX).map(seen).collect();
     assert_eq!(agent.seen_at, newest);
