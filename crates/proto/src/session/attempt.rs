@@ -17,6 +17,8 @@ pub(crate) struct Attempt {
     pub(crate) index: SessionIndex,
     pub(crate) epoch: Epoch,
     pub(crate) began: Time,
+    /// When the initiation was sent last.
+    pub(crate) latest: Time,
     tries: u8,
     next_try: Time,
 }
@@ -29,7 +31,7 @@ impl Attempt {
         epoch: Epoch,
         now: Time,
     ) -> Self {
-        Self { awaited, packet, index, epoch, began: now, tries: 0, next_try: now }
+        Self { awaited, packet, index, epoch, began: now, latest: now, tries: 0, next_try: now }
     }
 
     /// When the initiation is sent next, or the attempt given up.
@@ -46,6 +48,7 @@ impl Attempt {
     pub(crate) fn sent(&mut self, now: Time) {
         self.next_try = now + (HANDSHAKE_RETRY * (1 << self.tries)).min(HANDSHAKE_RETRY_MAX);
         self.tries += 1;
+        self.latest = now;
     }
 
     /// Puts a cookie on the initiation, which is then due at once.

@@ -287,6 +287,7 @@ impl Sessions {
         };
         let (keys, theirs) = (&response.keys, response.index);
         let digests = digests(keys, ours & response.capabilities);
+        let answered_after = now.saturating_since(attempt.latest);
         let epoch = Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), digests, now);
         session.attempt = None;
         session.initiator = true;
@@ -300,6 +301,7 @@ impl Sessions {
         self.note_direct_path(id);
         let fresh = self.begin(id, epoch, response.boot, now);
         self.established(id, fresh);
+        self.try_ipv4(id, answered_after, now);
         self.send_probe(id, Bytes::ZERO, now);
         Received::Response { session: id, messages: response.messages }
     }

@@ -86,7 +86,7 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if session.path.answered(token).is_some() {
+        if session.path.answered(token, now).is_some() {
             session.is_doubtful = false;
             session.plan_probe(now);
             self.note_direct_path(id);

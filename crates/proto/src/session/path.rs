@@ -19,6 +19,8 @@ struct Candidate {
     allowance: usize,
     tries: u8,
     next_try: Time,
+    /// By when it has to answer to be of use.
+    until: Option<Time>,
 }
 
 /// The addresses of a peer.
@@ -82,6 +84,22 @@ impl Path {
         }
     }
 
+    /// Challenges an address, once, that is preferred to the one in use if it answers within this time.
+    pub(crate) fn try_preferred(
+        &mut self,
+        address: SocketAddr,
+        bytes: usize,
+        within: Duration,
+        now: Time,
+        token: Token,
+    ) {
+        if !self.is_tried(address) {
+            let tries = CHALLENGES_MAX.saturating_sub(1);
+            let until = Some(now + within);
+            self.add(Candidate { tries, until, ..Candidate::new(address, bytes, now, token) });
+        }
+    }
+
     fn is_tried(&self, address: SocketAddr) -> bool {
         self.candidates.iter().any(|candidate| candidate.address == address)
     }
@@ -108,8 +126,13 @@ impl Path {
     }
 
     /// A token came back; whether that moves the session, and to where.
-    pub(crate) fn answered(&mut self, token: Token) -> Option<SocketAddr> {
-        let address = self.candidates.iter().find(|candidate| candidate.token == token)?.address;
+    pub(crate) fn answered(&mut self, token: Token, now: Time) -> Option<SocketAddr> {
+        let place = self.candidates.iter().position(|candidate| candidate.token == token)?;
+        let Candidate { address, until, .. } = self.candidates[place];
+        if until.is_some_and(|until| until < now) {
+            self.candidates.remove(place);
+            return None;
+        }
         self.validate(address);
         Some(address)
     }
@@ -117,7 +140,7 @@ impl Path {
 
 impl Candidate {
     const fn new(address: SocketAddr, allowance: usize, now: Time, token: Token) -> Self {
-        Self { address, token, allowance, tries: 0, next_try: now }
+        Self { address, token, allowance, tries: 0, next_try: now, until: None }
     }
 }
 
@@ -146,8 +169,8 @@ mod tests {
         path.heard(address(2), 100, Time::START, || TOKEN);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
         assert_eq!(path.address(), Some(&address(1)));
-        assert_eq!(path.answered([0; 8]), None);
-        assert_eq!(path.answered(TOKEN), Some(address(2)));
+        assert_eq!(path.answered([0; 8], Time::START), None);
+        assert_eq!(path.answered(TOKEN, Time::START), Some(address(2)));
         assert_eq!(path.address(), Some(&address(2)));
         assert_eq!(path.deadline(), None);
     }
@@ -163,6 +186,24 @@ mod tests {
             sent += path.challenge(60, INTERVAL, now).map_or(0, |_| 60);
         }
         assert_eq!(sent, 60);
+    }
+
+    #[test]
+    fn a_preferred_address_is_tried_once_and_taken_if_it_answers_in_time() {
+        for (after, moves) in [(20, true), (21, false)] {
+            let mut path = path_to(address(1));
+            path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
+            assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
+            let answered = path.answered(TOKEN, Time::START + Duration::from_millis(after));
+            assert_eq!(answered.is_some(), moves);
+            assert_eq!(path.address(), Some(&address(if moves { 2 } else { 1 })));
+            assert_eq!(path.deadline(), None);
+        }
+        let mut path = path_to(address(1));
+        path.try_preferred(address(2), 180, Duration::from_millis(20), Time::START, TOKEN);
+        assert!(path.challenge(60, INTERVAL, Time::START).is_some());
+        let end = Time::START + Duration::from_secs(10);
+        assert_eq!((path.challenge(60, INTERVAL, end), path.deadline()), (None, None));
     }
 
     #[test]
@@ -186,8 +227,8 @@ mod tests {
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(3), [3; 8])));
         assert_eq!(path.challenge(60, INTERVAL, Time::START), None);
-        assert_eq!(path.answered(TOKEN), Some(address(2)));
-        assert_eq!(path.answered([3; 8]), None, "one is enough");
+        assert_eq!(path.answered(TOKEN, Time::START), Some(address(2)));
+        assert_eq!(path.answered([3; 8], Time::START), None, "one is enough");
     }
 
     #[test]
@@ -214,8 +255,8 @@ mod tests {
             path.heard(address(10 + last), 100, Time::START, || [last; 8]);
         }
         assert_eq!(path.address(), Some(&address(1)));
-        assert_eq!(path.answered([0; 8]), None, "the oldest is forgotten");
-        assert_eq!(path.answered([1; 8]), Some(address(11)));
+        assert_eq!(path.answered([0; 8], Time::START), None, "the oldest is forgotten");
+        assert_eq!(path.answered([1; 8], Time::START), Some(address(11)));
     }
 
     #[test]

@@ -233,7 +233,9 @@ mod tests {
             probes.answered(number, at(ms + 20));
             assert!(probes.may_hurry());
         }
-        (0..=LAST_PROBE).for_each(|_| drop(probes.sent(Before::default(), at(400))));
+        for _ in 0..=LAST_PROBE {
+            probes.sent(Before::default(), at(400));
+        }
         assert!(!probes.may_hurry(), "the peer is taken for dead");
     }
 

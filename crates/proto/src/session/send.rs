@@ -298,6 +298,22 @@ impl Sessions {
         self.arm(id);
     }
 
+    /// Where a peer is reached by IPv6, tries whether it is as near by IPv4, whose headers are 20 bytes shorter: a tenth of
+    /// what a call takes. What answers an eighth later than the handshake was answered is not.
+    pub(super) fn try_ipv4(&mut self, id: SessionId, answered_after: Duration, now: Time) {
+        let within = answered_after + answered_after / 8;
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if !session.path.address().is_some_and(SocketAddr::is_ipv6) {
+            return;
+        }
+        for address in session.remote.addresses.iter().filter(|address| address.is_ipv4()) {
+            session.path.try_preferred(*address, CHALLENGE_BYTES, within, now, self.random.bytes());
+        }
+        self.arm(id);
+    }
+
     /// Lets the role know if the peer is reached without a relay now, or not any more.
     pub(super) fn note_direct_path(&mut self, id: SessionId) {
         if let Some(session) = self.get_mut(id)

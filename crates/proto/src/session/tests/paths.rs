@@ -39,6 +39,31 @@ fn a_round_trip_that_is_claimed_is_believed_up_to_a_second() {
     assert_eq!(node.sessions.round_trip(node.peer), ROUND_TRIP_MAX);
 }
 
+/// The address at which the first node reaches the second, whose IPv4 address answers so much later than its IPv6 address.
+fn reached_at(later: Duration) -> SocketAddr {
+    let mut pair = Pair::new();
+    let by_ipv4 = pair.nodes[LARGE].address;
+    let by_ipv6 = "[2001:db8::1]:4600".parse().expect("it is an address");
+    let node = &mut pair.nodes[SMALL];
+    node.sessions.add_addresses(node.peer, &[by_ipv6], pair.now);
+    pair.nodes[LARGE].address = by_ipv6;
+    pair.connect(SMALL);
+    pair.run(DELAY * 2);
+    pair.nodes[LARGE].address = by_ipv4;
+    for (at, _) in &mut pair.flying {
+        *at += later;
+    }
+    pair.run(DELAY * 2 + later);
+    let node = &pair.nodes[SMALL];
+    *node.sessions.get(node.peer).and_then(|session| session.path.address()).expect("it was reached")
+}
+
+#[test]
+fn a_peer_that_is_as_near_by_ipv4_is_reached_by_it() {
+    assert!(reached_at(Duration::ZERO).is_ipv4());
+    assert!(reached_at(DELAY).is_ipv6());
+}
+
 #[test]
 fn a_session_that_is_not_used_is_not_probed() {
     let mut pair = Pair::established();
