@@ -1,19 +1,22 @@
 #!/bin/sh
 # Fetches a page again and again from each of some servers, all of them at once, and tells as JSON how long that took:
-# fetches.sh COUNT PATH ADDRESS... Each fetch has a connection of its own. One that fails, or takes over a minute, ends it all.
-count=$1 path=$2
-shift 2
+# fetches.sh PATH ADDRESS... Each server gives it FETCHES times, in LOOPS that fetch one after the other. Each fetch has a connection of its own.
+# One that fails, or takes over a minute, ends it all.
+path=$1
+shift
 
 fetch_all() {
-    for _ in $(seq "$count"); do
+    for _ in $(seq $(((FETCHES + LOOPS - 1) / LOOPS))); do
         curl --silent --show-error --fail --max-time 60 --output /dev/null --write-out '%{time_total}\n' "http://$1/$path" || exit 1
         sleep 0.1
     done
 }
 
 for address; do
-    fetch_all "$address" > "times-$address" &
-    pids="$pids $!"
+    for loop in $(seq "$LOOPS"); do
+        fetch_all "$address" > "times-$address-$loop" &
+        pids="$pids $!"
+    done
 done
 for pid in $pids; do
     wait "$pid" || exit 1

@@ -128,6 +128,11 @@ impl Child {
         fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))
     }
 
+    /// Its process's number.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends a signal to it and all it has started.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(group) = self.group() {

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byway_scenario::Scenario;
+use byway_scenario::{Scenario, change};
 use byway_typed::{KeyPath, Problem, Source};
 use toml::Table;
 
 use crate::limits::{ARMS_MAX, RUNS_MAX};
 use crate::model::Data;
-use crate::patch;
 use crate::target::target;
 use crate::typed::{TypedArm, TypedExperiment, TypedRow};
 
@@ -136,7 +135,7 @@ impl Reader<'_> {
             let mut table = base.clone();
             let full = options.is_full.then_some(&typed.full.set).into_iter().flatten();
             for (key, value) in typed.set.iter().chain(full).chain(&arm.set) {
-                patch::set(&mut table, key, value)
+                change::set(&mut table, key, value)
                     .map_err(|message| self.source.problem(&here.key("set"), message))?;
             }
             found.push(Arm {

@@ -13,7 +13,6 @@ mod flows;
 mod ideal;
 mod model;
 mod on_path;
-mod patch;
 mod present;
 mod report;
 mod result;

@@ -32,6 +32,7 @@
 //! - [`Scenario::read`] reads a file, [`Scenario::run`] runs it, [`Outcome`] is what came of it.
 //! - [`reference()`] is the page on the format.
 
+pub mod change;
 pub mod limits;
 pub mod pcapng;
 

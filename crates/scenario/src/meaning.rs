@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 
 use byway_typed::{KeyPath, Problem, Source};
 use byway_units::Duration;
+use toml::Table;
 
+use crate::change::Change;
 use crate::limits::{LENGTH_MAX, NAME_BYTES_MAX};
 use crate::scenario::Scenario;
 use crate::typed::TypedScenario;
@@ -88,6 +90,28 @@ impl Scenario {
             toml::from_str(source.text()).map_err(|error| source.parse_problem(&error))?;
         let folder = file.parent().map(Path::to_owned).unwrap_or_default();
         Reader { source: &source, folder, read }.meaning(typed)
+    }
+
+    /// The same with some values in the place of its own.
+    ///
+    /// # Errors
+    /// As [`Scenario::read`]; or if there is nothing to change where a change leads. Lines are those of the changed file.
+    pub fn read_changed(
+        file: &Path,
+        changes: &[Change],
+        read: &dyn Fn(&Path) -> io::Result<String>,
+    ) -> Result<Self, Problem> {
+        if changes.is_empty() {
+            return Self::read(file, read);
+        }
+        // What is wrong with the file itself is said with its own lines.
+        Self::read(file, read)?;
+        let wrong = |message: String| Problem::nowhere(format!("{}: {message}", file.display()));
+        let text = read(file).map_err(|error| wrong(error.to_string()))?;
+        let mut table: Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        changes.iter().try_for_each(|change| change.apply(&mut table)).map_err(wrong)?;
+        let changed = table.to_string();
+        Self::read(file, &|wanted| if wanted == file { Ok(changed.clone()) } else { read(wanted) })
     }
 
     /// Reads a scenario that names no files.

@@ -101,6 +101,12 @@ impl Commands {
         self.all.iter_mut().try_for_each(|command| command.look(zero, nodes, clock.now()))
     }
 
+    /// Whether there are tasks, and all of them have ended.
+    pub(super) fn tasks_have_ended(&self) -> bool {
+        let mut tasks = self.all.iter().filter(|command| !command.is_service()).peekable();
+        tasks.peek().is_some() && tasks.all(|task| matches!(task.state, State::Ended { .. }))
+    }
+
     /// When the next task begins.
     pub(super) fn next_start(&self, zero: Time) -> Option<Time> {
         let waiting = self.all.iter().filter(|command| matches!(command.state, State::Waits));

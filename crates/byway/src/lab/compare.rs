@@ -13,6 +13,7 @@ use super::play::Run;
 use super::world::World;
 use super::{here, network, read, void};
 use crate::exit::{Cause, Failure};
+use crate::sim::ScenarioFlags;
 use crate::table::{aligned, rounded};
 
 /// What relays count that shows whether they did something, and what people call it.
@@ -31,8 +32,8 @@ const OF_AGENTS: [(&str, &str); 2] =
 /// What `byway lab compare` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CompareFlags {
-    /// The scenario; what it may say is in docs/scenario-format.md.
-    file: PathBuf,
+    #[command(flatten)]
+    scenario: ScenarioFlags,
     /// What chance begins with; by default what the scenario says.
     #[arg(long)]
     seed: Option<u64>,
@@ -82,9 +83,9 @@ struct Measure {
 /// # Errors
 /// If the scenario is wrong, the machine does not let it, or a program has failed.
 pub(super) fn run(flags: &CompareFlags) -> anyhow::Result<()> {
-    let CompareFlags { file, seed, seeds, keep, json } = flags;
-    let scenario = read(file)?;
-    let (first, here) = (seed.unwrap_or(scenario.seed()), here(file)?);
+    let CompareFlags { scenario: of, seed, seeds, keep, json } = flags;
+    let scenario = read(of)?;
+    let (first, here) = (seed.unwrap_or(scenario.seed()), here(&of.file)?);
     let seeds: Vec<u64> = (0..u64::from(*seeds)).map(|nth| first.wrapping_add(nth)).collect();
     let mut comparison =
         Comparison { title: scenario.title().to_owned(), seeds: seeds.clone(), ..Comparison::default() };
@@ -249,12 +250,26 @@ fn of_machines(run: &LabOutcome) -> Vec<(String, f64)> {
     if run.world.has_nodes() {
         told.extend(agents.chain(relays));
     }
+    if run.world.has_nodes() {
+        told.extend(costs(run));
+    }
     let sent_bytes = |is_relay: bool| {
         run.nodes.iter().filter(|node| node.is_relay == is_relay).map(|node| node.sent_bytes).sum::<u64>()
     };
     told.push(("relays: IP bytes sent", sent_bytes(true)));
     told.push(("other machines: IP bytes sent", sent_bytes(false)));
     told.into_iter().map(|(name, count)| (name.to_owned(), number(count))).collect()
+}
+
+/// What nodes took of this machine: all agents together, and the one that took the most memory.
+fn costs(run: &LabOutcome) -> [(&'static str, u64); 3] {
+    let of = |is_relay: bool| run.nodes.iter().filter(move |node| node.is_relay == is_relay);
+    let memory = of(false).map(|node| node.peak_memory_bytes / 1_000).max().unwrap_or_default();
+    [
+        ("agents: CPU ms", of(false).map(|node| node.cpu_ms).sum()),
+        ("agents: memory kB, the most", memory),
+        ("relays: CPU ms", of(true).map(|node| node.cpu_ms).sum()),
+    ]
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of minutes are far below 2^53")]
@@ -282,6 +297,8 @@ mod tests {
             sent: 1,
             sent_bytes: cached * 100,
             counted: [("egress_cached".to_owned(), cached)].into(),
+            cpu_ms: 10,
+            peak_memory_bytes: 5_000,
         };
         LabOutcome {
             title: "A look-up".to_owned(),
@@ -312,6 +329,7 @@ mod tests {
         };
         assert_eq!(of("ask: p50_ms"), [Some(90.0), None, Some(45.0)]);
         assert_eq!(of("relays: repairs from caches"), [None, None, Some(8.0)]);
+        assert_eq!(of("relays: CPU ms"), [None, None, Some(10.0)]);
         assert_eq!(of("relays: IP bytes sent"), [Some(0.0), None, Some(800.0)]);
     }
 }

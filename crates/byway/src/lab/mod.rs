@@ -9,6 +9,7 @@
 mod commands;
 mod compare;
 mod configuration;
+mod cost;
 mod folder;
 mod judging;
 mod measures;
@@ -27,6 +28,7 @@ use byway_scenario::{Network, NetworkTraffic, Scenario};
 
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
+use crate::sim::ScenarioFlags;
 
 use configuration::{Configuration, FLOWS_MAX};
 use folder::Folder;
@@ -53,8 +55,8 @@ pub(crate) enum LabCommand {
 /// What `byway lab run` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RunFlags {
-    /// The scenario; what it may say is in docs/scenario-format.md.
-    file: PathBuf,
+    #[command(flatten)]
+    scenario: ScenarioFlags,
     /// What chance begins with; by default what the scenario says.
     #[arg(long)]
     seed: Option<u64>,
@@ -89,8 +91,8 @@ pub(crate) fn run(command: &LabCommand) -> anyhow::Result<()> {
 }
 
 fn run_once(flags: &RunFlags) -> anyhow::Result<()> {
-    let RunFlags { file, seed, without_relays, bare, keep, capture, json } = flags;
-    let scenario = read(file)?;
+    let RunFlags { scenario: of, seed, without_relays, bare, keep, capture, json } = flags;
+    let (file, scenario) = (&of.file, read(of)?);
     let seed = seed.unwrap_or(scenario.seed());
     let world = match (bare, without_relays) {
         (true, _) => World::Bare,
@@ -125,8 +127,8 @@ fn void() -> Failure {
 }
 
 /// A scenario that a lab may have.
-fn read(file: &Path) -> Result<Scenario, Failure> {
-    let scenario = crate::sim::read(file)?;
+fn read(flags: &ScenarioFlags) -> Result<Scenario, Failure> {
+    let scenario = flags.read()?;
     expect_few_machines(&scenario)?;
     Ok(scenario)
 }

@@ -15,6 +15,7 @@ use byway_units::Duration;
 use rustix::process::Signal;
 
 use super::configuration::{Configuration, OBSERVED, forward, target};
+use super::cost::Cost;
 use super::traffic::Ends;
 use super::world::World;
 use crate::child::Child;
@@ -186,6 +187,11 @@ impl Nodes {
             }
             interrupt::sleep(ASK_AGAIN)?;
         }
+    }
+
+    /// What the node of a machine has taken of this machine; `None` if it is stopped.
+    pub(super) fn cost(&self, place: usize) -> Option<Cost> {
+        Cost::of(self.places[place].as_ref()?.node.as_ref()?.id())
     }
 
     /// What the node of a machine says of itself; `None` if it is stopped, or does not answer.

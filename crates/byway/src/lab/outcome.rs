@@ -11,6 +11,7 @@ use byway_units::Duration;
 use serde::Serialize;
 
 use super::commands::CommandOutcome;
+use super::tally::OfMachine;
 use super::traffic::{Fate, Fates};
 use super::world::World;
 use crate::table::{aligned, rounded};
@@ -74,24 +75,31 @@ pub(super) struct NodeOutcome {
     pub(super) sent_bytes: u64,
     /// What its node counted, where that is not 0: as metrics do (docs/metrics.md), or of an agent, what it lost and what was repaired.
     pub(super) counted: BTreeMap<String, u64>,
+    /// The time that cores worked for its node, in milliseconds.
+    pub(super) cpu_ms: u64,
+    /// The most memory that its node had at a time.
+    pub(super) peak_memory_bytes: u64,
 }
 
 /// What each machine sent, and its node counted.
 pub(super) fn of_nodes(
     network: &Network,
     sent: &[MachineCounters],
-    counted: &[BTreeMap<String, u64>],
+    tallied: &[OfMachine],
 ) -> Vec<NodeOutcome> {
     let machines = network.machines.iter().enumerate();
     let ends = machines.filter(|(_, machine)| machine.role != MachineRole::Router);
     ends.map(|(place, machine)| {
         let sent = sent.get(place).copied().unwrap_or_default();
+        let OfMachine { counted, cpu, peak_memory } = tallied.get(place).cloned().unwrap_or_default();
         NodeOutcome {
             name: machine.name.clone(),
             is_relay: machine.role == MachineRole::Relay,
             sent: sent.packets,
             sent_bytes: sent.bytes,
-            counted: counted.get(place).cloned().unwrap_or_default(),
+            counted,
+            cpu_ms: cpu.as_millis(),
+            peak_memory_bytes: peak_memory.count(),
         }
     })
     .collect()

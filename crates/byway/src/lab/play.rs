@@ -144,13 +144,23 @@ impl Stage<'_> {
         thread::scope(|scope| {
             let traffic = scope.spawn(|| traffic::play(&network.flows, ends, times, clock, &stop));
             let happened = self.steps(zero);
-            let waited = happened.and_then(|()| self.wait_until(zero + network.length + GRACE, Some(zero)));
-            if waited.is_err() {
-                stop.store(true, Ordering::Relaxed);
-            }
+            let waited = happened.and_then(|()| self.wait_until_done(zero));
+            // Nothing is left to be sent or received, or it does not matter any more.
+            stop.store(true, Ordering::Relaxed);
             let fates = traffic.join().expect("applications do not panic");
             waited.map(|()| fates)
         })
+    }
+
+    /// Waits until the end of the scenario, or until all tasks have ended where nobody else sends.
+    fn wait_until_done(&mut self, zero: Time) -> anyhow::Result<()> {
+        let network = self.run.network;
+        let end = zero + network.length + GRACE;
+        let only_programs_send = network.flows.iter().all(|flow| flow.traffic.is_of_programs());
+        while self.clock.now() < end && !(only_programs_send && self.commands.tasks_have_ended()) {
+            self.wait_until(end.min(self.clock.now() + GLANCE), Some(zero))?;
+        }
+        self.wait_until(end.min(self.clock.now() + GRACE), Some(zero))
     }
 
     fn steps(&mut self, zero: Time) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use byway_api::{AgentStatus, FlowReceived, RelayStatus};
 use byway_scenario::{MachineRole, Network};
+use byway_units::{Bytes, Duration};
 
 use super::configuration::exposed;
 use super::nodes::Nodes;
@@ -28,13 +29,26 @@ struct Account {
     is_known: bool,
 }
 
-/// What all nodes have counted.
+/// The milliseconds that cores worked for a node: they go on as counters do.
+const CPU: &str = "cpu_ms";
+
+/// What all nodes have counted, and taken.
 #[derive(Clone, Debug)]
 pub(super) struct Tallied {
     /// By flow; `None` where an agent did not answer.
     pub(super) flows: Vec<Option<Counted>>,
     /// By machine; nothing where there is no node.
-    pub(super) machines: Vec<BTreeMap<String, u64>>,
+    pub(super) machines: Vec<OfMachine>,
+}
+
+/// What the node of a machine has counted, and taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfMachine {
+    pub(super) counted: Counts,
+    /// The time that cores worked for it.
+    pub(super) cpu: Duration,
+    /// The most memory that the node had which was there in the end.
+    pub(super) peak_memory: Bytes,
 }
 
 impl Tally {
@@ -42,7 +56,7 @@ impl Tally {
     pub(super) fn new(network: &Network, nodes: &Nodes) -> Self {
         let mut tally = Self(BTreeMap::new());
         for place in 0..network.machines.len() {
-            let mut seen = seen(place, network, nodes);
+            let mut seen = seen_and_taken(place, network, nodes);
             for flow in ends(place, network) {
                 let before = seen.as_mut().map(|seen| seen.remove(&flow).unwrap_or_default());
                 let is_known = before.is_some();
@@ -58,7 +72,7 @@ impl Tally {
         if !nodes.has_node(place) {
             return;
         }
-        let mut seen = seen(place, network, nodes);
+        let mut seen = seen_and_taken(place, network, nodes);
         for flow in ends(place, network) {
             if let Some(account) = self.0.get_mut(&(place, flow)) {
                 account.settle(seen.as_mut().map(|seen| seen.remove(&flow).unwrap_or_default()));
@@ -82,7 +96,10 @@ impl Tally {
         };
         let of_machine = |place: usize| {
             let account = self.0.get(&(place, None));
-            account.map(|account| account.ended.clone()).unwrap_or_default()
+            let mut counted = account.map(|account| account.ended.clone()).unwrap_or_default();
+            let cpu = Duration::from_millis(counted.remove(CPU).unwrap_or_default());
+            let peak_memory = nodes.cost(place).map(|cost| cost.peak_memory).unwrap_or_default();
+            OfMachine { counted, cpu, peak_memory }
         };
         Tallied {
             flows: (0..network.flows.len()).map(of_flow).collect(),
@@ -116,6 +133,14 @@ fn ends(place: usize, network: &Network) -> impl Iterator<Item = Option<usize>> 
         .enumerate()
         .filter(move |(_, flow)| flow.to == place || flow.from == place && flow.traffic.is_of_programs());
     std::iter::once(None).chain(flows.map(|(flow, _)| Some(flow)))
+}
+
+/// The same with the time that cores worked for it, of itself.
+fn seen_and_taken(place: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Option<usize>, Counts>> {
+    let mut seen = seen(place, network, nodes)?;
+    let cpu = nodes.cost(place)?.cpu.as_millis();
+    seen.entry(None).or_default().insert(CPU.to_owned(), cpu);
+    Some(seen)
 }
 
 /// What the node of a machine has counted, of itself and by flow; `None` if it does not answer.

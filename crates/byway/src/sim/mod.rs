@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use byway_scenario::change::Change;
 use byway_scenario::{
     BuildError, Captured, Halt, ImportError, MeasuredFormat, Outcome, Progress, Scenario, Subject, Trace,
     Verdict, Watching, import_delays, import_trace,
@@ -23,13 +24,32 @@ use crate::exit::{Cause, Failure};
 use crate::interrupt;
 use crate::parallel;
 
+/// Which scenario, and what is different in it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ScenarioFlags {
+    /// The scenario; what it may say is in docs/scenario-format.md.
+    pub(crate) file: PathBuf,
+    /// Has another value there than the file: `--set flow.web.copies=syn`, `--set "length=90 s"`, `--set node.client.count=3`. Of several tables, one
+    /// is meant by its name or, from 0 on, its place, and `*` means all. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    changes: Vec<Change>,
+}
+
+impl ScenarioFlags {
+    /// # Errors
+    /// If the file is not there, or something in it, or in what is changed, is wrong.
+    pub(crate) fn read(&self) -> Result<Scenario, Failure> {
+        Ok(Scenario::read_changed(&self.file, &self.changes, &text)?)
+    }
+}
+
 /// Networks in virtual time.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum SimCommand {
     /// Runs a scenario, and says what came of it. Exit code 6: not what it expects.
     Run {
-        /// The scenario; what it may say is in docs/scenario-format.md.
-        file: PathBuf,
+        #[command(flatten)]
+        scenario: ScenarioFlags,
         /// What chance begins with; by default what the scenario says.
         #[arg(long)]
         seed: Option<u64>,
@@ -103,13 +123,13 @@ pub(crate) enum SimCommand {
 /// If the scenario is wrong, or does not come out as it expects.
 pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
-        SimCommand::Run { file, seed, seeds, json, links, allowance } => {
-            let scenario = read(file)?;
+        SimCommand::Run { scenario: flags, seed, seeds, json, links, allowance } => {
+            let scenario = flags.read()?;
             note_what_is_of_labs(&scenario);
             let first = seed.unwrap_or(scenario.seed());
             let form = if *json { Form::Json } else { Form::Text { links: *links } };
             let batch = Batch::new(&scenario, first, *seeds, form, *allowance);
-            run_seeds(file, &batch)
+            run_seeds(&flags.file, &batch)
         }
         SimCommand::Trace { file, seed, packets } => {
             let scenario = read(file)?;
@@ -205,7 +225,7 @@ pub(crate) fn text(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-pub(crate) fn read(file: &Path) -> Result<Scenario, Failure> {
+fn read(file: &Path) -> Result<Scenario, Failure> {
     Ok(Scenario::read(file, &text)?)
 }
 

@@ -1,13 +1,48 @@
 //! Values in the place of a scenario's own: what makes a variant of it.
 
+use std::str::FromStr;
+
 use toml::{Table, Value};
+
+/// A value in the place of one of a scenario's, as typed: `flow.call.batch=7`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    key: String,
+    value: Value,
+}
+
+impl FromStr for Change {
+    type Err = String;
+
+    /// `KEY=VALUE`, the key as of [`set`]; what is no value of TOML is a text, so that `length=90 s` needs no quotes.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text
+            .split_once('=')
+            .filter(|(key, _)| !key.trim().is_empty())
+            .ok_or_else(|| format!("{text:?} is no KEY=VALUE, such as flow.call.copies=all"))?;
+        let of_toml =
+            format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+        let value = of_toml.unwrap_or_else(|| Value::from(value));
+        Ok(Self { key: key.trim().to_owned(), value })
+    }
+}
+
+impl Change {
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// As of [`set`].
+    pub fn apply(&self, scenario: &mut Table) -> Result<(), String> {
+        set(scenario, &self.key, &self.value)
+    }
+}
 
 /// Sets a value by its key, as `flow.call.batch`. Of several tables, one is meant by its name or by its place, and `*` means
 /// all; a key of the last table need not be there yet.
 ///
 /// # Errors
-/// If nothing is where the key leads.
-pub(crate) fn set(scenario: &mut Table, key: &str, value: &Value) -> Result<(), String> {
+/// If nothing is where the key leads; the error names the key.
+pub fn set(scenario: &mut Table, key: &str, value: &Value) -> Result<(), String> {
     let steps: Vec<&str> = key.split('.').collect();
     let (last, way) = steps.split_last().expect("a text has at least one part");
     set_within(scenario, way, last, value)
@@ -67,6 +102,25 @@ mod tests {
         assert!(patched("flow.a.sends.bytes", 7).is_ok_and(|text| text.matches("bytes = 7").count() == 1));
         assert!(patched("flow.1.sends.bytes", 7).is_ok_and(|text| text.contains("bytes = 1")));
         assert!(patched("flow.*.sends.bytes", 7).is_ok_and(|text| text.matches("bytes = 7").count() == 2));
+    }
+
+    #[test]
+    fn changes_are_typed_as_keys_and_values() {
+        for (text, value) in [
+            ("flow.a.copies=all", Value::from("all")),
+            ("flow.a.copies=\"all\"", Value::from("all")),
+            ("length=90 s", Value::from("90 s")),
+            ("flow.a.sends.bytes=7", Value::from(7)),
+            ("command.fetch.environment.X=a=b", Value::from("a=b")),
+        ] {
+            let change: Change = text.parse().expect("a change");
+            assert_eq!(change.value, value);
+            assert!(text.starts_with(&change.key));
+        }
+        for text in ["length", "=7", ""] {
+            let error = text.parse::<Change>().expect_err("no change");
+            assert!(error.contains("KEY=VALUE"), "{error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,63 @@
+//! What a process costs the machine: time of its cores, and memory.
+
+use std::path::PathBuf;
+
+use byway_units::{Bytes, Duration};
+use rustix::param::clock_ticks_per_second;
+
+/// What a process has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// The time that cores worked for it, in the kernel too, in steps of 10 ms.
+    pub(super) cpu: Duration,
+    /// The most memory that it had at a time.
+    pub(super) peak_memory: Bytes,
+}
+
+impl Cost {
+    /// What a process has taken so far; `None` if it has ended.
+    pub(super) fn of(process: u32) -> Option<Self> {
+        let file =
+            |name: &str| std::fs::read_to_string(PathBuf::from(format!("/proc/{process}/{name}"))).ok();
+        Some(Self { cpu: cpu(&file("stat")?)?, peak_memory: peak_memory(&file("status")?)? })
+    }
+}
+
+/// From the file `stat` (proc(5)): the 14th and 15th field, of which the second is a name that may hold anything, in brackets.
+fn cpu(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|ticks| ticks.parse::<u64>().ok())
+        .sum::<Option<u64>>()?;
+    Some(Duration::from_millis(ticks * 1_000 / clock_ticks_per_second()))
+}
+
+/// From the file `status`: the line `VmHWM`, in units of 1,024 bytes.
+fn peak_memory(status: &str) -> Option<Bytes> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let units: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes::new(units * 1_024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_understood() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 9 0 0 0 150 50 0 0 20 0 3 0 99 0 0";
+        assert_eq!(cpu(stat), Some(Duration::from_millis(200_000 / clock_ticks_per_second())));
+        assert_eq!(peak_memory("Name:\tx\nVmHWM:\t   16 kB\nVmRSS:\t 8 kB\n"), Some(Bytes::new(16_384)));
+        assert_eq!((cpu("7 (a) S 1"), peak_memory("Name:\tx\n")), (None, None));
+    }
+
+    #[test]
+    fn of_this_process_there_is_some_memory() {
+        let cost = Cost::of(std::process::id()).expect("it runs");
+        assert!(cost.peak_memory > Bytes::new(100_000));
+        assert_eq!(Cost::of(u32::MAX), None);
+    }
+}
