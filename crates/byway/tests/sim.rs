@@ -44,6 +44,23 @@ fn a_scenario_runs_and_is_the_same_each_time() {
 }
 
 #[test]
+fn a_scenario_may_have_other_values() {
+    let file = scenario("one-call.toml").display().to_string();
+    let changed = byway(&["run", &file, "--set", "flow.call.service=internet", "--set", "length=20 s"]);
+    assert_eq!(changed.status.code(), Some(6), "nothing is repaired: {}", text(&changed.stderr));
+    assert!(text(&changed.stdout).contains("MISSED"), "{}", text(&changed.stdout));
+    for (set, said) in [
+        ("flow.calls.service=internet", "no \"calls\" there"),
+        ("flow.call.service=carrier", "carrier"),
+        ("length", "KEY=VALUE"),
+    ] {
+        let wrong = byway(&["run", &file, "--set", set]);
+        assert_eq!(wrong.status.code(), Some(2), "{set}");
+        assert!(text(&wrong.stderr).contains(said), "{set}: {}", text(&wrong.stderr));
+    }
+}
+
+#[test]
 fn what_is_missed_and_what_is_wrong_end_with_their_codes() {
     let folder = tempfile::tempdir().expect("a folder");
     let missed = byway(&["run", &altered(folder.path(), "service = \"caching\"", "service = \"internet\"")]);

@@ -111,7 +111,13 @@ impl Scenario {
         let mut table: Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
         changes.iter().try_for_each(|change| change.apply(&mut table)).map_err(wrong)?;
         let changed = table.to_string();
-        Self::read(file, &|wanted| if wanted == file { Ok(changed.clone()) } else { read(wanted) })
+        let scenario =
+            Self::read(file, &|wanted| if wanted == file { Ok(changed.clone()) } else { read(wanted) });
+        scenario.map_err(|problem| {
+            Problem::nowhere(format!(
+                "with what is changed, the scenario is wrong (lines are of the changed file): {problem}"
+            ))
+        })
     }
 
     /// Reads a scenario that names no files.
