@@ -407,9 +407,17 @@ fn what_an_agent_may_not_or_cannot_do_is_said() {
     }
     lab.start(ALICE);
     lab.wait(ALICE, "the agent works");
-    // Another one with the same table.
-    let second = lab
-        .run(ALICE, &["agent", "--config", file, "--observe", "127.0.0.1:4690", "--listen", "127.0.0.1:0"]);
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(second.status.code() == Some(2) && said.contains("perhaps of another agent"), "{said}");
+    // Another one with the same table, and one of which the rules would be among those of the first.
+    for (table, says) in
+        [("", "another agent of this machine has the table 4600"), ("table = 4650", "table = 4750")]
+    {
+        let text = std::fs::read_to_string(file).expect("it was written");
+        let other = lab.folder.path().join("other.toml");
+        std::fs::write(&other, format!("{text}\n[tunnel]\n{table}\n")).expect("room on the disk");
+        let other = other.to_str().expect("text");
+        let ports = ["--observe", "127.0.0.1:4690", "--listen", "127.0.0.1:0"];
+        let second = lab.run(ALICE, &[&["agent", "--config", other], &ports[..]].concat());
+        let said = String::from_utf8_lossy(&second.stderr);
+        assert!(second.status.code() == Some(2) && said.contains(says), "{said}");
+    }
 }

@@ -1,12 +1,14 @@
 //! A process that outlives the agent and undoes what that has changed, however it ends.
 
 use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::claim::Claim;
 use super::clean;
 use crate::exit::Failure;
 use crate::node;
@@ -41,15 +43,17 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts one; before anything is changed.
-    pub(crate) fn start(table: u32, has_groups: bool) -> io::Result<Self> {
+    /// Starts one; before anything is changed. It holds the agent's claim until it has done its work.
+    pub(super) fn start(table: u32, has_groups: bool, claim: &Claim) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([GUARD_COMMAND, "--table", &table.to_string()]);
         if has_groups {
             command.arg("--groups");
         }
         // What ends a group of processes, as Ctrl-C, ends the agent alone.
-        let process = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let claim = Stdio::from(OwnedFd::from(claim.shared()?));
+        // It has nothing to say to standard output, and so that is what hands it the claim.
+        let process = command.process_group(0).stdin(Stdio::piped()).stdout(claim).spawn();
         let mut process = process?;
         let line = process.stdin.take();
         Ok(Self { process, line, has_groups })

@@ -1,5 +1,6 @@
 //! Routing applications' packets into an agent's device, as long as their peers are there, and undoing all of it.
 
+mod claim;
 mod groups;
 mod guard;
 mod kernel;
@@ -20,6 +21,7 @@ pub(crate) use show::show;
 use crate::agent::Doors;
 use crate::exit::{Cause, Failure};
 use crate::settings::{Exposed, Tunnel};
+use claim::Claim;
 use guard::Guard;
 use kernel::Kernel;
 use plan::{Action, Plan, RULES_MAX, Rule, example, priorities};
@@ -34,6 +36,8 @@ pub(crate) struct Capturing {
     inside: Vec<IpNet>,
     device: u32,
     guard: Guard,
+    /// Held for as long as rules may be there.
+    _claim: Claim,
     doors: Doors,
     /// Whether captures took packets when that was told last.
     told: Vec<bool>,
@@ -48,13 +52,14 @@ pub(crate) struct Capturing {
 pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Capturing, Device), Failure> {
     let plan = Plan::new(tunnel, exposed);
     let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
+    let claim = Claim::take(tunnel.table).await?;
     check(&kernel, tunnel, &plan).await?;
     let device = create(tunnel)?;
     let plan = if speaks_ipv6(&tunnel.device) { plan } else { plan.without_ipv6() };
     let has_groups = !plan.groups.is_empty();
     // A former agent of this table is gone, as its device is.
     clean(tunnel.table, has_groups).await?;
-    let guard = Guard::start(tunnel.table, has_groups)
+    let guard = Guard::start(tunnel.table, has_groups, &claim)
         .map_err(|error| Failure::machine(format!("no process that cleans up after the agent: {error}")))?;
     let mut capturing = Capturing {
         kernel,
@@ -62,6 +67,7 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
         inside: tunnel.addresses.clone(),
         device: device.index(),
         guard,
+        _claim: claim,
         doors: Doors::default(),
         told: Vec::new(),
         applied: Vec::new(),

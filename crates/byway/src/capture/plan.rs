@@ -16,7 +16,10 @@ const OWN: u32 = 0;
 const CAPTURED: u32 = 1;
 const ON_LINK: u32 = 2;
 const ANYWHERE: u32 = 3;
-const PASSED: u32 = 99;
+const PASSED: u32 = PRIORITIES - 1;
+
+/// How many priorities rules take, from the table's number on.
+pub(super) const PRIORITIES: u32 = 100;
 
 /// Most rules of a plan: the system looks through them for each packet that begins here, and closing a capture takes a message for each.
 pub(crate) const RULES_MAX: usize = 256;
