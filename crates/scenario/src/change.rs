@@ -43,9 +43,9 @@ impl Change {
 /// # Errors
 /// If nothing is where the key leads; the error names the key.
 pub fn set(scenario: &mut Table, key: &str, value: &Value) -> Result<(), String> {
-    let steps: Vec<&str> = key.split('.').collect();
-    let (last, way) = steps.split_last().expect("a text has at least one part");
-    set_within(scenario, way, last, value)
+    let (way, last) = key.rsplit_once('.').unwrap_or(("", key));
+    let way: Vec<&str> = way.split_terminator('.').collect();
+    set_within(scenario, &way, last, value)
         .map_err(|step| format!("{key}: the scenario has no {step:?} there"))
 }
 

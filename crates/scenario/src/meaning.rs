@@ -110,9 +110,9 @@ impl Scenario {
         let text = read(file).map_err(|error| wrong(error.to_string()))?;
         let mut table: Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
         changes.iter().try_for_each(|change| change.apply(&mut table)).map_err(wrong)?;
-        let changed = table.to_string();
+        let text = table.to_string();
         let scenario =
-            Self::read(file, &|wanted| if wanted == file { Ok(changed.clone()) } else { read(wanted) });
+            Self::read(file, &|wanted| if wanted == file { Ok(text.clone()) } else { read(wanted) });
         scenario.map_err(|problem| {
             Problem::nowhere(format!(
                 "with what is changed, the scenario is wrong (lines are of the changed file): {problem}"

@@ -59,8 +59,10 @@ impl Agent {
             self.send_piece(id, Piece::Second, second, ecn, copied, now);
         }
         // Both pieces go before anything else.
-        let sent = datagram.len() + pieces * (SOURCE_OVERHEAD + IP_AND_UDP_BYTES);
-        self.sessions.probe_behind(Bytes::from(sent), now);
+        if self.sessions.is_probe_near(now) && !self.has_room() {
+            let sent = datagram.len() + pieces * (SOURCE_OVERHEAD + IP_AND_UDP_BYTES);
+            self.sessions.probe_behind(Bytes::from(sent), now);
+        }
         self.send_waiting_copies(now);
         if let Some(place) = self.unborne.take() {
             self.weigh(place, now);

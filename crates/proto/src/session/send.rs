@@ -232,13 +232,15 @@ impl Sessions {
         self.arm(id);
     }
 
-    /// Sends the probes that are due soon, behind something just sent that takes so much of the line: on a line that carries hardly more than a
-    /// flow, a probe delays the packet that finds it there.
+    /// Whether a probe may be due soon.
+    #[inline]
+    pub(crate) fn is_probe_near(&self, now: Time) -> bool {
+        self.deadlines.first().is_some_and(|(at, _)| *at <= now + PROBE_AHEAD)
+    }
+
+    /// Sends the probes that are due soon, behind something just sent that takes so much of the line.
     pub(crate) fn probe_behind(&mut self, sent: Bytes, now: Time) {
         let soon = now + PROBE_AHEAD;
-        if self.deadlines.first().is_none_or(|(at, _)| *at > soon) {
-            return;
-        }
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= soon).filter_map(|(_, id)| {
             let session = self.get(*id)?;
             (session.next_probe.is_some_and(|at| at <= soon) && session.probes.may_hurry()).then_some(*id)

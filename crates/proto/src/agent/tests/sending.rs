@@ -75,19 +75,6 @@ fn what_cannot_be_sealed_is_counted() {
 }
 
 #[test]
-fn probes_go_behind_packets() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.stream(100);
-    hall.forget();
-    hall.stream(100);
-    let of_sender = || hall.sent.iter().filter(|datagram| datagram.from == SENDER);
-    let probes: Vec<&Datagram> = of_sender().filter(|datagram| datagram.bytes[0] == 8).collect();
-    assert!((10..=14).contains(&probes.len()), "five a second to each of two others: {}", probes.len());
-    let is_behind = |probe: &Datagram| of_sender().any(|one| one.original().is_some() && one.at == probe.at);
-    assert!(probes.into_iter().all(is_behind));
-}
-
-#[test]
 fn copies_are_paced() {
     let mut hall = Hall::new(&settings(Service::Coding));
     (0..30).for_each(|number| hall.send(&[number; 1_000]));

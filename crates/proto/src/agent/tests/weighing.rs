@@ -141,6 +141,29 @@ fn where_packets_are_lost_a_narrow_uplink_helps_with_what_it_has_to_spare() {
     assert_eq!(copied_of_a_second(&mut hall), 0);
 }
 
+/// Of so many tenths of what a flow needs, how many probes the sender sends in a second, and how many of them behind packets.
+fn probes_of_a_second(tenths: u64) -> (usize, usize) {
+    let mut hall = over_uplink(&settings(Service::Coding), tenths);
+    (0..3).for_each(|_| hall.stream(100));
+    hall.forget();
+    hall.stream(100);
+    let of_sender = || hall.sent.iter().filter(|datagram| datagram.from == SENDER);
+    let probes = || of_sender().filter(|datagram| datagram.bytes[0] == 8);
+    let is_behind = |probe: &&Datagram| of_sender().any(|one| one.original().is_some() && one.at == probe.at);
+    (probes().count(), probes().filter(is_behind).count())
+}
+
+#[test]
+fn by_a_narrow_uplink_probes_go_behind_packets() {
+    let (all, behind) = probes_of_a_second(15);
+    assert!(
+        (4..=7).contains(&all) && behind == all,
+        "five to the receiver, as nothing is copied: {behind} of {all}"
+    );
+    let (all, behind) = probes_of_a_second(50);
+    assert!((10..=14).contains(&all) && behind < all, "five to each of two others: {behind} of {all}");
+}
+
 #[test]
 fn what_is_copied_now_and_then_is_copied_by_any_uplink() {
     let marked = FlowSettings { duplication: Duplication::Marked, ..settings(Service::Coding) };
