@@ -89,7 +89,9 @@ impl Carrier {
     ) -> Result<Self, LabError> {
         let (orders, heard) = mpsc::channel();
         let mut emulation = Emulation::new(network, addresses, seed);
-        forwarded.iter().for_each(|port| emulation.forward(*port));
+        for port in forwarded {
+            emulation.forward(*port);
+        }
         let work = move || Work::new(emulation, machines, clock, capture).carry(&heard);
         let thread = thread::Builder::new().name("carrier".into()).spawn(work).map_err(LabError::Thread)?;
         Ok(Self { orders, thread })

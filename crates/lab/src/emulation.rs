@@ -122,7 +122,9 @@ impl Emulation {
     /// The time of the scenario begins, where it was this instant before: nothing is under way, and links are as at the begin of the
     /// scenario. Routers that translate addresses go on, as what speaks through them does.
     pub fn restart(&mut self, before: Time) {
-        self.nats.values_mut().for_each(|nat| nat.restart_clock(before));
+        for nat in self.nats.values_mut() {
+            nat.restart_clock(before);
+        }
         self.links.clear();
         self.under_way.clear();
         self.counters = EmulationCounters::default();
