@@ -82,7 +82,7 @@ impl Lab {
                 Err(other) => panic!("{other}"),
             }
         }
-        let carrier = Carrier::start(network, devices, &all, 1, Clock::start(), None).expect("a thread");
+        let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
         let lab = Self {
             folder: tempfile::tempdir().expect("a folder"),
             machines,

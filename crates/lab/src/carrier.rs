@@ -22,7 +22,7 @@ use tun_rs::SyncDevice;
 
 use crate::LabError;
 use crate::capture::{Capture, Captured};
-use crate::emulation::{Arrival, Emulation, EmulationCounters, MachineCounters};
+use crate::emulation::{Arrival, Emulation, EmulationCounters, ForwardedPort, MachineCounters};
 use crate::lateness::Lateness;
 use crate::limits::PACKET_BYTES_MAX;
 
@@ -72,8 +72,9 @@ pub struct Carried {
 }
 
 impl Carrier {
-    /// Begins to carry packets between the machines with these devices and addresses, by their places; routers have neither. What it
-    /// carries in the time of the scenario is captured, if that is wanted.
+    /// Begins to carry packets between the machines with these devices and addresses, by their places; routers have no device, and an
+    /// address only if they translate those of others, who are reached from outside by these ports of theirs. What is carried in the
+    /// time of the scenario is captured, if that is wanted.
     ///
     /// # Errors
     /// If the machine has no thread for it.
@@ -81,12 +82,16 @@ impl Carrier {
         network: Network,
         machines: Vec<Option<SyncDevice>>,
         addresses: &[Vec<IpAddr>],
+        forwarded: &[ForwardedPort],
         seed: u64,
         clock: Clock,
         capture: Option<Capture>,
     ) -> Result<Self, LabError> {
         let (orders, heard) = mpsc::channel();
-        let emulation = Emulation::new(network, addresses, seed);
+        let mut emulation = Emulation::new(network, addresses, seed);
+        for port in forwarded {
+            emulation.forward(*port);
+        }
         let work = move || Work::new(emulation, machines, clock, capture).carry(&heard);
         let thread = thread::Builder::new().name("carrier".into()).spawn(work).map_err(LabError::Thread)?;
         Ok(Self { orders, thread })
@@ -201,9 +206,10 @@ impl Work {
     }
 
     fn begin(&mut self) -> Time {
+        let before = self.now();
         self.zero = self.clock.now();
         self.has_begun = true;
-        self.emulation.restart();
+        self.emulation.restart(before);
         self.carried = Carried { has_precedence: self.carried.has_precedence, ..Carried::default() };
         self.zero
     }

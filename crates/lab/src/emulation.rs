@@ -5,14 +5,15 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use byway_scenario::{Network, NetworkLink};
 use byway_sim::{Fate, LinkState, Passage, Seed};
 use byway_units::{Bytes, Time};
-use byway_wire::ip::Packet;
+use byway_wire::ip::{Packet, Transport};
 
 use crate::limits::{PACKET_BYTES_MAX, UNDER_WAY_MAX};
+use crate::nat::Nat;
 
 /// A network under way.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Emulation {
     network: Network,
     seed: Seed,
     places: BTreeMap<IpAddr, usize>,
+    /// The routers that translate addresses, by place.
+    nats: BTreeMap<usize, Nat>,
     under_way: BinaryHeap<Reverse<UnderWay>>,
     /// What was delivered: the next packets take its memory.
     spare: Vec<Vec<u8>>,
@@ -50,8 +53,19 @@ pub struct EmulationCounters {
     pub delivered: u64,
     /// Packets to addresses that nobody has, or to which no way leads; and what is no IP packet.
     pub unroutable: u64,
+    /// Packets that routers which translate addresses did not let pass.
+    pub not_translated: u64,
     /// Packets given up because too many were under way.
     pub overflowed: u64,
+}
+
+/// A UDP port of a router that translates addresses, behind which whoever sends reaches an end inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardedPort {
+    /// The router.
+    pub router: usize,
+    /// The end inside, which has the same port.
+    pub inside: SocketAddrV4,
 }
 
 /// A packet that is where it was to be.
@@ -86,6 +100,7 @@ impl Emulation {
             links: BTreeMap::new(),
             seed: Seed::new(seed),
             places,
+            nats: nats(&network, addresses),
             under_way: BinaryHeap::new(),
             spare: Vec::new(),
             numbered: 0,
@@ -93,12 +108,23 @@ impl Emulation {
             machines: Vec::new(),
             network,
         };
-        emulation.restart();
+        emulation.restart(Time::START);
         emulation
     }
 
-    /// Begins anew: nothing is under way, and links are as at the begin of the scenario.
-    pub fn restart(&mut self) {
+    /// Opens a port to an end behind a router that translates addresses.
+    pub fn forward(&mut self, ForwardedPort { router, inside }: ForwardedPort) {
+        if let Some(nat) = self.nats.get_mut(&router) {
+            nat.forward(Transport::Udp, inside.port(), inside);
+        }
+    }
+
+    /// The time of the scenario begins, where it was this instant before: nothing is under way, and links are as at the begin of the
+    /// scenario. Routers that translate addresses go on, as what speaks through them does.
+    pub fn restart(&mut self, before: Time) {
+        for nat in self.nats.values_mut() {
+            nat.restart_clock(before);
+        }
         self.links.clear();
         self.under_way.clear();
         self.counters = EmulationCounters::default();
@@ -151,16 +177,26 @@ impl Emulation {
         packet.clear();
         packet.extend_from_slice(bytes);
         let to = Packet::new(&mut packet).and_then(|packet| self.places.get(&packet.destination()).copied());
-        match to {
+        match to.filter(|to| self.is_address(*to, at)) {
             Some(to) => self.pass_on(at, to, packet, now),
             None => self.give_up(packet),
         }
+    }
+
+    /// Whether the address of a machine is one for another: those behind a router that translates addresses mean nothing elsewhere.
+    fn is_address(&self, of: usize, at: usize) -> bool {
+        let behind = |place: usize| self.network.machines.get(place).and_then(|machine| machine.behind);
+        behind(of).is_none_or(|router| behind(at) == Some(router))
     }
 
     /// The next packet that is where it was to be, if one is due.
     pub fn next(&mut self, now: Time) -> Option<Arrival> {
         while self.deadline().is_some_and(|due| due <= now) {
             let Reverse(UnderWay { due, at, to, packet, .. }) = self.under_way.pop()?;
+            if self.nats.contains_key(&at) {
+                self.translate(at, to, packet, due);
+                continue;
+            }
             if at == to {
                 self.counters.delivered += 1;
                 return Some(Arrival { machine: at, due, packet });
@@ -168,6 +204,30 @@ impl Emulation {
             self.pass_on(at, to, packet, due);
         }
         None
+    }
+
+    /// A packet is at a router that translates addresses, for itself from outside, or for another from inside.
+    fn translate(&mut self, at: usize, to: usize, mut packet: Vec<u8>, now: Time) {
+        // Between machines inside, it is a router like others.
+        if at != to && self.network.machines[to].behind == Some(at) {
+            return self.pass_on(at, to, packet, now);
+        }
+        let Some(nat) = self.nats.get_mut(&at) else {
+            return self.give_up(packet);
+        };
+        let next = if at == to {
+            nat.enter(&mut packet, now).map(|inside| self.places.get(&inside.into()).copied())
+        } else {
+            nat.leave(&mut packet, now).map(|()| Some(to))
+        };
+        match next {
+            Ok(Some(to)) => self.pass_on(at, to, packet, now),
+            Ok(None) => self.give_up(packet),
+            Err(_) => {
+                self.counters.not_translated += 1;
+                self.recycle(packet);
+            }
+        }
     }
 
     /// Takes the memory of a packet back.
@@ -223,6 +283,25 @@ impl Emulation {
             packet,
         }));
     }
+}
+
+/// The routers that translate addresses, with those of the machines inside, by place.
+fn nats(network: &Network, addresses: &[Vec<IpAddr>]) -> BTreeMap<usize, Nat> {
+    let ipv4 = |place: usize| {
+        let ipv4 = |address: &IpAddr| match address {
+            IpAddr::V4(address) => Some(*address),
+            IpAddr::V6(_) => None,
+        };
+        addresses.get(place).and_then(|of| of.iter().find_map(ipv4))
+    };
+    let mut inside: BTreeMap<usize, Vec<Ipv4Addr>> = BTreeMap::new();
+    for (place, machine) in network.machines.iter().enumerate() {
+        if let (Some(router), Some(address)) = (machine.behind, ipv4(place)) {
+            inside.entry(router).or_default().push(address);
+        }
+    }
+    let nat = |(router, inside)| Some((router, Nat::new(ipv4(router)?, inside)));
+    inside.into_iter().filter_map(nat).collect()
 }
 
 impl UnderWay {
@@ -281,8 +360,29 @@ step = [
 ]
 "#;
 
+    /// Alice and Anne behind a router that translates addresses, and Bob outside.
+    const HOME: &str = r#"
+title = "A home"
+length = "10 s"
+node = [
+    { name = "alice", role = "agent" },
+    { name = "bob", role = "agent" },
+    { name = "anne", role = "agent" },
+    { name = "home", role = "router", nat = true },
+    { name = "gate", role = "router" },
+]
+link = [
+    { between = ["alice", "home"] },
+    { between = ["anne", "home"] },
+    { between = ["home", "gate"] },
+    { between = ["gate", "bob"] },
+]
+"#;
+
     const ALICE: usize = 0;
     const BOB: usize = 1;
+    const ANNE: usize = 2;
+    const HOME_PLACE: usize = 3;
 
     fn emulation() -> Emulation {
         let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
@@ -351,6 +451,64 @@ step = [
         emulation.send(ALICE, &packet(2, 1_000), now);
         assert_eq!(emulation.next(now + Duration::from_secs(1)), None);
         assert_eq!(emulation.counters().lost, 1);
+    }
+
+    fn home() -> Emulation {
+        let network = Scenario::parse(HOME).expect("a scenario").network(1).expect("all are joined");
+        let addresses: Vec<Vec<IpAddr>> =
+            (1..=5).map(|host| vec![Ipv4Addr::new(10, 77, 0, host).into()]).collect();
+        Emulation::new(network, &addresses, 1)
+    }
+
+    /// A datagram between these addresses and ports.
+    fn datagram(from: (u8, u16), to: (u8, u16)) -> Vec<u8> {
+        let mut packet = packet(to.0, 28);
+        packet[9] = 17;
+        packet[12..16].copy_from_slice(&[10, 77, 0, from.0]);
+        packet[20..26].copy_from_slice(&[from.1.to_be_bytes(), to.1.to_be_bytes(), [0, 8]].concat());
+        packet
+    }
+
+    fn arrives(emulation: &mut Emulation, from: usize, packet: &[u8]) -> Option<(usize, Vec<u8>)> {
+        emulation.send(from, packet, at(0));
+        emulation.next(at(10_000_000)).map(|arrival| (arrival.machine, arrival.packet))
+    }
+
+    #[test]
+    fn a_router_that_translates_lets_answers_in_and_nothing_else() {
+        let mut emulation = home();
+        assert_eq!(arrives(&mut emulation, BOB, &datagram((2, 7), (4, 49_152))), None, "nobody asked");
+        let asked = arrives(&mut emulation, ALICE, &datagram((1, 5), (2, 7)));
+        let (machine, question) = asked.expect("it arrives");
+        assert_eq!(
+            (machine, &question[12..16], &question[20..22]),
+            (BOB, &[10, 77, 0, 4][..], &[192, 0][..])
+        );
+        let answered = arrives(&mut emulation, BOB, &datagram((2, 7), (4, 49_152)));
+        let (machine, answer) = answered.expect("it arrives");
+        assert_eq!((machine, &answer[16..20], &answer[22..24]), (ALICE, &[10, 77, 0, 1][..], &[0, 5][..]));
+        let counters = emulation.counters();
+        assert_eq!((counters.not_translated, counters.unroutable, counters.delivered), (1, 0, 2));
+    }
+
+    #[test]
+    fn addresses_inside_mean_nothing_outside_and_stay_as_they_are_inside() {
+        let mut emulation = home();
+        assert_eq!(arrives(&mut emulation, BOB, &datagram((2, 7), (1, 5))), None);
+        assert_eq!(emulation.counters().unroutable, 1);
+        let between = datagram((1, 5), (3, 6));
+        assert_eq!(arrives(&mut emulation, ALICE, &between), Some((ANNE, between)));
+    }
+
+    #[test]
+    fn a_forwarded_port_lets_all_in_also_after_the_begin() {
+        let mut emulation = home();
+        let inside = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 5);
+        emulation.forward(ForwardedPort { router: HOME_PLACE, inside });
+        emulation.restart(at(5));
+        let came = arrives(&mut emulation, BOB, &datagram((2, 7), (4, 5)));
+        let (machine, packet) = came.expect("it arrives");
+        assert_eq!((machine, &packet[16..20], &packet[22..24]), (ALICE, &[10, 77, 0, 1][..], &[0, 5][..]));
     }
 
     #[test]

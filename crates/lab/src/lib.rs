@@ -4,7 +4,7 @@
 //! # Where to start
 //! - [`Machine`]: a namespace, and how programs get into it.
 //! - [`Carrier`]: carries packets between machines while they run.
-//! - [`emulation`]: what becomes of a packet, without threads and devices.
+//! - [`emulation`]: what becomes of a packet, without threads and devices; [`nat`]: what routers that translate addresses do to it.
 //!
 //! # What this crate leaves to others
 //! What programs run, and what comes of them.
@@ -16,6 +16,7 @@ pub mod capture;
 pub mod emulation;
 pub mod lateness;
 pub mod limits;
+pub mod nat;
 
 mod carrier;
 mod enclosure;

@@ -62,7 +62,8 @@ fn lab() -> Option<Lab> {
     devices.push(None);
     let addresses: Vec<Vec<IpAddr>> = all.iter().map(|of| of.to_vec()).collect();
     let clock = Clock::start();
-    let carrier = Carrier::start(network.clone(), devices, &addresses, 1, clock, None).expect("a thread");
+    let carrier =
+        Carrier::start(network.clone(), devices, &addresses, &[], 1, clock, None).expect("a thread");
     Some(Lab { machines, carrier, clock, network })
 }
 

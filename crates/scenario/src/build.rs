@@ -26,7 +26,7 @@ use crate::machine::Machine;
 use crate::record::{OverlayDelays, Terms};
 use crate::routes::{Graph, Ways};
 use crate::run::Run;
-use crate::scenario::{Copied, FlowPlan, LinkChange, LinkPlan, Load, Role, Scenario, Segments};
+use crate::scenario::{Copied, FlowPlan, LinkChange, LinkPlan, Load, Node, Role, Scenario, Segments};
 
 /// Why a scenario makes no world.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -48,6 +48,16 @@ pub enum BuildError {
         place: String,
         /// Its name.
         flow: String,
+    },
+    /// A router of which nothing simulated knows what it does.
+    #[error(
+        "{place}{router} translates addresses, which only a lab has: use byway lab run, or leave `nat` out"
+    )]
+    Translates {
+        /// Where it stands in its file.
+        place: String,
+        /// Its name.
+        router: String,
     },
     /// Applications send too much for it to be listed.
     #[error("applications send more than {max} datagrams: have fewer flows, or a shorter scenario")]
@@ -147,7 +157,7 @@ pub(crate) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: Seed) -> Result<Self, BuildError> {
-        let mut graph = Graph::new(scenario.nodes.iter().map(|node| node.role == Role::Router).collect());
+        let mut graph = Graph::new(scenario.passes_on());
         let mut links = Vec::new();
         for plan in &scenario.links {
             let own = seed.named("drawn").numbered(plan.shape as u64).numbered(plan.member.into());
@@ -456,11 +466,11 @@ impl Plan<'_> {
         self.seed.named("application").numbered(place as u64)
     }
 
-    /// Where packets go next, by where they are and whom they are for, between all machines that are no routers.
+    /// Where packets go next, by where they are and whom they are for, between all machines that have addresses.
     pub(crate) fn next_hops(&self) -> BTreeMap<(usize, usize), usize> {
         let nodes = self.scenario.nodes.iter().enumerate();
-        let ends: Vec<usize> =
-            nodes.filter(|(_, node)| node.role != Role::Router).map(|(place, _)| place).collect();
+        let has_address = |node: &Node| node.role != Role::Router || node.nat.is_some();
+        let ends: Vec<usize> = nodes.filter(|(_, node)| has_address(node)).map(|(place, _)| place).collect();
         let mut next_hops = BTreeMap::new();
         let mut known = Known { graph: &self.graph, ways: None };
         for from in &ends {

@@ -6,6 +6,7 @@ mod expectations;
 mod flows;
 mod links;
 mod names;
+mod nats;
 mod rates;
 mod steps;
 
@@ -139,8 +140,9 @@ impl Reader<'_> {
             let message = format!("is out of range: more than 0 s, and at most {LENGTH_MAX}");
             return Err(self.problem(&KeyPath::of("length"), message));
         }
-        let names = Names::of(self, &typed.node)?;
+        let mut names = Names::of(self, &typed.node)?;
         let (shapes, links) = self.links(&typed.link, &names)?;
+        self.put_behind_nats(&mut names, &links)?;
         let (flows, conversations) = self.flows(&typed.flow, &names, length)?;
         let steps = self.steps(&typed.step, &names, (&shapes, &links), length)?;
         let commands = self.commands(&typed.command, &names, &flows, length)?;

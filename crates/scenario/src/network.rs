@@ -31,6 +31,8 @@ pub struct NetworkMachine {
     pub name: String,
     /// What it does.
     pub role: MachineRole,
+    /// The place of the router that translates its address; `None` if none does.
+    pub behind: Option<usize>,
 }
 
 /// One direction of what is between two machines, by their places.
@@ -189,6 +191,7 @@ impl Scenario {
                 Role::Relay => MachineRole::Relay,
                 Role::Router => MachineRole::Router,
             },
+            behind: node.behind,
         });
         let mut laid = plan.links();
         let links = laid.iter().map(|(ends, laid)| placed(*ends, &laid.link)).collect();

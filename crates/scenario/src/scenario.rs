@@ -1,5 +1,6 @@
 //! Scenarios as meant.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use byway_sim::{GilbertElliott, MeasuredDelays, Recorded, RecordedCapacity, tcp};
@@ -13,6 +14,7 @@ use crate::command::Command;
 use crate::frames::FrameTrace;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::outcome::Verdict;
+use crate::routes::PassesOn;
 
 /// A scenario, checked: what one seed makes of it is a run.
 #[derive(Clone, Debug)]
@@ -74,6 +76,19 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// What each machine passes on of what is for others.
+    pub(crate) fn passes_on(&self) -> Vec<PassesOn> {
+        let mut passes_on: Vec<PassesOn> = self.nodes.iter().map(Node::passes_on).collect();
+        for (place, node) in self.nodes.iter().enumerate() {
+            if let Some(PassesOn::Of(inside)) = node.behind.map(|router| &mut passes_on[router]) {
+                inside.insert(place);
+            }
+        }
+        passes_on
+    }
+}
+
 /// What a machine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -89,6 +104,21 @@ pub(crate) struct Node {
     pub(crate) role: Role,
     /// Of a relay, whether it follows up on what does not come.
     pub(crate) follows_up: bool,
+    /// Of a router, whether it translates addresses; where it stands in its file.
+    pub(crate) nat: Option<String>,
+    /// The router that translates its address, by its place.
+    pub(crate) behind: Option<usize>,
+}
+
+impl Node {
+    /// What it passes on, with nobody behind it yet.
+    fn passes_on(&self) -> PassesOn {
+        match (self.role, &self.nat) {
+            (Role::Router, None) => PassesOn::All,
+            (Role::Router, Some(_)) => PassesOn::Of(BTreeSet::new()),
+            (Role::Agent | Role::Relay, _) => PassesOn::Nothing,
+        }
+    }
 }
 
 /// A link between two machines, by their places.

@@ -40,8 +40,9 @@ pub(crate) struct TypedScenario {
     ///
     /// In `run`, `files` and `environment`, `{address:MACHINE}` stands for the machine's IPv4 address and `{address6:MACHINE}` for its IPv6 one,
     /// `{folder}` for the command's own folder, `{here}` for the scenario's, and `{to:FLOW}` for the address and port to which it sends what goes
-    /// through a flow of kind `command`: the forward's, or, where Byway is not in use, the target's at the receiver's own address.
-    /// `{to-host:FLOW}` and `{to-port:FLOW}` are its halves. `{{folder}` stands for `{folder}` itself.
+    /// through a flow of kind `command`: the forward's, or, where Byway is not in use, the target's at the receiver's own address, of one
+    /// behind a router with `nat` at that router's, which then forwards the port. `{to-host:FLOW}` and `{to-port:FLOW}` are its halves.
+    /// `{{folder}` stands for `{folder}` itself.
     #[serde(default)]
     pub(crate) command: Vec<TypedCommand>,
     /// What is to come of it.
@@ -62,6 +63,10 @@ pub(crate) struct TypedNode {
     /// Of relays only: whether they follow up on what does not come. They ask receivers again whose packets a repair waits for, and
     /// fetch from the ingress relay what repair packets cannot restore in time. Default: `true`; the published systems do not.
     pub(crate) follows_up: Option<bool>,
+    /// Of routers only: whether it translates addresses as that of a home does. Agents that are linked with it and with nothing else are
+    /// inside, all others outside. Those inside have its IPv4 address outside, where one that they have sent to answers, and nobody else
+    /// gets in; of IPv6, nothing passes. A lab alone has it. Default: `false`.
+    pub(crate) nat: Option<bool>,
 }
 
 /// What a machine does.

@@ -1,9 +1,11 @@
 //! What is read of IP packets that Byway carries, and what is changed about them.
 
+mod ends;
 mod headers;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use ends::{Ends, Transport};
 pub use headers::{Headers, Ports, TcpHeader};
 
 use crate::ecn::Ecn;

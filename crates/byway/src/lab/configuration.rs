@@ -124,6 +124,7 @@ struct Member {
     name: String,
     number: usize,
     key: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     addresses: Vec<SocketAddr>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     relays: Vec<String>,
@@ -276,7 +277,8 @@ impl Configuration<'_> {
             name: self.name(place),
             number: place + 1,
             key: self.keys[place].clone(),
-            addresses: at(place),
+            // Behind a router that translates it, an address means nothing to others: relays bring the two ends together.
+            addresses: if self.network.machines[place].behind.is_some() { Vec::new() } else { at(place) },
             relays: Self::relays_near(self.network, place)
                 .into_iter()
                 .map(|relay| self.name(relay))
@@ -381,6 +383,24 @@ flow = [
                 assert_eq!(roles, [expected], "{place}");
             }
         });
+    }
+
+    #[test]
+    fn an_agent_behind_a_router_that_translates_addresses_is_reached_nowhere_directly() {
+        let scenario = SCENARIO
+            .replace("node = [", "node = [\n    { name = \"home\", role = \"router\", nat = true },")
+            .replace("count = 2", "count = 1")
+            .replace("[\"alice\", \"bob\"]", "[\"home\", \"bob\"]")
+            .replace("[\"alice\", \"east\"]", "[\"home\", \"east\"]")
+            .replace("link = [", "link = [\n    { between = [\"alice\", \"home\"] },");
+        let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = with(&network, folder.path(), |configuration| configuration.file(2).expect("TOML"));
+        let members = text.split_once("[[network").expect("who is who").1;
+        assert!(!members.contains("10.77.0.2:4600") && members.contains("10.77.0.3:4600"), "{text}");
+        let file = folder.path().join("bob.toml");
+        std::fs::write(&file, text).expect("room on the disk");
+        assert_eq!(crate::settings::check_file(&file).expect("a right file"), ["agent"]);
     }
 
     #[test]

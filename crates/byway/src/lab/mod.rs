@@ -15,6 +15,7 @@ mod judging;
 mod measures;
 mod nodes;
 mod outcome;
+mod outside;
 mod play;
 mod programs;
 mod tally;
@@ -184,6 +185,7 @@ fn check(network: &Network) -> Result<(), Failure> {
             }
         }
     }
+    outside::check(network).or_else(refuse)?;
     for place in 0..network.machines.len() {
         if let [one, other, ..] = Configuration::relays_near(network, place)[..] {
             let [agent, one, other] = [place, one, other].map(|place| &network.machines[place].name);

@@ -10,12 +10,13 @@ use anyhow::{Context as _, bail};
 use byway_lab::capture::Capture;
 use byway_lab::{Carrier, LabError, Machine, addresses};
 use byway_net::Clock;
-use byway_scenario::{MachineRole, Network, NetworkFlow, NetworkMachine, NetworkTraffic};
+use byway_scenario::{MachineRole, Network, NetworkMachine, NetworkTraffic};
 use byway_units::Duration;
 use rustix::process::Signal;
 
 use super::configuration::{Configuration, OBSERVED, forward, target};
 use super::cost::Cost;
+use super::outside;
 use super::traffic::Ends;
 use super::world::World;
 use crate::child::Child;
@@ -50,6 +51,7 @@ impl Nodes {
     pub(super) fn new(
         network: &Network,
         seed: u64,
+        world: World,
         folder: &Path,
         capture: Option<&Path>,
         clock: Clock,
@@ -68,7 +70,10 @@ impl Nodes {
             devices.push(Some(device));
         }
         let capture = capture.map(|folder| captured(network, folder)).transpose()?;
-        let carrier = Carrier::start(network.without_flows(), devices, &all, seed, clock, capture);
+        // With Byway, nothing is forwarded: its agents find each other.
+        let forwarded = if world.has_nodes() { Vec::new() } else { outside::forwarded(network) };
+        let carrier =
+            Carrier::start(network.without_flows(), devices, &all, &forwarded, seed, clock, capture);
         let carrier = carrier.map_err(not_made)?;
         let names = network.machines.iter().map(|machine| machine.name.clone()).collect();
         Ok((Self { places, names, folder: folder.to_owned() }, carrier))
@@ -211,19 +216,21 @@ impl Nodes {
         let flows = network.flows.iter().enumerate();
         flows
             .map(|(nth, flow)| match flow.traffic {
-                NetworkTraffic::Datagrams(_) => self.ends_of(nth, flow, world).map(Some),
+                NetworkTraffic::Datagrams(_) => self.ends_of(nth, network, world).map(Some),
                 NetworkTraffic::Tcp | NetworkTraffic::Programs(_) | NetworkTraffic::Captured(_) => Ok(None),
             })
             .collect()
     }
 
-    fn ends_of(&self, nth: usize, flow: &NetworkFlow, world: World) -> anyhow::Result<Ends> {
+    fn ends_of(&self, nth: usize, network: &Network, world: World) -> anyhow::Result<Ends> {
+        let flow = &network.flows[nth];
         let (local, to, at) = if world.has_nodes() {
             (Ipv4Addr::LOCALHOST, forward(nth), target(nth))
         } else {
-            let [receiver, _] = addresses(flow.to);
-            let at = SocketAddr::new(receiver, target(nth).port());
-            (Ipv4Addr::UNSPECIFIED, at, at)
+            let port = target(nth).port();
+            let [to, at] = [outside::addresses_for(network, flow), addresses(flow.to)];
+            let [to, at] = [to, at].map(|[ipv4, _]| SocketAddr::new(ipv4, port));
+            (Ipv4Addr::UNSPECIFIED, to, at)
         };
         let sender = self.within(flow.from, move || {
             let socket = UdpSocket::bind((local, 0))?;

@@ -120,6 +120,8 @@ pub(super) struct CarrierOutcome {
     pub(super) lost: u64,
     pub(super) delivered: u64,
     pub(super) unroutable: u64,
+    /// Packets that routers which translate addresses did not let pass.
+    pub(super) not_translated: u64,
     pub(super) overflowed: u64,
     pub(super) refused: u64,
     /// Packets that captures have not, as they were full or the disk too slow.
@@ -139,6 +141,7 @@ impl CarrierOutcome {
             lost: counters.lost,
             delivered: counters.delivered,
             unroutable: counters.unroutable,
+            not_translated: counters.not_translated,
             overflowed: counters.overflowed,
             refused: did.refused,
             not_captured: did.captured.beyond_limit + did.captured.passed_over,
@@ -236,6 +239,13 @@ impl LabOutcome {
         if self.carrier.refused > 0 {
             let _ =
                 writeln!(text, "{} packets came to machines that did not take them.", self.carrier.refused);
+        }
+        if self.carrier.not_translated > 0 {
+            let _ = writeln!(
+                text,
+                "{} packets did not pass routers that translate addresses.",
+                self.carrier.not_translated
+            );
         }
         if self.carrier.not_captured > 0 {
             let _ = writeln!(

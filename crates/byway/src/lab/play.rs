@@ -78,7 +78,7 @@ impl Run<'_> {
         commands.write_files()?;
         let clock = Clock::start();
         let (mut nodes, carrier) =
-            Nodes::new(self.network, self.seed, &folder.join(NODES), self.capture, clock)?;
+            Nodes::new(self.network, self.seed, self.world, &folder.join(NODES), self.capture, clock)?;
         if self.world.has_nodes() {
             nodes.start_all(self.network, self.world == World::Byway, clock)?;
         }

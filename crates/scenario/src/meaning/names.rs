@@ -51,10 +51,16 @@ impl Names {
             let message = format!("{} follows up on nothing: relays alone do", word(role));
             return Err(reader.problem(&here.key("follows_up"), message));
         }
+        if typed.nat.is_some() && role != Role::Router {
+            let message = format!("{} translates no addresses: routers alone do", word(role));
+            return Err(reader.problem(&here.key("nat"), message));
+        }
         let follows_up = typed.follows_up.unwrap_or(true);
+        let nat = typed.nat.unwrap_or(false).then(|| reader.source.place(&here.key("nat")));
         let is_one = typed.count.is_none();
         let called = |nth| if is_one { name.clone() } else { format!("{name}.{nth}") };
-        self.nodes.extend((1..=count).map(|nth| Node { name: called(nth), role, follows_up }));
+        let node = |nth| Node { name: called(nth), role, follows_up, nat: nat.clone(), behind: None };
+        self.nodes.extend((1..=count).map(node));
         self.by_name.insert(name.clone(), first..first + count);
         Ok(())
     }
@@ -67,6 +73,16 @@ impl Names {
     /// What the machine at this place does.
     pub(super) fn role(&self, place: usize) -> Role {
         self.nodes[place].role
+    }
+
+    /// All machines, by their places.
+    pub(super) fn all(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// A router translates the addresses of a machine.
+    pub(super) fn put_behind(&mut self, machine: usize, router: usize) {
+        self.nodes[machine].behind = Some(router);
     }
 
     pub(super) fn nodes(self) -> Vec<Node> {

@@ -27,7 +27,8 @@ impl Scenario {
     /// Runs it in virtual time.
     ///
     /// # Errors
-    /// If machines that have to reach each other do not, or if a flow is sent by programs, which only a lab has.
+    /// If machines that have to reach each other do not, or if a flow is sent by programs or a router translates
+    /// addresses, which only a lab has.
     pub fn run(&self, seed: u64) -> Result<Outcome, BuildError> {
         self.run_watched(seed, &Watching::default(), |_| ControlFlow::Continue(()))
     }
@@ -36,7 +37,8 @@ impl Scenario {
     /// by then is the outcome, marked as such.
     ///
     /// # Errors
-    /// If machines that have to reach each other do not, or if a flow is sent by programs, which only a lab has.
+    /// If machines that have to reach each other do not, or if a flow is sent by programs or a router translates
+    /// addresses, which only a lab has.
     pub fn run_watched(
         &self,
         seed: u64,
@@ -47,6 +49,11 @@ impl Scenario {
             self.flows.iter().find(|flow| matches!(flow.load, Load::Programs(_) | Load::Captured(_)))
         {
             return Err(BuildError::Programs { place: flow.place.clone(), flow: flow.name.clone() });
+        }
+        if let Some((place, router)) =
+            self.nodes.iter().find_map(|node| Some((node.nat.clone()?, node.name.clone())))
+        {
+            return Err(BuildError::Translates { place, router });
         }
         let own = Seed::new(seed);
         let plan = Plan::new(self, own)?;

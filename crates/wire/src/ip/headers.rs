@@ -6,8 +6,8 @@ use super::{IPV4_HEADER, IPV6_HEADER, updated_checksum};
 use crate::ecn::Ecn;
 
 /// Protocol numbers (IANA), and those of IPv6 extension headers that may stand before TCP and UDP (RFC 8200, section 4).
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -18,7 +18,7 @@ const EXTENSIONS_MAX: usize = 4;
 
 /// A TCP header without options, and the kind and length of the option that announces the longest segment (RFC 9293,
 /// section 3.1).
-const TCP_HEADER: usize = 20;
+pub(super) const TCP_HEADER: usize = 20;
 const SEGMENT_OPTION: [u8; 2] = [2, 4];
 
 /// Source and destination port.
@@ -60,6 +60,12 @@ impl TcpHeader {
     #[must_use]
     pub const fn is_fin(self) -> bool {
         self.flags & 0x01 != 0
+    }
+
+    /// Whether its sender knows no such connection, or ends it at once.
+    #[must_use]
+    pub const fn is_reset(self) -> bool {
+        self.flags & 0x04 != 0
     }
 
     /// Whether it ends what an application wrote: nothing may follow that shows its loss.

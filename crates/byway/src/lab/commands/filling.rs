@@ -7,8 +7,8 @@ use byway_lab::addresses;
 use byway_scenario::{Command, Life, Network, NetworkTraffic, Placeholder, Template};
 
 use crate::exit::Failure;
-use crate::lab::programs;
 use crate::lab::world::World;
+use crate::lab::{outside, programs};
 
 /// A command that can be started.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Filling<'_> {
         if self.world.has_nodes() {
             return ends.listen;
         }
-        let [ipv4, ipv6]: [IpAddr; 2] = addresses(flow.to);
+        let [ipv4, ipv6]: [IpAddr; 2] = outside::addresses_for(self.network, flow);
         SocketAddr::new(if ends.target.is_ipv4() { ipv4 } else { ipv6 }, ends.target.port())
     }
 }

@@ -1,0 +1,353 @@
+//! What a router that translates addresses reads and changes: both ends of an IPv4 packet.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+
+use super::headers::{TCP, TCP_HEADER, UDP};
+use super::{Headers, TcpHeader, updated_checksum};
+
+/// The protocol number of ICMP, and its types of echo (RFC 792).
+const ICMP: u8 = 1;
+const ECHO_REPLY: u8 = 0;
+const ECHO_REQUEST: u8 = 8;
+
+/// The length of a UDP header, and of an ICMP echo without what it carries.
+const UDP_HEADER: usize = 8;
+const ECHO_HEADER: usize = 8;
+
+/// Where an IPv4 header has its checksum and both addresses.
+const CHECKSUM_AT: usize = 10;
+const SOURCE_AT: usize = 12;
+const DESTINATION_AT: usize = 16;
+
+/// "More fragments follow", and where in the whole this one is: 0 of a packet in one piece.
+const FRAGMENT_BITS: u16 = 0x3FFF;
+
+/// What has ends with numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// UDP, with ports.
+    Udp,
+    /// TCP, with ports.
+    Tcp,
+    /// ICMP echo: its identifier stands for the port of who asks, and 0 for that of who answers (RFC 5508, section 3.1).
+    Echo,
+}
+
+/// A whole IPv4 packet of UDP, TCP or ICMP echo, both ends of which may be changed. Checksums change along (RFC 1624): what was
+/// damaged before stays damaged.
+#[derive(Debug)]
+pub struct Ends<'a> {
+    bytes: &'a mut [u8],
+    /// Where the header of the transport begins.
+    at: usize,
+    transport: Transport,
+    is_echo_reply: bool,
+    tcp: Option<TcpHeader>,
+}
+
+impl<'a> Ends<'a> {
+    /// These bytes as such a packet; `None` if they are another one, a fragment, or cut off.
+    #[must_use]
+    pub fn new(bytes: &'a mut [u8]) -> Option<Self> {
+        let headers = Headers::parse(bytes)?;
+        let (IpAddr::V4(_), tcp) = (headers.source, headers.tcp) else {
+            return None;
+        };
+        if u16::from_be_bytes([bytes[6], bytes[7]]) & FRAGMENT_BITS != 0 {
+            return None;
+        }
+        let at = usize::from(bytes[0] & 0x0F) * 4;
+        let behind = bytes.get(at..)?;
+        let transport = match headers.protocol {
+            UDP if is_udp(behind) => Transport::Udp,
+            TCP if is_tcp(behind) => Transport::Tcp,
+            ICMP if is_echo(behind) => Transport::Echo,
+            _ => return None,
+        };
+        let is_echo_reply = transport == Transport::Echo && behind[0] == ECHO_REPLY;
+        Some(Self { bytes, at, transport, is_echo_reply, tcp })
+    }
+
+    /// What it carries.
+    #[must_use]
+    pub const fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Whether it is an answer to an ICMP echo.
+    #[must_use]
+    pub const fn is_echo_reply(&self) -> bool {
+        self.is_echo_reply
+    }
+
+    /// What a TCP header says.
+    #[must_use]
+    pub const fn tcp(&self) -> Option<TcpHeader> {
+        self.tcp
+    }
+
+    /// Where it is from.
+    #[must_use]
+    pub fn source(&self) -> SocketAddrV4 {
+        self.end(SOURCE_AT, self.source_port_at())
+    }
+
+    /// Where it goes.
+    #[must_use]
+    pub fn destination(&self) -> SocketAddrV4 {
+        self.end(DESTINATION_AT, self.destination_port_at())
+    }
+
+    /// Has it be from elsewhere.
+    pub fn set_source(&mut self, source: SocketAddrV4) {
+        self.set_end(SOURCE_AT, self.source_port_at(), source);
+    }
+
+    /// Has it go elsewhere.
+    pub fn set_destination(&mut self, destination: SocketAddrV4) {
+        self.set_end(DESTINATION_AT, self.destination_port_at(), destination);
+    }
+
+    /// Where the number of the sending end stands, if it has one.
+    fn source_port_at(&self) -> Option<usize> {
+        match self.transport {
+            Transport::Udp | Transport::Tcp => Some(self.at),
+            Transport::Echo => (!self.is_echo_reply).then_some(self.at + 4),
+        }
+    }
+
+    /// Where that of the other end does.
+    fn destination_port_at(&self) -> Option<usize> {
+        match self.transport {
+            Transport::Udp | Transport::Tcp => Some(self.at + 2),
+            Transport::Echo => self.is_echo_reply.then_some(self.at + 4),
+        }
+    }
+
+    fn end(&self, address_at: usize, port_at: Option<usize>) -> SocketAddrV4 {
+        let octets: [u8; 4] = core::array::from_fn(|nth| self.bytes[address_at + nth]);
+        SocketAddrV4::new(Ipv4Addr::from(octets), port_at.map_or(0, |at| self.word(at)))
+    }
+
+    fn set_end(&mut self, address_at: usize, port_at: Option<usize>, end: SocketAddrV4) {
+        let [a, b, c, d] = end.ip().octets();
+        for (at, word) in [(address_at, [a, b]), (address_at + 2, [c, d])] {
+            let (before, word) = (self.word(at), u16::from_be_bytes(word));
+            self.update(CHECKSUM_AT, before, word);
+            // The checksums of UDP and TCP cover the addresses, too, and that of ICMP does not.
+            if self.transport != Transport::Echo {
+                self.update_transport(before, word);
+            }
+            self.set_word(at, word);
+        }
+        if let Some(at) = port_at {
+            self.update_transport(self.word(at), end.port());
+            self.set_word(at, end.port());
+        }
+    }
+
+    fn update_transport(&mut self, before: u16, after: u16) {
+        let at = self.at
+            + match self.transport {
+                Transport::Udp => 6,
+                Transport::Tcp => 16,
+                Transport::Echo => 2,
+            };
+        if self.transport != Transport::Udp {
+            return self.update(at, before, after);
+        }
+        // Of UDP, 0 says that there is none (RFC 768).
+        if self.word(at) != 0 {
+            self.update(at, before, after);
+            if self.word(at) == 0 {
+                self.set_word(at, 0xFFFF);
+            }
+        }
+    }
+
+    /// The checksum at a place after one of the words that it covers changed.
+    fn update(&mut self, at: usize, before: u16, after: u16) {
+        self.set_word(at, updated_checksum(self.word(at), before, after));
+    }
+
+    fn word(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    fn set_word(&mut self, at: usize, word: u16) {
+        self.bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
+    }
+}
+
+fn is_udp(bytes: &[u8]) -> bool {
+    let length = bytes.first_chunk::<UDP_HEADER>().map(|header| u16::from_be_bytes([header[4], header[5]]));
+    length.is_some_and(|length| (UDP_HEADER..=bytes.len()).contains(&length.into()))
+}
+
+fn is_tcp(bytes: &[u8]) -> bool {
+    let length = bytes.first_chunk::<TCP_HEADER>().map(|header| usize::from(header[12] >> 4) * 4);
+    length.is_some_and(|length| (TCP_HEADER..=bytes.len()).contains(&length))
+}
+
+fn is_echo(bytes: &[u8]) -> bool {
+    bytes.len() >= ECHO_HEADER && matches!(bytes[..2], [ECHO_REQUEST | ECHO_REPLY, 0])
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The Internet checksum over these (RFC 1071): 0 if the one in them is right.
+    fn checksum(parts: &[&[u8]]) -> u16 {
+        let bytes: Vec<u8> = parts.concat();
+        let words = bytes.chunks(2).map(|word| {
+            let low = word.get(1).copied().unwrap_or_default();
+            u32::from(u16::from_be_bytes([word[0], low]))
+        });
+        let mut sum: u32 = words.sum();
+        while sum > 0xFFFF {
+            sum = (sum & 0xFFFF) + (sum >> 16);
+        }
+        !u16::try_from(sum).expect("it was folded")
+    }
+
+    /// The checksum over what is behind an IPv4 header of 20 octets.
+    fn transport_checksum(packet: &[u8]) -> u16 {
+        let behind = &packet[20..];
+        if packet[9] == ICMP {
+            return checksum(&[behind]);
+        }
+        let length = u16::try_from(behind.len()).expect("it is short").to_be_bytes();
+        checksum(&[&packet[12..20], &[0, packet[9]], &length, behind])
+    }
+
+    /// A packet from 10.77.0.1, port 4,000, to 10.77.0.9, port 80, of this protocol and with these bytes.
+    fn packet(protocol: u8, carried: &[u8]) -> Vec<u8> {
+        let udp_length = u8::try_from(UDP_HEADER + carried.len()).expect("it is short");
+        let (mut behind, checksum_at) = match protocol {
+            UDP => (vec![0x0F, 0xA0, 0, 80, 0, udp_length, 0, 0], 26),
+            TCP => (vec![0x0F, 0xA0, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x50, 0x02, 1, 1, 0, 0, 0, 0], 36),
+            _ => (vec![ECHO_REQUEST, 0, 0, 0, 0x0F, 0xA0, 0, 1], 22),
+        };
+        behind.extend(carried);
+        let length = u8::try_from(20 + behind.len()).expect("it is short");
+        let mut packet =
+            vec![0x45, 0, 0, length, 0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 77, 0, 1, 10, 77, 0, 9];
+        let own = checksum(&[&packet]);
+        packet[10..12].copy_from_slice(&own.to_be_bytes());
+        packet.extend(behind);
+        let own = transport_checksum(&packet);
+        packet[checksum_at..checksum_at + 2].copy_from_slice(&own.to_be_bytes());
+        packet
+    }
+
+    fn end(host: u8, port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, host), port)
+    }
+
+    #[test]
+    fn both_ends_are_read() {
+        for (protocol, transport) in [(UDP, Transport::Udp), (TCP, Transport::Tcp)] {
+            let mut bytes = packet(protocol, b"hello");
+            let ends = Ends::new(&mut bytes).expect("a packet");
+            let read = (ends.transport(), ends.source(), ends.destination());
+            assert_eq!(read, (transport, end(1, 4_000), end(9, 80)));
+            assert_eq!(ends.tcp().map(TcpHeader::begins), (protocol == TCP).then_some(true));
+        }
+    }
+
+    #[test]
+    fn the_identifier_of_an_echo_is_the_port_of_who_asks() {
+        let mut bytes = packet(ICMP, b"hello");
+        let ends = Ends::new(&mut bytes).expect("a request");
+        assert_eq!((ends.source(), ends.destination()), (end(1, 4_000), end(9, 0)));
+        assert!(!ends.is_echo_reply());
+        bytes[20] = ECHO_REPLY;
+        let ends = Ends::new(&mut bytes).expect("a reply");
+        assert_eq!((ends.source(), ends.destination()), (end(1, 0), end(9, 4_000)));
+        assert!(ends.is_echo_reply());
+    }
+
+    #[test]
+    fn what_is_no_whole_packet_with_ends_is_not_taken_for_one() {
+        let changed = |protocol: u8, at: usize, octet: u8| {
+            let mut bytes = packet(protocol, b"hello");
+            bytes[at] = octet;
+            bytes
+        };
+        let wrong = [
+            vec![],
+            vec![0x60; 60],
+            packet(TCP, b"hello")[..39].to_vec(), // not as long as it says
+            changed(UDP, 9, 47),                  // GRE
+            changed(UDP, 6, 0x20),                // a first fragment
+            changed(UDP, 7, 1),                   // a later one
+            changed(UDP, 25, 7),                  // shorter than its own header
+            changed(UDP, 25, 14),                 // longer than the packet
+            changed(TCP, 32, 0x40),               // shorter than its own header
+            changed(TCP, 32, 0xF0),               // longer than the packet
+            changed(UDP, 0, 0x4F),                // options beyond the end
+            changed(ICMP, 20, 3),                 // an ICMP error
+            changed(ICMP, 21, 1),                 // no such echo
+        ];
+        for mut bytes in wrong {
+            assert!(Ends::new(&mut bytes).is_none(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_checksum_that_is_not_there_is_not_made_up_and_one_that_becomes_zero_is_sent_as_ones() {
+        let mut bytes = packet(UDP, b"hello");
+        bytes[26..28].fill(0);
+        Ends::new(&mut bytes).expect("a packet").set_source(end(3, 50_000));
+        assert_eq!(bytes[26..28], [0, 0]);
+        // With this source port, all words come to 0xFFFF.
+        let mut bytes = packet(UDP, b"");
+        let sum = !transport_checksum(&{
+            let mut plain = bytes.clone();
+            plain[20..22].fill(0);
+            plain[26..28].fill(0);
+            plain
+        });
+        Ends::new(&mut bytes).expect("a packet").set_source(end(1, !sum));
+        assert_eq!(bytes[26..28], [0xFF, 0xFF]);
+    }
+
+    proptest! {
+        #[test]
+        fn checksums_stay_right(
+            protocol in prop::sample::select(vec![UDP, TCP, ICMP]),
+            carried in prop::collection::vec(any::<u8>(), 0..64),
+            source: (u32, u16),
+            destination: (u32, u16),
+        ) {
+            let mut bytes = packet(protocol, &carried);
+            prop_assert_eq!(transport_checksum(&bytes), 0);
+            let [source, destination] =
+                [source, destination].map(|(address, port)| SocketAddrV4::new(address.into(), port));
+            let mut ends = Ends::new(&mut bytes).expect("a packet");
+            ends.set_source(source);
+            ends.set_destination(destination);
+            prop_assert_eq!(ends.source(), source);
+            let port = if protocol == ICMP { 0 } else { destination.port() };
+            prop_assert_eq!(ends.destination(), SocketAddrV4::new(*destination.ip(), port));
+            prop_assert!(matches!(checksum(&[&bytes[..20]]), 0 | 0xFFFF));
+            prop_assert!(matches!(transport_checksum(&bytes), 0 | 0xFFFF));
+        }
+
+        #[test]
+        fn what_was_damaged_stays_damaged(carried in prop::collection::vec(any::<u8>(), 1..64), bit in 0_u8..8) {
+            let mut bytes = packet(UDP, &carried);
+            *bytes.last_mut().expect("it has some") ^= 1 << bit;
+            Ends::new(&mut bytes).expect("a packet").set_source(end(3, 50_000));
+            prop_assert!(!matches!(transport_checksum(&bytes), 0 | 0xFFFF));
+        }
+    }
+}
