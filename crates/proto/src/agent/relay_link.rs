@@ -175,11 +175,13 @@ impl RelayLink {
         if self.queue.is_queueing() && !was_queueing {
             self.scale.doubt(load, now);
         }
-        let Some((sent_before, received_before)) = self.counted.replace((before.envelopes, reply.envelopes)) else {
+        let Some((sent_before, received_before)) = self.counted.replace((before.envelopes, reply.envelopes))
+        else {
             return;
         };
         // A new epoch counts from 0 again.
-        let counts = before.envelopes.checked_sub(sent_before).zip(reply.envelopes.checked_sub(received_before));
+        let counts =
+            before.envelopes.checked_sub(sent_before).zip(reply.envelopes.checked_sub(received_before));
         if let Some((sent, received)) = counts {
             self.breaker.interval(u64::from(sent), u64::from(received), now);
         }

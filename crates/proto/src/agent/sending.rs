@@ -8,7 +8,9 @@ use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
 use super::weighing::on_the_line;
-use crate::limits::{DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES, PIECE_BYTES_MAX, WAITING_COPIES_MAX};
+use crate::limits::{
+    DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES, PIECE_BYTES_MAX, WAITING_COPIES_MAX,
+};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
 use crate::session::{Enveloped, SessionId};
