@@ -9,7 +9,9 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::exit::{Cause, Failure};
-use crate::settings::{self, AgentFlags, AgentSettings, TypedCopies, TypedFile, TypedService, TypedTraffic};
+use crate::settings::{
+    self, AgentFlags, AgentSettings, TypedCopies, TypedFile, TypedPrefix, TypedService, TypedTraffic,
+};
 use crate::{agent, logs, node};
 use derived::{Derived, NamedPeer, Wish, derive};
 
@@ -28,7 +30,7 @@ pub(crate) struct ProtectFlags {
     #[arg(long, value_name = "NAME", default_value = "wireguard")]
     tunnel: String,
     /// Where the peers' packets may come from: addresses or prefixes. By default anywhere, as WireGuard checks by itself who sends.
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", value_parser = checked::<TypedPrefix>)]
     from: Vec<String>,
     /// Whether the peers' addresses are those of NATs: packets then go to them as answers alone. By default, with [network], whether the
     /// endpoint is none of the agent's addresses there; with a controller, no.
@@ -130,7 +132,7 @@ fn show(flags: &ProtectFlags, derived: &Derived, settings: &AgentSettings) {
         return;
     }
     let notes: String = derived.notes.iter().map(|note| format!("# Note: {note}.\n")).collect();
-    println!(
+    print!(
         "# What `byway protect {}` adds to the agent's settings:\n{notes}\n{}\n{changes}",
         flags.device, derived.tables
     );

@@ -19,5 +19,6 @@ pub(crate) use meaning::{
 };
 pub(crate) use network::StaticNetwork;
 pub(crate) use reference::reference;
+pub(crate) use selectors::TypedPrefix;
 pub(crate) use tunnel::{Capture, Selection, Tunnel};
 pub(crate) use typed::{TypedCopies, TypedFile, TypedFormat, TypedLevel, TypedService, TypedTraffic};
