@@ -68,8 +68,9 @@ enum Command {
     Relay(Box<RelayFlags>),
     /// Runs a controller: tells agents and relays of each other.
     Controller(Box<ControllerFlags>),
-    /// Protects a tunnel of WireGuard that is there already, without touching its configuration: an agent that captures what the tunnel
-    /// sends to its peer. Runs at both ends, until Ctrl-C.
+    #[command(
+        about = "Protects a WireGuard tunnel that is there already, at both ends, without touching its configuration"
+    )]
     Protect(Box<protect::ProtectFlags>),
     /// Shows what a node says of itself.
     Status(status::StatusFlags),

@@ -1,4 +1,4 @@
-//! Tunnels of WireGuard that `byway protect` protects, in machines of their own, over emulated links. WireGuard itself is not needed: a program
+//! Tunnels of `WireGuard` that `byway protect` protects, in machines of their own, over emulated links. `WireGuard` itself is not needed: a program
 //! in its tool's place says what there is, and plain datagrams go from endpoint to endpoint. Where the kernel makes no namespaces for
 //! this process, it says so.
 
@@ -52,6 +52,9 @@ const LONGEST: usize = 1_420 + 32;
 
 /// What nothing here takes when all is well: a guard, not a measure.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What an agent logs then.
+const CAPTURED: &str = "packets are captured";
 
 struct Lab {
     folder: tempfile::TempDir,
@@ -110,7 +113,7 @@ impl Lab {
         self.folder.path().join(format!("{}.toml", NAMES[place]))
     }
 
-    /// The folder of what stands in the place of WireGuard's tool.
+    /// The folder of what stands in the place of `WireGuard`'s tool.
     fn tools(&self, place: usize) -> PathBuf {
         self.folder.path().join(NAMES[place]).join("tools")
     }
@@ -149,7 +152,7 @@ impl Lab {
         }
     }
 
-    /// What WireGuard's tool says from now on: a device with peers of these endpoints.
+    /// What `WireGuard`'s tool says from now on: a device with peers of these endpoints.
     fn says(&self, place: usize, endpoints: &[&str]) {
         let mut dump = format!("cHJpdmF0ZQ==\tcHVibGlj\t{}\toff\n", PORTS[place]);
         for (number, endpoint) in endpoints.iter().enumerate() {
@@ -198,6 +201,12 @@ impl Lab {
         self.wait(place, &format!("the {role} works"));
     }
 
+    fn start_all(&mut self) {
+        for place in [RELAY, BOB, ALICE] {
+            self.start(place);
+        }
+    }
+
     fn log(&self, place: usize) -> PathBuf {
         self.folder.path().join(format!("{}.log", NAMES[place]))
     }
@@ -239,7 +248,7 @@ impl Lab {
         self.status(place)["totals"][0]["received"]["cached"].as_u64().unwrap_or(0)
     }
 
-    /// What stands in the place of WireGuard at both ends.
+    /// What stands in the place of `WireGuard` at both ends.
     fn ends(&self) -> [UdpSocket; 2] {
         [ALICE, BOB].map(|place| {
             let socket = self.machines[place]
@@ -285,8 +294,9 @@ fn talk([one, other]: [&UdpSocket; 2], from: usize, count: usize) -> usize {
 #[test]
 fn what_a_tunnel_sends_is_captured_whole_at_both_ends_and_losses_are_repaired() {
     let Some(mut lab) = Lab::new() else { return };
-    [RELAY, BOB, ALICE].into_iter().for_each(|place| lab.start(place));
-    [ALICE, BOB].into_iter().for_each(|place| lab.wait(place, "packets are captured"));
+    lab.start_all();
+    lab.wait(ALICE, CAPTURED);
+    lab.wait(BOB, CAPTURED);
     let [alice, bob] = &lab.ends();
     let answered = talk([alice, bob], ALICE, 60) + talk([bob, alice], BOB, 60);
     assert!(answered >= 110, "{answered} of 120 were answered");
@@ -306,9 +316,9 @@ fn what_a_tunnel_sends_is_captured_whole_at_both_ends_and_losses_are_repaired() 
 fn an_end_that_learns_its_peers_endpoint_answers_by_byway() {
     let Some(mut lab) = Lab::new() else { return };
     lab.says(BOB, &["(none)"]);
-    [RELAY, BOB, ALICE].into_iter().for_each(|place| lab.start(place));
+    lab.start_all();
     lab.wait(BOB, "WireGuard learns it when the peer sends");
-    lab.wait(ALICE, "packets are captured");
+    lab.wait(ALICE, CAPTURED);
     let [alice, bob] = &lab.ends();
     let answered = talk([alice, bob], ALICE, 60);
     let taken = lab.counted(BOB, "proxy_taken");
@@ -319,8 +329,9 @@ fn an_end_that_learns_its_peers_endpoint_answers_by_byway() {
 fn after_a_kill_the_tunnel_goes_on_without_byway_and_nothing_is_left() {
     for killed in [ALICE, BOB] {
         let Some(mut lab) = Lab::new() else { return };
-        [RELAY, BOB, ALICE].into_iter().for_each(|place| lab.start(place));
-        [ALICE, BOB].into_iter().for_each(|place| lab.wait(place, "packets are captured"));
+        lab.start_all();
+        lab.wait(ALICE, CAPTURED);
+        lab.wait(BOB, CAPTURED);
         let [alice, bob] = &lab.ends();
         assert!(talk([alice, bob], ALICE, 20) >= 15);
         lab.kill(killed);
@@ -377,8 +388,8 @@ fn a_tunnel_that_takes_everything_does_not_take_byways_own_packets() {
         eprintln!("skipped: no iproute2: {made:?}");
         return;
     }
-    [RELAY, BOB, ALICE].into_iter().for_each(|place| lab.start(place));
-    lab.wait(ALICE, "packets are captured");
+    lab.start_all();
+    lab.wait(ALICE, CAPTURED);
     let [alice, bob] = &lab.ends();
     // What WireGuard sends has its mark.
     socket2::SockRef::from(alice).set_mark(51_820).expect("this process may");

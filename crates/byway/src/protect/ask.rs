@@ -1,4 +1,4 @@
-//! What is asked of the system and of WireGuard.
+//! What is asked of the system and of `WireGuard`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ const FAR: [IpAddr; 2] =
 /// Asks for all that matters about a device.
 ///
 /// # Errors
-/// If there is none of this name, it is none of WireGuard's, or `wg` is not there or may not say.
+/// If there is none of this name, it is none of `WireGuard`'s, or `wg` is not there or may not say.
 pub(super) async fn facts(device: &str) -> Result<Facts, Failure> {
     let refused =
         |error: io::Error| Failure::machine(format!("the system does not tell about its devices: {error}"));
@@ -38,7 +38,7 @@ pub(super) async fn facts(device: &str) -> Result<Facts, Failure> {
     Ok(Facts { device: device.to_owned(), mtu: link.mtu, dump, own, takes_everything })
 }
 
-/// Asks WireGuard.
+/// Asks `WireGuard`.
 fn dump(device: &str) -> Result<Dump, Failure> {
     let output =
         Command::new("wg").args(["show", device, "dump"]).env("LC_ALL", "C").stdin(Stdio::null()).output();

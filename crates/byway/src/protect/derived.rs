@@ -1,4 +1,4 @@
-//! From what WireGuard tells of itself to what an agent captures and exposes.
+//! From what `WireGuard` tells of itself to what an agent captures and exposes.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use super::wireguard::{Dump, Peer};
 use crate::capture::is_of_a_link;
 use crate::settings::{Other, Surroundings};
 
-/// What WireGuard puts around a packet: its header of 16 bytes and a tag of 16, in a datagram of UDP.
+/// What `WireGuard` puts around a packet: its header of 16 bytes and a tag of 16, in a datagram of UDP.
 const WIREGUARD_BYTES: u32 = 32 + 8;
 
 /// And around that the headers of IPv4 and IPv6.
@@ -23,7 +23,7 @@ const MAIN_TABLE: u32 = 254;
 /// How much of a public key people are shown to know it again.
 const KEY_SHOWN: usize = 8;
 
-/// A device of WireGuard, and this machine as far as it matters.
+/// A device of `WireGuard`, and this machine as far as it matters.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) device: String,
@@ -303,7 +303,7 @@ fn expose(pairs: &[Pair<'_>], facts: &Facts, wish: &Wish) -> String {
     table
 }
 
-/// The device: it takes the longest packet that WireGuard sends as it is.
+/// The device: it takes the longest packet that `WireGuard` sends as it is.
 fn tunnel(facts: &Facts, captured: &[SocketAddr], around: &Surroundings, notes: &mut Vec<String>) -> String {
     let is_ipv6 = captured.is_empty() || captured.iter().any(SocketAddr::is_ipv6);
     let outside = WIREGUARD_BYTES + IP_HEADER_BYTES[usize::from(is_ipv6)];

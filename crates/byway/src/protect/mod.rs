@@ -1,4 +1,4 @@
-//! `byway protect`: an agent for a tunnel of WireGuard that is there already, and stays as it is.
+//! `byway protect`: an agent for a tunnel of `WireGuard` that is there already, and stays as it is.
 
 mod ask;
 mod derived;
@@ -29,7 +29,7 @@ pub(crate) struct ProtectFlags {
     /// What both ends call the tunnel.
     #[arg(long, value_name = "NAME", default_value = "wireguard")]
     tunnel: String,
-    /// Where the peers' packets may come from: addresses or prefixes. By default anywhere, as WireGuard checks by itself who sends.
+    /// Where the peers' packets may come from: addresses or prefixes. By default anywhere, as the tunnel checks by itself who sends.
     #[arg(long, value_name = "PREFIX", value_parser = checked::<TypedPrefix>)]
     from: Vec<String>,
     /// Whether the peers' addresses are those of NATs: packets then go to them as answers alone. By default, with [network], whether the
@@ -131,7 +131,7 @@ fn show(flags: &ProtectFlags, derived: &Derived, settings: &AgentSettings) {
         );
         return;
     }
-    let notes: String = derived.notes.iter().map(|note| format!("# Note: {note}.\n")).collect();
+    let notes = derived.notes.iter().fold(String::new(), |notes, note| notes + "# Note: " + note + ".\n");
     print!(
         "# What `byway protect {}` adds to the agent's settings:\n{notes}\n{}\n{changes}",
         flags.device, derived.tables

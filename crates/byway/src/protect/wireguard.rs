@@ -1,4 +1,4 @@
-//! What `wg show DEVICE dump` tells of a device of WireGuard, but for its secrets.
+//! What `wg show DEVICE dump` tells of a device of `WireGuard`, but for its secrets.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ pub(super) struct Dump {
 /// Another end of its tunnels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// Its public key, as WireGuard writes it.
+    /// Its public key, as `WireGuard` writes it.
     pub(super) key: String,
     /// Where its packets are sent; `None` before it has sent, where nobody has set it.
     pub(super) endpoint: Option<SocketAddr>,

@@ -62,5 +62,5 @@ pub(crate) fn agent_settings_with(flags: &AgentFlags, addition: TypedFile) -> Re
         own.own_table = own.own_table.or(added.own_table);
     }
     let settings = agent(typed)?;
-    Ok(AgentSettings { is_dry_run: flags.is_dry_run(), ..settings })
+    Ok(AgentSettings { leaves: flags.leaves(), is_dry_run: flags.is_dry_run(), ..settings })
 }
