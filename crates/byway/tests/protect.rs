@@ -9,6 +9,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
@@ -156,7 +157,7 @@ impl Lab {
     fn says(&self, place: usize, endpoints: &[&str]) {
         let mut dump = format!("cHJpdmF0ZQ==\tcHVibGlj\t{}\toff\n", PORTS[place]);
         for (number, endpoint) in endpoints.iter().enumerate() {
-            dump.push_str(&format!("a2V5{number}AAAAAAA=\t(none)\t{endpoint}\t10.7.0.0/24\t0\t0\t0\toff\n"));
+            let _ = writeln!(dump, "a2V5{number}AAAAAAA=\t(none)\t{endpoint}\t10.7.0.0/24\t0\t0\t0\toff");
         }
         self.tool(place, &format!("[ \"$*\" = 'show wg0 dump' ] || exit 1\ncat <<'END'\n{dump}END\n"));
     }

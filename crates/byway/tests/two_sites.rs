@@ -67,7 +67,7 @@ fn what_is_too_long_is_dropped_and_counted() {
     let (target, app) = (App::at(sites.echo()), App::at(sites.bench.at(30, 0)));
     app.send(b"first", sites.forward());
     target.receive();
-    app.send(&[0; 1_473], sites.forward());
+    app.send(&[0; 1_501], sites.forward());
     app.send(b"last", sites.forward());
     assert_eq!(target.receive().0, b"last");
     let status = status(sites.observe(11));
