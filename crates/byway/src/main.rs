@@ -25,6 +25,7 @@ mod node;
 mod observe;
 mod parallel;
 mod platform;
+mod protect;
 mod relay;
 mod scratch;
 mod settings;
@@ -67,6 +68,10 @@ enum Command {
     Relay(Box<RelayFlags>),
     /// Runs a controller: tells agents and relays of each other.
     Controller(Box<ControllerFlags>),
+    #[command(
+        about = "Protects a WireGuard tunnel that is there already, at both ends, without touching its configuration"
+    )]
+    Protect(Box<protect::ProtectFlags>),
     /// Shows what a node says of itself.
     Status(status::StatusFlags),
     /// Invitations to a network, on the controller's machine.
@@ -148,6 +153,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Agent(flags) => agent::run(settings::agent_settings(&flags)?),
+        Command::Protect(flags) => protect::run(&flags),
         Command::Relay(flags) => relay::run(settings::relay_settings(&flags)?),
         Command::Controller(flags) => {
             let (settings, observe, log) = settings::controller_settings(&flags)?;

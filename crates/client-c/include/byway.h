@@ -648,7 +648,7 @@ byway_error byway_client_received(byway_client *client,
                                   uint64_t now_ns);
 
 /*
- Sends a datagram of up to 1,472 bytes. One that is marked (not 0) is worth a copy: with BYWAY_COPIES_MARKED, relays get those
+ Sends a datagram of up to 1,500 bytes. One that is marked (not 0) is worth a copy: with BYWAY_COPIES_MARKED, relays get those
  alone.
  */
 byway_error byway_client_send(byway_client *client,

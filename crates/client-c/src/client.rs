@@ -173,7 +173,7 @@ pub unsafe extern "C" fn byway_client_received(
     }
 }
 
-/// Sends a datagram of up to 1,472 bytes. One that is marked (not 0) is worth a copy: with BYWAY_COPIES_MARKED, relays get those
+/// Sends a datagram of up to 1,500 bytes. One that is marked (not 0) is worth a copy: with BYWAY_COPIES_MARKED, relays get those
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_send(

@@ -2,9 +2,12 @@
 
 use byway_units::Duration;
 
-/// Longest application datagram in bytes: what UDP over IPv4 carries on an Ethernet path, so that a tunnel at its
-/// default MTU passes unchanged.
-pub const DATAGRAM_BYTES_MAX: usize = 1_472;
+/// Longest application datagram in bytes: an IP packet as long as an Ethernet bears, so that what a capture takes of a tunnel
+/// at its default MTU passes unchanged.
+pub const DATAGRAM_BYTES_MAX: usize = 1_500;
+
+/// Longest packet to another node in bytes: what UDP over IPv4 carries on an Ethernet path without fragments.
+pub const PACKET_BYTES_MAX: usize = 1_472;
 
 /// Longest coded bytes of one packet: what is left of the largest UDP payload without fragments, on paths of up to
 /// 9,000 bytes, is never needed; two kibibytes hold any datagram in one piece.
@@ -464,10 +467,12 @@ pub const IP_AND_UDP_BYTES: usize = 28;
 pub const ENVELOPE_OVERHEAD: usize = byway_wire::packets::ENVELOPE_OVERHEAD;
 
 /// Coded bytes of a packet at most: what leaves room for a cross-stream repair of 10 packets in 1,472 bytes.
-pub const CODED_BYTES_PER_PACKET: usize = DATAGRAM_BYTES_MAX - 96;
+pub const CODED_BYTES_PER_PACKET: usize = PACKET_BYTES_MAX - 96;
 
 /// The longest datagram that goes as one packet; longer ones go as two pieces.
 pub const PIECE_BYTES_MAX: usize = CODED_BYTES_PER_PACKET - byway_wire::CODED_OVERHEAD;
+
+const _: () = assert!(DATAGRAM_BYTES_MAX <= 2 * PIECE_BYTES_MAX);
 
 /// How long a direct path that was open may be closed before relays deliver: most outages are over sooner, and repairs
 /// bridge them.

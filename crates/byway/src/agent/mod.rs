@@ -52,11 +52,19 @@ pub(crate) fn run(settings: AgentSettings) -> Result<(), Failure> {
         return Ok(());
     }
     logs::start(settings.log);
+    work(settings)
+}
+
+/// The same, where it is logged already.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn work(settings: AgentSettings) -> Result<(), Failure> {
     node::block_on(serve(settings))
 }
 
 /// What the agent would do.
-fn dry_run(settings: &AgentSettings) -> String {
+pub(crate) fn dry_run(settings: &AgentSettings) -> String {
     match &settings.tunnel {
         Some(tunnel) => capture::show(tunnel, &settings.exposed),
         None => "The agent captures no packets, and changes nothing of this machine: there is no [[capture]], and no [[expose]] has \

@@ -16,7 +16,7 @@ use super::segments::Segments;
 use crate::observe::counted::Counts;
 
 /// The longest datagram that an application may send.
-const PAYLOAD_BYTES_MAX: u32 = 1_472;
+const PAYLOAD_BYTES_MAX: u32 = 1_500;
 const _: () = assert!(PAYLOAD_BYTES_MAX as usize == DATAGRAM_BYTES_MAX);
 
 impl AgentRole {

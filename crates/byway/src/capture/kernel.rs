@@ -8,6 +8,8 @@ use byway_typed::Protocol;
 use futures_util::TryStreamExt as _;
 use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::address::AddressAttribute;
+use rtnetlink::packet_route::link::LinkAttribute;
 use rtnetlink::packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -33,6 +35,16 @@ pub(crate) struct Way {
     pub(crate) source: Option<IpAddr>,
     /// Whether it is the address of this machine.
     pub(crate) is_local: bool,
+    /// By which device.
+    pub(crate) device: Option<u32>,
+}
+
+/// A network device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) index: u32,
+    /// The longest packet it takes, in bytes with its IP header.
+    pub(crate) mtu: u32,
 }
 
 impl Drop for Kernel {
@@ -118,7 +130,54 @@ impl Kernel {
             }
             _ => None,
         });
-        Ok(Way { source, is_local: route.header.kind == RouteType::Local })
+        let device = route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Oif(device) => Some(*device),
+            _ => None,
+        });
+        Ok(Way { source, is_local: route.header.kind == RouteType::Local, device })
+    }
+
+    /// The device of a name, if there is one.
+    pub(crate) async fn link(&self, name: &str) -> io::Result<Option<Link>> {
+        let links = self.handle.link().get().match_name(name.to_owned()).execute();
+        let links: Vec<_> = match links.try_collect().await {
+            Ok(links) => links,
+            Err(error) if error_code(&error).is_some_and(|code| NO_DEVICE.contains(&code)) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error_of(&error)),
+        };
+        Ok(links.first().map(|link| {
+            let mtu = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::Mtu(mtu) => Some(*mtu),
+                _ => None,
+            });
+            Link { index: link.header.index, mtu: mtu.unwrap_or_default() }
+        }))
+    }
+
+    /// The addresses of this machine that others may know: none of its loopback's or of single links, and none of this device's.
+    pub(crate) async fn addresses(&self, but: u32) -> io::Result<Vec<IpAddr>> {
+        let all = self.handle.address().get().execute();
+        let all: Vec<_> = all.try_collect().await.map_err(|error| error_of(&error))?;
+        let mut found = Vec::new();
+        for message in all.into_iter().filter(|message| message.header.index != but) {
+            // Of a link with two ends, `Address` is the other end's.
+            let of =
+                |wanted: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(wanted);
+            let local = of(|attribute| match attribute {
+                AddressAttribute::Local(address) => Some(*address),
+                _ => None,
+            });
+            let address = local.or_else(|| {
+                of(|attribute| match attribute {
+                    AddressAttribute::Address(address) => Some(*address),
+                    _ => None,
+                })
+            });
+            found.extend(address.filter(|address| !address.is_loopback() && !is_of_a_link(*address)));
+        }
+        Ok(found)
     }
 
     /// Has what goes to a prefix go into a device, by a table; in place of how it went before.
@@ -172,6 +231,21 @@ impl Kernel {
     }
 }
 
+/// Whether an address means something on one link alone.
+pub(crate) const fn is_of_a_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// What the system says of devices that are not there, or whose names are too long for one.
+const NO_DEVICE: [i32; 3] = [
+    rustix::io::Errno::NODEV.raw_os_error(),
+    rustix::io::Errno::INVAL.raw_os_error(),
+    rustix::io::Errno::RANGE.raw_os_error(),
+];
+
 /// What the system says of what is there already, and of what is not there.
 const EXISTS: i32 = rustix::io::Errno::EXIST.raw_os_error();
 const ABSENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
@@ -214,6 +288,10 @@ fn message(rule: &Rule) -> RuleMessage {
         Action::LookupOnLink => {
             attributes.push(RuleAttribute::Table(u32::from(RouteHeader::RT_TABLE_MAIN)));
             attributes.push(RuleAttribute::SuppressPrefixLen(0));
+            RuleAction::ToTable
+        }
+        Action::LookupIn(table) => {
+            attributes.push(RuleAttribute::Table(table));
             RuleAction::ToTable
         }
         Action::PassTo(priority) => {

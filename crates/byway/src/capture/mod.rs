@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use tokio::sync::watch;
 
 pub(crate) use guard::{GuardFlags, run as guard};
+pub(crate) use kernel::{Kernel, is_of_a_link};
 pub(crate) use show::show;
 
 use crate::agent::Doors;
@@ -23,7 +24,6 @@ use crate::exit::{Cause, Failure};
 use crate::settings::{Exposed, Tunnel};
 use claim::Claim;
 use guard::Guard;
-use kernel::Kernel;
 use plan::{Action, Plan, RULES_MAX, Rule, example, priorities};
 
 /// How often is looked whether this machine has other addresses now.
@@ -83,8 +83,9 @@ impl Capturing {
     async fn prepare(&mut self, device: &str) -> Result<(), Failure> {
         loosen_source_check(device);
         groups::mark(&self.plan.groups, self.plan.table)?;
-        self.set_routes().await.map_err(|error| refused("a route cannot be set", &error))?;
-        self.set_rules(true).await.map_err(|error| refused("a rule cannot be set", &error))
+        // Where Byway's own packets go by another table, rules say which addresses captured ones have.
+        self.set_rules(true).await.map_err(|error| refused("a rule cannot be set", &error))?;
+        self.set_routes().await.map_err(|error| refused("a route cannot be set", &error))
     }
 
     /// Opens and closes doors as the agent says, until it has ended.
@@ -209,6 +210,12 @@ async fn check(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Fail
         .rules
         .iter()
         .any(|(_, rule)| rule.action == Action::Lookup && !rule.is_ipv6 && takes_all_ports(rule));
+    if let Some(strict) = strict_device().filter(|_| tunnel.own_table.is_some()) {
+        return settings(format!(
+            "Byway's own packets go by another table than others, and the system checks sources strictly at {strict}: it would drop what \
+             comes back: sysctl -w net.ipv4.conf.all.rp_filter=2"
+        ));
+    }
     if let Some(strict) = strict_device().filter(|_| is_wide) {
         return settings(format!(
             "what is captured is not limited to ports, and the system checks sources strictly at {strict}: it would drop what comes from there \

@@ -45,6 +45,8 @@ pub(crate) enum Action {
     Lookup,
     /// It goes as without Byway, if it has not to leave the links of this machine.
     LookupOnLink,
+    /// It is looked up in another table than the agent's.
+    LookupIn(u32),
     /// It passes over the rules that do so.
     PassTo(u32),
     /// Where that ends.
@@ -101,6 +103,10 @@ impl Plan {
             let own = plan.rule(OWN, is_ipv6, Action::PassTo(tunnel.table + PASSED));
             plan.add(Gate::Always, Rule { mark: Some(tunnel.table), ..own });
             plan.add(Gate::Always, plan.rule(PASSED, is_ipv6, Action::Nothing));
+            if let Some(own_table) = tunnel.own_table {
+                let own = plan.rule(PASSED, is_ipv6, Action::LookupIn(own_table));
+                plan.add(Gate::Always, Rule { mark: Some(tunnel.table), ..own });
+            }
         }
         for near in NEAR {
             let to: IpNet = near.parse().expect("it is a prefix");
@@ -280,6 +286,7 @@ impl fmt::Display for Rule {
         match self.action {
             Action::Lookup => write!(f, " lookup {}", self.table),
             Action::LookupOnLink => write!(f, " lookup main suppress_prefixlength 0"),
+            Action::LookupIn(table) => write!(f, " lookup {table}"),
             Action::PassTo(priority) => write!(f, " goto {priority}"),
             Action::Nothing => write!(f, " nop"),
         }
@@ -309,10 +316,13 @@ mod tests {
         Capture { selection, users: vec![], cgroups: vec![], firewall_marks: vec![], wanted }
     }
 
+    fn tunnel(captures: Vec<Capture>) -> Tunnel {
+        let device = "byway0".to_owned();
+        Tunnel { device, table: 4_600, mtu: 1_354, own_table: None, addresses: vec![], captures }
+    }
+
     fn plan(captures: Vec<Capture>) -> Plan {
-        let tunnel =
-            Tunnel { device: "byway0".into(), table: 4_600, mtu: 1_354, addresses: vec![], captures };
-        Plan::new(&tunnel, &[])
+        Plan::new(&tunnel(captures), &[])
     }
 
     fn captured(plan: &Plan) -> Vec<String> {
@@ -356,6 +366,19 @@ mod tests {
             assert!(rest.clone().count() > 0 && rest.into_iter().all(|rule| rule.priority > passes.priority));
             let Action::PassTo(end) = passes.action else { panic!("it passes") };
             assert!(plan.rules.iter().any(|(_, rule)| rule.is_ipv6 == is_ipv6 && rule.priority == end));
+        }
+    }
+
+    #[test]
+    fn byways_own_packets_go_by_another_table_where_that_is_wanted() {
+        let wanted = Tunnel { own_table: Some(254), ..tunnel(vec![capture(&["10.0.0.1/32"], &[])]) };
+        let rules = Plan::new(&wanted, &[]).open(&Doors::default());
+        let shown: Vec<String> = rules.iter().map(ToString::to_string).collect();
+        for rule in [
+            "ip rule add pref 4699 fwmark 0x11f8 lookup 254",
+            "ip -6 rule add pref 4699 fwmark 0x11f8 lookup 254",
+        ] {
+            assert!(shown.iter().any(|shown| shown == rule), "{rule} is not in {shown:?}");
         }
     }
 

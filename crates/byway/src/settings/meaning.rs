@@ -191,7 +191,7 @@ fn node(
     })
 }
 
-fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
+pub(super) fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
     let Typed { file, source } = typed;
     let mut agent = file.agent.unwrap_or_default();
     let node = node(Role::Agent, agent.node(), file.network.as_ref(), &source)?;
@@ -359,7 +359,7 @@ fn read_token(file: &Path) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-fn host_name() -> Option<String> {
+pub(super) fn host_name() -> Option<String> {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_str().ok()?;
     (!name.is_empty()).then(|| name.to_owned())

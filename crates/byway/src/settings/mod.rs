@@ -1,5 +1,6 @@
 //! Settings: as typed in files, flags and the environment, then as meant.
 
+mod additions;
 mod flags;
 mod flows;
 mod meaning;
@@ -9,6 +10,7 @@ mod selectors;
 mod tunnel;
 mod typed;
 
+pub(crate) use additions::{Other, Surroundings, agent_settings_with, surroundings};
 pub(crate) use flags::{AgentFlags, ControllerFlags, RelayFlags};
 pub(crate) use flows::{Exposed, ExposedAt, Forward, Wanted, packets_for};
 pub(crate) use meaning::{
@@ -17,5 +19,6 @@ pub(crate) use meaning::{
 };
 pub(crate) use network::StaticNetwork;
 pub(crate) use reference::reference;
+pub(crate) use selectors::TypedPrefix;
 pub(crate) use tunnel::{Capture, Selection, Tunnel};
-pub(crate) use typed::{TypedFormat, TypedLevel};
+pub(crate) use typed::{TypedCopies, TypedFile, TypedFormat, TypedLevel, TypedService, TypedTraffic};

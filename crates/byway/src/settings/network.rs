@@ -1,6 +1,7 @@
 //! A static network: who is who by the file alone.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use byway_proto::conventions::{near_both, shard_of, ways};
@@ -11,6 +12,7 @@ use byway_wire::{
     Shard, TenantId,
 };
 
+use super::additions::Other;
 use super::meaning::{checked_shards, named_as};
 use super::typed::{TypedNetwork, TypedPair};
 use crate::controller::ControllerSettings;
@@ -75,6 +77,19 @@ impl StaticNetwork {
             Role::Agent => self.agent(name).is_some(),
             Role::Relay => self.relay(name).is_some(),
         }
+    }
+
+    /// The agents that are paired with one.
+    pub(crate) fn others(&self, name: &str) -> Vec<Other> {
+        let of_pair = self.pairs.iter().filter_map(|pair| {
+            let [one, other] = pair.agents.map(|place| &self.agents[place]);
+            if one.entry.name == name { Some(other) } else { (other.entry.name == name).then_some(one) }
+        });
+        let others = of_pair.map(|agent| Other {
+            name: agent.entry.name.clone(),
+            addresses: agent.entry.addresses.iter().map(SocketAddr::ip).collect(),
+        });
+        others.collect()
     }
 
     /// A relay of the file.

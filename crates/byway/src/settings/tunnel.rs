@@ -18,7 +18,7 @@ use super::typed::{TypedCapture, TypedExpose, TypedTunnel};
 const MTU_MIN: u16 = 1_280;
 
 /// The routing table and so on, unless a file says otherwise.
-const TABLE: u32 = 4_600;
+pub(super) const TABLE: u32 = 4_600;
 
 /// Tables and priorities that are the system's own: main is 254, and its priority 32,766.
 const TABLES: RangeInclusive<u32> = 256..=32_000;
@@ -40,6 +40,8 @@ pub(crate) struct Tunnel {
     /// The number of the routing table, of the first priority of rules, and the mark of Byway's own packets.
     pub(crate) table: u32,
     pub(crate) mtu: u16,
+    /// By which Byway's own packets go; `None`: as all others.
+    pub(crate) own_table: Option<u32>,
     pub(crate) addresses: Vec<IpNet>,
     pub(crate) captures: Vec<Capture>,
 }
@@ -129,12 +131,17 @@ pub(crate) fn contains(prefixes: &[IpNet], address: IpAddr) -> bool {
 impl Network {
     /// Whether a packet of a peer may go through here.
     pub(crate) fn permits(&self, headers: &Headers) -> bool {
-        self.selection.has(headers) && contains(&self.sources, headers.source)
+        self.selection.has(headers) && self.is_source(headers.source)
+    }
+
+    /// Whether packets may come from an address: of all addresses, from those that are not the networks' own.
+    fn is_source(&self, address: IpAddr) -> bool {
+        contains(&self.sources, address) && !contains(&self.selection.prefixes, address)
     }
 
     /// Whether a packet may be the answer to one of a peer.
     pub(crate) fn answers(&self, headers: &Headers) -> bool {
-        self.selection.is_source_of(headers) && contains(&self.sources, headers.destination)
+        self.selection.is_source_of(headers) && self.is_source(headers.destination)
     }
 }
 
@@ -177,6 +184,12 @@ pub(super) fn tunnel(
             format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
         return Err(source.problem(&root.key("mtu"), message));
     }
+    if let Some(own) = typed.own_table.filter(|own| *own == 0 || *own == table) {
+        let message = format!(
+            "{own} is none, or the agent's own table: name the system's main one, 254, or another that has a way out"
+        );
+        return Err(source.problem(&root.key("own_table"), message));
+    }
     let addresses: Vec<IpNet> = typed.addresses.iter().map(|inside| inside.0).collect();
     let of_family =
         |is_ipv4: bool| addresses.iter().filter(|inside| inside.addr().is_ipv4() == is_ipv4).count();
@@ -204,7 +217,7 @@ pub(super) fn tunnel(
         );
         return Err(source.problem(&KeyPath::of("capture").place(place).key("firewall_marks"), message));
     }
-    Ok(Some(Tunnel { device, table, mtu, addresses, captures }))
+    Ok(Some(Tunnel { device, table, mtu, own_table: typed.own_table, addresses, captures }))
 }
 
 fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>, Problem> {
@@ -258,8 +271,10 @@ pub(super) fn network(here: &KeyPath, typed: &TypedExpose, source: &Source) -> R
     }
     usable(&here.key("ports"), &typed.ports, source)?;
     let (networks, sources) = (prefixes(&typed.networks), prefixes(&typed.sources));
+    // Anywhere is meant as anywhere else.
+    let has = |from: &IpNet, to: &IpNet| from.prefix_len() > 0 && from.contains(to);
     if let Some(both) =
-        sources.iter().find(|from| networks.iter().any(|to| to.contains(*from) || from.contains(to)))
+        sources.iter().find(|from| networks.iter().any(|to| to.contains(*from) || has(from, to)))
     {
         let message =
             format!("{both} is one of the networks, or has one of them in it: packets come from elsewhere");
@@ -295,7 +310,7 @@ fn anywhere() -> Vec<IpNet> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flows::exposed;
+    use super::super::flows::{ExposedAt, exposed};
     use super::super::typed::TypedFile;
     use super::*;
 
@@ -350,12 +365,24 @@ mod tests {
     }
 
     #[test]
+    fn packets_from_anywhere_come_from_elsewhere() {
+        let text = "[[expose]]\nname = \"all\"\nnetworks = [\"10.0.0.2\"]\nsources = [\"0.0.0.0/0\"]\nports = [\"udp:7\"]";
+        let file: TypedFile = toml::from_str(text).expect("it is right");
+        let exposed = exposed(&file.expose, &Source::default()).expect("anywhere is anywhere else");
+        let ExposedAt::Network(network) = &exposed[0].at else { panic!("it has networks") };
+        let packet = packet(17, [10, 0, 0, 2], 7);
+        assert!(network.permits(&packet), "10.0.0.1 is not 10.0.0.2");
+        assert!(!network.permits(&Headers { source: [10, 0, 0, 2].into(), ..packet }));
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused_with_a_remedy() {
         const CAPTURE: &str = "[[capture]]\npeer = \"bob\"\nto = \"all\"\n";
         const EXPOSE: &str = "[[expose]]\nname = \"all\"\n";
         for (text, expected) in [
             (format!("[tunnel]\nmtu = 1279\n{CAPTURE}"), "out of range: 1280"),
-            (format!("[tunnel]\nmtu = 1473\n{CAPTURE}"), "to 1472"),
+            (format!("[tunnel]\nmtu = 1501\n{CAPTURE}"), "to 1500"),
+            (format!("[tunnel]\nown_table = 4600\n{CAPTURE}"), "the agent's own table"),
             (format!("[tunnel]\ntable = 254\n{CAPTURE}"), "out of range: 256"),
             (format!("[tunnel]\ndevice = \"a device\"\n{CAPTURE}"), "no name of a device"),
             ("[tunnel]\nmtu = 1300".to_owned(), "nothing uses it"),
@@ -379,6 +406,10 @@ mod tests {
             (format!("{EXPOSE}networks = [\"10.0.0.2\"]"), "say where the packets may come from"),
             (
                 format!("{EXPOSE}networks = [\"10.0.0.0/8\"]\nsources = [\"10.0.0.1\"]"),
+                "is one of the networks",
+            ),
+            (
+                format!("{EXPOSE}networks = [\"0.0.0.0/0\"]\nsources = [\"0.0.0.0/0\"]"),
                 "is one of the networks",
             ),
             (

@@ -275,9 +275,12 @@ pub(crate) struct TypedTunnel {
     /// The number of the routing table, of the first of 100 priorities of rules, and of the firewall mark of Byway's own packets: all
     /// three are this agent's alone. Default: 4600.
     pub(crate) table: Option<u32>,
-    /// The longest IP packet that applications send through it: 1280 to 1472 bytes. One of more than 1354
+    /// The longest IP packet that applications send through it: 1280 to 1500 bytes. One of more than 1354
     /// bytes takes two packets on the way. Default: 1354.
     pub(crate) mtu: Option<u16>,
+    /// The routing table by which Byway's own packets go: 254, the system's main one, where a VPN takes all that this machine sends by
+    /// a table of its own, and Byway carries that VPN. Default: they go as all others of this machine.
+    pub(crate) own_table: Option<u32>,
     /// Its addresses, with the length of the prefix behind which others like it are, as in `100.64.7.1/24`: packets that are captured
     /// come from there. Default: none, and packets come from the address that they would have without Byway.
     #[serde(default)]
@@ -295,7 +298,8 @@ pub(crate) struct TypedExpose {
     /// Where packets may go that they capture: addresses of this machine, and prefixes behind it.
     #[serde(default)]
     pub(crate) networks: Vec<TypedPrefix>,
-    /// Of `networks`: where those packets may come from. What this machine sends there goes back the same way.
+    /// Of `networks`: where those packets may come from; `0.0.0.0/0` and `::/0` for anywhere else. What this machine sends there goes
+    /// back the same way.
     #[serde(default)]
     pub(crate) sources: Vec<TypedPrefix>,
     /// Of `networks`: to which ports, as of a capture. Default: all packets; then all that this machine sends to `sources` goes through

@@ -12,7 +12,7 @@ use super::egress::{Action, CarriedCopy, CrossStream, Egress};
 use super::ingress::{ClosedBatch, Covered, EgressPort, FlowSlot, Onward, Sink};
 use super::links::{End, Links};
 use super::ports::Ports;
-use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, DATAGRAM_BYTES_MAX};
+use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, PACKET_BYTES_MAX};
 use crate::outbox::Urgency;
 use crate::session::{Enveloped, SessionId, Sessions};
 
@@ -109,7 +109,7 @@ impl Outlet<'_> {
             batch.covered.iter().map(|covered| covered.digest).collect();
         // The longest packets leave no room for digests: a path that carries the packets carries their repair too.
         let longest = batch.repairs().map(|repair| repair.payload.len()).max().unwrap_or(0);
-        let room = DATAGRAM_BYTES_MAX.saturating_sub(longest + CROSS_STREAM_OVERHEAD);
+        let room = PACKET_BYTES_MAX.saturating_sub(longest + CROSS_STREAM_OVERHEAD);
         let needed = batch.covered.len() * (Entry::BYTES + 4);
         let digests = digests.filter(|_| needed <= room);
         let cover = |digests| Cover::new(entries, digests).expect("a batch has 1 to 32 packets");

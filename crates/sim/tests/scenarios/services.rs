@@ -142,7 +142,7 @@ fn a_sender_with_a_narrow_uplink_makes_its_repair_packets_itself() {
 #[test]
 fn a_long_datagram_travels_in_two_pieces_and_is_repaired() {
     let plan = Plan::pairs(4, Service::Coding).each_flow(|flow| {
-        flow.datagram_bytes = 1_472;
+        flow.datagram_bytes = 1_500;
         flow.settings.rate = byway_units::Rate::from_megabits_per_second(2);
         flow.direct.loss = vec![Loss::Independent(share(0.01))];
     });

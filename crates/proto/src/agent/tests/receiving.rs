@@ -160,7 +160,7 @@ fn two_pieces_are_joined_whichever_way_they_come() {
         let mut hall = Hall::new(&settings(Service::Coding));
         hall.loses_originals([lost]);
         let datagram: Vec<u8> =
-            (0..1_472_u32).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
+            (0..1_500_u32).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
         hall.send_as(&datagram, Ecn::Capable0, false);
         hall.run(ms(50));
         assert_eq!(hall.got, []);

@@ -10,8 +10,8 @@ use byway_wire::{Alias, SequenceNumber};
 
 use super::EgressPort;
 use crate::limits::{
-    BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, DATAGRAM_BYTES_MAX, OVERHEAD_PERCENT,
-    OVERHEAD_RESERVE, RESERVE_TIME,
+    BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
+    PACKET_BYTES_MAX, RESERVE_TIME,
 };
 use crate::parts::placement::{Closed, CodingClass, FullestFirst, Packet, Placement, Settings, Spending};
 
@@ -73,7 +73,7 @@ impl GroupKey {
     /// How long packets may be whose repair packets have room for digests, in full batches.
     pub(crate) fn digested_bytes_max(self) -> usize {
         let digested = usize::from(self.shape.0) * (Entry::BYTES + 4);
-        DATAGRAM_BYTES_MAX.saturating_sub(CROSS_STREAM_OVERHEAD + digested)
+        PACKET_BYTES_MAX.saturating_sub(CROSS_STREAM_OVERHEAD + digested)
     }
 }
 
