@@ -91,7 +91,7 @@ impl Lab {
                 Err(other) => panic!("{other}"),
             }
         }
-        let carrier = Carrier::start(network, devices, &all, 1, Clock::start(), None).expect("a thread");
+        let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
         let device = |place: usize| {
             let inside = IpAddr::from([10, 7, 0, u8::try_from(place + 1).expect("two ends")]);
             let settings = DeviceSettings { name: "wg0".into(), mtu: 1_420, addresses: vec![(inside, 24)] };
