@@ -388,16 +388,16 @@ flow = [
     #[test]
     fn an_agent_behind_a_router_that_translates_addresses_is_reached_nowhere_directly() {
         let scenario = SCENARIO
-            .replace("node = [", "node = [\n    { name = \"home\", role = \"router\", nat = true },")
             .replace("count = 2", "count = 1")
-            .replace("[\"alice\", \"bob\"]", "[\"home\", \"bob\"]")
+            .replace("role = \"relay\" },\n]", "role = \"relay\" },\n    { name = \"home\", role = \"router\", nat = true },\n    { name = \"gate\", role = \"router\" },\n]")
+            .replace("[\"alice\", \"bob\"]", "[\"home\", \"gate\"]")
             .replace("[\"alice\", \"east\"]", "[\"home\", \"east\"]")
-            .replace("link = [", "link = [\n    { between = [\"alice\", \"home\"] },");
+            .replace("link = [", "link = [\n    { between = [\"alice\", \"home\"] },\n    { between = [\"gate\", \"bob\"] },");
         let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
         let folder = tempfile::tempdir().expect("a folder");
-        let text = with(&network, folder.path(), |configuration| configuration.file(2).expect("TOML"));
+        let text = with(&network, folder.path(), |configuration| configuration.file(1).expect("TOML"));
         let members = text.split_once("[[network").expect("who is who").1;
-        assert!(!members.contains("10.77.0.2:4600") && members.contains("10.77.0.3:4600"), "{text}");
+        assert!(!members.contains("10.77.0.1:4600") && members.contains("10.77.0.2:4600"), "{text}");
         let file = folder.path().join("bob.toml");
         std::fs::write(&file, text).expect("room on the disk");
         assert_eq!(crate::settings::check_file(&file).expect("a right file"), ["agent"]);
