@@ -26,12 +26,8 @@ impl Cost {
 /// From the file `stat` (proc(5)): the 14th and 15th field, of which the second is a name that may hold anything, in brackets.
 fn cpu(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
-    let ticks: u64 = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(|ticks| ticks.parse::<u64>().ok())
-        .sum::<Option<u64>>()?;
+    let mut fields = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+    let ticks = fields.next()?.ok()? + fields.next()?.ok()?;
     Some(Duration::from_millis(ticks * 1_000 / clock_ticks_per_second()))
 }
 
