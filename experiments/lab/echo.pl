@@ -20,8 +20,8 @@ if ($role eq "answer") {
 my ($address, $port, $count) = @rest;
 connect($socket, sockaddr_in($port, inet_aton($address))) or die "connect: $!";
 
-# Waits for answers until then, and takes down how long they took.
-my @round_trips;
+# Waits for answers until then, and takes down how long they took, by their numbers: one that comes twice counts once.
+my %round_trips;
 sub answers_until {
     my ($until) = @_;
     while ((my $left = $until - clock_gettime(CLOCK_MONOTONIC)) > 0) {
@@ -29,18 +29,19 @@ sub answers_until {
         vec($readable, fileno($socket), 1) = 1;
         next unless select($readable, undef, undef, $left) > 0;
         next unless defined recv($socket, my $answer, 2048, 0);
-        push @round_trips, clock_gettime(CLOCK_MONOTONIC) - unpack("d", $answer);
+        my ($sent, $number) = unpack("dN", $answer);
+        $round_trips{$number} //= clock_gettime(CLOCK_MONOTONIC) - $sent;
     }
 }
 
 my $begin = clock_gettime(CLOCK_MONOTONIC);
 for my $number (1 .. $count) {
-    send($socket, pack("d", clock_gettime(CLOCK_MONOTONIC)) . "\0" x 192, 0);
+    send($socket, pack("dN", clock_gettime(CLOCK_MONOTONIC), $number) . "\0" x 188, 0);
     answers_until($begin + $number / 1000);
 }
 answers_until(clock_gettime(CLOCK_MONOTONIC) + 1);
 
-my @sorted = sort { $a <=> $b } @round_trips;
+my @sorted = sort { $a <=> $b } values %round_trips;
 die "nothing came back\n" unless @sorted;
 printf "{\"asked\": %d, \"unanswered\": %d, \"rtt_p50_us\": %.1f, \"rtt_p99_us\": %.1f}\n",
     $count, $count - @sorted, 1e6 * $sorted[@sorted / 2], 1e6 * $sorted[@sorted * 0.99];

@@ -84,7 +84,7 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_440))]
+#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_460))]
 // Copies are kept to be fetched: 180 of these, and 530 for memory that a relay takes at its start.
 #[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_000))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_700))]

@@ -206,7 +206,7 @@ fn control(settings: controller::ControllerSettings, observe: SocketAddr) -> Res
 }
 
 fn uncapture(table: u32) -> Result<(), Failure> {
-    let removed = node::block_on(capture::clean(table, true))?;
+    let removed = node::block_on(capture::undo(table))?;
     println!("{removed} rules of the table {table} removed");
     Ok(())
 }

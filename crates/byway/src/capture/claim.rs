@@ -33,7 +33,11 @@ impl Claim {
         let socket = bind(table).await.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Failure::new(
                 Cause::Settings,
-                format!("another agent of this machine has the table {table}: set another one in [tunnel], such as {}", table + PRIORITIES),
+                format!(
+                    "another agent of this machine has the table {table} (ss -xap says who has @{NAME}{table}): end it, or set another table in [tunnel], \
+                     such as {}",
+                    table.saturating_add(PRIORITIES)
+                ),
             ),
             _ => Failure::machine(format!("the table {table} cannot be claimed: {error}")),
         })?;
@@ -44,7 +48,7 @@ impl Claim {
                 format!(
                     "another agent of this machine has the table {other}, and rules take {PRIORITIES} priorities from their table's number on: \
                      set table = {} or more in [tunnel]",
-                    other.max(table) + PRIORITIES
+                    other.max(table).saturating_add(PRIORITIES)
                 ),
             ));
         }

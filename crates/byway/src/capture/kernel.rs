@@ -89,23 +89,31 @@ impl Kernel {
 
     /// Whether somebody has routes in a table: those of an agent that is gone went with its device.
     pub(crate) async fn has_routes(&self, table: u32) -> io::Result<bool> {
+        let is_of_it = |route: &RouteMessage| route.attributes.contains(&RouteAttribute::Table(table));
+        Ok(self.routes().await?.iter().any(is_of_it))
+    }
+
+    /// All routes of all tables.
+    async fn routes(&self) -> io::Result<Vec<RouteMessage>> {
+        let mut all = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
-            let routes: Vec<RouteMessage> = self
-                .handle
-                .route()
-                .get(message)
-                .execute()
-                .try_collect()
-                .await
-                .map_err(|error| error_of(&error))?;
-            let is_foreign = |route: &RouteMessage| route.attributes.contains(&RouteAttribute::Table(table));
-            if routes.iter().any(is_foreign) {
-                return Ok(true);
-            }
+            let routes = self.handle.route().get(message).execute();
+            let routes: Vec<RouteMessage> = routes.try_collect().await.map_err(|error| error_of(&error))?;
+            all.extend(routes);
         }
-        Ok(false)
+        Ok(all)
+    }
+
+    /// Whether a table has what goes to half of the Internet or more leave by a device.
+    pub(crate) async fn leads_most_by(&self, table: u32, device: u32) -> io::Result<bool> {
+        let is_such = |route: &RouteMessage| {
+            route.header.destination_prefix_length <= 1
+                && route.attributes.contains(&RouteAttribute::Table(table))
+                && route.attributes.contains(&RouteAttribute::Oif(device))
+        };
+        Ok(self.routes().await?.iter().any(is_such))
     }
 
     /// Where packets with this mark go to an address; nowhere in particular if there is no route.
@@ -211,10 +219,10 @@ impl Kernel {
         removed.or_else(|error| unless(&error, ABSENT, error_of(&error)))
     }
 
-    /// Removes all of Byway's rules of these priorities; how many there were.
+    /// Removes all of Byway's rules of these priorities, those that keep its own packets out last; how many there were.
     pub(crate) async fn remove_all(&self, priorities: RangeInclusive<u32>) -> io::Result<usize> {
         let mut removed = 0;
-        for (rule, is_ours) in self.rules(priorities).await? {
+        for (rule, is_ours) in self.rules(priorities).await?.into_iter().rev() {
             if is_ours {
                 let gone = self.handle.rule().del(rule).execute().await;
                 gone.or_else(|error| unless(&error, ABSENT, error_of(&error)))?;

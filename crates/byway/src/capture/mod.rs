@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 pub(crate) use guard::{GuardFlags, run as guard};
 pub(crate) use kernel::{Kernel, is_of_a_link};
+pub(crate) use plan::priorities;
 pub(crate) use show::show;
 
 use crate::agent::Doors;
@@ -24,7 +25,7 @@ use crate::exit::{Cause, Failure};
 use crate::settings::{Exposed, Tunnel};
 use claim::Claim;
 use guard::Guard;
-use plan::{Action, Plan, RULES_MAX, Rule, example, priorities};
+use plan::{Action, Plan, RULES_MAX, Rule, example};
 
 /// How often is looked whether this machine has other addresses now.
 const LOOKS_EVERY: Duration = Duration::from_secs(10);
@@ -169,12 +170,21 @@ impl Capturing {
     }
 }
 
+/// What an agent that is gone may have left behind is removed; how many rules there were.
+///
+/// # Errors
+/// If an agent is at work with this table, or the system refuses.
+pub(crate) async fn undo(table: u32) -> Result<usize, Failure> {
+    let _claim = Claim::take(table).await?;
+    clean(table, true).await
+}
+
 /// Removes all that an agent of this table has changed and not undone, marks of control groups where there were any; how many rules
 /// there were.
 ///
 /// # Errors
 /// If the system refuses.
-pub(crate) async fn clean(table: u32, has_groups: bool) -> Result<usize, Failure> {
+async fn clean(table: u32, has_groups: bool) -> Result<usize, Failure> {
     let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
     let removed = kernel.remove_all(priorities(table)).await;
     if has_groups {

@@ -240,7 +240,7 @@ impl Plan {
 
 /// The priorities of rules that belong to a table.
 pub(crate) fn priorities(table: u32) -> RangeInclusive<u32> {
-    table + OWN..=table + PASSED
+    table.saturating_add(OWN)..=table.saturating_add(PASSED)
 }
 
 /// Each of them, or nothing in particular.

@@ -138,8 +138,9 @@ fn ends(place: usize, network: &Network) -> impl Iterator<Item = Option<usize>> 
 /// The same with the time that cores worked for it, of itself.
 fn seen_and_taken(place: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Option<usize>, Counts>> {
     let mut seen = seen(place, network, nodes)?;
-    let cpu = nodes.cost(place)?.cpu.as_millis();
-    seen.entry(None).or_default().insert(CPU.to_owned(), cpu);
+    if let Some(cost) = nodes.cost(place) {
+        seen.entry(None).or_default().insert(CPU.to_owned(), cost.cpu.as_millis());
+    }
     Some(seen)
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 
-use super::derived::Facts;
+use super::derived::{Facts, MAIN_TABLE};
 use super::wireguard::{Dump, parse};
 use crate::capture::Kernel;
 use crate::exit::{Cause, Failure};
@@ -33,6 +33,15 @@ pub(super) async fn facts(device: &str) -> Result<Facts, Failure> {
     let mut takes_everything = false;
     for to in ways {
         takes_everything |= kernel.way_to(to, 0).await.map_err(refused)?.device == Some(link.index);
+    }
+    if takes_everything && kernel.leads_most_by(MAIN_TABLE, link.index).await.map_err(refused)? {
+        return Err(Failure::new(
+            Cause::Settings,
+            format!(
+                "{device} takes everything by routes of the main table, by which Byway's own packets would go into it, too: have wg-quick set it up with \
+             AllowedIPs = 0.0.0.0/0, ::/0, which takes a table of its own"
+            ),
+        ));
     }
     let own = kernel.addresses(link.index).await.map_err(refused)?;
     Ok(Facts { device: device.to_owned(), mtu: link.mtu, dump, own, takes_everything })

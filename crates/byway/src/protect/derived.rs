@@ -8,7 +8,7 @@ use byway_proto::limits::{DATAGRAM_BYTES_MAX, PIECE_BYTES_MAX};
 use byway_typed::Problem;
 
 use super::wireguard::{Dump, Peer};
-use crate::capture::is_of_a_link;
+use crate::capture::{is_of_a_link, priorities};
 use crate::settings::{Other, Surroundings};
 
 /// What `WireGuard` puts around a packet: its header of 16 bytes and a tag of 16, in a datagram of UDP.
@@ -18,7 +18,7 @@ const WIREGUARD_BYTES: u32 = 32 + 8;
 const IP_HEADER_BYTES: [u32; 2] = [20, 40];
 
 /// The system's main routing table.
-const MAIN_TABLE: u32 = 254;
+pub(super) const MAIN_TABLE: u32 = 254;
 
 /// How much of a public key people are shown to know it again.
 const KEY_SHOWN: usize = 8;
@@ -123,7 +123,7 @@ fn check(facts: &Facts, around: &Surroundings) -> Result<(), Problem> {
             dump.port
         )));
     }
-    let taken = around.table..=around.table + 99;
+    let taken = priorities(around.table);
     if let Some(mark) = dump.mark.filter(|mark| taken.contains(mark)) {
         return Err(Problem::nowhere(format!(
             "{device} marks its packets with {mark}, and {} to {} are Byway's own marks: set another table in [tunnel]",
@@ -248,7 +248,7 @@ fn endpoint(pair: &Pair<'_>, wish: &Wish, around: &Surroundings) -> Result<Socke
              here before is not captured"
         ));
     };
-    if is_of_a_link(endpoint.ip()) {
+    if is_of_a_link(endpoint.ip()) || endpoint.ip().is_loopback() {
         return Err(format!(
             "the endpoint {endpoint} of the peer {key} is on a link of this machine: what goes there is not captured"
         ));
@@ -264,14 +264,14 @@ fn endpoint(pair: &Pair<'_>, wish: &Wish, around: &Surroundings) -> Result<Socke
         ));
     }
     let other = around.others.iter().flatten().find(|other| other.name == *agent);
-    let is_its_own = other.is_none_or(|other| other.addresses.contains(&endpoint.ip()));
+    let is_its_own = other.is_some_and(|other| other.addresses.contains(&endpoint.ip()));
     if wish.behind_nat == Some(false) || is_its_own {
         return Ok(endpoint);
     }
     Err(format!(
-        "the endpoint {endpoint} of the peer {key} is none of the addresses that [network] has for {agent}, which so counts as behind a NAT: what it \
-         sends by Byway is answered by Byway; what begins here before is not captured. If its machine has this address itself: \
-         --peer-behind-nat=false"
+        "the endpoint {endpoint} of the peer {key} is none of the addresses that [network] has for {agent}, or there is a controller in its place: so it \
+         counts as behind a NAT. What it sends by Byway is answered by Byway; what begins here before is not captured. If its machine has this \
+         address itself: --peer-behind-nat=false"
     ))
 }
 
@@ -317,9 +317,9 @@ fn tunnel(facts: &Facts, captured: &[SocketAddr], around: &Surroundings, notes: 
             "packets of {} have up to {longest} bytes outside, and Byway's device takes {taken}: longer ones go as fragments, and not at all from programs \
              that have the system cut their packets (wireguard-go). Set the tunnel's MTU to {} on both ends (ip link set {} mtu {})",
             facts.device,
-            taken - outside,
+            taken.saturating_sub(outside),
             facts.device,
-            taken - outside
+            taken.saturating_sub(outside)
         ));
     }
     let mut table = String::from("[tunnel]\n");

@@ -23,7 +23,7 @@ pub(crate) struct ProtectFlags {
     #[arg(value_name = "DEVICE")]
     device: String,
     /// The agent at the tunnel's other end. With several peers, each agent with the beginning of its peer's public key, as in
-    /// `--peer bob=xTIBA5 --peer carol=gN65Bk`. By default the only one that [network] pairs this agent with.
+    /// `--peer bob=xTIBA5 --peer carol=gN65Bk`. By default the only one that `[network]` pairs this agent with.
     #[arg(long, value_name = "NAME[=KEY]")]
     peer: Vec<NamedPeer>,
     /// What both ends call the tunnel.
@@ -32,8 +32,8 @@ pub(crate) struct ProtectFlags {
     /// Where the peers' packets may come from: addresses or prefixes. By default anywhere, as the tunnel checks by itself who sends.
     #[arg(long, value_name = "PREFIX", value_parser = checked::<TypedPrefix>)]
     from: Vec<String>,
-    /// Whether the peers' addresses are those of NATs: packets then go to them as answers alone. By default, with [network], whether the
-    /// endpoint is none of the agent's addresses there; with a controller, no.
+    /// Whether the peers' addresses are those of NATs: packets then go to them as answers alone. By default, whether the endpoint is
+    /// none of the agent's addresses in `[network]`; with a controller, yes.
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     peer_behind_nat: Option<bool>,
     /// What relays do for the tunnel.

@@ -13,6 +13,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use super::flows::{Defaults, Wanted, wanted};
 use super::selectors::TypedPrefix;
 use super::typed::{TypedCapture, TypedExpose, TypedTunnel};
+use crate::capture::priorities;
 
 /// The least MTU of IPv6 (RFC 8200, section 5).
 const MTU_MIN: u16 = 1_280;
@@ -161,18 +162,7 @@ pub(super) fn tunnel(
         let message = "nothing uses it: there is no [[capture]], and no [[expose]] has networks";
         return Err(source.problem(&root, message));
     }
-    let device = typed.device.unwrap_or_else(|| "byway0".to_owned());
-    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if device.is_empty()
-        || device.len() > DEVICE_BYTES_MAX
-        || !device.bytes().all(is_fit)
-        || device.starts_with('.')
-    {
-        let message = format!(
-            "{device:?} is no name of a device: up to {DEVICE_BYTES_MAX} letters, digits, \"-\" and \"_\""
-        );
-        return Err(source.problem(&root.key("device"), message));
-    }
+    let device = device(typed.device, &root.key("device"), source)?;
     let table = typed.table.unwrap_or(TABLE);
     if !TABLES.contains(&table) {
         let message = format!("{table} is out of range: {} to {}", TABLES.start(), TABLES.end());
@@ -206,7 +196,7 @@ pub(super) fn tunnel(
         return Err(source.problem(&root.key("addresses"), message));
     }
     let captures = all_captures(captures, source)?;
-    let taken = table..=table + 99;
+    let taken = priorities(table);
     if let Some(place) =
         captures.iter().position(|capture| capture.firewall_marks.iter().any(|mark| taken.contains(mark)))
     {
@@ -218,6 +208,23 @@ pub(super) fn tunnel(
         return Err(source.problem(&KeyPath::of("capture").place(place).key("firewall_marks"), message));
     }
     Ok(Some(Tunnel { device, table, mtu, own_table: typed.own_table, addresses, captures }))
+}
+
+/// The device's name.
+fn device(typed: Option<String>, path: &KeyPath, source: &Source) -> Result<String, Problem> {
+    let device = typed.unwrap_or_else(|| "byway0".to_owned());
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if device.is_empty()
+        || device.len() > DEVICE_BYTES_MAX
+        || !device.bytes().all(is_fit)
+        || device.starts_with('.')
+    {
+        let message = format!(
+            "{device:?} is no name of a device: up to {DEVICE_BYTES_MAX} letters, digits, \"-\" and \"_\""
+        );
+        return Err(source.problem(path, message));
+    }
+    Ok(device)
 }
 
 fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>, Problem> {

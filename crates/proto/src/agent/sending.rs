@@ -8,9 +8,7 @@ use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
 use super::weighing::on_the_line;
-use crate::limits::{
-    DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES, PIECE_BYTES_MAX, WAITING_COPIES_MAX,
-};
+use crate::limits::{DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_MAX, WAITING_COPIES_MAX};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
 use crate::session::{Enveloped, SessionId};
@@ -50,8 +48,8 @@ impl Agent {
         }
         let flow = &self.senders[id.0 as usize];
         let copied = flow.is_copied(datagram, marked);
-        let pieces = if datagram.len() <= PIECE_BYTES_MAX { 1 } else { 2 };
-        if pieces == 1 {
+        let before = self.counters.originals;
+        if datagram.len() <= PIECE_BYTES_MAX {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
             let (first, second) = datagram.split_at(datagram.len().div_ceil(2));
@@ -59,9 +57,10 @@ impl Agent {
             self.send_piece(id, Piece::Second, second, ecn, copied, now);
         }
         // Both pieces go before anything else.
-        if self.sessions.is_probe_near(now) && !self.has_room() {
-            let sent = datagram.len() + pieces * (SOURCE_OVERHEAD + IP_AND_UDP_BYTES);
-            self.sessions.probe_behind(Bytes::from(sent), now);
+        let pieces = self.counters.originals - before;
+        if pieces > 0 && self.sessions.is_probe_near(now) && !self.has_room() {
+            let sent = Bytes::from(datagram.len()) + on_the_line(SOURCE_OVERHEAD) * pieces;
+            self.sessions.probe_behind(sent, now);
         }
         self.send_waiting_copies(now);
         if let Some(place) = self.unborne.take() {

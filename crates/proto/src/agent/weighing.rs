@@ -43,12 +43,12 @@ impl Agent {
         self.load.note(original, extras, now);
     }
 
-    /// Whether the uplink is known to carry every packet twice. On another, which may carry hardly more than a flow, a probe delays
-    /// the packet that finds it there, and so has to go behind one; on this one it would only miss how packets wait, as none does
-    /// that comes first after a pause.
+    /// Whether the uplink carries every packet twice, as far as is known. On another, which may carry hardly more than a flow, a probe
+    /// delays the packet that finds it there, and so has to go behind one; on this one it would only miss how packets wait, as none
+    /// does that comes first after a pause.
     pub(super) fn has_room(&self) -> bool {
         let load = self.load.measured().with_extras;
-        self.relays.iter().any(|relay| relay.scale.bears(load))
+        self.relays.iter().any(|relay| relay.scale.carries().is_none() || relay.scale.bears(load))
     }
 
     /// What flows that copy all their packets to a relay are registered to send, with the copies.

@@ -31,7 +31,12 @@ pub(crate) struct Path {
     candidates: ArrayVec<Candidate, CANDIDATES_MAX>,
     /// When the peer may name as many addresses at once as ever again.
     names_all_at: Time,
+    /// The address that another was preferred to, and until when the peer may go on sending from there: it has not heard yet.
+    left: Option<(SocketAddr, Time)>,
 }
+
+/// How long packets may come from an address that was left for a preferred one: some round trips.
+const LEFT_FOR: Duration = Duration::from_secs(2);
 
 impl Path {
     /// Where packets go.
@@ -49,12 +54,19 @@ impl Path {
     /// Notes that an authenticated packet came from an address, the newest packet of the session so far. From
     /// another address than before, it makes that one a candidate, to be challenged.
     pub(crate) fn heard(&mut self, from: SocketAddr, bytes: usize, now: Time, token: impl FnOnce() -> Token) {
-        if self.validated == Some(from) {
+        let is_left = self.left.is_some_and(|(left, until)| left == from && now < until);
+        if self.validated == Some(from) || is_left {
             return;
         }
         let earned = bytes.saturating_mul(AMPLIFICATION_MAX);
         match self.candidates.iter_mut().find(|candidate| candidate.address == from) {
-            Some(candidate) => candidate.allowance = candidate.allowance.saturating_add(earned),
+            Some(candidate) => {
+                candidate.allowance = candidate.allowance.saturating_add(earned);
+                if candidate.until.take().is_some() {
+                    // The peer is there, be it as near or not.
+                    candidate.tries = 1;
+                }
+            }
             None => self.add(Candidate::new(from, earned, now, token())),
         }
     }
@@ -71,6 +83,7 @@ impl Path {
     pub(crate) fn try_address(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
         let names_all_at = self.names_all_at.max(now);
         let ahead = CANDIDATE_INTERVAL * (CANDIDATES_MAX as u64 - 1);
+        self.forget_preferred(address);
         if !self.is_tried(address) && names_all_at.saturating_since(now) <= ahead {
             self.names_all_at = names_all_at + CANDIDATE_INTERVAL;
             self.add(Candidate::new(address, bytes, now, token));
@@ -79,9 +92,15 @@ impl Path {
 
     /// Challenges an address that this side knows by itself.
     pub(crate) fn retry(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
+        self.forget_preferred(address);
         if !self.is_tried(address) {
             self.add(Candidate::new(address, bytes, now, token));
         }
+    }
+
+    /// Forgets an address that was tried as it would be preferred: now it is needed.
+    fn forget_preferred(&mut self, address: SocketAddr) {
+        self.candidates.retain(|candidate| candidate.address != address || candidate.until.is_none());
     }
 
     /// Challenges an address, once, that is preferred to the one in use if it answers within this time.
@@ -115,7 +134,7 @@ impl Path {
         let candidate = self.candidates.iter_mut().find(|candidate| candidate.next_try <= now)?;
         candidate.tries += 1;
         // Each further challenge waits twice as long.
-        candidate.next_try = now + interval * (1 << candidate.tries);
+        candidate.next_try = candidate.until.unwrap_or(now + interval * (1 << candidate.tries));
         candidate.allowance = candidate.allowance.checked_sub(bytes)?;
         Some((candidate.address, candidate.token))
     }
@@ -132,6 +151,9 @@ impl Path {
         if until.is_some_and(|until| until < now) {
             self.candidates.remove(place);
             return None;
+        }
+        if until.is_some() {
+            self.left = self.validated.map(|left| (left, now + LEFT_FOR));
         }
         self.validate(address);
         Some(address)
@@ -204,6 +226,26 @@ mod tests {
         assert!(path.challenge(60, INTERVAL, Time::START).is_some());
         let end = Time::START + Duration::from_secs(10);
         assert_eq!((path.challenge(60, INTERVAL, end), path.deadline()), (None, None));
+    }
+
+    #[test]
+    fn what_still_comes_from_an_address_that_was_left_is_no_move() {
+        let mut path = path_to(address(1));
+        path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
+        path.answered(TOKEN, Time::START);
+        path.heard(address(1), 100, Time::START + Duration::from_secs(1), || unreachable!());
+        path.heard(address(1), 100, Time::START + LEFT_FOR, || [8; 8]);
+        assert_eq!(path.answered([8; 8], Time::START + LEFT_FOR), Some(address(1)), "later it is one");
+    }
+
+    #[test]
+    fn a_preferred_address_that_is_needed_is_tried_like_others() {
+        let mut path = path_to(address(1));
+        path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
+        assert!(path.challenge(60, INTERVAL, Time::START).is_some());
+        path.retry(address(2), 180, Time::START, [9; 8]);
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), [9; 8])));
+        assert_eq!(path.answered([9; 8], Time::START + Duration::from_secs(1)), Some(address(2)));
     }
 
     #[test]

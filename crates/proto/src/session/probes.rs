@@ -140,8 +140,8 @@ impl Probes {
         }
     }
 
-    /// Whether the next probe may leave a little sooner than planned. The one that is due when an answer is missed may not: it
-    /// says that the answer had its time.
+    /// Whether the next probe is due for its interval's sake alone, and may leave a little sooner. One that is due before that, as an
+    /// answer is missed, may not: it says that the answer had its time.
     pub(crate) fn may_hurry(&self) -> bool {
         self.smoothed.is_some() && self.unanswered < LAST_PROBE && self.interval() == PROBE_INTERVAL
     }
