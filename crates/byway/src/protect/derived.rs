@@ -360,7 +360,7 @@ mod tests {
             peers: peers.iter().map(|peer| peer.parse().expect("a peer")).collect(),
             name: "wireguard".to_owned(),
             from: vec![],
-            behind_nat: None,
+            behind_nat: Some(false),
             terms: vec![("service", "caching".to_owned())],
         }
     }
@@ -477,6 +477,12 @@ mtu = 1480
             assert!(derived.notes.len() == 1 && derived.notes[0].contains(expected), "{:?}", derived.notes);
             assert_eq!(value(&derived, "ports"), "[\"udp:51821\"]");
         }
+        let unsaid =
+            derive(&facts(vec![peer("a2V5", Some(ENDPOINT))]), &nat(None), &MANAGED).expect("exposed");
+        assert!(
+            captured(&unsaid).is_empty() && unsaid.notes.len() == 1,
+            "a controller does not say: {unsaid:?}"
+        );
         let known = derive(&facts(vec![peer("a2V5", Some("192.0.2.2:7"))]), &nat(None), &around);
         assert_eq!(captured(&known.expect("it is bob's")).len(), 1);
         let meant = derive(&facts(vec![peer("a2V5", Some(ENDPOINT))]), &nat(Some(false)), &around);
