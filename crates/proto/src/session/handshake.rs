@@ -293,7 +293,7 @@ impl Sessions {
         session.initiator = true;
         match origin {
             Origin::Address(from) => {
-                session.path.validate(from);
+                session.path.validate(from, now);
                 session.is_doubtful = false;
             }
             Origin::Detour(_) => session.is_doubtful = true,
@@ -341,7 +341,7 @@ impl Sessions {
             && answered.origin == origin
             && session.path.address().is_none()
         {
-            session.path.validate(from);
+            session.path.validate(from, now);
         }
         self.note_direct_path(id);
         Some(self.begin(id, answered.epoch, answered.boot, now))

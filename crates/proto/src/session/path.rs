@@ -31,12 +31,13 @@ pub(crate) struct Path {
     candidates: ArrayVec<Candidate, CANDIDATES_MAX>,
     /// When the peer may name as many addresses at once as ever again.
     names_all_at: Time,
-    /// The address that another was preferred to, and until when the peer may go on sending from there: it has not heard yet.
-    left: Option<(SocketAddr, Time)>,
+    /// When the peer was last heard from the address in use, or proved to be there.
+    alive: Time,
 }
 
-/// How long packets may come from an address that was left for a preferred one: some round trips.
-const LEFT_FOR: Duration = Duration::from_secs(2);
+/// For how long an IPv4 address that was heard from is not left for an IPv6 one: a peer that has both sends from either until both
+/// sides have settled, and packets by IPv4 are 20 bytes shorter.
+const IPV4_ALIVE_FOR: Duration = Duration::from_secs(1);
 
 impl Path {
     /// Where packets go.
@@ -46,17 +47,40 @@ impl Path {
     }
 
     /// Takes an address as proved.
-    pub(crate) fn validate(&mut self, address: SocketAddr) {
+    pub(crate) fn validate(&mut self, address: SocketAddr, now: Time) {
         self.validated = Some(address);
+        self.alive = now;
         self.candidates.clear();
     }
 
     /// Notes that an authenticated packet came from an address, the newest packet of the session so far. From
-    /// another address than before, it makes that one a candidate, to be challenged.
-    pub(crate) fn heard(&mut self, from: SocketAddr, bytes: usize, now: Time, token: impl FnOnce() -> Token) {
-        let is_left = self.left.is_some_and(|(left, until)| left == from && now < until);
-        if self.validated == Some(from) || is_left {
-            return;
+    /// another address than before, it makes that one a candidate, to be challenged; whether it did.
+    #[inline]
+    pub(crate) fn heard(
+        &mut self,
+        from: SocketAddr,
+        bytes: usize,
+        now: Time,
+        token: impl FnOnce() -> Token,
+    ) -> bool {
+        if self.validated == Some(from) {
+            self.alive = now;
+            return false;
+        }
+        self.heard_elsewhere(from, bytes, now, token)
+    }
+
+    #[cold]
+    fn heard_elsewhere(
+        &mut self,
+        from: SocketAddr,
+        bytes: usize,
+        now: Time,
+        token: impl FnOnce() -> Token,
+    ) -> bool {
+        let by_ipv4 = self.validated.is_some_and(|address| address.is_ipv4());
+        if by_ipv4 && from.is_ipv6() && now < self.alive + IPV4_ALIVE_FOR {
+            return false;
         }
         let earned = bytes.saturating_mul(AMPLIFICATION_MAX);
         match self.candidates.iter_mut().find(|candidate| candidate.address == from) {
@@ -69,6 +93,7 @@ impl Path {
             }
             None => self.add(Candidate::new(from, earned, now, token())),
         }
+        true
     }
 
     fn add(&mut self, candidate: Candidate) {
@@ -152,10 +177,7 @@ impl Path {
             self.candidates.remove(place);
             return None;
         }
-        if until.is_some() {
-            self.left = self.validated.map(|left| (left, now + LEFT_FOR));
-        }
-        self.validate(address);
+        self.validate(address, now);
         Some(address)
     }
 }
@@ -177,7 +199,7 @@ mod tests {
 
     fn path_to(address: SocketAddr) -> Path {
         let mut path = Path::default();
-        path.validate(address);
+        path.validate(address, Time::START);
         path
     }
 
@@ -229,13 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn what_still_comes_from_an_address_that_was_left_is_no_move() {
+    fn an_ipv4_address_that_is_alive_is_not_left_for_an_ipv6_one() {
+        let by_ipv6: SocketAddr = "[2001:db8::1]:4600".parse().expect("an address");
+        let at = |ms| Time::START + Duration::from_millis(ms);
         let mut path = path_to(address(1));
-        path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
-        path.answered(TOKEN, Time::START);
-        path.heard(address(1), 100, Time::START + Duration::from_secs(1), || unreachable!());
-        path.heard(address(1), 100, Time::START + LEFT_FOR, || [8; 8]);
-        assert_eq!(path.answered([8; 8], Time::START + LEFT_FOR), Some(address(1)), "later it is one");
+        path.heard(by_ipv6, 100, at(999), || unreachable!());
+        path.heard(address(1), 100, at(999), || unreachable!());
+        path.heard(by_ipv6, 100, at(1_998), || unreachable!());
+        path.heard(by_ipv6, 100, at(1_999), || TOKEN);
+        assert_eq!(path.answered(TOKEN, at(1_999)), Some(by_ipv6), "nothing came by IPv4");
+        path.heard(address(1), 100, at(2_000), || [8; 8]);
+        assert_eq!(path.answered([8; 8], at(2_000)), Some(address(1)), "but back at once");
     }
 
     #[test]

@@ -158,10 +158,11 @@ impl Sessions {
         }
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         match origin {
-            Origin::Address(from) if newest && session.path.address() != Some(&from) => {
+            Origin::Address(from) if newest => {
                 let random = &mut self.random;
-                session.path.heard(from, bytes, now, || random.bytes());
-                self.arm(id);
+                if session.path.heard(from, bytes, now, || random.bytes()) {
+                    self.arm(id);
+                }
             }
             // The way that works for the peer.
             Origin::Detour(detour) if newest => session.detour = Some(detour),
