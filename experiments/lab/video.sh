@@ -1,14 +1,15 @@
 #!/bin/sh
-# Real video over UDP, prepared before packets fly and judged after they have flown:
-#   video.sh encode FOLDER FOOTAGE    loops the footage to a minute and encodes it, as a live encoder would
+# Real video over UDP of SECONDS_OF_VIDEO, prepared before packets fly and judged after they have flown:
+#   video.sh encode FOLDER FOOTAGE    loops the footage to that length and encodes it, as a live encoder would
 #   video.sh rate FOLDER FOOTAGE      decodes it without any loss, to compare with
 #   video.sh send FOLDER ADDRESS      sends it, 1,316 bytes in a datagram, at its rate
-#   video.sh watch FOLDER FOOTAGE PORT      records what comes for 63 s, decodes it, and tells as JSON what a viewer saw
+#   video.sh watch FOLDER FOOTAGE PORT      records what comes until 3 s after its end, decodes it, and tells as JSON what a viewer saw
 # Without footage, what is shown is ffmpeg's test picture.
 action=$1 folder=$2 footage=$3
-frames=1500
+frames=$((SECONDS_OF_VIDEO * 25))
 rate=1500000
-stream=$folder/stream.ts
+stream=$folder/stream-$SECONDS_OF_VIDEO.ts
+rated=$folder/without-loss-$SECONDS_OF_VIDEO
 picture="scale=1280:720:force_original_aspect_ratio=decrease,pad=1280:720:-1:-1,format=yuv420p"
 
 encode() {
@@ -50,19 +51,19 @@ encode)
     [ -s "$stream" ] || { mkdir -p "$folder" && encode; }
     ;;
 rate)
-    [ -s "$folder/without-loss" ] || { viewed "$stream" > "$folder/rated" && mv "$folder/rated" "$folder/without-loss"; }
+    [ -s "$rated" ] || { viewed "$stream" > "$rated.part" && mv "$rated.part" "$rated"; }
     ;;
 send)
     ffmpeg -v error -re -copyts -i "$stream" -c copy -muxdelay 0 -muxpreload 0 -muxrate $rate -flush_packets 0 -f mpegts "udp://$3?pkt_size=1316&bitrate=$rate"
     ;;
 watch)
-    timeout 63 socat -u "UDP-RECV:$4,rcvbuf=1000000" OPEN:video.ts,creat,trunc
+    timeout "$((SECONDS_OF_VIDEO + 3))" socat -u "UDP-RECV:$4,rcvbuf=1000000" OPEN:video.ts,creat,trunc
     sorted video.ts > sorted.ts
     sent=$(($(wc -c < "$stream") / 1316)) came=$(($(wc -c < video.ts) / 1316))
     read -r psnr freeze shown <<END
 $(viewed sorted.ts)
 END
-    read -r best _ < "$folder/without-loss"
+    read -r best _ < "$rated"
     awk -v sent="$sent" -v came="$came" -v psnr="$psnr" -v best="$best" -v freeze="$freeze" -v shown="$shown" 'BEGIN {
         printf "{\"sent\": %d, \"missing\": %d, \"frames\": %d, \"psnr_db\": %.2f, \"psnr_lost_db\": %.2f, \"longest_freeze_s\": %.2f}\n", sent, sent - came, shown, psnr, best - psnr, freeze
     }'

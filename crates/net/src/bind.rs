@@ -144,6 +144,16 @@ impl OverlaySockets {
         Ok(self)
     }
 
+    /// Sends nothing in fragments: for who finds out how long packets may be (RFC 8899), and has no use for those that are put together again
+    /// late or never.
+    ///
+    /// # Errors
+    /// If the kernel does not take the option.
+    pub fn without_fragments(mut self) -> io::Result<Self> {
+        self.ipv4.iter_mut().chain(&mut self.ipv6).try_for_each(UdpSocket::forbid_fragments)?;
+        Ok(self)
+    }
+
     pub(crate) const fn mark(&self) -> Option<u32> {
         self.mark
     }

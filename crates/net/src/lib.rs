@@ -54,8 +54,9 @@
 //! A role may have a [`Device`] beside its sockets, from which it takes the IP packets of applications that know nothing of it.
 //!
 //! # What is left to others
-//! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out: datagrams
-//! that are too long for it are fragmented. Where a machine has several addresses, what a socket on all of them sends leaves
+//! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out here: datagrams
+//! that are too long for it are fragmented, unless the role asks for none and finds it out itself
+//! ([`OverlaySockets::without_fragments`]). Where a machine has several addresses, what a socket on all of them sends leaves
 //! from the one that the system prefers: have a relay listen on the address that others know.
 //!
 //! Start with [`Role`], then [`Io`], then [`OverlaySockets`].

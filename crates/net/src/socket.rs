@@ -25,6 +25,15 @@ pub(crate) enum Sharing {
     Shards,
 }
 
+/// What becomes of datagrams that are longer than their path carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fragments {
+    /// They are fragmented.
+    Allowed,
+    /// They vanish, or the kernel refuses them. It goes by what the interface carries alone: what it hears of paths may be forged.
+    Never,
+}
+
 /// Why the kernel did not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -36,14 +45,15 @@ pub(crate) enum Refusal {
 
 /// One UDP socket, of one family: never are IPv4 addresses mapped into IPv6.
 ///
-/// Datagrams that are longer than their path carries are fragmented. That is slow and fragile, but nothing finds out the
-/// path's MTU yet, and without fragments such datagrams would vanish.
+/// Datagrams that are longer than their path carries are fragmented, unless whoever sends finds out what paths carry: without
+/// fragments, others' would vanish.
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
     socket: Socket,
     state: UdpSocketState,
     local: SocketAddr,
     sharing: Sharing,
+    fragments: Fragments,
     batching: Batching,
     is_full: bool,
     /// What the kernel said it had dropped when last asked, modulo 2^32.
@@ -86,10 +96,23 @@ impl UdpSocket {
         }
         socket.bind(&address.into())?;
         enlarge_buffers(&socket, buffer_bytes);
-        let state = configured(&socket, address.is_ipv6(), sharing)?;
+        let fragments = Fragments::Allowed;
+        let state = configured(&socket, address.is_ipv6(), sharing, fragments)?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let batching = Batching::new(state.max_gso_segments());
-        Ok(Self { socket, state, local, sharing, batching, is_full: false, dropped: 0 })
+        Ok(Self { socket, state, local, sharing, fragments, batching, is_full: false, dropped: 0 })
+    }
+
+    /// Sends nothing in fragments from now on.
+    pub(crate) fn forbid_fragments(&mut self) -> io::Result<()> {
+        self.fragments = Fragments::Never;
+        self.state = self.configured()?;
+        Ok(())
+    }
+
+    /// Sets all options anew.
+    fn configured(&self) -> io::Result<UdpSocketState> {
+        configured(&self.socket, self.local.is_ipv6(), self.sharing, self.fragments)
     }
 
     pub(crate) const fn local(&self) -> SocketAddr {
@@ -151,7 +174,7 @@ impl UdpSocket {
         // The state concludes from these that the kernel is old, and leaves out ECN ever after; mostly they are about
         // one destination or one length.
         if matches!(errno, Errno::INVAL | Errno::IO)
-            && let Ok(state) = configured(&self.socket, self.local.is_ipv6(), self.sharing)
+            && let Ok(state) = self.configured()
         {
             self.state = state;
         }
@@ -195,12 +218,21 @@ fn enlarge_buffers(socket: &Socket, bytes: usize) {
 }
 
 /// Sets all options anew: ECN, GRO, fragments.
-fn configured(socket: &Socket, is_ipv6: bool, sharing: Sharing) -> io::Result<UdpSocketState> {
+fn configured(
+    socket: &Socket,
+    is_ipv6: bool,
+    sharing: Sharing,
+    fragments: Fragments,
+) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(UdpSockRef::from(socket))?;
-    set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DONT)?;
+    let (by_ipv4, by_ipv6) = match fragments {
+        Fragments::Allowed => (Ipv4PathMtuDiscovery::DONT, Ipv6PathMtuDiscovery::DONT),
+        Fragments::Never => (Ipv4PathMtuDiscovery::PROBE, Ipv6PathMtuDiscovery::PROBE),
+    };
+    set_ip_mtu_discover(socket, by_ipv4)?;
     if is_ipv6 {
-        set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::DONT)?;
-        socket_options::allow_ipv6_fragments(socket)?;
+        set_ipv6_mtu_discover(socket, by_ipv6)?;
+        socket_options::allow_ipv6_fragments(socket, fragments == Fragments::Allowed)?;
     }
     if sharing == Sharing::Shards {
         // GRO joins datagrams of one sender, whatever shards they are for.

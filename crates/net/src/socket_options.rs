@@ -9,9 +9,9 @@ use libc::{c_int, socklen_t};
 /// An instruction of a classic BPF program, laid out as the kernel reads it.
 pub(crate) use libc::sock_filter as Instruction;
 
-/// Lets IPv6 datagrams be fragmented that are too long for their path.
-pub(crate) fn allow_ipv6_fragments(socket: &impl AsFd) -> io::Result<()> {
-    set(socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, &0_i32)
+/// Whether IPv6 datagrams are fragmented that are too long for their path.
+pub(crate) fn allow_ipv6_fragments(socket: &impl AsFd, are_allowed: bool) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, &i32::from(!are_allowed))
 }
 
 /// Stops the kernel from handing over several datagrams as one.

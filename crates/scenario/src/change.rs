@@ -9,12 +9,15 @@ use toml::{Table, Value};
 pub struct Change {
     key: String,
     value: Value,
+    /// The same as a text, for where one was.
+    text: Value,
 }
 
 impl FromStr for Change {
     type Err = String;
 
-    /// `KEY=VALUE`, the key as of [`set`]; what is no value of TOML is a text, so that `length=90 s` needs no quotes.
+    /// `KEY=VALUE`, the key as of [`set`]; what is no value of TOML is a text, so that `length=90 s` needs no quotes, and neither does a number
+    /// in the place of a text.
     fn from_str(text: &str) -> Result<Self, String> {
         let (key, value) = text
             .split_once('=')
@@ -22,8 +25,8 @@ impl FromStr for Change {
             .ok_or_else(|| format!("{text:?} is no KEY=VALUE, such as flow.call.copies=all"))?;
         let of_toml =
             format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
-        let value = of_toml.unwrap_or_else(|| Value::from(value));
-        Ok(Self { key: key.trim().to_owned(), value })
+        let text = Value::from(value);
+        Ok(Self { key: key.trim().to_owned(), value: of_toml.unwrap_or_else(|| text.clone()), text })
     }
 }
 
@@ -33,7 +36,10 @@ impl Change {
     /// # Errors
     /// As of [`set`].
     pub fn apply(&self, scenario: &mut Table) -> Result<(), String> {
-        set(scenario, &self.key, &self.value)
+        let Self { key, value, text } = self;
+        replace(scenario, key, &mut |before| {
+            if before.is_some_and(Value::is_str) { text } else { value }.clone()
+        })
     }
 }
 
@@ -43,34 +49,47 @@ impl Change {
 /// # Errors
 /// If nothing is where the key leads; the error names the key.
 pub fn set(scenario: &mut Table, key: &str, value: &Value) -> Result<(), String> {
+    replace(scenario, key, &mut |_| value.clone())
+}
+
+/// What takes the place of a value, if there was one.
+type Replacement<'a> = dyn FnMut(Option<&Value>) -> Value + 'a;
+
+fn replace(scenario: &mut Table, key: &str, replacement: &mut Replacement<'_>) -> Result<(), String> {
     let (way, last) = key.rsplit_once('.').unwrap_or(("", key));
     let way: Vec<&str> = way.split_terminator('.').collect();
-    set_within(scenario, &way, last, value)
+    replace_within(scenario, &way, last, replacement)
         .map_err(|step| format!("{key}: the scenario has no {step:?} there"))
 }
 
 /// The step that leads nowhere is the error.
-fn set_within<'a>(table: &mut Table, way: &[&'a str], last: &str, value: &Value) -> Result<(), &'a str> {
+fn replace_within<'a>(
+    table: &mut Table,
+    way: &[&'a str],
+    last: &str,
+    replacement: &mut Replacement<'_>,
+) -> Result<(), &'a str> {
     let Some((step, rest)) = way.split_first() else {
-        table.insert(last.to_owned(), value.clone());
+        let value = replacement(table.get(last));
+        table.insert(last.to_owned(), value);
         return Ok(());
     };
     match table.get_mut(*step).ok_or(*step)? {
-        Value::Table(inner) => set_within(inner, rest, last, value),
+        Value::Table(inner) => replace_within(inner, rest, last, replacement),
         Value::Array(elements) => {
             let (which, rest) = rest.split_first().ok_or(*step)?;
-            set_in_elements(elements, which, rest, last, value)
+            replace_in_elements(elements, which, rest, last, replacement)
         }
         _ => Err(step),
     }
 }
 
-fn set_in_elements<'a>(
+fn replace_in_elements<'a>(
     elements: &mut [Value],
     which: &'a str,
     way: &[&'a str],
     last: &str,
-    value: &Value,
+    replacement: &mut Replacement<'_>,
 ) -> Result<(), &'a str> {
     let is_meant = |(place, element): &(usize, &mut Value)| {
         let name = element.get("name").and_then(Value::as_str);
@@ -79,7 +98,7 @@ fn set_in_elements<'a>(
     let mut found = Err(which);
     for (_, element) in elements.iter_mut().enumerate().filter(is_meant) {
         let inner = element.as_table_mut().ok_or(which)?;
-        set_within(inner, way, last, value)?;
+        replace_within(inner, way, last, replacement)?;
         found = Ok(());
     }
     found
@@ -121,6 +140,17 @@ mod tests {
             let error = text.parse::<Change>().expect_err("no change");
             assert!(error.contains("KEY=VALUE"), "{error}");
         }
+    }
+
+    #[test]
+    fn in_the_place_of_a_text_a_number_is_one() {
+        let mut table: Table = "bytes = 1\nenvironment = { FETCHES = \"40\" }".parse().expect("TOML");
+        for text in ["bytes=7", "environment.FETCHES=7", "environment.NEW=7", "environment.TEXT=x"] {
+            text.parse::<Change>().expect("a change").apply(&mut table).expect("it is there");
+        }
+        let environment = &table["environment"];
+        assert_eq!((&table["bytes"], &environment["FETCHES"]), (&Value::from(7), &Value::from("7")));
+        assert_eq!((&environment["NEW"], &environment["TEXT"]), (&Value::from(7), &Value::from("x")));
     }
 
     #[test]

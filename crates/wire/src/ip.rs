@@ -2,11 +2,13 @@
 
 mod ends;
 mod headers;
+mod too_long;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use ends::{Ends, Transport};
 pub use headers::{Headers, Ports, TcpHeader};
+pub use too_long::packet_too_long;
 
 use crate::ecn::Ecn;
 
@@ -122,6 +124,17 @@ fn updated_checksum(checksum: u16, before: u16, after: u16) -> u16 {
     !u16::try_from(sum).expect("it was folded")
 }
 
+/// The Internet checksum (RFC 1071) of some parts one after the other, of which only the last may have an odd length; 0 if the one in it is
+/// right.
+fn checksum(parts: &[&[u8]]) -> u16 {
+    let word = |word: &[u8]| u32::from(word[0]) << 8 | word.get(1).copied().map_or(0, u32::from);
+    let mut sum: u32 = parts.iter().flat_map(|part| part.chunks(2)).map(word).sum();
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    !u16::try_from(sum).expect("it was folded")
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -133,20 +146,10 @@ mod tests {
 
     use super::*;
 
-    /// The Internet checksum of a header (RFC 1071): 0 if the one in it is right.
-    fn checksum(header: &[u8]) -> u16 {
-        let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-        let mut sum: u32 = words.sum();
-        while sum > 0xFFFF {
-            sum = (sum & 0xFFFF) + (sum >> 16);
-        }
-        !u16::try_from(sum).expect("it was folded")
-    }
-
     fn ipv4(class: u8, identification: u16) -> Vec<u8> {
         let mut bytes = vec![0x45, class, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2];
         bytes[4..6].copy_from_slice(&identification.to_be_bytes());
-        let sum = checksum(&bytes);
+        let sum = checksum(&[&bytes]);
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         bytes.extend([0; 8]);
         bytes
@@ -208,7 +211,7 @@ mod tests {
         fn checksums_stay_right(class: u8, identification: u16, bits in 0_u8..4) {
             let mut bytes = ipv4(class, identification);
             Packet::new(&mut bytes).expect("a packet").set_ecn(Ecn::from_bits(bits));
-            prop_assert!(matches!(checksum(&bytes[..20]), 0 | 0xFFFF));
+            prop_assert!(matches!(checksum(&[&bytes[..20]]), 0 | 0xFFFF));
         }
     }
 }

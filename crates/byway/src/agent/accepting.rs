@@ -115,6 +115,7 @@ impl AgentRole {
             consent,
             refusal: None,
             used: now,
+            whole: None,
         };
         Ok(self.mappings.add(mapping))
     }

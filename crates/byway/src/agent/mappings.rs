@@ -100,6 +100,8 @@ pub(super) struct Mapping {
     pub(super) refusal: Option<OfferRefusal>,
     /// When a datagram of the mapping came or went last.
     pub(super) used: Time,
+    /// The longest datagram that is sent as one packet, once the agent has found that out.
+    pub(super) whole: Option<u16>,
 }
 
 /// What becomes of a datagram that an application, or a target, sends.
@@ -403,7 +405,19 @@ pub(super) mod tests {
         let (sent, received) = flows();
         let endpoint = Some(Endpoint { socket: SocketId::OVERLAY, address: endpoint });
         let (flow, marking, used) = (FlowId::new(flow), Marking::default(), Time::START);
-        Mapping { peer, flow, sent, received, endpoint, side, marking, consent, refusal: None, used }
+        Mapping {
+            peer,
+            flow,
+            sent,
+            received,
+            endpoint,
+            side,
+            marking,
+            consent,
+            refusal: None,
+            used,
+            whole: None,
+        }
     }
 
     /// A mapping that a peer's application began.

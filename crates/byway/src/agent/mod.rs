@@ -78,6 +78,9 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
     let key = NodeKey::load_or_create(&settings.key_file)?;
     let sockets = listening::bind(&settings.listen, settings.listens_by_default, OverlaySockets::bind)
         .map_err(Failure::machine)?;
+    let sockets = sockets
+        .without_fragments()
+        .map_err(|error| Failure::machine(format!("the agent's sockets fragment what they send: {error}")))?;
     let listen = sockets.addresses();
     let observed = observe::bind(settings.observe).await?;
     let standing = tokio::select! {

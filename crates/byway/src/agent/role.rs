@@ -272,6 +272,7 @@ impl AgentRole {
             consent,
             refusal: None,
             used: now,
+            whole: None,
         };
         let id = self.mappings.add(mapping);
         self.offer(id, io);

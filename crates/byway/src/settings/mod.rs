@@ -20,5 +20,5 @@ pub(crate) use meaning::{
 pub(crate) use network::StaticNetwork;
 pub(crate) use reference::reference;
 pub(crate) use selectors::TypedPrefix;
-pub(crate) use tunnel::{Capture, Selection, Tunnel};
+pub(crate) use tunnel::{Capture, MTU_MIN, Selection, Tunnel};
 pub(crate) use typed::{TypedCopies, TypedFile, TypedFormat, TypedLevel, TypedService, TypedTraffic};

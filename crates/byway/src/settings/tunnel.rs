@@ -16,7 +16,7 @@ use super::typed::{TypedCapture, TypedExpose, TypedTunnel};
 use crate::capture::priorities;
 
 /// The least MTU of IPv6 (RFC 8200, section 5).
-const MTU_MIN: u16 = 1_280;
+pub(crate) const MTU_MIN: u16 = 1_280;
 
 /// The routing table and so on, unless a file says otherwise.
 pub(super) const TABLE: u32 = 4_600;

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use byway_units::Time;
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole, Kind, MessageHeader};
 use byway_wire::{SessionIndex, Shard};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
 use super::*;
 use crate::loopback::{ipv4, ipv6};
@@ -81,6 +82,27 @@ fn both_families_are_bound_to_the_ports_that_the_kernel_chose() {
     let [ipv4, ipv6] = sockets.addresses()[..] else { panic!("two") };
     assert!(ipv4.is_ipv4() && ipv6.is_ipv6() && ipv4.port() != 0 && ipv6.port() != 0);
     assert!(sockets.receive_buffer() > Bytes::new(0));
+}
+
+#[test]
+fn fragments_are_forbidden_to_who_asks_for_none() {
+    let addresses: Vec<SocketAddr> = ipv6().into_iter().chain([ipv4()]).collect();
+    let discovery = |socket: &UdpSocket| match socket.local() {
+        SocketAddr::V4(_) => sockopt::ip_mtu_discover(socket).unwrap().as_raw(),
+        SocketAddr::V6(_) => sockopt::ipv6_mtu_discover(socket).unwrap().as_raw(),
+    };
+    let bound = || OverlaySockets::bind(&addresses).unwrap();
+    for (sockets, expected) in [
+        (bound(), [Ipv4PathMtuDiscovery::DONT.as_raw(), Ipv6PathMtuDiscovery::DONT.as_raw()]),
+        (
+            bound().without_fragments().unwrap(),
+            [Ipv4PathMtuDiscovery::PROBE.as_raw(), Ipv6PathMtuDiscovery::PROBE.as_raw()],
+        ),
+    ] {
+        for socket in sockets.sockets() {
+            assert_eq!(discovery(socket), expected[usize::from(socket.local().is_ipv6())]);
+        }
+    }
 }
 
 /// A shard, and a packet that came to it.

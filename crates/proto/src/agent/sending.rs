@@ -8,7 +8,10 @@ use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::SendFlowId;
 use super::weighing::on_the_line;
-use crate::limits::{DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_MAX, WAITING_COPIES_MAX};
+use crate::limits::{
+    CODED_BYTES_BESIDE, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_BASE, PIECE_BYTES_MAX,
+    WAITING_COPIES_MAX,
+};
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
 use crate::session::{Enveloped, SessionId};
@@ -32,6 +35,12 @@ fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
     rest[..plaintext.datagram.len()].copy_from_slice(plaintext.datagram);
 }
 
+/// The longest datagram of which all packets have room in this payload of UDP.
+const fn datagram_bytes(payload_bytes: usize) -> usize {
+    let bytes = payload_bytes.saturating_sub(CODED_BYTES_BESIDE + CODED_OVERHEAD);
+    if bytes < PIECE_BYTES_MAX { bytes } else { PIECE_BYTES_MAX }
+}
+
 impl Agent {
     /// Sends a datagram of an application.
     pub(super) fn send(&mut self, id: SendFlowId, datagram: &[u8], ecn: Ecn, marked: bool, now: Time) {
@@ -49,7 +58,7 @@ impl Agent {
         let flow = &self.senders[id.0 as usize];
         let copied = flow.is_copied(datagram, marked);
         let before = self.counters.originals;
-        if datagram.len() <= PIECE_BYTES_MAX {
+        if datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, copied, now) {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
             let (first, second) = datagram.split_at(datagram.len().div_ceil(2));
@@ -66,6 +75,36 @@ impl Agent {
         if let Some(place) = self.unborne.take() {
             self.weigh(place, now);
         }
+    }
+
+    /// The longest datagram that goes as one packet of a flow, by all ways that its packets take now.
+    fn piece_bytes_max(&mut self, id: SendFlowId, copied: bool, now: Time) -> usize {
+        let flow = &self.senders[id.0 as usize];
+        let direct = (!flow.needs_relay()).then_some(flow.peer);
+        let is_in_use =
+            |relay: &SessionId| self.sessions.get(*relay).is_some_and(|relay| relay.is_in_use(now));
+        let relay = self.ingress_of(id).filter(|relay| copied && is_in_use(relay));
+        let ways = [direct, relay].into_iter().flatten();
+        ways.filter_map(|session| self.sessions.get_mut(session)?.payload_bytes(now))
+            .map(datagram_bytes)
+            .fold(PIECE_BYTES_MAX, usize::min)
+    }
+
+    /// The session with the relay to which copies of a flow go, if one has accepted it.
+    fn ingress_of(&self, id: SendFlowId) -> Option<SessionId> {
+        let flow = &self.senders[id.0 as usize];
+        flow.registrations.alias()?;
+        let path = flow.settings.paths.get(flow.registrations.in_use())?;
+        self.relay_places.get(&path.ingress).map(|place| self.relays[*place].session)
+    }
+
+    /// The longest datagram that a flow sends as one packet, once that was found out for the direct path: what goes in two pieces is lost
+    /// more often, and takes more. `None` before, and if no datagrams were sent that some paths do not carry.
+    #[must_use]
+    pub fn datagram_bytes_whole(&self, flow: SendFlowId) -> Option<usize> {
+        let peer = self.senders.get(flow.0)?.peer;
+        let payload_bytes = self.sessions.get(peer)?.settled_payload_bytes()?;
+        Some(datagram_bytes(payload_bytes))
     }
 
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {

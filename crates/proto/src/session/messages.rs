@@ -68,9 +68,15 @@ impl Sessions {
             self.changes.push_back(Change::Weighed { session: id, place, received: reply.received });
             return;
         }
+        if session.path_mtu.as_mut().is_some_and(|path_mtu| path_mtu.answered(reply.number, now)) {
+            return;
+        }
         let Some(answered) = session.probes.answered(reply.number, now) else {
             return;
         };
+        if let Some(path_mtu) = &mut session.path_mtu {
+            path_mtu.passed_by(now.saturating_sub(answered.round_trip), now);
+        }
         // The next probe was planned for the case that this one stays unanswered.
         session.plan_probe(now);
         let waited = answered.round_trip.min(PROBE_INTERVAL.saturating_sub(FAST_PROBE_INTERVAL));

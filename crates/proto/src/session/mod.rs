@@ -9,6 +9,7 @@ mod epoch;
 mod handshake;
 mod messages;
 mod path;
+mod path_mtu;
 mod probes;
 mod receive;
 mod send;

@@ -61,8 +61,7 @@ impl Probes {
 
     /// Notes that a probe is sent, and gives its number.
     pub(crate) fn sent(&mut self, before: Before, now: Time) -> u32 {
-        let number = self.next_number;
-        self.next_number = number.wrapping_add(1);
+        let number = self.take_number();
         if self.under_way.is_full() {
             self.under_way.remove(0);
         }
@@ -79,6 +78,13 @@ impl Probes {
         self.measure(round_trip);
         self.heard();
         Some(Answered { round_trip, before })
+    }
+
+    /// A number for a probe about which nothing is noted here.
+    pub(crate) const fn take_number(&mut self) -> u32 {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        number
     }
 
     /// Notes that a train of so many probes is sent, and gives the number of the first. Whether they are answered says nothing

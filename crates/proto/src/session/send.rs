@@ -14,19 +14,22 @@ use super::probes::Before;
 use super::{Change, Detour, Enveloped, SESSIONS_AT_HAND, Session, SessionId, Sessions};
 use crate::limits::{
     CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
-    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PROBE_AHEAD,
+    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD,
 };
 use crate::outbox::{Heading, Urgency};
 use crate::parts::line_scale::TrainShape;
 
-/// What makes probes of a train longer.
-const PADDING: [u8; MESSAGES_BYTES_MAX - PROBE_MESSAGE_BYTES] = [0; MESSAGES_BYTES_MAX - PROBE_MESSAGE_BYTES];
+/// The longest message that a padded probe is.
+const PADDED_BYTES_MAX: usize = PAYLOAD_BYTES_PROBED[0] - MESSAGE_OVERHEAD;
+
+/// What makes probes longer.
+const PADDING: [u8; PADDED_BYTES_MAX - PROBE_MESSAGE_BYTES] = [0; PADDED_BYTES_MAX - PROBE_MESSAGE_BYTES];
 
 /// A probe without padding: its header, and three numbers.
 const PROBE_MESSAGE_BYTES: usize = 15;
 
-/// What a packet with such a probe takes of the line.
-const PROBE_PACKET_BYTES: usize = PROBE_MESSAGE_BYTES + MESSAGE_OVERHEAD + IP_AND_UDP_BYTES;
+/// The payload of UDP with such a probe.
+const PROBE_PAYLOAD_BYTES: usize = PROBE_MESSAGE_BYTES + MESSAGE_OVERHEAD;
 
 impl Sessions {
     /// Whether packets can be sent to the peer now.
@@ -229,7 +232,36 @@ impl Sessions {
         let round_trip = claimed(session.probes.measured());
         session.plan_probe(now);
         self.say(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);
+        self.probe_mtu(id, now);
         self.arm(id);
+    }
+
+    /// Sends a padded probe, if one is due: behind the ordinary one, whose round trip counts.
+    fn probe_mtu(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id).filter(|session| session.is_direct()) else {
+            return;
+        };
+        let (Some(path_mtu), Some(to)) = (&mut session.path_mtu, session.path.address()) else {
+            return;
+        };
+        let Some(payload_bytes) = path_mtu.due(*to, now) else {
+            return;
+        };
+        let number = session.probes.take_number();
+        path_mtu.sent(number, payload_bytes, now);
+        let round_trip = claimed(session.probes.measured());
+        let probe = Probe { number, sent: Timestamp::at(now), round_trip };
+        self.flush(id, now);
+        self.send_padded(id, &probe, payload_bytes, now);
+    }
+
+    /// Sends a probe in a packet with so long a payload of UDP.
+    fn send_padded(&mut self, id: SessionId, probe: &Probe, payload_bytes: usize, now: Time) {
+        let padding = &PADDING[..payload_bytes.saturating_sub(PROBE_PAYLOAD_BYTES).min(PADDING.len())];
+        let mut buffer = [0; PADDED_BYTES_MAX];
+        let mut writer = Writer::new(&mut buffer);
+        probe.emit_padded(padding, &mut writer).expect("the buffer has room for all padding");
+        self.send_messages(id, writer.written(), Urgency::Scavenger, now);
     }
 
     /// Whether a probe may be due soon.
@@ -262,15 +294,9 @@ impl Sessions {
         let first = session.probes.sent_train(count);
         let round_trip = claimed(session.probes.measured());
         let packet_bytes = usize::try_from(shape.packet.count()).unwrap_or(usize::MAX);
-        let padding = &PADDING[..packet_bytes.saturating_sub(PROBE_PACKET_BYTES).min(PADDING.len())];
         for place in 0..count {
             let probe = Probe { number: first.wrapping_add(place), sent: Timestamp::at(now), round_trip };
-            let mut buffer = [0; MESSAGES_BYTES_MAX];
-            let mut writer = Writer::new(&mut buffer);
-            probe
-                .emit_padded(padding, &mut writer)
-                .expect("a padded probe is shorter than the longest message");
-            self.send_messages(id, writer.written(), Urgency::Scavenger, now);
+            self.send_padded(id, &probe, packet_bytes.saturating_sub(IP_AND_UDP_BYTES), now);
         }
     }
 

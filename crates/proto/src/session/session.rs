@@ -1,5 +1,6 @@
 //! What two nodes know of each other.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -12,6 +13,7 @@ use super::attempt::Attempt;
 use super::epoch::Epoch;
 use super::handshake::Origin;
 use super::path::Path;
+use super::path_mtu::PathMtu;
 use super::probes::Probes;
 use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
 
@@ -65,6 +67,8 @@ pub(crate) struct Answered {
 pub(crate) struct Session {
     pub(crate) remote: Remote,
     pub(crate) path: Path,
+    /// Once something was to be sent that takes more than every path carries: relays, which have many sessions, send nothing of the kind.
+    pub(crate) path_mtu: Option<Box<PathMtu>>,
     /// The way through a relay, used while no direct address has proved itself.
     pub(crate) detour: Option<Detour>,
     /// Whether the last handshake was answered through a relay, and nothing has come from the proved address since:
@@ -108,6 +112,7 @@ impl Session {
         Self {
             remote,
             path: Path::default(),
+            path_mtu: None,
             detour: None,
             is_doubtful: false,
             was_direct: false,
@@ -133,6 +138,20 @@ impl Session {
     /// Whether the peer can be reached without a relay, as far as is known.
     pub(crate) const fn is_direct(&self) -> bool {
         self.path.address().is_some() && !self.is_doubtful
+    }
+
+    /// The longest UDP payload that is known to reach the peer, when something longer than every path carries is to be sent; `None` if
+    /// there is no path.
+    pub(crate) fn payload_bytes(&mut self, now: Time) -> Option<usize> {
+        let to = *self.path.address()?;
+        let path_mtu = self.path_mtu.get_or_insert_default();
+        path_mtu.want(to, now);
+        Some(path_mtu.payload_bytes(to))
+    }
+
+    /// The same, once it was found out.
+    pub(crate) fn settled_payload_bytes(&self) -> Option<usize> {
+        self.path_mtu.as_ref()?.settled(*self.path.address()?)
     }
 
     /// The epoch that seals now.

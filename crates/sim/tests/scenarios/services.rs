@@ -158,6 +158,26 @@ fn a_long_datagram_travels_in_two_pieces_and_is_repaired() {
 }
 
 #[test]
+fn paths_that_carry_less_than_an_ethernet_lose_no_datagram_for_that() {
+    let mut plan = Plan::pairs(4, Service::Coding).each_flow(|flow| {
+        flow.datagram_bytes = 1_354;
+        flow.settings.rate = byway_units::Rate::from_megabits_per_second(2);
+        flow.direct.ip_bytes_max = Some(byway_units::Bytes::new(1_420));
+    });
+    plan.lose(0, 600, 3);
+    let (world, run) = plan.run();
+    let counters = run.deliveries.counters();
+    assert_eq!((counters.sent, counters.missing()), (4_000, 0));
+    let other_ways: Vec<usize> =
+        run.got.iter().filter(|got| got.way != Delivery::Direct).map(|got| got.flow).collect();
+    assert!(!other_ways.is_empty() && other_ways.iter().all(|flow| *flow == 0), "{other_ways:?}");
+    for flow in 0..4 {
+        let originals = world.host(run.agents[2 * flow]).agent().counters().originals;
+        assert_eq!(originals, 2_000, "each datagram is longer than a piece on such a path");
+    }
+}
+
+#[test]
 fn a_sender_is_told_the_losses_that_repairs_hide() {
     let (world, run) = lossy(Service::Coding).run();
     for flow in 0..4 {

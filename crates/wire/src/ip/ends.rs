@@ -203,20 +203,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// The Internet checksum over these (RFC 1071): 0 if the one in them is right.
-    fn checksum(parts: &[&[u8]]) -> u16 {
-        let bytes: Vec<u8> = parts.concat();
-        let words = bytes.chunks(2).map(|word| {
-            let low = word.get(1).copied().unwrap_or_default();
-            u32::from(u16::from_be_bytes([word[0], low]))
-        });
-        let mut sum: u32 = words.sum();
-        while sum > 0xFFFF {
-            sum = (sum & 0xFFFF) + (sum >> 16);
-        }
-        !u16::try_from(sum).expect("it was folded")
-    }
+    use crate::ip::checksum;
 
     /// The checksum over what is behind an IPv4 header of 20 octets.
     fn transport_checksum(packet: &[u8]) -> u16 {

@@ -10,7 +10,7 @@ use byway_proto::agent::Traffic;
 use byway_proto::marking::Candidate;
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::Ecn;
-use byway_wire::ip::{Headers, Packet, TcpHeader};
+use byway_wire::ip::{Headers, Packet, TcpHeader, packet_too_long};
 use tokio::sync::watch;
 
 use super::admission::Declined;
@@ -18,7 +18,7 @@ use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
 use super::mappings::{Consent, Datagram, Mapping, MappingId, Side};
 use super::role::AgentRole;
-use crate::settings::{Capture, Exposed, ExposedAt, Tunnel, Wanted};
+use crate::settings::{Capture, Exposed, ExposedAt, MTU_MIN, Tunnel, Wanted};
 use connections::Connections;
 
 /// How often is looked whether peers still answer while packets go to them: with their probes, somebody who is gone is noticed within
@@ -42,6 +42,10 @@ const ANSWERED_MAX: usize = 256;
 
 /// A peer that was silent for so long loses an address that another one shows.
 const SILENT_FOR: Duration = Duration::from_secs(5);
+
+/// How often somebody is told at most that packets are too long: whoever heeds it does so at once, and keeps it for minutes. Linux does not
+/// where ports decide about a packet's route.
+const TELLS_EVERY: Duration = Duration::from_secs(1);
 
 /// The port of QUIC (RFC 9114, section 3.3).
 const QUIC: u16 = 443;
@@ -85,6 +89,7 @@ pub(super) struct Tunnelled {
     asks: BTreeMap<usize, (Time, Duration)>,
     next_look: Time,
     looks_until: Time,
+    tells_next: Time,
     scratch: Vec<u8>,
     pub(super) counters: TunnelCounters,
 }
@@ -119,6 +124,7 @@ impl Tunnelled {
             asks: BTreeMap::new(),
             next_look: Time::START,
             looks_until: Time::START,
+            tells_next: Time::START,
             scratch: Vec::new(),
             counters: TunnelCounters::default(),
         };
@@ -157,13 +163,18 @@ impl Tunnelled {
         if let Side::Network { traffic, .. } = side {
             self.learn(headers.source, traffic, peer, came.id, now);
         }
-        if headers.ecn == ecn {
+        let whole = came.mapping.whole.filter(|_| headers.tcp.is_some_and(TcpHeader::is_syn));
+        if headers.ecn == ecn && whole.is_none() {
             return io.give_packet(packet);
         }
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
         if let Some(mut packet) = Packet::new(&mut self.scratch) {
             packet.set_ecn(ecn);
+            // What it announces is what comes back from here.
+            if let Some(whole) = whole {
+                packet.limit_segments(segment_bytes(whole, &headers));
+            }
         }
         io.give_packet(&self.scratch)
     }
@@ -234,9 +245,8 @@ impl Tunnelled {
     /// Reads a packet of the device, and has its connection agree on segments that fit.
     fn read(&self, packet: &mut [u8]) -> Option<(Headers, Ecn)> {
         let headers = Headers::parse(packet).filter(|headers| !headers.destination.is_multicast())?;
-        let overhead = TCP_OVERHEADS[usize::from(headers.destination.is_ipv6())];
         if headers.tcp.is_some_and(TcpHeader::is_syn) {
-            Packet::new(packet)?.limit_segments(self.settings.mtu - overhead);
+            Packet::new(packet)?.limit_segments(segment_bytes(self.settings.mtu, &headers));
         }
         let ecn = headers.ecn;
         Some((headers, ecn))
@@ -279,10 +289,39 @@ impl AgentRole {
         };
         let connection =
             self.tunnel.as_mut().map(|tunnel| tunnel.connections.sent(peer, &headers, packet.len(), now));
+        self.mind_path(id, &headers, packet, io);
         let candidate =
             Candidate { headers: Some(&headers), payload: &packet[headers.payload..], connection };
         let marked = self.mappings.marks(id, &candidate);
         self.forward(id, &Datagram { bytes: packet, ecn, marked }, io);
+    }
+
+    /// Where a path carries less than the device lets packets have, has a connection that begins here agree on segments that fit, and tells
+    /// who sends longer packets how long they may be. Longer ones travel in two pieces.
+    fn mind_path(&mut self, id: MappingId, headers: &Headers, packet: &mut [u8], io: &mut Io) {
+        let now = io.now();
+        let (Some(mapping), Some(tunnel)) = (self.mappings.get_mut(id), &mut self.tunnel) else {
+            return;
+        };
+        let whole = self.agent.datagram_bytes_whole(mapping.sent);
+        mapping.whole = whole.and_then(|bytes| u16::try_from(bytes).ok());
+        let Some(whole) = mapping.whole else {
+            return;
+        };
+        if headers.tcp.is_some_and(TcpHeader::is_syn)
+            && let Some(mut packet) = Packet::new(packet)
+        {
+            packet.limit_segments(segment_bytes(whole, headers));
+        }
+        // Less than the least MTU of IPv6 is nothing that hosts would send.
+        let told = if headers.destination.is_ipv6() { whole.max(MTU_MIN) } else { whole };
+        if packet.len() > usize::from(told)
+            && tunnel.tells_next <= now
+            && packet_too_long(packet, told, &mut tunnel.scratch)
+        {
+            tunnel.tells_next = now + TELLS_EVERY;
+            io.give_packet(&tunnel.scratch);
+        }
     }
 
     fn begin_capture(&mut self, place: usize, traffic: Traffic, io: &mut Io) -> Option<MappingId> {
@@ -405,6 +444,11 @@ impl AgentRole {
         }
         Doors { captures, exposed }
     }
+}
+
+/// The longest segment of TCP that a packet of this length has room for.
+fn segment_bytes(packet_bytes: u16, headers: &Headers) -> u16 {
+    packet_bytes.saturating_sub(TCP_OVERHEADS[usize::from(headers.destination.is_ipv6())])
 }
 
 /// What captures have no mapping for yet.

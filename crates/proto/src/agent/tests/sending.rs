@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::agent::Duplication;
-use crate::limits::{COPY_DEPTH, RESEND_REACH, STANDBY_FOR, WAITING_COPIES_MAX};
+use crate::limits::{COPY_DEPTH, PIECE_BYTES_MAX, RESEND_REACH, STANDBY_FOR, WAITING_COPIES_MAX};
 use byway_wire::messages::CopyNack;
 
 #[test]
@@ -30,20 +30,61 @@ fn originals_go_before_copies() {
     assert_eq!(at_once, [Urgency::Original, Urgency::Original, Urgency::Scavenger, Urgency::Scavenger]);
 }
 
+/// Sends long datagrams for so long, ten a second.
+fn send_long(hall: &mut Hall, bytes: usize, time: Duration) {
+    let end = hall.now + time;
+    while hall.now < end {
+        hall.send(&alloc::vec![7; bytes]);
+        hall.run(ms(100));
+    }
+}
+
+/// As how many packets the last datagram was sent.
+fn pieces(hall: &Hall) -> usize {
+    hall.sent.iter().filter(|datagram| datagram.original().is_some()).count()
+}
+
 #[test]
 fn a_datagram_of_any_length_up_to_1500_bytes_arrives_whole() {
     let mut hall = Hall::new(&settings(Service::Coding));
-    let mut pieces = Vec::new();
-    for length in [0, 1, 1_354, 1_355, 1_452, 1_472, 1_499, 1_500] {
-        hall.forget();
-        let datagram: Vec<u8> =
-            (0..length).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
-        hall.send(&datagram);
-        hall.run(ms(100));
-        assert_eq!(hall.got, [Got { bytes: datagram, ecn: Ecn::NotCapable, delivery: Delivery::Direct }]);
-        pieces.push(hall.sent.iter().filter(|datagram| datagram.original().is_some()).count());
+    for expected in [[1, 1, 1, 2, 2, 2, 2, 2, 2, 2], [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]] {
+        let mut found = Vec::new();
+        for length in [0, 1, 1_169, 1_170, 1_354, 1_355, 1_452, 1_472, 1_499, 1_500] {
+            hall.forget();
+            let datagram: Vec<u8> =
+                (0..length).map(|place| u8::try_from(place % 251).expect("reduced")).collect();
+            hall.send(&datagram);
+            found.push(pieces(&hall));
+            hall.run(ms(35));
+            assert_eq!(hall.got, [Got { bytes: datagram, ecn: Ecn::NotCapable, delivery: Delivery::Direct }]);
+        }
+        assert_eq!(found, expected);
+        // Meanwhile, it is found out what the paths carry.
+        send_long(&mut hall, 1_500, ms(1_000));
     }
-    assert_eq!(pieces, [1, 1, 1, 2, 2, 2, 2, 2]);
+}
+
+#[test]
+fn no_packet_is_longer_than_the_direct_path_or_that_to_the_relay_carries() {
+    for (is_of_path, whole) in [(true, 1_309), (false, 1_289)] {
+        let mut hall = Hall::new(&settings(Service::Coding));
+        hall.loses(move |datagram| {
+            let (direct, relay) = if is_of_path { (1_380, 1_500) } else { (1_500, 1_360) };
+            let is_to_relay = datagram.to == RELAY;
+            datagram.bytes.len() > if is_to_relay { relay } else { direct }
+        });
+        send_long(&mut hall, 1_354, ms(5_000));
+        assert_eq!(hall.delivered(Delivery::Direct).len(), 50, "none was lost");
+        assert_eq!(hall.agents[SENDER].counters().originals, 100, "each in two pieces");
+        for (bytes, expected) in [(whole, 1), (whole + 1, 2)] {
+            hall.forget();
+            hall.send(&alloc::vec![7; bytes]);
+            assert_eq!(pieces(&hall), expected);
+        }
+        let flow = hall.flow;
+        let told = if is_of_path { whole } else { PIECE_BYTES_MAX };
+        assert_eq!(hall.agents[SENDER].datagram_bytes_whole(flow), Some(told));
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Where the peer is, how far away, and whether it is there at all.
 
 use super::*;
-use crate::limits::{AMPLIFICATION_MAX, KEEPALIVE_INTERVAL, ROUND_TRIP_MAX};
+use crate::limits::{
+    AMPLIFICATION_MAX, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, ROUND_TRIP_MAX,
+};
 use byway_wire::messages::Probe;
 use byway_wire::{Microseconds, Timestamp};
 
@@ -62,6 +64,38 @@ fn reached_at(later: Duration) -> SocketAddr {
 fn a_peer_that_is_as_near_by_ipv4_is_reached_by_it() {
     assert!(reached_at(Duration::ZERO).is_ipv4());
     assert!(reached_at(DELAY).is_ipv6());
+}
+
+/// What the one side knows of the payload that reaches the other, if packets of more bytes than this get lost, after speaking for so
+/// long with something long to send; and how many of its packets were longer than every path carries.
+fn payload_bytes_found(carries: usize, time: Duration) -> (usize, usize) {
+    let mut pair = Pair::established();
+    pair.loses(move |datagram| datagram.bytes.len() > carries);
+    let end = pair.now + time;
+    let mut found = 0;
+    while pair.now < end {
+        let (node, now) = (&mut pair.nodes[SMALL], pair.now);
+        let session = node.sessions.get_mut(node.peer).expect("it is established");
+        found = session.payload_bytes(now).expect("it is direct");
+        speak(&mut pair, SMALL, ms(100));
+    }
+    let long = pair.sent.iter().filter(|datagram| datagram.bytes.len() > PAYLOAD_BYTES_BASE).count();
+    (found, long)
+}
+
+#[test]
+fn the_longest_packets_that_a_path_carries_are_found_by_padded_probes() {
+    let longest = PAYLOAD_BYTES_PROBED[0];
+    assert_eq!(payload_bytes_found(longest, secs(5)), (longest, 1));
+    assert_eq!(payload_bytes_found(longest - 1, secs(5)), (1_392, 4));
+    assert_eq!(payload_bytes_found(1_250, secs(15)), (PAYLOAD_BYTES_BASE, 21));
+}
+
+#[test]
+fn who_has_nothing_long_to_send_sends_nothing_long() {
+    let mut pair = Pair::established();
+    speak(&mut pair, SMALL, secs(30));
+    assert!(pair.sent.iter().all(|datagram| datagram.bytes.len() < 200));
 }
 
 #[test]

@@ -84,6 +84,8 @@ pub(crate) struct FlowPlan {
     /// When the application has nothing to say.
     pub(crate) pauses: Vec<Span>,
     pub(crate) datagram_bytes: usize,
+    /// Datagrams before this one, but the first, are short: meanwhile, the sender finds out how long packets may be.
+    pub(crate) long_from: u64,
     /// The ECN field of what the application sends, and how often it marks a packet as worth a copy.
     pub(crate) ecn: Ecn,
     pub(crate) marks_one_in: Option<u64>,
@@ -141,6 +143,7 @@ impl Plan {
             sending: Sending::Paced(ms(10)),
             pauses: Vec::new(),
             datagram_bytes: 300,
+            long_from: 0,
             ecn: Ecn::NotCapable,
             marks_one_in: None,
             begin: secs(2),
