@@ -34,7 +34,7 @@ fn with_a_liar() -> Plan {
     plan.flows.push(copies);
     plan.agents[sender].relays.clear();
     for nth in 0..10 {
-        plan.lose(0, 40 + nth * 80, 5);
+        plan.lose(0, 140 + nth * 80, 5);
     }
     plan
 }
@@ -59,7 +59,7 @@ fn a_lie_that_no_digest_names_costs_two_repairs_and_nothing_that_is_true() {
     for flow in &mut plan.flows {
         // Too long for the digests of a batch of eight.
         flow.datagram_bytes = 1_350;
-        flow.long_from = 38;
+        flow.long_from = 100;
         flow.settings.rate = byway_units::Rate::from_megabits_per_second(2);
     }
     let (world, run) = plan.run();
