@@ -101,6 +101,10 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
 impl Capturing {
     async fn prepare(&mut self, device: &str) -> Result<(), Failure> {
         loosen_source_check(device);
+        if !self.inside.iter().any(|inside| inside.addr().is_ipv4()) {
+            let added = self.kernel.add_nobody(self.device).await;
+            added.map_err(|error| refused("the device cannot have an address", &error))?;
+        }
         groups::mark(&self.plan.groups, self.plan.table)?;
         // Where Byway's own packets go by another table, rules say which addresses captured ones have.
         self.set_rules(true).await.map_err(|error| refused("a rule cannot be set", &error))?;

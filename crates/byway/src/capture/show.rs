@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::kernel::NOBODY;
 use super::plan::{Gate, Plan};
 use crate::settings::{Exposed, ExposedAt, Tunnel};
 
@@ -14,6 +15,12 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
     );
     for address in addresses {
         let _ = writeln!(text, "  ip address add {address} dev {device}");
+    }
+    if !addresses.iter().any(|address| address.addr().is_ipv4()) {
+        let _ = writeln!(
+            text,
+            "  ip address add {NOBODY}/32 dev {device} scope host (which nothing is sent from: the system's check of sources asks for one)"
+        );
     }
     let _ = writeln!(
         text,
