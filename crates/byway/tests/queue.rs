@@ -24,13 +24,18 @@ const QUEUE: u16 = 7;
 /// The mark of Byway's own packets: the number of its table.
 const OWN: u32 = 4_600;
 
-/// Machines where all that alice sends to bob goes into a queue, Byway's own packets too. Systems check sources, at
+/// Machines where all that alice sends to bob goes into a queue, Byway's own packets too, and what Byway brings. Systems check sources, at
 /// her machine strictly, and at his loosely.
 fn lab() -> Option<Lab> {
     let lab = Lab::capturing(&format!("queue = {QUEUE}"))?;
-    for (program, address) in ["iptables", "ip6tables"].into_iter().zip(addresses(BOB)) {
+    let there = addresses(BOB).map(|address| address.to_string());
+    for (program, chosen) in [
+        ("iptables", ["OUTPUT", "-d", &there[0]]),
+        ("ip6tables", ["OUTPUT", "-d", &there[1]]),
+        ("iptables", ["PREROUTING", "-i", "byway0"]),
+    ] {
         let mut command = Command::new(program);
-        command.args(["-w", "1", "-t", "mangle", "-A", "OUTPUT", "-d", &address.to_string()]);
+        command.args(["-w", "1", "-t", "mangle", "-A"]).args(chosen);
         command.args(["-j", "NFQUEUE", "--queue-num", &QUEUE.to_string(), "--queue-bypass"]);
         let made = lab.machines[ALICE].run(move || command.output());
         if !made.as_ref().is_ok_and(|made| made.status.success()) {
@@ -101,7 +106,7 @@ fn connections_go_by_a_queue_and_their_answers_by_the_device_and_losses_are_repa
     }
     let (packets, [taken, accepted]) = (lab.counted(ALICE, "proxy_taken"), queued(&lab));
     assert!(packets <= taken, "{packets} packets went by Byway, {taken} of them out of the queue");
-    // Those of Byway: they go to bob too.
+    // Those of Byway, and those that it brings.
     assert!(accepted > 0, "nothing was let go on");
     assert_eq!(lab.counted(ALICE, "proxy_queue_overruns"), 0);
 }
@@ -175,7 +180,7 @@ fn what_stands_in_the_way_is_said_and_nothing_is_half_done() {
     let file = file.to_str().expect("text");
     let shown = lab.run(ALICE, &["agent", "--config", file, "--dry-run"]);
     let shown = String::from_utf8(shown.stdout).expect("text");
-    for words in ["-m mark ! --mark 0x11f8 -j NFQUEUE --queue-num 7 --queue-bypass", "ip6tables"] {
+    for words in ["-m mark ! --mark 0x11f8 -j NFQUEUE --queue-num 7 --queue-bypass", "-i byway0"] {
         assert!(shown.contains(words) && !shown.contains("rule add"), "{words} is not in {shown}");
     }
     if let Some(refused) = lab.run_as_nobody(ALICE) {

@@ -41,7 +41,7 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
         let wanted = &capture.wanted;
         let _ = writeln!(text, "\nWhile {} is there and takes packets for {:?}:", wanted.peer, wanted.to);
         if let Some(queue) = capture.queue {
-            add_queue(&mut text, queue, *table);
+            add_queue(&mut text, queue, tunnel);
         }
         add_rules(&mut text, &plan, Gate::Capture(place));
     }
@@ -60,13 +60,14 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
 }
 
 /// What rules have to say that put packets into a queue: they are not the agent's.
-fn add_queue(text: &mut String, queue: u16, mark: u32) {
+fn add_queue(text: &mut String, queue: u16, tunnel: &Tunnel) {
+    let Tunnel { device, table: mark, .. } = tunnel;
     let _ = writeln!(
         text,
         "  packets of the queue {queue} are taken, and let go on as they are while not. Rules of yours put them there, such as\n    \
          iptables -t mangle -A OUTPUT -d 192.0.2.1 -m mark ! --mark {mark:#x} -j NFQUEUE --queue-num {queue} --queue-bypass\n  \
          (ip6tables for IPv6). {mark:#x} is the mark of Byway's own packets, which are never taken; without --queue-bypass, packets go nowhere while \
-         no agent works"
+         no agent works. A firewall that lets in answers alone has to let in what comes by the device: iptables -I INPUT -i {device} -j ACCEPT"
     );
 }
 
