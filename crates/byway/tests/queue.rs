@@ -147,7 +147,8 @@ fn without_the_peer_and_without_the_agent_packets_go_on_at_once() {
     let mut stream = lab.connect(address, PORT);
     talk(&mut stream, 10_000);
     // The peer has not been there yet.
-    [RELAY, ALICE].into_iter().for_each(|place| lab.start(place));
+    lab.start(RELAY);
+    lab.start(ALICE);
     lab.wait(ALICE, "the agent works");
     talk(&mut stream, 10_000);
     talk(&mut lab.connect(address, PORT), 10_000);
