@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use byway_lab::addresses;
 use byway_net::{PacketQueues, QueueError};
+use rustix::net::sockopt::set_socket_send_buffer_size_force;
+use rustix::process::{Pid, Signal, kill_process};
 
 use machines::{ALICE, BOB, Lab, PATIENCE, PORT, RELAY, talk};
 
@@ -171,6 +173,38 @@ fn without_the_peer_and_without_the_agent_packets_go_on_at_once() {
             assert!(Instant::now() < until, "nothing is taken after the agent is back");
         }
         talk(&mut stream, 10_000);
+    }
+}
+
+#[test]
+fn what_finds_no_room_in_a_queue_goes_on_and_is_counted() {
+    let Some(mut lab) = lab() else { return };
+    lab.start_all();
+    let [alice, bob] = sockets(&lab);
+    // What waits in the queue takes room of the sender's.
+    set_socket_send_buffer_size_force(&alice, 64 << 20).expect("root may");
+    let pid = Pid::from_child(lab.nodes[ALICE].as_ref().expect("it works"));
+    kill_process(pid, Signal::STOP).expect("it is ours");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        for _ in 0..5_000 {
+            alice.send_to(&[7; 1_000], (addresses(BOB)[0], PORT)).expect("it is sent");
+        }
+        // The path loses bursts as long as that.
+        if bob.recv(&mut [0; 2_000]).is_ok() {
+            break;
+        }
+        assert!(Instant::now() < until, "nothing went on");
+    }
+    kill_process(pid, Signal::CONT).expect("it is ours");
+    while lab.counted(ALICE, "proxy_queue_overruns") == 0 {
+        assert!(Instant::now() < until, "nothing is counted");
+    }
+    lab.serve(addresses(BOB)[0], PORT);
+    let [taken, _] = queued(&lab);
+    while queued(&lab)[0] == taken {
+        talk(&mut lab.connect(addresses(BOB)[0], PORT), 1_000);
+        assert!(Instant::now() < until, "nothing is taken any more");
     }
 }
 
