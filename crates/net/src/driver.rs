@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 use crate::io::Io;
 use crate::limits::{CONTROLS_PER_TURN, PACKET_BYTES_MAX, PACKETS_PER_TURN};
 use crate::poller::Ready;
+use crate::queues::{Found, Queued, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
 use crate::role::{Arrival, Role, SocketId};
 use crate::sockets::roles_name;
@@ -15,7 +16,7 @@ pub(crate) struct Driver<R: Role> {
     role: R,
     io: Io,
     buffers: ReceiveBuffers,
-    /// Where a packet of the device lies; empty until there is one.
+    /// Where a packet of the device lies, or a message about one of a queue; empty until there is one.
     packet: Vec<u8>,
     controls: Receiver<R::Control>,
     /// Whether controls may wait that the bell has been heard for.
@@ -53,6 +54,11 @@ impl<R: Role> Driver<R> {
                 Ready::Rung => self.controls_wait = true,
                 Ready::Device => {
                     self.take_packets()?;
+                    self.wake();
+                    self.io.flush();
+                }
+                Ready::Queues => {
+                    self.take_queued()?;
                     self.wake();
                     self.io.flush();
                 }
@@ -102,6 +108,26 @@ impl<R: Role> Driver<R> {
             self.role.packet(&mut self.packet[..length], &mut self.io);
         }
         Ok(())
+    }
+
+    /// Each packet has its verdict, whether or not the role is asked.
+    fn take_queued(&mut self) -> io::Result<()> {
+        self.packet.resize(PACKET_BYTES_MAX, 0);
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(Found { key, mark, came_by, payload }) = self.io.take_queued(&mut self.packet)? else {
+                break;
+            };
+            self.io.update_now();
+            let verdict = match payload {
+                Some(payload) => {
+                    let packet = &mut self.packet[payload];
+                    self.role.queued(Queued { queue: key.queue, mark, came_by, packet }, &mut self.io)
+                }
+                None => Verdict::Accepted,
+            };
+            self.io.decide(key, verdict);
+        }
+        self.io.tell_verdicts()
     }
 
     fn wake(&mut self) {

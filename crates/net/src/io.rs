@@ -16,6 +16,7 @@ use crate::device::Device;
 use crate::limits::{APPLICATION_BUFFER_BYTES, DROPS_INTERVAL};
 use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
 use crate::poller::Poller;
+use crate::queues::{Found, Key, PacketQueues, QueueCounters, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
 use crate::role::SocketId;
 use crate::socket::{Refusal, Sharing, UdpSocket};
@@ -33,6 +34,7 @@ pub struct Io {
     /// What marks the packets of all sockets.
     mark: Option<u32>,
     device: Option<Device>,
+    queues: Option<PacketQueues>,
     outgoing: Outgoing,
     counters: IoCounters,
     /// When the kernel is asked next what it dropped.
@@ -54,6 +56,7 @@ impl Io {
             sockets,
             mark,
             device: None,
+            queues: None,
             outgoing: Outgoing::new(),
             counters: IoCounters::default(),
             next_drops: Time::START,
@@ -169,6 +172,22 @@ impl Io {
         Ok(())
     }
 
+    /// Takes queues: their packets come to [`Role::queued`](crate::Role::queued) from now on. Queues that fail end the thread.
+    ///
+    /// # Errors
+    /// If the kernel does not let the thread wait for them.
+    pub fn open_queues(&mut self, queues: PacketQueues) -> io::Result<()> {
+        self.poller.add_queues(&queues)?;
+        self.queues = Some(queues);
+        Ok(())
+    }
+
+    /// What became of the packets of queues so far; `None` without queues.
+    #[must_use]
+    pub fn queue_counters(&self) -> Option<QueueCounters> {
+        self.queues.as_ref().map(|queues| queues.counters)
+    }
+
     /// Gives the system an IP packet as if it had come by the device, at once; whether it was taken. What is not is counted.
     pub fn give_packet(&mut self, packet: &[u8]) -> bool {
         let is_taken = self.device.as_ref().is_some_and(|device| device.send(packet).is_ok());
@@ -188,6 +207,23 @@ impl Io {
                 Err(io::Error::new(error.kind(), format!("the device was removed or fails: {error}")))
             }
         }
+    }
+
+    /// The next packet of a queue, if there is one: it waits for its verdict.
+    pub(crate) fn take_queued(&mut self, message: &mut [u8]) -> io::Result<Option<Found>> {
+        self.queues.as_mut().map_or(Ok(None), |queues| queues.receive(message))
+    }
+
+    /// Notes what becomes of a packet of a queue.
+    pub(crate) fn decide(&mut self, key: Key, verdict: Verdict) {
+        if let Some(queues) = &mut self.queues {
+            queues.decide(key, verdict);
+        }
+    }
+
+    /// Tells the kernel what is noted.
+    pub(crate) fn tell_verdicts(&mut self) -> io::Result<()> {
+        self.queues.as_mut().map_or(Ok(()), PacketQueues::tell)
     }
 
     /// What went through the role's sockets so far.
@@ -268,6 +304,9 @@ impl Io {
         self.next_drops = self.now + DROPS_INTERVAL;
         let dropped: u64 = self.sockets.overlay_mut().map(|socket| u64::from(socket.newly_dropped())).sum();
         self.counters.dropped_by_kernel += dropped;
+        if let Some(queues) = &mut self.queues {
+            queues.count_unseen();
+        }
     }
 }
 

@@ -51,7 +51,8 @@
 //! kernel has joined (GRO). What a batch causes to be sent leaves when it has been handled, originals before scavengers,
 //! datagrams of one length to one destination with one system call (GSO). Nothing is allocated for a packet.
 //!
-//! A role may have a [`Device`] beside its sockets, from which it takes the IP packets of applications that know nothing of it.
+//! A role may have a [`Device`] beside its sockets, from which it takes the IP packets of applications that know nothing of it, and
+//! [`PacketQueues`] into which rules of the firewall put such packets.
 //!
 //! # What is left to others
 //! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out here: datagrams
@@ -76,6 +77,7 @@ mod limits;
 mod loopback;
 mod outgoing;
 mod poller;
+mod queues;
 mod receive_buffers;
 mod role;
 mod socket;
@@ -89,4 +91,5 @@ pub use counters::IoCounters;
 pub use device::{Device, DeviceSettings};
 pub use handle::{ControlError, Controls, EndError, Handle, spawn};
 pub use io::Io;
+pub use queues::{PacketQueues, QueueCounters, QueueError, Queued, Verdict};
 pub use role::{Arrival, Role, SocketId};

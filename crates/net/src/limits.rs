@@ -23,6 +23,13 @@ pub(crate) const EVENTS_MAX: usize = 16;
 /// Packets that are taken from a device before sockets and timers have their turn: at 2 us each, as long as a batch of datagrams.
 pub(crate) const PACKETS_PER_TURN: usize = 64;
 
+/// Packets of one queue that wait for a verdict: more than the socket's buffer has room for (2 MiB, at 768 bytes for the shortest), as the
+/// kernel counts what that refuses, and nothing else.
+pub(crate) const QUEUE_PACKETS_MAX: u32 = 4_096;
+
+/// Longest message about a packet: the longest that is asked for, and its other attributes, about 150 bytes.
+pub(crate) const QUEUE_MESSAGE_BYTES_MAX: usize = 4_096;
+
 /// Longest packet of a device.
 pub(crate) const PACKET_BYTES_MAX: usize = 65_536;
 

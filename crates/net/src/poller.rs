@@ -26,6 +26,8 @@ pub(crate) enum Ready {
     Expired,
     /// The device has packets, or is gone.
     Device,
+    /// Queues have packets.
+    Queues,
     /// A socket.
     Socket { socket: SocketId, readable: bool, writable: bool },
 }
@@ -62,10 +64,11 @@ pub(crate) struct Poller {
     events: Vec<(EventFlags, u64)>,
 }
 
-/// What stands for the timer, the bell and the device where events name sockets: slots that no socket has.
+/// What stands for the timer, the bell, the device and queues where events name sockets: slots that no socket has.
 const TIMER: u64 = u32::MAX as u64;
 const BELL: u64 = TIMER - 1;
 const DEVICE: u64 = TIMER - 2;
+const QUEUES: u64 = TIMER - 3;
 
 impl Poller {
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
@@ -91,6 +94,11 @@ impl Poller {
     /// Watches the device for packets.
     pub(crate) fn add_device(&self, device: &impl AsFd) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, device, EventData::new_u64(DEVICE), EventFlags::IN)?)
+    }
+
+    /// Watches queues for packets.
+    pub(crate) fn add_queues(&self, queues: &impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, queues, EventData::new_u64(QUEUES), EventFlags::IN)?)
     }
 
     /// Watches a socket for datagrams, and for room to send if `writable`.
@@ -125,6 +133,7 @@ impl Poller {
             }
             TIMER => Ready::Expired,
             DEVICE => Ready::Device,
+            QUEUES => Ready::Queues,
             _ => Ready::Socket {
                 socket: id(token),
                 readable: flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP),

@@ -6,6 +6,7 @@ use byway_units::Time;
 use byway_wire::Ecn;
 
 use crate::io::Io;
+use crate::queues::{Queued, Verdict};
 
 /// A state machine with sockets, alone in its thread.
 ///
@@ -24,6 +25,12 @@ pub trait Role: Send + 'static {
     /// The system has routed an IP packet into the device of [`Io::open_device`]; it is lost after the call.
     fn packet(&mut self, packet: &mut [u8], io: &mut Io) {
         let _ = (packet, io);
+    }
+
+    /// A rule of the firewall has put an IP packet into a queue of [`Io::open_queues`]: what becomes of it.
+    fn queued(&mut self, queued: Queued<'_>, io: &mut Io) -> Verdict {
+        let _ = (queued, io);
+        Verdict::Accepted
     }
 
     /// The deadline has come.

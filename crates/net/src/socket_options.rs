@@ -29,6 +29,11 @@ pub(crate) fn mark(socket: &impl AsFd, mark: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
 }
 
+/// Has what finds no room at a netlink socket counted alone, and not told by an error.
+pub(crate) fn disable_netlink_overruns(socket: &impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_NETLINK, libc::NETLINK_NO_ENOBUFS, &1_i32)
+}
+
 /// Makes the kernel refuse GSO.
 #[cfg(test)]
 pub(crate) fn disable_checksums(socket: &impl AsFd) {

@@ -132,7 +132,7 @@ fn wanted_peers(settings: &AgentSettings) -> Vec<String> {
     forwards.chain(captures).map(|wanted| wanted.peer.clone()).collect()
 }
 
-/// Makes the device, if one is needed, and has rules leave the agent's own packets alone.
+/// Makes the device and takes queues, if any are needed, and has rules leave the agent's own packets alone.
 async fn begin_capturing(
     settings: &AgentSettings,
     sockets: OverlaySockets,
@@ -140,11 +140,11 @@ async fn begin_capturing(
     let Some(tunnel) = &settings.tunnel else {
         return Ok((sockets, None, None));
     };
-    let (capturing, device) = capture::begin(tunnel, &settings.exposed).await?;
+    let (capturing, inlet) = capture::begin(tunnel, &settings.exposed).await?;
     let sockets = sockets.marked(tunnel.table);
     let sockets = sockets
         .map_err(|error| Failure::machine(format!("the agent's packets cannot be marked: {error}")))?;
-    let (tunnelled, doors) = Tunnelled::new(tunnel.clone(), device);
+    let (tunnelled, doors) = Tunnelled::new(tunnel.clone(), inlet);
     Ok((sockets, Some(tunnelled), Some((capturing, doors))))
 }
 

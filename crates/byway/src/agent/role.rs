@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byway_api::{AgentStatus, NetworkMap};
-use byway_net::{Arrival, Io, Role, SocketId};
+use byway_net::{Arrival, Io, Queued, Role, SocketId, Verdict};
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, OfferRefusal, Traffic, flow_between};
 use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Subject};
 use byway_proto::marking::{Candidate, Marking};
@@ -456,6 +456,12 @@ impl Role for AgentRole {
     fn packet(&mut self, packet: &mut [u8], io: &mut Io) {
         self.take_packet(packet, io);
         self.drain(io);
+    }
+
+    fn queued(&mut self, queued: Queued<'_>, io: &mut Io) -> Verdict {
+        let verdict = self.take_queued(queued, io);
+        self.drain(io);
+        verdict
     }
 
     fn woken(&mut self, io: &mut Io) {

@@ -4,7 +4,7 @@ use byway_api::{
     AgentStatus, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus, PeerReach,
     PeerTotals, RelayReach,
 };
-use byway_net::Io;
+use byway_net::{Io, QueueCounters};
 use byway_proto::agent::{PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
@@ -183,6 +183,16 @@ impl AgentRole {
         if let Some(tunnel) = &self.tunnel {
             counts.drops.add("proxy_not_captured", tunnel.counters.not_taken);
             counts.drops.add("proxy_not_permitted", tunnel.counters.not_permitted);
+        }
+        if let Some(QueueCounters { taken, accepted, unseen, .. }) = io.queue_counters() {
+            for (name, count) in [
+                ("proxy_queued", taken + accepted),
+                ("proxy_queued_taken", taken),
+                ("proxy_queued_accepted", accepted),
+                ("proxy_queue_overruns", unseen),
+            ] {
+                counts.work.add(name, count);
+            }
         }
         counts
     }

@@ -1,14 +1,14 @@
 //! The system's routing: rules and routes, by netlink.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 use byway_typed::Protocol;
 use futures_util::TryStreamExt as _;
 use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::AddressAttribute;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressScope};
 use rtnetlink::packet_route::link::LinkAttribute;
 use rtnetlink::packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -21,6 +21,10 @@ use super::plan::{Action, Plan, Rule};
 
 /// Who made a rule or route, as the system notes it: a number that no other program has taken.
 const MADE_BY: RouteProtocol = RouteProtocol::Other(98);
+
+/// The dummy address of devices that have none (RFC 7600, section 4.8). Without any, Linux drops what comes by a device from where it would not
+/// send by it, also where it checks sources loosely.
+pub(crate) const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 /// A talk with the system about its routing.
 pub(crate) struct Kernel {
@@ -183,9 +187,19 @@ impl Kernel {
                     _ => None,
                 })
             });
-            found.extend(address.filter(|address| !address.is_loopback() && !is_of_a_link(*address)));
+            let is_known = |address: &IpAddr| {
+                !address.is_loopback() && !is_of_a_link(*address) && *address != IpAddr::from(NOBODY)
+            };
+            found.extend(address.filter(is_known));
         }
         Ok(found)
+    }
+
+    /// Gives a device [`NOBODY`], an address that nothing here is sent from.
+    pub(crate) async fn add_nobody(&self, device: u32) -> io::Result<()> {
+        let mut request = self.handle.address().add(device, NOBODY.into(), 32);
+        request.message_mut().header.scope = AddressScope::Host;
+        request.execute().await.or_else(|error| unless(&error, EXISTS, error_of(&error)))
     }
 
     /// Has what goes to a prefix go into a device, by a table; in place of how it went before.

@@ -11,7 +11,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use byway_net::{Device, DeviceSettings};
+use byway_net::{Device, DeviceSettings, PacketQueues, QueueError};
 use ipnet::IpNet;
 use tokio::sync::watch;
 
@@ -46,17 +46,28 @@ pub(crate) struct Capturing {
     applied: Vec<Rule>,
 }
 
-/// Makes the device and the routes, with all doors closed: nothing is captured yet.
+/// Where captured packets come from, and where their answers go.
+#[derive(Debug)]
+pub(crate) struct Inlet {
+    pub(crate) device: Device,
+    /// Of the captures that have one.
+    pub(crate) queues: Option<PacketQueues>,
+    /// Whether the system takes answers of IPv6 from the device.
+    pub(crate) speaks_ipv6: bool,
+}
+
+/// Makes the device and the routes, with all doors closed, and takes the queues: nothing is captured yet.
 ///
 /// # Errors
 /// If the system refuses, or something stands in the way; then nothing has been changed.
-pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Capturing, Device), Failure> {
+pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Capturing, Inlet), Failure> {
     let plan = Plan::new(tunnel, exposed);
     let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
     let claim = Claim::take(tunnel.table).await?;
     check(&kernel, tunnel, &plan).await?;
     let device = create(tunnel)?;
-    let plan = if speaks_ipv6(&tunnel.device) { plan } else { plan.without_ipv6() };
+    let speaks_ipv6 = speaks_ipv6(&tunnel.device);
+    let plan = if speaks_ipv6 { plan } else { plan.without_ipv6() };
     let has_groups = !plan.groups.is_empty();
     // A former agent of this table is gone, as its device is.
     clean(tunnel.table, has_groups).await?;
@@ -73,16 +84,27 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
         told: Vec::new(),
         applied: Vec::new(),
     };
-    if let Err(failure) = capturing.prepare(&tunnel.device).await {
-        capturing.guard.finish(tunnel.table).await;
-        return Err(failure);
+    // Packets of queues wait from then on.
+    let queues = match capturing.prepare(&tunnel.device).await {
+        Ok(()) => bind_queues(tunnel),
+        Err(failure) => Err(failure),
+    };
+    match queues {
+        Ok(queues) => Ok((capturing, Inlet { device, queues, speaks_ipv6 })),
+        Err(failure) => {
+            capturing.guard.finish(tunnel.table).await;
+            Err(failure)
+        }
     }
-    Ok((capturing, device))
 }
 
 impl Capturing {
     async fn prepare(&mut self, device: &str) -> Result<(), Failure> {
         loosen_source_check(device);
+        if !self.inside.iter().any(|inside| inside.addr().is_ipv4()) {
+            let added = self.kernel.add_nobody(self.device).await;
+            added.map_err(|error| refused("the device cannot have an address", &error))?;
+        }
         groups::mark(&self.plan.groups, self.plan.table)?;
         // Where Byway's own packets go by another table, rules say which addresses captured ones have.
         self.set_rules(true).await.map_err(|error| refused("a rule cannot be set", &error))?;
@@ -278,6 +300,15 @@ fn create(tunnel: &Tunnel) -> Result<Device, Failure> {
             _ => "see dmesg for what the system says of it",
         };
         Failure::machine(format!("no device {name}: {error}: {remedy}"))
+    })
+}
+
+fn bind_queues(tunnel: &Tunnel) -> Result<Option<PacketQueues>, Failure> {
+    let queues: Vec<u16> = tunnel.captures.iter().filter_map(|capture| capture.queue).collect();
+    let bound = (!queues.is_empty()).then(|| PacketQueues::bind(&queues)).transpose();
+    bound.map_err(|error| match error {
+        QueueError::InUse { .. } => Failure::new(Cause::Settings, error),
+        _ => Failure::machine(error),
     })
 }
 

@@ -99,6 +99,12 @@ impl Plan {
     /// What a tunnel needs.
     pub(crate) fn new(tunnel: &Tunnel, exposed: &[Exposed]) -> Self {
         let mut plan = Self { table: tunnel.table, ..Self::default() };
+        let is_answered = exposed.iter().any(|exposed| matches!(exposed.at, ExposedAt::Network(_)));
+        let is_routed = tunnel.captures.iter().any(|capture| capture.queue.is_none());
+        if !is_answered && !is_routed && tunnel.own_table.is_none() {
+            // Rules of the firewall choose what is captured.
+            return plan;
+        }
         for is_ipv6 in [false, true] {
             let own = plan.rule(OWN, is_ipv6, Action::PassTo(tunnel.table + PASSED));
             plan.add(Gate::Always, Rule { mark: Some(tunnel.table), ..own });
@@ -313,7 +319,7 @@ mod tests {
         let prefixes = prefixes.iter().map(|prefix| prefix.parse().expect("a prefix")).collect();
         let ports = ports.iter().map(|ports| ports.parse().expect("ports")).collect();
         let selection = Selection { prefixes, ports };
-        Capture { selection, users: vec![], cgroups: vec![], firewall_marks: vec![], wanted }
+        Capture { selection, users: vec![], cgroups: vec![], firewall_marks: vec![], queue: None, wanted }
     }
 
     fn tunnel(captures: Vec<Capture>) -> Tunnel {
@@ -380,6 +386,16 @@ mod tests {
         ] {
             assert!(shown.iter().any(|shown| shown == rule), "{rule} is not in {shown:?}");
         }
+    }
+
+    #[test]
+    fn queues_take_no_rules_and_no_routes() {
+        let queue = || Capture { queue: Some(7), ..capture(&[], &[]) };
+        assert_eq!(plan(vec![queue()]), Plan { table: 4_600, ..Plan::default() });
+        let both = plan(vec![queue(), capture(&["10.0.0.1/32"], &[])]);
+        assert_eq!((captured(&both).len(), both.routes.len()), (1, 1));
+        let open = both.open(&Doors { captures: vec![false, true], exposed: BTreeSet::new() });
+        assert!(open.iter().any(|rule| rule.action == Action::Lookup), "each has its own door");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::kernel::NOBODY;
 use super::plan::{Gate, Plan};
 use crate::settings::{Exposed, ExposedAt, Tunnel};
 
@@ -14,6 +15,12 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
     );
     for address in addresses {
         let _ = writeln!(text, "  ip address add {address} dev {device}");
+    }
+    if !addresses.iter().any(|address| address.addr().is_ipv4()) {
+        let _ = writeln!(
+            text,
+            "  ip address add {NOBODY}/32 dev {device} scope host (which nothing is sent from: the system's check of sources asks for one)"
+        );
     }
     let _ = writeln!(
         text,
@@ -33,6 +40,9 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
     for (place, capture) in tunnel.captures.iter().enumerate() {
         let wanted = &capture.wanted;
         let _ = writeln!(text, "\nWhile {} is there and takes packets for {:?}:", wanted.peer, wanted.to);
+        if let Some(queue) = capture.queue {
+            add_queue(&mut text, queue, tunnel);
+        }
         add_rules(&mut text, &plan, Gate::Capture(place));
     }
     for (place, exposed) in exposed.iter().enumerate() {
@@ -47,6 +57,18 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
     }
     text.push_str("\nAll of it is gone within a second of the agent's end, however it ends.\n");
     text
+}
+
+/// What rules have to say that put packets into a queue: they are not the agent's.
+fn add_queue(text: &mut String, queue: u16, tunnel: &Tunnel) {
+    let Tunnel { device, table: mark, .. } = tunnel;
+    let _ = writeln!(
+        text,
+        "  packets of the queue {queue} are taken, and let go on as they are while not. Rules of yours put them there, such as\n    \
+         iptables -t mangle -A OUTPUT -d 192.0.2.1 -m mark ! --mark {mark:#x} -j NFQUEUE --queue-num {queue} --queue-bypass\n  \
+         (ip6tables for IPv6). {mark:#x} is the mark of Byway's own packets, which are never taken; without --queue-bypass, packets go nowhere while \
+         no agent works. A firewall that lets in answers alone has to let in what comes by the device: iptables -I INPUT -i {device} -j ACCEPT"
+    );
 }
 
 fn add_rules(text: &mut String, plan: &Plan, gate: Gate) {

@@ -57,6 +57,8 @@ pub(crate) struct Capture {
     pub(crate) cgroups: Vec<String>,
     /// With which firewall marks; empty: with any and none.
     pub(crate) firewall_marks: Vec<u32>,
+    /// What rules of the firewall put there, and nothing else.
+    pub(crate) queue: Option<u16>,
     pub(crate) wanted: Wanted,
 }
 
@@ -188,11 +190,12 @@ pub(super) fn tunnel(
             source.problem(&root.key("addresses"), "name one IPv4 address, one IPv6 address, or one of each")
         );
     }
-    let is_marked =
-        |capture: &TypedCapture| !capture.cgroups.is_empty() || !capture.firewall_marks.is_empty();
-    if !addresses.is_empty() && captures.iter().any(is_marked) {
-        let message = "packets of control groups, and those with firewall marks, have their address before they are captured: leave it out, or capture \
-                       by destinations, ports and users";
+    let is_late = |capture: &TypedCapture| {
+        !capture.cgroups.is_empty() || !capture.firewall_marks.is_empty() || capture.queue.is_some()
+    };
+    if !addresses.is_empty() && captures.iter().any(is_late) {
+        let message = "packets of control groups and queues, and those with firewall marks, have their address before they are captured: leave it \
+                       out, or capture by destinations, ports and users";
         return Err(source.problem(&root.key("addresses"), message));
     }
     let captures = all_captures(captures, source)?;
@@ -241,6 +244,12 @@ fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>,
             );
             return Err(source.problem(&here, message));
         }
+        let has_same = |other: &Capture| other.queue.is_some() && other.queue == capture.queue;
+        if let Some(other) = found.iter().position(has_same) {
+            let message =
+                format!("the capture number {} has this queue: each takes one of its own", other + 1);
+            return Err(source.problem(&here.key("queue"), message));
+        }
         found.push(capture);
     }
     Ok(found)
@@ -260,14 +269,42 @@ fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capt
         return Err(source.problem(&here.key("firewall_marks"), "0 is the mark of packets that have none"));
     }
     usable(&here.key("ports"), &typed.ports, source)?;
-    let prefixes = if typed.destinations.is_empty() { anywhere() } else { prefixes(&typed.destinations) };
+    let queue = queue(here, typed, source)?;
+    let prefixes = match &typed.destinations[..] {
+        [] if queue.is_some() => vec![],
+        [] => anywhere(),
+        destinations => prefixes(destinations),
+    };
     Ok(Capture {
         selection: Selection { prefixes, ports: typed.ports.clone() },
         users: typed.users.iter().map(|users| users.0.clone()).collect(),
         cgroups: typed.cgroups.clone(),
         firewall_marks: typed.firewall_marks.clone(),
+        queue,
         wanted: wanted(here, &typed.wish(), &OF_CAPTURES, source)?,
     })
+}
+
+/// The queue of a capture, in whose rules everything is said that chooses packets.
+fn queue(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Option<u16>, Problem> {
+    let Some(queue) = typed.queue else {
+        return Ok(None);
+    };
+    let chooses = [
+        ("destinations", !typed.destinations.is_empty()),
+        ("ports", !typed.ports.is_empty()),
+        ("users", !typed.users.is_empty()),
+        ("cgroups", !typed.cgroups.is_empty()),
+        ("firewall_marks", !typed.firewall_marks.is_empty()),
+    ];
+    if let Some((key, _)) = chooses.into_iter().find(|(_, is_there)| *is_there) {
+        let message = "what is captured of a queue is for the firewall's rules to say that put packets there: leave this out, or the queue";
+        return Err(source.problem(&here.key(key), message));
+    }
+    let number = u16::try_from(queue).map_err(|_| {
+        source.problem(&here.key("queue"), format!("{queue} is out of range: 0 to {}", u16::MAX))
+    })?;
+    Ok(Some(number))
 }
 
 /// Where packets may go that come for what is exposed.
@@ -351,6 +388,20 @@ mod tests {
     }
 
     #[test]
+    fn queues_stand_beside_each_other_and_beside_what_the_device_takes() {
+        const CAPTURE: &str = "[[capture]]\npeer = \"bob\"\nto = \"all\"\n";
+        let text = format!("{CAPTURE}queue = 0\n{CAPTURE}queue = 65535\n{CAPTURE}");
+        let captures = read(&text).expect("captures").expect("a device").captures;
+        assert_eq!(
+            captures.iter().map(|capture| capture.queue).collect::<Vec<_>>(),
+            [Some(0), Some(65_535), None]
+        );
+        let packet = packet(6, [192, 0, 2, 1], 80);
+        let takes: Vec<bool> = captures.iter().map(|capture| capture.selection.has(&packet)).collect();
+        assert_eq!(takes, [false, false, true], "of the device");
+    }
+
+    #[test]
     fn a_selection_has_what_all_of_it_fits() {
         let tunnel = read(
             "[[capture]]\npeer = \"bob\"\nto = \"all\"\ndestinations = [\"10.0.0.0/24\"]\nports = [\"tcp:80-81\", \"udp\"]",
@@ -405,6 +456,14 @@ mod tests {
             ),
             (
                 format!("[tunnel]\naddresses = [\"10.9.0.1/24\"]\n{CAPTURE}firewall_marks = [7]"),
+                "before they are captured",
+            ),
+            (format!("{CAPTURE}queue = 65536"), "65536 is out of range: 0 to 65535"),
+            (format!("{CAPTURE}queue = 7\nports = [\"tcp:80\"]"), "for the firewall's rules to say"),
+            (format!("{CAPTURE}queue = 7\nfirewall_marks = [9]"), "firewall_marks"),
+            (format!("{CAPTURE}queue = 7\n{CAPTURE}queue = 7"), "number 1 has this queue"),
+            (
+                format!("[tunnel]\naddresses = [\"10.9.0.1/24\"]\n{CAPTURE}queue = 7"),
                 "before they are captured",
             ),
             (format!("{CAPTURE}destinations = [\"10.0.0.1/8\"]"), "is no prefix"),

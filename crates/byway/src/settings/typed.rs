@@ -263,6 +263,9 @@ flows_table! {
         /// With which firewall mark: what a rule of nft or iptables has set. Default: whatever it is.
         #[serde(default)]
         firewall_marks: Vec<u32>,
+        /// What rules of nft or iptables put into this queue (NFQUEUE): 0 to 65535. In the place of `destinations`, `ports`, `users`, `cgroups`
+        /// and `firewall_marks`: the rules choose, and the agent makes none of its own.
+        queue: Option<u32>,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Packets of applications that know nothing of Byway: taken from a device, and given to the system at the other end.
 
 mod connections;
+mod queued;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use byway_net::{Device, Io};
+use byway_net::{Device, Io, PacketQueues};
 use byway_proto::agent::Traffic;
 use byway_proto::marking::Candidate;
 use byway_units::{AgentId, Duration, Time};
@@ -18,6 +19,7 @@ use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
 use super::mappings::{Consent, Datagram, Mapping, MappingId, Side};
 use super::role::AgentRole;
+use crate::capture::Inlet;
 use crate::settings::{Capture, Exposed, ExposedAt, MTU_MIN, Tunnel, Wanted};
 use connections::Connections;
 
@@ -77,6 +79,12 @@ pub(super) struct Tunnelled {
     settings: Tunnel,
     /// Until the thread has it.
     device: Option<Device>,
+    /// The same of queues.
+    queues: Option<PacketQueues>,
+    /// The number of the device.
+    device_index: u32,
+    /// Whether the system takes answers of IPv6 from it.
+    speaks_ipv6: bool,
     /// By capture: the mappings of congestion-controlled traffic and of datagrams.
     mappings: Vec<[Option<MappingId>; 2]>,
     /// By address and traffic: who showed that it is behind them, and the mapping that leads there.
@@ -109,13 +117,17 @@ enum Towards {
 }
 
 impl Tunnelled {
-    pub(super) fn new(settings: Tunnel, device: Device) -> (Self, watch::Receiver<Doors>) {
+    pub(super) fn new(settings: Tunnel, inlet: Inlet) -> (Self, watch::Receiver<Doors>) {
+        let Inlet { device, queues, speaks_ipv6 } = inlet;
         let captures = settings.captures.len();
         let closed = Doors { captures: vec![false; captures], exposed: BTreeSet::new() };
         let (doors, seen) = watch::channel(closed);
         let tunnelled = Self {
             settings,
+            device_index: device.index(),
             device: Some(device),
+            queues,
+            speaks_ipv6,
             mappings: vec![[None; 2]; captures],
             behind: BTreeMap::new(),
             connections: Connections::new(),
@@ -202,7 +214,9 @@ impl Tunnelled {
             return false;
         };
         let is_within = headers.tcp.is_some_and(|tcp| !tcp.begins());
-        is_within && self.settings.captures[place].selection.is_source_of(headers)
+        let Capture { selection, queue, .. } = &self.settings.captures[place];
+        // Where the firewall's rules choose, anybody may have been chosen.
+        is_within && (queue.is_some() || selection.is_source_of(headers))
     }
 
     /// Somebody is behind a peer. Where another peer has shown the same, that stays: nobody takes others' answers away.
@@ -224,22 +238,35 @@ impl Tunnelled {
 
     /// Where a packet of the device goes.
     fn towards(&self, headers: &Headers, exposed: &[Exposed]) -> Option<Towards> {
+        self.towards_whom_it_answers(headers, exposed).or_else(|| {
+            let captures = &self.settings.captures;
+            let place = captures.iter().position(|capture| capture.selection.has(headers))?;
+            Some(self.towards_capture(place, headers))
+        })
+    }
+
+    /// Somebody behind a peer, if a packet may be an answer.
+    fn towards_whom_it_answers(&self, headers: &Headers, exposed: &[Exposed]) -> Option<Towards> {
         let is_answer = exposed.iter().any(|exposed| match &exposed.at {
             ExposedAt::Network(network) => network.answers(headers),
             ExposedAt::Target(_) => false,
         });
         let traffic = traffic_of(headers);
-        if is_answer {
-            let of = |traffic| self.behind.get(&(headers.destination, place_of(traffic)));
-            let known = of(traffic).or_else(|| of(other(traffic)));
-            if let Some((_, id)) = known {
-                return Some(Towards::Mapping(*id));
-            }
-        }
-        let place = self.settings.captures.iter().position(|capture| capture.selection.has(headers))?;
-        let traffic = self.wanted(place).traffic.unwrap_or(traffic);
+        let of = |traffic| self.behind.get(&(headers.destination, place_of(traffic)));
+        let known = of(traffic).or_else(|| of(other(traffic))).filter(|_| is_answer);
+        known.map(|(_, id)| Towards::Mapping(*id))
+    }
+
+    fn towards_capture(&self, place: usize, headers: &Headers) -> Towards {
+        let traffic = self.wanted(place).traffic.unwrap_or(traffic_of(headers));
         let known = self.mappings[place][place_of(traffic)];
-        Some(known.map_or(Towards::Capture { place, traffic }, Towards::Mapping))
+        known.map_or(Towards::Capture { place, traffic }, Towards::Mapping)
+    }
+
+    /// A packet goes to a peer: for a while, it is looked whether that answers.
+    fn look_soon(&mut self, now: Time) {
+        self.looks_until = now + LOOKS_FOR;
+        self.next_look = self.next_look.min(now + LOOKS_EVERY);
     }
 
     /// Reads a packet of the device, and has its connection agree on segments that fit.
@@ -254,14 +281,15 @@ impl Tunnelled {
 }
 
 impl AgentRole {
-    /// The thread takes the device.
+    /// The thread takes the device, and queues.
     pub(super) fn open_device(&mut self, io: &mut Io) -> Result<(), String> {
-        match self.tunnel.as_mut().and_then(|tunnel| tunnel.device.take()) {
-            Some(device) => {
-                io.open_device(device).map_err(|error| format!("the device cannot be waited for: {error}"))
-            }
-            None => Ok(()),
-        }
+        let Some(tunnel) = &mut self.tunnel else {
+            return Ok(());
+        };
+        let device = tunnel.device.take().map_or(Ok(()), |device| io.open_device(device));
+        device.map_err(|error| format!("the device cannot be waited for: {error}"))?;
+        let queues = tunnel.queues.take().map_or(Ok(()), |queues| io.open_queues(queues));
+        queues.map_err(|error| format!("queues of packets cannot be waited for: {error}"))
     }
 
     /// A packet that the system has routed into the device.
@@ -278,20 +306,25 @@ impl AgentRole {
             tunnel.counters.not_taken += 1;
             return;
         };
-        tunnel.looks_until = now + LOOKS_FOR;
-        tunnel.next_look = tunnel.next_look.min(now + LOOKS_EVERY);
+        tunnel.look_soon(now);
         let id = match towards {
             Towards::Mapping(id) => Some(id),
             Towards::Capture { place, traffic } => self.begin_capture(place, traffic, io),
         };
-        let Some((id, peer)) = id.and_then(|id| Some((id, self.mappings.get(id)?.peer))) else {
+        if let Some(id) = id {
+            self.pass_on(id, &headers, ecn, packet, io);
+        }
+    }
+
+    /// A packet that is captured goes into its flow.
+    fn pass_on(&mut self, id: MappingId, headers: &Headers, ecn: Ecn, packet: &mut [u8], io: &mut Io) {
+        let Some(peer) = self.mappings.get(id).map(|mapping| mapping.peer) else {
             return;
         };
         let connection =
-            self.tunnel.as_mut().map(|tunnel| tunnel.connections.sent(peer, &headers, packet.len(), now));
-        self.mind_path(id, &headers, packet, io);
-        let candidate =
-            Candidate { headers: Some(&headers), payload: &packet[headers.payload..], connection };
+            self.tunnel.as_mut().map(|tunnel| tunnel.connections.sent(peer, headers, packet.len(), io.now()));
+        self.mind_path(id, headers, packet, io);
+        let candidate = Candidate { headers: Some(headers), payload: &packet[headers.payload..], connection };
         let marked = self.mappings.marks(id, &candidate);
         self.forward(id, &Datagram { bytes: packet, ecn, marked }, io);
     }

@@ -84,7 +84,7 @@ pub(crate) struct FlowPlan {
     /// When the application has nothing to say.
     pub(crate) pauses: Vec<Span>,
     pub(crate) datagram_bytes: usize,
-    /// Datagrams before this one, but the first, are short: meanwhile, the sender finds out how long packets may be.
+    /// Datagrams before this one, but the first two, are short: meanwhile, the sender finds out how long packets may be by all ways.
     pub(crate) long_from: u64,
     /// The ECN field of what the application sends, and how often it marks a packet as worth a copy.
     pub(crate) ecn: Ecn,

@@ -230,7 +230,7 @@ impl Run {
     /// What a flow says with this datagram.
     pub(crate) fn datagram(&self, flow: usize, number: u64) -> Vec<u8> {
         let plan = &self.plan.flows[flow];
-        let is_short = number > 0 && number < plan.long_from;
+        let is_short = (2..plan.long_from).contains(&number);
         let bytes = if is_short { plan.datagram_bytes.min(300) } else { plan.datagram_bytes };
         let mut datagram = Vec::with_capacity(bytes);
         datagram.extend_from_slice(&number.to_be_bytes());
