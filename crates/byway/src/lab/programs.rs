@@ -4,13 +4,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Packages of Debian that have programs whose names differ from theirs.
-const PACKAGES: [(&str, &str); 16] = [
+const PACKAGES: [(&str, &str); 18] = [
     ("ab", "apache2-utils"),
     ("dig", "bind9-dnsutils"),
     ("dnsmasq", "dnsmasq-base"),
     ("drill", "ldnsutils"),
     ("ffprobe", "ffmpeg"),
     ("gst-launch-1.0", "gstreamer1.0-tools"),
+    ("gtlsclient", "ngtcp2-client"),
+    ("gtlsserver", "ngtcp2-server"),
     ("h2load", "nghttp2-client"),
     ("nc", "netcat-openbsd"),
     ("nginx", "nginx-light"),
@@ -75,6 +77,7 @@ mod tests {
             ("sh", "not installed"),
             ("nginx", "apt-get install nginx-light"),
             ("iperf3", "apt-get install iperf3"),
+            ("gtlsserver", "apt-get install ngtcp2-server"),
             ("no-such-program", "name its path"),
             ("./sh", "{here}/./sh"),
             ("/etc/passwd", "chmod +x"),
