@@ -19,7 +19,7 @@ download)
     # What is there each tenth of a second.
     : > sizes
     while kill -0 "$client" 2> over; do
-        stat -c %s downloaded/* >> sizes 2> none-yet
+        stat -c %s downloaded/* >> sizes 2> none-yet || echo 0 >> sizes
         sleep 0.1
     done
     wait "$client"

@@ -114,14 +114,17 @@ impl<R: Role> Driver<R> {
     fn take_queued(&mut self) -> io::Result<()> {
         self.packet.resize(PACKET_BYTES_MAX, 0);
         for _ in 0..PACKETS_PER_TURN {
-            let Some(Found { key, mark, came_by, payload }) = self.io.take_queued(&mut self.packet)? else {
+            let Some(Found { key, mark, came_by, leaves_by, payload }) =
+                self.io.take_queued(&mut self.packet)?
+            else {
                 break;
             };
             self.io.update_now();
             let verdict = match payload {
                 Some(payload) => {
                     let packet = &mut self.packet[payload];
-                    self.role.queued(Queued { queue: key.queue, mark, came_by, packet }, &mut self.io)
+                    self.role
+                        .queued(Queued { queue: key.queue, mark, came_by, leaves_by, packet }, &mut self.io)
                 }
                 None => Verdict::Accepted,
             };

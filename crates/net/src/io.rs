@@ -343,6 +343,11 @@ fn send_run(
             }
             // Perhaps only because they are several: the first alone will show.
             Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
+            // Shorter ones behind it may not be too long.
+            Err(Refusal::Never(Errno::MSGSIZE)) => {
+                counters.dropped_refused += 1;
+                run.advance(1);
+            }
             Err(Refusal::Never(errno)) => {
                 tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "the kernel refuses to send");
                 counters.dropped_refused += run.segments() as u64;

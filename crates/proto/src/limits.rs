@@ -488,14 +488,21 @@ pub const PIECE_BYTES_BASE: usize = PAYLOAD_BYTES_BASE - CODED_BYTES_BESIDE - by
 
 const _: () = assert!(DATAGRAM_BYTES_MAX <= 2 * PIECE_BYTES_BASE);
 
-/// So many probes of a length are lost in a row before it counts as too long (RFC 8899, section 5.1.2: `MAX_PROBES`).
-pub const MTU_PROBE_LOSSES_MAX: u8 = 3;
+/// So many probes of a length are lost in a row before it counts as too long (RFC 8899, section 5.1.2: `MAX_PROBES` is 3). Where a tenth of the
+/// packets is lost each way, one length in 800 counts so that is not.
+pub const MTU_PROBE_LOSSES_MAX: u8 = 4;
+
+/// And of one that has passed, if nothing else says that it does not any more: where a quarter is lost each way, one check in 700 errs.
+pub const MTU_CHECK_LOSSES_MAX: u8 = 8;
 
 /// How often is looked whether the longest packets still pass, by an agent that sends some: a path may change without a sign.
 pub const MTU_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often is looked whether longer ones pass (RFC 8899, section 5.1.1: `PMTU_RAISE_TIMER`).
 pub const MTU_RAISE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How soon it is after a length that had passed did not any more.
+pub const MTU_RAISE_SOON: Duration = Duration::from_secs(60);
 
 /// For how long after something long was sent a path is probed for it.
 pub const MTU_WANTED_FOR: Duration = Duration::from_secs(10);

@@ -145,11 +145,20 @@ mod tests {
     #[test]
     fn in_the_place_of_a_text_a_number_is_one() {
         let mut table: Table = "bytes = 1\nenvironment = { FETCHES = \"40\" }".parse().expect("TOML");
-        for text in ["bytes=7", "environment.FETCHES=7", "environment.NEW=7", "environment.TEXT=x"] {
+        table.insert("list".to_owned(), "x".into());
+        for text in [
+            "list=[\"y\"]",
+            "environment.TEXT=w",
+            "bytes=7",
+            "environment.FETCHES=7",
+            "environment.NEW=7",
+            "environment.TEXT=\"x\"",
+        ] {
             text.parse::<Change>().expect("a change").apply(&mut table).expect("it is there");
         }
         let environment = &table["environment"];
         assert_eq!((&table["bytes"], &environment["FETCHES"]), (&Value::from(7), &Value::from("7")));
+        assert!(table["list"].is_array());
         assert_eq!((&environment["NEW"], &environment["TEXT"]), (&Value::from(7), &Value::from("x")));
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use byway_net::{Io, SocketId};
-use byway_proto::agent::{Offer, OfferRefusal, flow_between};
+use byway_proto::agent::{Offer, OfferRefusal};
 use byway_proto::conventions::Wish;
 use byway_proto::marking::Marking;
 use byway_units::{AgentId, FlowId};
@@ -92,15 +92,7 @@ impl AgentRole {
         let now = io.now();
         let forth = offer.forth.settings(self.known.paths(peer, number));
         let back = offer.back.settings(self.known.paths(number, peer));
-        let sent = self.agent.open_flow(flow_between(number, peer, flow), back, now);
-        let received = self.agent.accept_flow(flow_between(peer, number, flow), forth, now);
-        let (Some(sent), Some(received)) = (sent, received) else {
-            if let Some(sent) = sent {
-                self.agent.close_flow(sent, now);
-            }
-            if let Some(received) = received {
-                self.agent.close_received_flow(received, now);
-            }
+        let Some((sent, received)) = self.open_pair(peer, flow, back, forth, now) else {
             return Err(OfferRefusal::NotYet);
         };
         let consent = Consent::Given;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use byway_api::{AgentStatus, NetworkMap};
 use byway_net::{Arrival, Io, Queued, Role, SocketId, Verdict};
-use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, OfferRefusal, Traffic, flow_between};
+use byway_proto::agent::{
+    Agent, AgentInput, AgentOutput, Event, FlowSettings, Offer, OfferRefusal, ReceiveFlowId, SendFlowId,
+    Traffic, flow_between,
+};
 use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Subject};
 use byway_proto::marking::{Candidate, Marking};
 use byway_proto::{Transmit, Urgency};
@@ -254,12 +257,8 @@ impl AgentRole {
         let now = io.now();
         let sending = terms.settings(self.known.paths(number, peer));
         let receiving = back.settings(self.known.paths(peer, number));
-        let sent = self.agent.open_flow(flow_between(number, peer, flow), sending, now);
-        let sent = sent.ok_or(Declined::NoRoom)?;
-        let Some(received) = self.agent.accept_flow(flow_between(peer, number, flow), receiving, now) else {
-            self.agent.close_flow(sent, now);
-            return Err(Declined::NoRoom);
-        };
+        let pair = self.open_pair(peer, flow, sending, receiving, now);
+        let (sent, received) = pair.ok_or(Declined::NoRoom)?;
         let consent = Consent::Asked(Held::default());
         let mapping = Mapping {
             peer,
@@ -277,6 +276,24 @@ impl AgentRole {
         let id = self.mappings.add(mapping);
         self.offer(id, io);
         Ok(id)
+    }
+
+    /// Opens a flow in each direction, or neither.
+    pub(super) fn open_pair(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        sending: FlowSettings,
+        receiving: FlowSettings,
+        now: Time,
+    ) -> Option<(SendFlowId, ReceiveFlowId)> {
+        let number = self.known.number();
+        let sent = self.agent.open_flow(flow_between(number, peer, flow), sending, now)?;
+        let received = self.agent.accept_flow(flow_between(peer, number, flow), receiving, now);
+        if received.is_none() {
+            self.agent.close_flow(sent, now);
+        }
+        Some((sent, received?))
     }
 
     /// What is wanted of the peer of a mapping that begins here, and what it carries.

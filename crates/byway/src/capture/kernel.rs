@@ -22,9 +22,9 @@ use super::plan::{Action, Plan, Rule};
 /// Who made a rule or route, as the system notes it: a number that no other program has taken.
 const MADE_BY: RouteProtocol = RouteProtocol::Other(98);
 
-/// The dummy address of devices that have none (RFC 7600, section 4.8). Without any, Linux drops what comes by a device from where it would not
-/// send by it, also where it checks sources loosely.
-pub(crate) const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+/// The address of devices that have none. Without any, Linux drops what comes by a device from where it would not send by it, also where it
+/// checks sources loosely; of this machine's own addresses, nothing comes from elsewhere anyway.
+pub(crate) const NOBODY: Ipv4Addr = Ipv4Addr::new(127, 46, 0, 0);
 
 /// A talk with the system about its routing.
 pub(crate) struct Kernel {

@@ -249,8 +249,6 @@ fn of_machines(run: &LabOutcome) -> Vec<(String, f64)> {
     // Without Byway there is nobody who counts.
     if run.world.has_nodes() {
         told.extend(agents.chain(relays));
-    }
-    if run.world.has_nodes() {
         told.extend(costs(run));
     }
     let sent_bytes = |is_relay: bool| {

@@ -26,6 +26,7 @@ const WITH_ANSWER: u16 = 4;
 const PACKET_HEADER: u16 = 1;
 const MARK: u16 = 3;
 const CAME_BY: u16 = 5;
+const LEAVES_BY: u16 = 6;
 const PAYLOAD: u16 = 10;
 const UNCUT_LENGTH: u16 = 13;
 
@@ -72,6 +73,7 @@ pub(crate) struct Found {
     pub(crate) mark: u32,
     /// The number of the device by which it came; `None`: it begins at this machine.
     pub(crate) came_by: Option<u32>,
+    pub(crate) leaves_by: Option<u32>,
     /// Where it lies; `None`: it is longer than what the kernel copies.
     pub(crate) payload: Option<Range<usize>>,
 }
@@ -105,7 +107,8 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Message> {
 
 fn packet(bytes: &[u8]) -> Option<Found> {
     let queue = u16::from_be_bytes(array(bytes, HEADER_BYTES + 2)?);
-    let (mut number, mut mark, mut came_by, mut payload, mut is_cut) = (None, 0, None, None, false);
+    let (mut number, mut mark, mut payload, mut is_cut) = (None, 0, None, false);
+    let (mut came_by, mut leaves_by) = (None, None);
     let mut at = HEADER_BYTES + QUEUE_HEADER_BYTES;
     while let Some((kind, value)) = attribute(bytes, at) {
         at = aligned(value.end);
@@ -113,13 +116,14 @@ fn packet(bytes: &[u8]) -> Option<Found> {
             PACKET_HEADER => number = word(bytes, &value),
             MARK => mark = word(bytes, &value)?,
             CAME_BY => came_by = word(bytes, &value),
+            LEAVES_BY => leaves_by = word(bytes, &value),
             PAYLOAD => payload = Some(value),
             UNCUT_LENGTH => is_cut = true,
             _ => {}
         }
     }
     let key = Key { queue, number: number? };
-    Some(Found { key, mark, came_by, payload: payload.filter(|_| !is_cut) })
+    Some(Found { key, mark, came_by, leaves_by, payload: payload.filter(|_| !is_cut) })
 }
 
 /// The type of the attribute that begins there, and where its value lies.
@@ -241,7 +245,7 @@ mod tests {
             add_attribute(out, UNCUT_LENGTH, &9_u32.to_be_bytes());
         });
         for bytes in [cut, sent(|_| {})] {
-            let expected = Found { key: KEY, mark: 0, came_by: None, payload: None };
+            let expected = Found { key: KEY, mark: 0, came_by: None, leaves_by: None, payload: None };
             assert_eq!(found(&bytes), Some(expected));
         }
     }

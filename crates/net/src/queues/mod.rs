@@ -62,6 +62,8 @@ pub struct Queued<'a> {
     pub mark: u32,
     /// The number of the device by which it came; `None`: it begins at this machine.
     pub came_by: Option<u32>,
+    /// The number of the device by which it leaves, if that is decided; 1: it stays at this machine.
+    pub leaves_by: Option<u32>,
     /// The IP packet, whole: up to 1,500 bytes. What is changed of it, the system does not see; lost after the call.
     pub packet: &'a mut [u8],
 }
@@ -164,9 +166,14 @@ impl PacketQueues {
         if self.verdicts.is_empty() {
             return Ok(());
         }
-        let told = send(&self.socket, &self.verdicts, SendFlags::empty());
-        self.verdicts.clear();
-        told.map(drop).map_err(failed)
+        match send(&self.socket, &self.verdicts, SendFlags::empty()) {
+            // They go with the next ones: the packets wait, of which there are as many as fit the queue.
+            Err(Errno::NOBUFS | Errno::NOMEM | Errno::AGAIN | Errno::INTR) => Ok(()),
+            told => {
+                self.verdicts.clear();
+                told.map(drop).map_err(failed)
+            }
+        }
     }
 
     /// Asks the kernel what it let go on unseen.

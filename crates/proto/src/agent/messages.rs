@@ -99,6 +99,8 @@ impl Agent {
                 self.seen_at.remove(0);
             }
             self.seen_at.push(seen);
+            // From elsewhere, all paths may be others.
+            self.sessions.doubt_path_mtus(now);
             self.name_candidates_to_all(now);
         }
     }
@@ -150,8 +152,13 @@ impl Agent {
         };
         let flow = &mut self.senders[id.0 as usize];
         if flow.peer == session {
+            let before = flow.reports_mut().newest().map_or((0, 0), |newest| (newest.direct, newest.lost));
             if flow.take_report(report, now) {
                 self.doubt_narrow_line(id, now);
+            }
+            // Where most packets are lost, they may be too long by now.
+            if report.lost.wrapping_sub(before.1) > report.direct.wrapping_sub(before.0) {
+                self.sessions.doubt_path_mtu(session, now);
             }
             self.look_for_direct_path(session, now);
         }

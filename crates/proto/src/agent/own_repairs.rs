@@ -67,12 +67,15 @@ impl Agent {
             }
             self.sessions.use_session(relay.session, now);
             for repair in block.repairs(alias) {
-                if !relay.takes_copies(now) || !is_borne {
+                let payload_bytes = repair.payload.len() + IN_STREAM_OVERHEAD;
+                let session = self.sessions.get_mut(relay.session);
+                let is_carried = session.is_none_or(|session| session.may_carry(payload_bytes, now));
+                if !relay.takes_copies(now) || !is_borne || !is_carried {
                     self.counters.own_repairs_held += 1;
                     continue;
                 }
                 self.counters.own_repairs += 1;
-                relay.sent(repair.payload.len() + IN_STREAM_OVERHEAD, now);
+                relay.sent(payload_bytes, now);
                 let message = Message::InStreamRepair(repair);
                 self.sessions.send_alone(relay.session, &message, Urgency::Scavenger, now);
             }

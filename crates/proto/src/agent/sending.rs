@@ -58,7 +58,7 @@ impl Agent {
         let flow = &self.senders[id.0 as usize];
         let copied = flow.is_copied(datagram, marked);
         let before = self.counters.originals;
-        if datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, copied, now) {
+        if datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, now) {
             self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         } else {
             let (first, second) = datagram.split_at(datagram.len().div_ceil(2));
@@ -77,34 +77,30 @@ impl Agent {
         }
     }
 
-    /// The longest datagram that goes as one packet of a flow, by all ways that its packets take now.
-    fn piece_bytes_max(&mut self, id: SendFlowId, copied: bool, now: Time) -> usize {
-        let flow = &self.senders[id.0 as usize];
-        let direct = (!flow.needs_relay()).then_some(flow.peer);
-        let is_in_use =
-            |relay: &SessionId| self.sessions.get(*relay).is_some_and(|relay| relay.is_in_use(now));
-        let relay = self.ingress_of(id).filter(|relay| copied && is_in_use(relay));
-        let ways = [direct, relay].into_iter().flatten();
-        ways.filter_map(|session| self.sessions.get_mut(session)?.payload_bytes(now))
-            .map(datagram_bytes)
-            .fold(PIECE_BYTES_MAX, usize::min)
+    /// The longest datagram that goes as one packet of a flow: by the direct path, if it takes that, whatever the way to the relay carries.
+    fn piece_bytes_max(&mut self, id: SendFlowId, now: Time) -> usize {
+        let way = self.main_way(id).and_then(|session| self.sessions.get_mut(session));
+        way.and_then(|session| session.payload_bytes(now)).map_or(PIECE_BYTES_MAX, datagram_bytes)
     }
 
-    /// The session with the relay to which copies of a flow go, if one has accepted it.
-    fn ingress_of(&self, id: SendFlowId) -> Option<SessionId> {
+    /// The session by which a flow's packets go: with its peer, or with the relay that delivers to it.
+    fn main_way(&self, id: SendFlowId) -> Option<SessionId> {
         let flow = &self.senders[id.0 as usize];
-        flow.registrations.alias()?;
+        if !flow.needs_relay() {
+            return Some(flow.peer);
+        }
         let path = flow.settings.paths.get(flow.registrations.in_use())?;
         self.relay_places.get(&path.ingress).map(|place| self.relays[*place].session)
     }
 
-    /// The longest datagram that a flow sends as one packet, once that was found out for the direct path: what goes in two pieces is lost
-    /// more often, and takes more. `None` before, and if no datagrams were sent that some paths do not carry.
+    /// The longest datagram that a flow sends as one packet, once that was found out: what goes in two pieces is lost more often, and
+    /// takes more. `None` before, and if no datagrams were sent that some paths do not carry. Asked again and again, it also notices a path that
+    /// carries more than before.
     #[must_use]
-    pub fn datagram_bytes_whole(&self, flow: SendFlowId) -> Option<usize> {
-        let peer = self.senders.get(flow.0)?.peer;
-        let payload_bytes = self.sessions.get(peer)?.settled_payload_bytes()?;
-        Some(datagram_bytes(payload_bytes))
+    pub fn datagram_bytes_whole(&mut self, flow: SendFlowId, now: Time) -> Option<usize> {
+        self.senders.get(flow.0)?;
+        let session = self.main_way(flow)?;
+        self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
     }
 
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
@@ -198,11 +194,17 @@ impl Agent {
             let bytes = on_the_line(coded_bytes + ENVELOPE_OVERHEAD);
             takes_copies && (is_borne || relay.takes_spare(bytes, load.originals, now))
         };
-        if !is_taken {
+        let session = relay.session;
+        if !is_taken || !self.may_carry(session, coded_bytes + ENVELOPE_OVERHEAD, now) {
             self.counters.copies_held += 1;
             return None;
         }
         Some((place, alias))
+    }
+
+    /// Whether the way to a relay carries such a payload of UDP, as far as is known.
+    pub(super) fn may_carry(&mut self, session: SessionId, payload_bytes: usize, now: Time) -> bool {
+        self.sessions.get_mut(session).is_none_or(|session| session.may_carry(payload_bytes, now))
     }
 
     /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
@@ -245,8 +247,9 @@ impl Agent {
         let Some(place) = self.relays.iter().position(|relay| relay.session == session) else {
             return;
         };
+        let is_carried = self.may_carry(session, packet.bytes() + ENVELOPE_OVERHEAD, now);
         let relay = &mut self.relays[place];
-        if relay.waiting.len() == WAITING_COPIES_MAX {
+        if relay.waiting.len() == WAITING_COPIES_MAX || !is_carried {
             self.counters.copies_held += 1;
             return;
         }

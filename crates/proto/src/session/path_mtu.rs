@@ -10,8 +10,8 @@ use core::net::SocketAddr;
 use byway_units::{Duration, Time};
 
 use crate::limits::{
-    MTU_CHECK_INTERVAL, MTU_PROBE_LOSSES_MAX, MTU_RAISE_INTERVAL, MTU_WANTED_FOR, PAYLOAD_BYTES_BASE,
-    PAYLOAD_BYTES_PROBED,
+    MTU_CHECK_INTERVAL, MTU_CHECK_LOSSES_MAX, MTU_PROBE_LOSSES_MAX, MTU_RAISE_INTERVAL, MTU_RAISE_SOON,
+    MTU_WANTED_FOR, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED,
 };
 
 /// How much later than a padded probe an ordinary one has to leave so that its answer shows the other to be lost, and not overtaken.
@@ -39,6 +39,8 @@ pub(crate) struct PathMtu {
     under_way: Option<UnderWay>,
     /// Whether the search has come to an end before.
     is_settled: bool,
+    /// Whether something else says that what has passed does not any more.
+    is_doubtful: bool,
     /// When the next probe is worth sending, and when longer ones than have passed are.
     next: Time,
     raise: Time,
@@ -52,9 +54,19 @@ impl PathMtu {
         self.passed.filter(|_| self.to == Some(to)).unwrap_or(PAYLOAD_BYTES_BASE)
     }
 
-    /// The same, once the search has ended.
+    /// The same, once the search has ended; whoever is told keeps it for long, so that what may be more in a moment is not told.
     pub(crate) fn settled(&self, to: SocketAddr) -> Option<usize> {
-        (self.is_settled && self.to == Some(to)).then(|| self.payload_bytes(to))
+        let is_searching = self.passed.is_none() && self.step < PAYLOAD_BYTES_PROBED.len();
+        (self.is_settled && !is_searching && self.to == Some(to)).then(|| self.payload_bytes(to))
+    }
+
+    /// Something says that the path may have changed: most packets are lost, or this side is somewhere else. What has passed is
+    /// checked at once.
+    pub(crate) fn doubt(&mut self, now: Time) {
+        if self.is_settled && self.passed.is_some() && !self.is_doubtful {
+            self.is_doubtful = true;
+            self.next = now;
+        }
     }
 
     /// Notes that something is to be sent to an address that takes more than every path carries.
@@ -89,7 +101,7 @@ impl PathMtu {
             return false;
         };
         self.passed = Some(passed.bytes);
-        self.lost = 0;
+        (self.lost, self.is_doubtful) = (0, false);
         self.settle(now);
         true
     }
@@ -101,13 +113,18 @@ impl PathMtu {
             return;
         };
         self.lost += 1;
-        if self.lost < MTU_PROBE_LOSSES_MAX {
+        // Paths that lose many packets of all lengths do not get narrower for that.
+        let is_known = self.passed == Some(bytes) && !self.is_doubtful;
+        if self.lost < if is_known { MTU_CHECK_LOSSES_MAX } else { MTU_PROBE_LOSSES_MAX } {
             return;
         }
-        self.lost = 0;
+        (self.lost, self.is_doubtful) = (0, false);
         self.step += 1;
-        // What has passed does not any more.
-        self.passed = self.passed.filter(|passed| *passed < bytes);
+        if self.passed == Some(bytes) {
+            // It does not pass any more, or that was an error.
+            self.passed = None;
+            self.raise = now + MTU_RAISE_SOON;
+        }
         if self.step >= PAYLOAD_BYTES_PROBED.len() {
             self.settle(now);
         }
@@ -190,10 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn every_length_is_found_within_nine_seconds() {
+    fn every_length_is_found_within_twelve_seconds() {
         for carries in PAYLOAD_BYTES_BASE..=LONGEST + 1 {
             let mut path = Path::new(carries);
-            path.run(Duration::from_secs(9), true);
+            path.run(Duration::from_secs(12), true);
             let longest = PAYLOAD_BYTES_PROBED.into_iter().find(|bytes| *bytes <= carries);
             assert_eq!(path.mtu.settled(address(1)), Some(longest.unwrap_or(PAYLOAD_BYTES_BASE)));
         }
@@ -204,10 +221,10 @@ mod tests {
         let mut path = Path::new(LONGEST);
         path.run(Duration::from_secs(5), true);
         path.carries = 1_380;
-        path.run(Duration::from_secs(13), true);
+        path.run(Duration::from_secs(18), true);
         assert_eq!(path.payload_bytes(), 1_372);
         path.carries = LONGEST;
-        path.run(MTU_RAISE_INTERVAL + Duration::from_secs(15), true);
+        path.run(MTU_RAISE_SOON + Duration::from_secs(15), true);
         assert_eq!(path.payload_bytes(), LONGEST);
     }
 
@@ -217,6 +234,31 @@ mod tests {
         path.run(MTU_RAISE_INTERVAL, true);
         let each = usize::from(MTU_PROBE_LOSSES_MAX) * PAYLOAD_BYTES_PROBED.len();
         assert_eq!(path.probed.len(), each);
+    }
+
+    #[test]
+    fn a_path_that_loses_a_fifth_of_the_packets_is_as_wide_as_before() {
+        let mut path = Path::new(LONGEST);
+        path.run(Duration::from_secs(5), true);
+        let mut random = crate::random::Generator::new([7; 32]);
+        for _ in 0..2_000 {
+            path.carries = if random.number() % 5 < 2 { 0 } else { LONGEST };
+            path.run(Duration::from_millis(400), true);
+            assert_eq!(path.payload_bytes(), LONGEST);
+        }
+    }
+
+    #[test]
+    fn a_path_that_gets_narrower_is_noticed_in_two_seconds_where_most_packets_are_lost() {
+        let mut path = Path::new(LONGEST);
+        path.run(Duration::from_secs(5), true);
+        path.carries = 1_380;
+        path.mtu.doubt(path.now);
+        path.run(Duration::from_secs(2), true);
+        assert!(path.payload_bytes() < LONGEST);
+        assert_eq!(path.mtu.settled(address(1)), None, "the search goes on");
+        path.run(Duration::from_secs(3), true);
+        assert_eq!(path.mtu.settled(address(1)), Some(1_372));
     }
 
     #[test]

@@ -236,6 +236,22 @@ impl Sessions {
         self.arm(id);
     }
 
+    /// Has the longest packets that reached a peer checked at once.
+    pub(crate) fn doubt_path_mtu(&mut self, id: SessionId, now: Time) {
+        if let Some(path_mtu) = self.get_mut(id).and_then(|session| session.path_mtu.as_mut()) {
+            path_mtu.doubt(now);
+        }
+    }
+
+    /// The same of all peers.
+    pub(crate) fn doubt_path_mtus(&mut self, now: Time) {
+        for session in self.slots.iter_mut().flatten() {
+            if let Some(path_mtu) = &mut session.path_mtu {
+                path_mtu.doubt(now);
+            }
+        }
+    }
+
     /// Sends a padded probe, if one is due: behind the ordinary one, whose round trip counts.
     fn probe_mtu(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id).filter(|session| session.is_direct()) else {

@@ -15,7 +15,7 @@ use super::handshake::Origin;
 use super::path::Path;
 use super::path_mtu::PathMtu;
 use super::probes::Probes;
-use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, REKEY_GRACE};
+use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, REKEY_GRACE};
 
 /// Which session, in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,9 +149,24 @@ impl Session {
         Some(path_mtu.payload_bytes(to))
     }
 
-    /// The same, once it was found out.
-    pub(crate) fn settled_payload_bytes(&self) -> Option<usize> {
-        self.path_mtu.as_ref()?.settled(*self.path.address()?)
+    /// The same, once it was found out. If it is less than agents send at most, the path is probed for more.
+    pub(crate) fn settled_payload_bytes(&mut self, now: Time) -> Option<usize> {
+        let to = *self.path.address()?;
+        let path_mtu = self.path_mtu.as_mut()?;
+        let settled = path_mtu.settled(to)?;
+        if settled < PAYLOAD_BYTES_PROBED[0] {
+            path_mtu.want(to, now);
+        }
+        Some(settled)
+    }
+
+    /// Whether a packet with so much UDP payload may reach the peer, as far as is known.
+    pub(crate) fn may_carry(&mut self, payload_bytes: usize, now: Time) -> bool {
+        if payload_bytes <= PAYLOAD_BYTES_BASE {
+            return true;
+        }
+        self.payload_bytes(now);
+        self.settled_payload_bytes(now).is_none_or(|settled| payload_bytes <= settled)
     }
 
     /// The epoch that seals now.

@@ -215,8 +215,8 @@ impl Tunnelled {
         };
         let is_within = headers.tcp.is_some_and(|tcp| !tcp.begins());
         let Capture { selection, queue, .. } = &self.settings.captures[place];
-        // Where the firewall's rules choose, anybody may have been chosen.
-        is_within && (queue.is_some() || selection.is_source_of(headers))
+        // Whom the firewall's rules have chosen is not known before they have sent something.
+        is_within && queue.is_none() && selection.is_source_of(headers)
     }
 
     /// Somebody is behind a peer. Where another peer has shown the same, that stays: nobody takes others' answers away.
@@ -336,7 +336,7 @@ impl AgentRole {
         let (Some(mapping), Some(tunnel)) = (self.mappings.get_mut(id), &mut self.tunnel) else {
             return;
         };
-        let whole = self.agent.datagram_bytes_whole(mapping.sent);
+        let whole = self.agent.datagram_bytes_whole(mapping.sent, now);
         mapping.whole = whole.and_then(|bytes| u16::try_from(bytes).ok());
         let Some(whole) = mapping.whole else {
             return;

@@ -13,6 +13,9 @@ use crate::agent::role::AgentRole;
 use crate::capture::is_of_a_link;
 use crate::settings::Exposed;
 
+/// The number of the loopback device: always the first one.
+const LOOPBACK: u32 = 1;
+
 impl Tunnelled {
     /// Where a packet of a queue goes, if Byway is to have it.
     fn choose(&self, queued: &mut Queued<'_>, exposed: &[Exposed]) -> Option<(Headers, Ecn, Towards)> {
@@ -20,7 +23,8 @@ impl Tunnelled {
         // Byway's own packets, and what it has brought, would go round and round.
         let is_own = queued.mark == self.settings.table || queued.came_by == Some(self.device_index);
         let is_open = self.doors.borrow().captures.get(place) == Some(&true);
-        if is_own || !is_open || queued.packet.len() > DATAGRAM_BYTES_MAX {
+        let stays = queued.leaves_by == Some(LOOPBACK);
+        if is_own || stays || !is_open || queued.packet.len() > DATAGRAM_BYTES_MAX {
             return None;
         }
         let (headers, ecn) = self.read(queued.packet)?;
@@ -28,7 +32,9 @@ impl Tunnelled {
         if !is_spoken || is_near(headers.destination) {
             return None;
         }
-        let towards = self.towards_whom_it_answers(&headers, exposed);
+        let is_behind = |address| self.doors.borrow().exposed.iter().any(|(_, behind)| *behind == address);
+        let towards =
+            self.towards_whom_it_answers(&headers, exposed).filter(|_| is_behind(headers.destination));
         Some((headers, ecn, towards.unwrap_or_else(|| self.towards_capture(place, &headers))))
     }
 }

@@ -64,27 +64,60 @@ fn a_datagram_of_any_length_up_to_1500_bytes_arrives_whole() {
     }
 }
 
+/// What is sent over ways that carry so much: the direct path, and that to the relay.
+fn over_narrow_ways(settings: &FlowSettings, direct: usize, relay: usize) -> Hall {
+    let mut hall = Hall::new(settings);
+    hall.loses(move |datagram| datagram.bytes.len() > if datagram.to == RELAY { relay } else { direct });
+    send_long(&mut hall, 1_354, ms(5_000));
+    hall
+}
+
 #[test]
-fn no_packet_is_longer_than_the_direct_path_or_that_to_the_relay_carries() {
-    for (is_of_path, whole) in [(true, 1_309), (false, 1_289)] {
-        let mut hall = Hall::new(&settings(Service::Coding));
-        hall.loses(move |datagram| {
-            let (direct, relay) = if is_of_path { (1_380, 1_500) } else { (1_500, 1_360) };
-            let is_to_relay = datagram.to == RELAY;
-            datagram.bytes.len() > if is_to_relay { relay } else { direct }
-        });
-        send_long(&mut hall, 1_354, ms(5_000));
-        assert_eq!(hall.delivered(Delivery::Direct).len(), 50, "none was lost");
-        assert_eq!(hall.agents[SENDER].counters().originals, 100, "each in two pieces");
-        for (bytes, expected) in [(whole, 1), (whole + 1, 2)] {
-            hall.forget();
-            hall.send(&alloc::vec![7; bytes]);
-            assert_eq!(pieces(&hall), expected);
-        }
-        let flow = hall.flow;
-        let told = if is_of_path { whole } else { PIECE_BYTES_MAX };
-        assert_eq!(hall.agents[SENDER].datagram_bytes_whole(flow), Some(told));
+fn no_packet_is_longer_than_the_direct_path_carries() {
+    let mut hall = over_narrow_ways(&settings(Service::Coding), 1_380, 1_500);
+    assert_eq!(hall.delivered(Delivery::Direct).len(), 50, "none was lost");
+    let counters = *hall.agents[SENDER].counters();
+    assert_eq!(
+        (counters.originals, counters.copies, counters.copies_held),
+        (100, 100, 0),
+        "each in two pieces"
+    );
+    for (bytes, expected) in [(1_309, 1), (1_310, 2)] {
+        hall.forget();
+        hall.send(&alloc::vec![7; bytes]);
+        assert_eq!(pieces(&hall), expected);
     }
+    let (flow, now) = (hall.flow, hall.now);
+    assert_eq!(hall.agents[SENDER].datagram_bytes_whole(flow, now), Some(1_309));
+}
+
+#[test]
+fn a_narrow_way_to_the_relay_is_no_matter_for_originals_and_takes_the_copies_that_fit() {
+    let mut hall = over_narrow_ways(&settings(Service::Coding), 1_500, 1_360);
+    hall.forget();
+    let before = *hall.agents[SENDER].counters();
+    for bytes in [1_354, 1_298, 1_299] {
+        hall.send(&alloc::vec![7; bytes]);
+        hall.run(ms(50));
+    }
+    assert_eq!(pieces(&hall), 3, "each is one packet");
+    let after = hall.agents[SENDER].counters();
+    assert_eq!((after.copies - before.copies, after.copies_held - before.copies_held), (1, 2));
+}
+
+#[test]
+fn of_a_flow_that_relays_deliver_no_packet_is_longer_than_the_way_there_carries() {
+    let mut settings = settings(Service::Forwarding);
+    settings.duplication = Duplication::ByRelay;
+    let mut hall = Hall::new(&settings);
+    hall.loses(|datagram| datagram.bytes.len() > 1_360);
+    for _ in 0..20 {
+        hall.send(&alloc::vec![7; 1_354]);
+        hall.run(ms(2_000));
+    }
+    let lost = hall.sent.iter().filter(|datagram| datagram.bytes[0] == 9 && datagram.bytes.len() > 1_360);
+    assert_eq!(lost.count(), 0);
+    assert!(hall.agents[SENDER].counters().copies >= 40, "{:?}", hall.agents[SENDER].counters());
 }
 
 #[test]
