@@ -37,8 +37,10 @@ impl Change {
     /// As of [`set`].
     pub fn apply(&self, scenario: &mut Table) -> Result<(), String> {
         let Self { key, value, text } = self;
+        let is_simple = !matches!(value, Value::String(_) | Value::Array(_) | Value::Table(_));
         replace(scenario, key, &mut |before| {
-            if before.is_some_and(Value::is_str) { text } else { value }.clone()
+            let is_text = is_simple && before.is_some_and(Value::is_str);
+            if is_text { text } else { value }.clone()
         })
     }
 }

@@ -279,7 +279,8 @@ pub(crate) struct TypedTunnel {
     /// three are this agent's alone. Default: 4600.
     pub(crate) table: Option<u32>,
     /// The longest IP packet that applications send through it: 1280 to 1500 bytes. One of more than 1354
-    /// bytes takes two packets on the way. Default: 1354.
+    /// bytes takes two packets on the way, and so does a shorter one where the path carries less; TCP agrees on segments that take one, once
+    /// that is known. Default: 1354.
     pub(crate) mtu: Option<u16>,
     /// The routing table by which Byway's own packets go: 254, the system's main one, where a VPN takes all that this machine sends by
     /// a table of its own, and Byway carries that VPN. Default: they go as all others of this machine.

@@ -92,6 +92,27 @@ fn no_packet_is_longer_than_the_direct_path_carries() {
 }
 
 #[test]
+fn a_path_that_carries_less_all_at_once_is_noticed_in_two_seconds() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    let send = |hall: &mut Hall, count: usize| {
+        for _ in 0..count {
+            hall.forget();
+            hall.send(&[7; 1_354]);
+            hall.send(&[7; 1_354]);
+            hall.send(b"short");
+            hall.run(ms(100));
+        }
+        pieces(hall)
+    };
+    assert_eq!(send(&mut hall, 10), 3);
+    hall.loses(|datagram| datagram.to != RELAY && datagram.bytes.len() > 1_300);
+    assert_eq!(send(&mut hall, 1), 3);
+    assert_eq!(send(&mut hall, 20), 5, "the long ones are in two pieces");
+    let lost = hall.agents[RECEIVER].statistics(hall.received).map_or(0, |statistics| statistics.lost);
+    assert!((20..50).contains(&lost), "{lost} packets were lost meanwhile");
+}
+
+#[test]
 fn a_narrow_way_to_the_relay_is_no_matter_for_originals_and_takes_the_copies_that_fit() {
     let mut hall = over_narrow_ways(&settings(Service::Coding), 1_500, 1_360);
     hall.forget();
