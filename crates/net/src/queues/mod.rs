@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use rustix::io::Errno;
 use rustix::net::netlink::NETFILTER;
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 use thiserror::Error;
 
@@ -99,8 +99,11 @@ impl PacketQueues {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(NETFILTER));
         let socket = socket.map_err(|error| QueueError::Unsupported(error.into()))?;
-        // It takes the same right as queues do, of which the kernel says less.
+        // Outside of user namespaces, it takes the same right as queues do, of which the kernel says less. Within one, the system's limit holds.
         let is_privileged = set_socket_recv_buffer_size_force(&socket, APPLICATION_BUFFER_BYTES).is_ok();
+        if !is_privileged {
+            let _ = set_socket_recv_buffer_size(&socket, APPLICATION_BUFFER_BYTES);
+        }
         // What does not fit is counted, and goes its own way; an error would tell nothing more.
         socket_options::disable_netlink_overruns(&socket).map_err(QueueError::Unsupported)?;
         let verdicts = Vec::with_capacity(PACKETS_PER_TURN * VERDICT_BYTES);
