@@ -183,8 +183,8 @@ macro_rules! flows_table {
             /// What the packets are: `datagrams`, or `congestion-controlled` for tunnels of TCP, and for QUIC. Default:
             /// `datagrams`; of a capture, TCP and QUIC (UDP port 443) are congestion-controlled, and all else is datagrams.
             traffic: Option<TypedTraffic>,
-            /// What goes to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`,
-            /// `marked` (what `marks` names), `by-relay` (everything, and nothing on the direct path: the relay sends it on), or
+            /// What goes to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`
+            /// (everything, also of what comes back), `marked` (what `marks` names), `by-relay` (everything, and nothing on the direct path: the relay sends it on), or
             /// `own-repairs` (repair packets made here, for uplinks that carry no copies). Default: `usual`.
             #[serde(default)]
             copies: TypedCopies,

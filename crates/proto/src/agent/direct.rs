@@ -7,7 +7,7 @@ use byway_units::Time;
 
 use super::send_flow::SendFlowId;
 use super::{Agent, Flow, Role};
-use crate::limits::{CLOSED_AFTER, NEVER_OPEN_AFTER};
+use crate::limits::{BRIDGED_FOR, CLOSED_AFTER, NEVER_OPEN_AFTER};
 use crate::session::SessionId;
 
 /// The peers to which no direct path is open.
@@ -25,12 +25,19 @@ impl DirectPaths {
         self.closed.contains(&peer)
     }
 
-    /// Notes that a peer is not reached directly; when relays deliver if that does not change.
-    fn miss(&mut self, peer: SessionId, until: Time) {
+    /// Notes that a peer is not reached directly; when relays deliver if that does not change. Whether it is news.
+    fn miss(&mut self, peer: SessionId, until: Time) -> bool {
         let is_missed = self.missed.iter().any(|(_, missed)| *missed == peer);
-        if !is_missed && !self.is_closed(peer) {
+        let is_news = !is_missed && !self.is_closed(peer);
+        if is_news {
             self.missed.insert((until, peer));
         }
+        is_news
+    }
+
+    /// Has a peer looked at again, to which relays deliver what they do not repair.
+    fn look_again(&mut self, peer: SessionId, at: Time) {
+        self.missed.insert((at, peer));
     }
 
     /// Notes that a peer is reached directly; whether relays delivered.
@@ -44,7 +51,7 @@ impl DirectPaths {
         self.open(peer);
     }
 
-    /// A peer for which relays take over now. Call until there is none.
+    /// A peer for which relays take over now, or to which they deliver but some flows. Call until there is none.
     fn take_due(&mut self, now: Time) -> Option<SessionId> {
         let (_, peer) = self.missed.first().copied().filter(|(at, _)| *at <= now)?;
         self.missed.pop_first();
@@ -52,7 +59,7 @@ impl DirectPaths {
         Some(peer)
     }
 
-    /// When relays take over for somebody.
+    /// When relays may take over for somebody.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.missed.first().map(|(at, _)| *at)
     }
@@ -68,7 +75,7 @@ impl Agent {
         }
         if self.sessions.is_direct(session) {
             if self.direct_paths.open(session) {
-                self.stand_in(session, false, now);
+                self.stand_in(self.flows_to(session), false, now);
             }
             return;
         }
@@ -76,24 +83,42 @@ impl Agent {
         self.sessions.try_known_addresses(session, now);
         let was_open = self.sessions.get(session).is_some_and(|session| session.path.address().is_some());
         let wait = if was_open { CLOSED_AFTER } else { NEVER_OPEN_AFTER };
-        self.direct_paths.miss(session, now + wait);
-    }
-
-    /// Has relays deliver to those who were not reached directly for long enough.
-    pub(super) fn take_over(&mut self, now: Time) {
-        while let Some(peer) = self.direct_paths.take_due(now) {
-            self.stand_in(peer, true, now);
+        if !self.direct_paths.miss(session, now + wait) {
+            return;
+        }
+        // What was lost before says nothing about what relays restore from now on.
+        for id in self.flows_to(session) {
+            self.senders[id.0 as usize].is_bridged();
         }
     }
 
-    /// Has relays deliver to a peer, or not any more.
-    fn stand_in(&mut self, peer: SessionId, stands_in: bool, now: Time) {
+    /// Has relays deliver to those who were not reached directly for long enough; but flows that are coded, as long as repairs restore
+    /// nearly all of their packets: that takes half of what relays send to deliver them.
+    pub(super) fn take_over(&mut self, now: Time) {
+        while let Some(peer) = self.direct_paths.take_due(now) {
+            let flows = self.flows_to(peer);
+            let (bridged, others): (Vec<_>, Vec<_>) =
+                flows.into_iter().partition(|id| self.senders[id.0 as usize].is_bridged());
+            if !bridged.is_empty() {
+                self.direct_paths.look_again(peer, now + BRIDGED_FOR);
+            }
+            self.stand_in(others, true, now);
+        }
+    }
+
+    fn flows_to(&self, peer: SessionId) -> Vec<SendFlowId> {
         let flows = self.senders.iter().filter(|(_, flow)| flow.peer == peer);
-        let flows: Vec<SendFlowId> = flows.map(|(number, _)| SendFlowId(number)).collect();
+        flows.map(|(number, _)| SendFlowId(number)).collect()
+    }
+
+    /// Has relays deliver flows, or not any more.
+    fn stand_in(&mut self, flows: Vec<SendFlowId>, stands_in: bool, now: Time) {
         for id in flows {
             let flow = &mut self.senders[id.0 as usize];
             let before = flow.service();
-            flow.set_stand_in(stands_in);
+            if !flow.set_stand_in(stands_in) {
+                continue;
+            }
             if flow.service() != before {
                 for path in 0..flow.settings.paths.len() {
                     flow.registrations.ask_again(path, now);

@@ -8,7 +8,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
 use super::registration::Registrations;
 use super::settings::{Duplication, FlowSettings};
 use super::totals::Reports;
-use crate::limits::{ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
+use crate::limits::{BRIDGED_INVERSE, ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
@@ -82,9 +82,22 @@ impl SendFlow {
     }
 
     /// Has relays deliver what they would else repair, or not any more. Without relays there is nothing that could be done,
-    /// and the direct path is not missed where nothing is sent on it.
-    pub(super) const fn set_stand_in(&mut self, stands_in: bool) {
+    /// and the direct path is not missed where nothing is sent on it. Whether that changes anything.
+    pub(super) const fn set_stand_in(&mut self, stands_in: bool) -> bool {
+        let before = self.stands_in;
         self.stands_in = stands_in && copies(self.settings.service) && !self.settings.needs_relay();
+        self.stands_in != before
+    }
+
+    /// Whether relays restored nearly all that was lost since the last time that this was asked, from repair packets and what others got.
+    /// Where they delivered, that has an end.
+    pub(super) fn is_bridged(&mut self) -> bool {
+        let Some(reports) = &mut self.reports else {
+            return false;
+        };
+        let [lost, bridged] = reports.lost_and_bridged();
+        let is_coded = matches!(self.settings.service, Service::Coding) && !self.stands_in;
+        is_coded && lost > 0 && bridged >= lost - lost / BRIDGED_INVERSE
     }
 
     /// The service in force.

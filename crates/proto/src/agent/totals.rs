@@ -51,6 +51,8 @@ pub(super) struct Reports {
     newest: Option<Report>,
     /// What is to be added to the newest; few receivers restart or count so far.
     before: Option<Box<Reported>>,
+    /// What others' packets repaired, when [`Reports::lost_and_bridged`] was asked last.
+    looked_at: [u32; 2],
 }
 
 impl Reports {
@@ -80,6 +82,21 @@ impl Reports {
     pub(super) fn restart(&mut self) {
         self.before = Some(Box::new(self.so_far()));
         self.newest = None;
+    }
+
+    /// How many packets were lost since the last time that this was asked, and how many of them relays restored from repair packets.
+    pub(super) fn lost_and_bridged(&mut self) -> [u32; 2] {
+        let counted = self.newest.as_ref().map_or([0; 2], |newest| {
+            [newest.lost, newest.repaired.in_stream.wrapping_add(newest.repaired.cooperative)]
+        });
+        let before = core::mem::replace(&mut self.looked_at, counted);
+        // A receiver that restarted counts less than before: nothing is known of it then.
+        let steps = counted
+            .into_iter()
+            .zip(before)
+            .map(|(now, before)| now.wrapping_sub(before).cast_signed().max(0));
+        let mut steps = steps.map(i32::cast_unsigned);
+        core::array::from_fn(|_| steps.next().unwrap_or_default())
     }
 
     pub(super) const fn newest(&self) -> Option<&Report> {

@@ -7,8 +7,9 @@ use crate::agent::{Duplication, Offer, Terms};
 #[must_use]
 pub fn back(forth: &Terms) -> Terms {
     let duplication = match forth.duplication {
+        Duplication::All => Duplication::All,
         Duplication::Marked | Duplication::Chosen(_) => Duplication::Marked,
-        _ => Duplication::Usual,
+        Duplication::Usual | Duplication::ByRelay | Duplication::OwnRepairs => Duplication::Usual,
     };
     Terms { duplication, ..*forth }
 }
@@ -17,4 +18,19 @@ pub fn back(forth: &Terms) -> Terms {
 #[must_use]
 pub fn offer_for(forth: Terms, subject: &Subject) -> Offer {
     Offer { forth, back: back(&forth), subject: subject.bytes() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_comes_back_copied_where_all_goes_there_copied() {
+        let comes_back = |duplication| back(&Terms { duplication, ..Terms::default() }).duplication;
+        assert!(matches!(comes_back(Duplication::All), Duplication::All));
+        assert!(matches!(comes_back(Duplication::Marked), Duplication::Marked));
+        for of_narrow_uplinks in [Duplication::ByRelay, Duplication::OwnRepairs] {
+            assert!(matches!(comes_back(of_narrow_uplinks), Duplication::Usual));
+        }
+    }
 }

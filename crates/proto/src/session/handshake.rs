@@ -343,6 +343,8 @@ impl Sessions {
         {
             session.path.validate(from, now);
         }
+        // What works for the peer: the direct path may be dark in both directions, and answers would be lost on it.
+        session.is_doubtful |= matches!(origin, Some(Origin::Detour(_)));
         self.note_direct_path(id);
         Some(self.begin(id, answered.epoch, answered.boot, now))
     }

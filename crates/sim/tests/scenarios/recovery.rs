@@ -315,3 +315,50 @@ fn repair_goes_on_after_a_rest_of_the_flow() {
     assert!(repaired_in(&run, 0, at(2_900), at(4_000)) >= 3);
     assert!(repaired_in(&run, 0, at(17_900), at(19_000)) >= 3);
 }
+
+/// The first paths are dark for half a minute, in both directions.
+fn with_long_outage(flows: usize) -> Plan {
+    let mut plan = cross_stream(8).each_flow(|flow| flow.length = secs(45));
+    for flow in 0..flows {
+        plan.flows[flow].direct.outages.push(Span::new(at(5_000), secs(30)));
+        plan.flows[flow].back.outages.push(Span::new(at(5_000), secs(30)));
+    }
+    plan
+}
+
+#[test]
+fn what_others_restore_is_not_delivered_by_relays() {
+    let (world, run) = with_long_outage(1).run();
+    let fate = run.fate(&world);
+    assert!(fate.lost >= 2_990 && fate.repaired * 1_000 >= fate.lost * 990, "{fate:?}");
+    let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
+    assert_eq!((ingress.carried, egress.forwarded), (0, 0));
+    assert!(run.reported(0, &world).cooperative >= 2_900, "the sender knows what became of its packets");
+}
+
+#[test]
+fn what_others_cannot_restore_is_carried_and_then_delivered_by_relays() {
+    let (world, run) = with_long_outage(3).run();
+    let fates = run.fates(&world);
+    let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
+    assert!(ingress.carried >= 8_000, "{ingress:?}");
+    assert!(egress.forwarded >= 5_000, "{egress:?}");
+    for fate in &fates[..3] {
+        let came = fate.repaired + fate.by(Delivery::Forwarded);
+        assert!(fate.missing <= 30 && came >= 2_900, "{fate:?}");
+    }
+}
+
+#[test]
+fn what_others_restore_no_longer_is_carried_or_delivered_by_relays() {
+    let mut plan = with_long_outage(1);
+    for flow in 1..8 {
+        plan.flows[flow].settings.consent =
+            byway_wire::messages::Consent { burst_percent: 100, average_per_mille: 0, seconds: 2 };
+    }
+    let (world, run) = plan.run();
+    let fate = run.fate(&world);
+    let egress = run.egress(1, &world);
+    assert!(egress.cooperative >= 400 && egress.cached >= 400 && egress.forwarded >= 1_000, "{egress:?}");
+    assert!(fate.missing <= 30, "{fate:?}");
+}

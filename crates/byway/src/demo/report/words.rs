@@ -21,7 +21,7 @@ pub(super) const fn explanation(kind: RunKind) -> &'static str {
         RunKind::Lossless => "Byway on a network that loses nothing: the best there can be",
         RunKind::Internet => "the direct path, and nothing else",
         RunKind::Coding => {
-            "relays carry 2 repair packets for 8 packets of all calls and 1 for 16 of each, and whole packets of a path that stays dark"
+            "relays carry 2 repair packets for 8 packets of all calls and 1 for 16 of each, and whole packets of a dark path where these are not enough"
         }
         RunKind::Caching => {
             "the relay near the receiver keeps a copy of everything, and gives out what is asked for"

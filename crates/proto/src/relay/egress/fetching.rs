@@ -30,7 +30,7 @@ impl Egress {
         let state = self.rounds.get(round);
         let batch = state.batch;
         // That of a relay which began anew since names other flows.
-        if !self.follows_up || self.batch(batch).is_none() {
+        if self.batch(batch).is_none() {
             return;
         }
         let missed = self.still_missed(round, now);
@@ -39,6 +39,12 @@ impl Egress {
         }
         self.note_late(round, now);
         let mut excess = self.excess(round, now);
+        if excess > 0 {
+            self.note_shortfall(round, now);
+        }
+        if !self.follows_up {
+            return;
+        }
         for place in missed.iter() {
             let entry = self.rounds.get(round).entries[place];
             let Some(slot) = entry.flow.filter(|_| excess > 0) else {

@@ -24,6 +24,7 @@ mod repair;
 mod requests;
 mod review;
 mod rounds;
+mod shortfall;
 mod sweep;
 mod tails;
 mod widen;

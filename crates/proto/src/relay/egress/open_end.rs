@@ -17,6 +17,7 @@ use super::action::Action;
 use super::flow::FlowSlot;
 use super::missing::Stage;
 use super::requests::Request;
+use super::shortfall::Shortfall;
 use crate::limits::{
     BATCH_PACKETS_MAX, IN_FLIGHT_FOR, IN_FLIGHT_MAX, OPEN_END_BACKLOG_MAX, OUTAGE_AFTER, OUTAGE_BELIEVED_FOR,
     OUTAGE_INTERVAL,
@@ -38,14 +39,16 @@ pub(crate) struct OpenEnd {
     pub(crate) told: Option<Time>,
     /// That the receiver really misses packets: one was repairable when it asked, or it said so again.
     pub(crate) certain: bool,
+    /// How often others' packets did not suffice.
+    pub(super) shortfall: Shortfall,
 }
 
 impl OpenEnd {
-    /// Whether the ingress relay has to be told (again) that the path is dark.
+    /// Whether the ingress relay has to be told (again) that the path is dark, and to carry what others' packets do not restore.
     pub(super) fn is_to_be_told(&mut self, now: Time) -> bool {
         let lately = self.told.is_some_and(|told| now.saturating_since(told) < OUTAGE_INTERVAL);
         let lasts = now.saturating_since(self.since) >= OUTAGE_AFTER;
-        let tells = self.certain && self.to.is_none() && lasts && !lately;
+        let tells = self.certain && self.to.is_none() && lasts && self.shortfall.is_large() && !lately;
         if tells {
             self.told = Some(now);
         }
@@ -130,7 +133,8 @@ impl Egress {
             OpenEnd { from, patience, certain, ..open }
         } else {
             let lead = self.lead(request.flow, (from, highest), now);
-            OpenEnd { from, to: None, patience, since: now, lead, told: None, certain }
+            let shortfall = Shortfall::default();
+            OpenEnd { from, to: None, patience, since: now, lead, told: None, certain, shortfall }
         };
         if let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) {
             active.open = Some(open);

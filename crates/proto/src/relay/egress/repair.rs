@@ -197,8 +197,12 @@ impl Egress {
             let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
                 continue;
             };
+            let is_new = !state.wanted.contains(place);
             state.wanted.add(place);
             state.until = state.until.max(until);
+            if is_new {
+                self.note_try(slot, sequence);
+            }
             self.enter(slot, sequence, Stage::Cooperating, now);
             self.ask(round, now, actions);
             if !self.complete(round, now, actions) {
@@ -206,6 +210,7 @@ impl Egress {
             }
             return;
         }
+        self.note_alone(slot, sequence);
     }
 
     /// The round under way for a batch, begun if need be.

@@ -1,7 +1,7 @@
 //! Repairs with the help of others, from message to message.
 
 use super::*;
-use byway_wire::messages::{Ack, Lost, Outage};
+use byway_wire::messages::{Ack, Outage};
 
 /// Two receivers, each of one flow that the other relay codes.
 fn two_receivers() -> Desk {
@@ -77,9 +77,7 @@ fn a_receiver_cannot_speak_for_flows_that_it_does_not_have() {
     desk.nacks(2, 7, 5);
     let alias = Alias::new(9).expect("not zero");
     desk.says(2, &Message::Ack(Ack { alias, from_low: 5 }));
-    let mut ranges = RangeSet::new();
-    assert!(ranges.insert(SequenceNumber::new(5)), "it fits");
-    desk.says(2, &Message::Lost(Lost { alias, ranges: ranges.ranges() }));
+    desk.loses(2, 9, [5]);
     desk.answers(2, 9, 5, &packet(1, 5));
     assert_eq!(desk.relay.counters().aliases_unknown, 4);
     assert_eq!(desk.heard(4), []);
@@ -98,6 +96,7 @@ fn who_speaks_out_of_role_is_not_heard() {
 fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
     let mut desk = two_receivers();
     desk.repairs(0, 5, 2);
+    desk.repairs(1, 6, 2);
     let open = Nack {
         alias: Alias::new(1).expect("not zero"),
         open_from_low: Some(5),
@@ -107,11 +106,12 @@ fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
         ranges: byway_wire::Ranges::EMPTY,
     };
     desk.says(2, &Message::Nack(open));
+    desk.loses(4, 1, [5, 6]);
     desk.now += crate::limits::OUTAGE_AFTER;
-    desk.repairs(1, 6, 2);
-    assert_eq!(desk.heard(OTHER), [Heard::Outage(1, true)]);
-    desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 7 }));
-    // Beside that, it is asked for the packet that nobody helped to restore.
+    desk.repairs(2, 7, 2);
+    // Beside that, it is asked for the packets that nobody helped to restore.
+    assert!(desk.heard(OTHER).contains(&Heard::Outage(1, true)));
+    desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 8 }));
     assert_eq!(desk.heard(OTHER).first(), Some(&Heard::Outage(1, false)));
 }
 

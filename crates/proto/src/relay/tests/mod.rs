@@ -17,7 +17,7 @@ use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, Consent,
-    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Nack, Refusal,
+    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Lost, Nack, Refusal,
     Register,
 };
 use byway_wire::packets::EnvelopeRole;
@@ -389,6 +389,14 @@ impl Desk {
             ranges: ranges.ranges(),
         };
         self.says(who, &Message::Nack(nack));
+    }
+
+    /// A receiver does not have packets that it may be asked for.
+    fn loses<const N: usize>(&mut self, who: u8, alias: u16, numbers: [u64; N]) {
+        let mut ranges = RangeSet::new();
+        assert!(numbers.into_iter().all(|number| ranges.insert(SequenceNumber::new(number))), "they fit");
+        let alias = Alias::new(alias).expect("not zero");
+        self.says(who, &Message::Lost(Lost { alias, ranges: ranges.ranges() }));
     }
 
     /// A receiver gives a packet for somebody else.

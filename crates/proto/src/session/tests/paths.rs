@@ -324,3 +324,39 @@ fn the_peer_is_answered_through_the_relay_that_it_used_last() {
         assert_eq!(node.sessions.get(peer).and_then(|session| session.detour), Some(new));
     }
 }
+
+/// Has the second node take a handshake of the first one by some way; whether it holds the direct path to be open then.
+fn is_direct_after_handshake(origin: Origin) -> bool {
+    let mut pair = Pair::established();
+    let now = pair.now + secs(30);
+    let [first, second] = &mut pair.nodes;
+    let taken = |sessions: &mut Sessions| sessions.outbox.take().expect("a packet").1.to_vec();
+    first.sessions.connect(first.peer, &[], now);
+    let mut initiation = taken(&mut first.sessions);
+    let Received::Initiation { session, initiation, .. } =
+        second.sessions.receive_from(&mut initiation, origin, now)
+    else {
+        panic!("it is an initiation");
+    };
+    second.sessions.accept(session, initiation, Origin::Address(address(0)), &[], now);
+    let mut response = taken(&mut second.sessions);
+    let received = first.sessions.receive_from(&mut response, Origin::Address(address(1)), now);
+    assert!(matches!(received, Received::Response { .. }), "{received:?}");
+    // The first message under the new keys confirms them.
+    let mut confirms = 0;
+    first.sessions.flush_all(now);
+    while let Some((_, packet)) = first.sessions.outbox.take() {
+        let mut packet = packet.to_vec();
+        let received = second.sessions.receive_from(&mut packet, origin, now);
+        confirms += u32::from(matches!(received, Received::Messages { .. }));
+    }
+    assert!(confirms > 0);
+    second.sessions.is_direct(second.peer)
+}
+
+#[test]
+fn a_direct_path_is_in_doubt_that_the_peer_does_not_take() {
+    let relay = Pair::established().nodes[LARGE].peer;
+    assert!(!is_direct_after_handshake(Origin::Detour(Detour { relay, agent: AgentId::new(7) })));
+    assert!(is_direct_after_handshake(Origin::Address(address(0))));
+}

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use byway_proto::agent::{AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, SendFlowId};
+use byway_proto::agent::{
+    AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, Reported, SendFlowId,
+};
 use byway_proto::relay::{EgressCounters, IngressCounters};
 use byway_sim::checkers::{Deliveries, Repairs};
 use byway_sim::overlay::OverlayHost;
@@ -292,6 +294,13 @@ impl Run {
         let receiver = self.agents[self.plan.flows[flow].to];
         let id = self.receiving[flow].expect("the flow was accepted");
         world.host(receiver).agent().statistics(id).expect("the flow is open")
+    }
+
+    /// What its sender was told of a flow.
+    pub(crate) fn reported(&self, flow: usize, world: &OverlayWorld) -> Reported {
+        let sender = self.agents[self.plan.flows[flow].from];
+        let id = self.sending[flow].expect("the flow was opened");
+        world.host(sender).agent().reported(id).expect("it was reported")
     }
 
     pub(crate) fn ingress<'a>(&self, relay: usize, world: &'a OverlayWorld) -> &'a IngressCounters {

@@ -47,14 +47,17 @@ fn a_gap_in_carried_copies_is_asked_for_after_the_tolerance_and_once_more() {
 #[test]
 fn of_a_coded_flow_only_what_is_missing_within_an_outage_is_asked_for() {
     let mut talk = Talk::new();
-    let [flow, other] = talk.flows();
+    let [flow] = talk.flows();
+    let other = talk.flow_of(Service::Coding, RATE, NOTHING);
     talk.carries(flow, [30, 32]);
     talk.wait_for_reordering();
     assert_eq!(talk.asked_for(), [], "its path is not dark");
-    talk.batch(0, &[(flow, 49), (other, 49)], 1);
-    talk.open(flow, 49);
+    talk.batch(0, &[(flow, 48), (other, 48)], 1);
+    talk.batch(1, &[(flow, 49), (other, 49)], 1);
+    talk.open(flow, 48);
     talk.now += OUTAGE_AFTER;
-    talk.batch(1, &[(flow, 50), (other, 50)], 1);
+    talk.batch(2, &[(flow, 50), (other, 50)], 1);
+    talk.asked_for();
     talk.carries(flow, [50, 51, 54, 200, 201, 203]);
     talk.wait_for_reordering();
     assert_eq!(talk.asked_for(), [(FEED, alloc::vec![52, 53]), (FEED, alloc::vec![202])]);

@@ -75,9 +75,10 @@ fn an_ack_of_the_first_packet_ends_it_altogether() {
 }
 
 #[test]
-fn an_outage_is_told_every_quarter_second_and_its_end_once() {
+fn an_outage_that_others_do_not_bridge_is_told_every_quarter_second_and_its_end_once() {
     let mut talk = Talk::new();
-    let [flow, a] = talk.flows();
+    let [flow] = talk.flows();
+    let a = talk.flow_of(Service::Coding, RATE, NOTHING);
     talk.batch(0, &[(flow, 0), (a, 0)], 1);
     talk.open(flow, 0);
     talk.said();
@@ -94,6 +95,38 @@ fn an_outage_is_told_every_quarter_second_and_its_end_once() {
     assert_eq!(talk.said(), [Said::Outage { flow, is_dark: false }]);
     talk.ack(flow, 100);
     assert_eq!(talk.said(), []);
+}
+
+/// An outage of a second, in which the others of each batch give their packets or have lost them; whether it is told.
+fn is_told(gives: impl Fn(u64) -> bool) -> bool {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.batch(0, &[(flow, 0), (a, 0)], 1);
+    talk.open(flow, 0);
+    let mut given = 0;
+    let mut is_told = false;
+    for sequence in 1..100 {
+        talk.wait(10);
+        talk.batch(u32::try_from(sequence).expect("small"), &[(flow, sequence), (a, sequence)], 1);
+        if gives(sequence) {
+            talk.answer(a, sequence);
+            given += 1;
+        } else {
+            talk.lost(a, sequence, sequence);
+        }
+        let said = talk.said();
+        assert_eq!(said.contains(&cooperative(flow, sequence)), gives(sequence), "{said:?}");
+        is_told |= said.contains(&Said::Outage { flow, is_dark: DARK });
+    }
+    assert!(given > 80);
+    is_told
+}
+
+#[test]
+fn an_outage_that_others_bridge_is_not_told() {
+    assert!(!is_told(|_| true));
+    assert!(!is_told(|sequence| sequence % 30 != 0), "they may lose some themselves");
+    assert!(is_told(|sequence| sequence % 10 != 0));
 }
 
 #[test]
