@@ -450,11 +450,11 @@ pub const CANDIDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// bridge them.
 pub const CLOSED_AFTER: Duration = Duration::from_secs(10);
 
-/// How long coded flows go without that, of whose packets repairs restored nearly all for so long.
+/// How long coded flows go without that, of whose packets repairs restored nearly all meanwhile: for that, two reports in use come in.
 pub const BRIDGED_FOR: Duration = Duration::from_secs(2);
 
-/// Nearly all: but one of so many. Those of the last tenths of a second are on their way.
-pub const BRIDGED_INVERSE: u32 = 8;
+/// Nearly all: but one of so many, as with [`SHORTFALL_INVERSE`].
+pub const BRIDGED_INVERSE: u32 = 16;
 
 /// And one that never was: both sides have tried their addresses by then.
 pub const NEVER_OPEN_AFTER: Duration = Duration::from_secs(1);
@@ -469,13 +469,14 @@ pub const WAITING_BYTES_MAX: usize = 4 << 20;
 /// How often an ingress relay is told that a path is dark.
 pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Others' packets are relied on to restore those of a dark path, unless they do not suffice for one in so many.
-pub const SHORTFALL_INVERSE: u8 = 16;
+/// Others' packets are relied on to restore those of a dark path, unless they do not suffice for one in so many: as bursts of 1 % on each
+/// of ten paths leave one packet in a hundred without, that takes more than usual losses.
+pub const SHORTFALL_INVERSE: u32 = 16;
 
 /// And for at least two: one that is lost by chance says nothing.
-pub const SHORT_ROUNDS_MIN: u8 = 2;
+pub const SHORT_PACKETS_MIN: u8 = 2;
 
-/// Of so many packets at most: it was long ago that others of them were tried.
+/// Of so many packets at most: what was more than a second ago says little.
 pub const SHORTFALL_WINDOW: u8 = 64;
 
 /// How long an ingress relay believes it: three times untold, and the path is taken to deliver again.

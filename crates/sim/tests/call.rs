@@ -210,8 +210,7 @@ fn bytes_are_as_configured() {
 fn the_relays_send_each_other_what_is_configured_over_any_ten_seconds() {
     let window = Duration::from_secs(10);
     let (sources, datagram) = (FLOWS * 1_000, call(0, Service::Coding).datagram_bytes);
-    // Small batches cost more than full ones; during an outage, what is carried costs less than the in-stream packets that
-    // are not made.
+    // Small batches cost more than full ones; an outage costs nothing here, as other receivers restore what it takes.
     let cross_stream = sources * 2 / 8 * (datagram + CROSS_STREAM_REPAIR[0]) * 115 / 100;
     let in_stream = sources / 5 * (datagram + IN_STREAM_REPAIR);
     for seed in 0..3 {

@@ -15,12 +15,12 @@ use crate::session::SessionId;
 pub(super) struct DirectPaths {
     /// Not for long yet: when relays take over.
     missed: BTreeSet<(Time, SessionId)>,
-    /// For so long that relays deliver.
+    /// For so long that relays deliver, but flows that are bridged.
     closed: BTreeSet<SessionId>,
 }
 
 impl DirectPaths {
-    /// Whether relays deliver to a peer.
+    /// Whether relays deliver to a peer what begins now.
     pub(super) fn is_closed(&self, peer: SessionId) -> bool {
         self.closed.contains(&peer)
     }
@@ -88,7 +88,7 @@ impl Agent {
         }
         // What was lost before says nothing about what relays restore from now on.
         for id in self.flows_to(session) {
-            self.senders[id.0 as usize].is_bridged();
+            self.senders[id.0 as usize].look_whether_bridged();
         }
     }
 
@@ -98,7 +98,7 @@ impl Agent {
         while let Some(peer) = self.direct_paths.take_due(now) {
             let flows = self.flows_to(peer);
             let (bridged, others): (Vec<_>, Vec<_>) =
-                flows.into_iter().partition(|id| self.senders[id.0 as usize].is_bridged());
+                flows.into_iter().partition(|id| self.senders[id.0 as usize].look_whether_bridged());
             if !bridged.is_empty() {
                 self.direct_paths.look_again(peer, now + BRIDGED_FOR);
             }

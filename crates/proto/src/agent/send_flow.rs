@@ -7,8 +7,8 @@ use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
 
 use super::registration::Registrations;
 use super::settings::{Duplication, FlowSettings};
-use super::totals::Reports;
-use crate::limits::{BRIDGED_INVERSE, ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
+use super::totals::{Counted, Reports};
+use crate::limits::{ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
@@ -89,15 +89,12 @@ impl SendFlow {
         self.stands_in != before
     }
 
-    /// Whether relays restored nearly all that was lost since the last time that this was asked, from repair packets and what others got.
-    /// Where they delivered, that has an end.
-    pub(super) fn is_bridged(&mut self) -> bool {
-        let Some(reports) = &mut self.reports else {
-            return false;
-        };
-        let [lost, bridged] = reports.lost_and_bridged();
+    /// Whether the flow has done without relays that deliver since the last look. One that pauses has not: what it sends next may take as
+    /// long as its first losses take to be noticed.
+    pub(super) fn look_whether_bridged(&mut self) -> bool {
+        let counted = self.reports.as_mut().map(|reports| reports.look());
         let is_coded = matches!(self.settings.service, Service::Coding) && !self.stands_in;
-        is_coded && lost > 0 && bridged >= lost - lost / BRIDGED_INVERSE
+        is_coded && counted.is_some_and(Counted::is_bridged)
     }
 
     /// The service in force.

@@ -11,6 +11,7 @@ use super::Agent;
 use super::receive_flow::ReceiveFlow;
 use super::send_flow::SendFlow;
 use super::statistics::ReceiveStatistics;
+use crate::limits::BRIDGED_INVERSE;
 
 /// What receivers reported of the packets that were sent to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +52,8 @@ pub(super) struct Reports {
     newest: Option<Report>,
     /// What is to be added to the newest; few receivers restart or count so far.
     before: Option<Box<Reported>>,
-    /// What others' packets repaired, when [`Reports::lost_and_bridged`] was asked last.
-    looked_at: [u32; 2],
+    /// What the newest counted at the last look.
+    looked_at: Counted,
 }
 
 impl Reports {
@@ -81,22 +82,14 @@ impl Reports {
     /// The receiver began anew: what it counts begins at 0.
     pub(super) fn restart(&mut self) {
         self.before = Some(Box::new(self.so_far()));
-        self.newest = None;
+        (self.newest, self.looked_at) = (None, Counted::default());
     }
 
-    /// How many packets were lost since the last time that this was asked, and how many of them relays restored from repair packets.
-    pub(super) fn lost_and_bridged(&mut self) -> [u32; 2] {
-        let counted = self.newest.as_ref().map_or([0; 2], |newest| {
-            [newest.lost, newest.repaired.in_stream.wrapping_add(newest.repaired.cooperative)]
-        });
+    /// What was counted since the last look.
+    pub(super) fn look(&mut self) -> Counted {
+        let counted = self.newest.as_ref().map_or(Counted::default(), Counted::of);
         let before = core::mem::replace(&mut self.looked_at, counted);
-        // A receiver that restarted counts less than before: nothing is known of it then.
-        let steps = counted
-            .into_iter()
-            .zip(before)
-            .map(|(now, before)| now.wrapping_sub(before).cast_signed().max(0));
-        let mut steps = steps.map(i32::cast_unsigned);
-        core::array::from_fn(|_| steps.next().unwrap_or_default())
+        counted.since(before)
     }
 
     pub(super) const fn newest(&self) -> Option<&Report> {
@@ -111,6 +104,36 @@ impl Reports {
             *sum += u64::from(count);
         }
         sum
+    }
+}
+
+/// Some counters of a report, modulo 2³², or what they grew by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    direct: u32,
+    lost: u32,
+    /// Of these, restored from repair packets: the flow's own, or with others' packets.
+    restored: u32,
+}
+
+impl Counted {
+    const fn of(report: &Report) -> Self {
+        let restored = report.repaired.in_stream.wrapping_add(report.repaired.cooperative);
+        Self { direct: report.direct, lost: report.lost, restored }
+    }
+
+    const fn since(self, before: Self) -> Self {
+        Self {
+            direct: self.direct.wrapping_sub(before.direct),
+            lost: self.lost.wrapping_sub(before.lost),
+            restored: self.restored.wrapping_sub(before.restored),
+        }
+    }
+
+    /// Whether packets come, and nearly all that are lost are restored.
+    pub(super) const fn is_bridged(self) -> bool {
+        let comes = self.direct > 0 || self.restored > 0;
+        comes && self.restored >= self.lost - self.lost / BRIDGED_INVERSE
     }
 }
 

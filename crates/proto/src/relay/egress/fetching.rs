@@ -40,7 +40,7 @@ impl Egress {
         self.note_late(round, now);
         let mut excess = self.excess(round, now);
         if excess > 0 {
-            self.note_shortfall(round, now);
+            self.settle_short(round, now);
         }
         if !self.follows_up {
             return;

@@ -37,6 +37,8 @@ pub(crate) struct MissingPacket {
     pub(crate) is_repaired: bool,
     /// Whether the ingress relay was asked for it.
     pub(crate) is_fetched: bool,
+    /// Whether it is counted as restored by others or not, if its path is dark.
+    pub(crate) is_settled: bool,
 }
 
 impl MissingPacket {
@@ -91,6 +93,7 @@ impl Missing {
                     since: Time::START,
                     is_repaired: false,
                     is_fetched: false,
+                    is_settled: false,
                 };
                 self.packets.insert(position, packet);
                 position
@@ -120,15 +123,15 @@ impl Missing {
         self.packets.range(start..).take_while(move |packet| packet.sequence <= last)
     }
 
-    /// Forgets what can be of no use any more; returns how many of those never got a repair.
-    pub(crate) fn expire(&mut self, now: Time) -> u64 {
-        let mut unrepaired = 0;
-        self.packets.retain(|packet| {
+    /// Forgets what can be of no use any more, and says which of that never got a repair.
+    pub(crate) fn expire(&mut self, now: Time, mut unrepaired: impl FnMut(&mut MissingPacket)) {
+        self.packets.retain_mut(|packet| {
             let keep = packet.until > now;
-            unrepaired += u64::from(!keep && !packet.is_repaired);
+            if !keep && !packet.is_repaired {
+                unrepaired(packet);
+            }
             keep
         });
-        unrepaired
     }
 
     /// Forgets what only the open end asked for and nothing covers yet, from this packet on.

@@ -44,7 +44,7 @@ pub(crate) struct OpenEnd {
 }
 
 impl OpenEnd {
-    /// Whether the ingress relay has to be told (again) that the path is dark, and to carry what others' packets do not restore.
+    /// Whether the ingress relay has to be told (again) that the path is dark, so that it carries what others' packets do not restore.
     pub(super) fn is_to_be_told(&mut self, now: Time) -> bool {
         let lately = self.told.is_some_and(|told| now.saturating_since(told) < OUTAGE_INTERVAL);
         let lasts = now.saturating_since(self.since) >= OUTAGE_AFTER;

@@ -61,6 +61,9 @@ impl Egress {
         if !self.charge(slot, sequence, packet.bytes(), Stage::Given, now) {
             return;
         }
+        if matches!(given, Given::Cooperative) {
+            self.settle(slot, sequence, true);
+        }
         let counters = &mut self.counters;
         let (packets, bytes) = match given {
             Given::Cooperative => (&mut counters.cooperative, &mut counters.cooperative_bytes),
@@ -113,6 +116,7 @@ impl Egress {
         if !self.charge(slot, sequence, bytes, Stage::InStream, now) {
             return true;
         }
+        self.settle(slot, sequence, true);
         let active = find(&mut self.flows, slot).and_then(|flow| flow.active_mut());
         let Some(blocks) = active.map(|active| &mut active.blocks) else {
             return false;
@@ -197,12 +201,8 @@ impl Egress {
             let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
                 continue;
             };
-            let is_new = !state.wanted.contains(place);
             state.wanted.add(place);
             state.until = state.until.max(until);
-            if is_new {
-                self.note_try(slot, sequence);
-            }
             self.enter(slot, sequence, Stage::Cooperating, now);
             self.ask(round, now, actions);
             if !self.complete(round, now, actions) {
@@ -210,7 +210,6 @@ impl Egress {
             }
             return;
         }
-        self.note_alone(slot, sequence);
     }
 
     /// The round under way for a batch, begun if need be.

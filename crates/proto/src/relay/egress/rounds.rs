@@ -78,8 +78,6 @@ pub(crate) struct Round {
     /// When each packet's receiver was asked last.
     pub(crate) asked: [Option<Time>; SOURCE_PACKETS_MAX],
     pub(crate) answers: ArrayVec<(usize, Handle), SOURCE_PACKETS_MAX>,
-    /// Whether it lacks packets that nobody else restores.
-    pub(crate) falls_short: bool,
     /// After this nobody has a use for the result.
     pub(crate) until: Time,
     /// When it is looked at again, unless something comes of it before.
@@ -99,7 +97,6 @@ impl Round {
             withheld: Places::default(),
             asked: [None; SOURCE_PACKETS_MAX],
             answers: ArrayVec::new(),
-            falls_short: false,
             until: Time::START,
             review_at: None,
         }

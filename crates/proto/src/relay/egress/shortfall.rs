@@ -8,72 +8,61 @@ use byway_wire::SequenceNumber;
 
 use super::Egress;
 use super::flow::FlowSlot;
+use super::missing::MissingPacket;
 use super::rounds::RoundSlot;
-use crate::limits::{SHORT_ROUNDS_MIN, SHORTFALL_INVERSE, SHORTFALL_WINDOW};
+use crate::limits::{SHORT_PACKETS_MIN, SHORTFALL_INVERSE, SHORTFALL_WINDOW};
 
-/// The packets of one silence that were to be restored with others' help, and those of them for which that was too little.
+/// The packets of one silence for which it is known whether repair packets and others' packets sufficed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shortfall {
-    tried: u8,
+    settled: u8,
     short: u8,
 }
 
 impl Shortfall {
-    /// Others are asked for help with a packet.
-    const fn try_one(&mut self) {
-        if self.tried == SHORTFALL_WINDOW {
-            self.tried /= 2;
+    /// Counts a packet once: when it is restored, or when it is known that it will not be.
+    pub(super) const fn settle(&mut self, packet: &mut MissingPacket, is_restored: bool) {
+        if !packet.is_settled {
+            packet.is_settled = true;
+            self.count(is_restored);
+        }
+    }
+
+    const fn count(&mut self, is_restored: bool) {
+        if self.settled == SHORTFALL_WINDOW {
+            self.settled /= 2;
             self.short /= 2;
         }
-        self.tried += 1;
+        self.settled += 1;
+        self.short += !is_restored as u8;
     }
 
-    /// Their help does not suffice for one that was tried.
-    const fn fall_short(&mut self) {
-        self.short = self.short.saturating_add(1);
-    }
-
-    /// Whether that is so too often for the others to be relied on.
-    pub(crate) const fn is_large(self) -> bool {
-        self.short >= SHORT_ROUNDS_MIN && self.short.saturating_mul(SHORTFALL_INVERSE) >= self.tried
+    /// Whether they do not suffice so often that they are not to be relied on.
+    pub(super) const fn is_large(self) -> bool {
+        self.short >= SHORT_PACKETS_MIN && self.short as u32 * SHORTFALL_INVERSE >= self.settled as u32
     }
 }
 
 impl Egress {
-    /// Others are asked for help with a packet, if its path is dark.
-    pub(super) fn note_try(&mut self, slot: FlowSlot, sequence: SequenceNumber) {
-        if let Some(shortfall) = self.shortfall_of(slot, sequence) {
-            shortfall.try_one();
-        }
-    }
-
-    /// Nobody can be asked for help with a packet.
-    pub(super) fn note_alone(&mut self, slot: FlowSlot, sequence: SequenceNumber) {
-        if let Some(shortfall) = self.shortfall_of(slot, sequence) {
-            shortfall.try_one();
-            shortfall.fall_short();
-        }
-    }
-
-    /// A round lacks packets that nobody else restores; it counts once, for each dark path that takes part in it.
-    pub(super) fn note_shortfall(&mut self, round: RoundSlot, now: Time) {
-        let missed = self.still_missed(round, now);
-        let state = self.rounds.get_mut(round);
-        if core::mem::replace(&mut state.falls_short, true) {
+    /// Counts a packet, if its path is dark.
+    pub(super) fn settle(&mut self, slot: FlowSlot, sequence: SequenceNumber, is_restored: bool) {
+        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
             return;
+        };
+        let open = active.open.as_mut().filter(|open| open.covers(sequence));
+        if let (Some(open), Some(packet)) = (open, active.missing.get_mut(sequence)) {
+            open.shortfall.settle(packet, is_restored);
         }
-        for place in missed.iter() {
+    }
+
+    /// Counts the packets of dark paths that are missing in a round which lacks some that nobody else restores.
+    pub(super) fn settle_short(&mut self, round: RoundSlot, now: Time) {
+        for place in self.still_missed(round, now).iter() {
             let entry = self.rounds.get(round).entries[place];
-            let shortfall = entry.flow.and_then(|slot| self.shortfall_of(slot, entry.sequence));
-            if let Some(shortfall) = shortfall {
-                shortfall.fall_short();
+            if let Some(slot) = entry.flow {
+                self.settle(slot, entry.sequence, false);
             }
         }
-    }
-
-    fn shortfall_of(&mut self, slot: FlowSlot, sequence: SequenceNumber) -> Option<&mut Shortfall> {
-        let open = self.flow_mut(slot)?.active_mut()?.open.as_mut()?;
-        open.covers(sequence).then_some(&mut open.shortfall)
     }
 }
 
@@ -81,35 +70,33 @@ impl Egress {
 mod tests {
     use super::*;
 
+    fn count(shortfall: &mut Shortfall, packets: u32, one_short_in: u32) -> bool {
+        let mut is_large = false;
+        for packet in 1..=packets {
+            shortfall.count(!packet.is_multiple_of(one_short_in));
+            is_large = shortfall.is_large();
+        }
+        is_large
+    }
+
     #[test]
     fn one_packet_in_sixteen_is_too_many() {
-        let mut shortfall = Shortfall::default();
-        for packet in 1..=600_u32 {
-            shortfall.try_one();
-            if packet.is_multiple_of(20) {
-                shortfall.fall_short();
-            }
-            assert!(!shortfall.is_large(), "after {packet}");
+        for packets in [100, 200, 300, 600] {
+            assert!(!count(&mut Shortfall::default(), packets, 20), "{packets}");
+            assert!(count(&mut Shortfall::default(), packets, 10), "{packets}");
         }
-        let mut shortfall = Shortfall::default();
-        for packet in 1..=600_u32 {
-            shortfall.try_one();
-            if packet.is_multiple_of(8) {
-                shortfall.fall_short();
-            }
-            assert_eq!(shortfall.is_large(), packet >= 16, "after {packet}");
-        }
+    }
+
+    #[test]
+    fn one_packet_is_chance() {
+        assert!(!count(&mut Shortfall::default(), 1, 1));
+        assert!(count(&mut Shortfall::default(), 2, 1));
     }
 
     #[test]
     fn a_shortfall_that_ended_is_forgotten() {
         let mut shortfall = Shortfall::default();
-        for _ in 0..10 {
-            shortfall.try_one();
-            shortfall.fall_short();
-        }
-        assert!(shortfall.is_large());
-        (0..300).for_each(|_| shortfall.try_one());
-        assert!(!shortfall.is_large());
+        assert!(count(&mut shortfall, 100, 1));
+        assert!(!count(&mut shortfall, 300, u32::MAX));
     }
 }

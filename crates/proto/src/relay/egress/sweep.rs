@@ -31,7 +31,16 @@ impl Egress {
             let Some(active) = flow.active_mut() else {
                 continue;
             };
-            self.counters.given_up += active.missing.expire(now);
+            let (given_up, open) = (&mut self.counters.given_up, &mut active.open);
+            active.missing.expire(now, |packet| {
+                *given_up += 1;
+                // What only a timer asked for may have come.
+                let of_dark_path =
+                    open.as_mut().filter(|open| packet.certain && open.covers(packet.sequence));
+                if let Some(open) = of_dark_path {
+                    open.shortfall.settle(packet, false);
+                }
+            });
             if active.last_used + FLOW_REST <= now && active.missing.is_empty() {
                 flow.rest();
             } else {

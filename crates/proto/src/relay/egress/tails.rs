@@ -2,7 +2,8 @@
 //!
 //! Whoever sends in bursts, as TCP does, pauses for a round trip or longer, and a receiver that has seen that waits as long
 //! before it asks. A relay that keeps copies knows better: once none came for a moment, it says up to where the flow has come. It
-//! waits longer where again and again the next copy comes soon after: a steady flow shows its losses itself.
+//! waits longer where again and again the next copy comes soon after: a steady flow shows its losses itself. Who sends in bursts and
+//! pauses between them is not steady, however regular the pauses are.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -15,6 +16,12 @@ use super::action::Action;
 use super::flow::FlowSlot;
 use super::{Egress, find};
 use crate::limits::{NACK_REACH, TAIL_PAUSE_MAX, TAIL_PAUSE_MIN};
+
+/// Silences from this on are pauses, whatever the pace: video sends a frame every 40 ms, and shows by the next one what it lost of the last.
+const LONG: Duration = Duration::from_nanos(TAIL_PAUSE_MIN.as_nanos() * 6);
+
+/// Packets of a burst are so many times closer to each other than the burst is to the next one.
+const BURST_INVERSE: u64 = 4;
 
 /// So many pauses in a row that are hardly longer than those after which is told are the pace of a steady flow.
 const STEADY_PAUSES: u8 = 4;
@@ -29,13 +36,16 @@ pub(super) struct Tail {
     pause: Duration,
     /// How many pauses in a row were hardly longer.
     steady: u8,
+    /// The shortest silence since the last long one.
+    shortest: Duration,
     is_told: bool,
     is_watched: bool,
 }
 
 impl Tail {
     pub(super) const fn new(now: Time) -> Self {
-        Self { last: None, came: now, pause: TAIL_PAUSE_MIN, steady: 0, is_told: false, is_watched: false }
+        let (pause, shortest) = (TAIL_PAUSE_MIN, Duration::MAX);
+        Self { last: None, came: now, pause, steady: 0, shortest, is_told: false, is_watched: false }
     }
 
     /// Another copy came; whether it is further than those before. One that was sent again says nothing of the end.
@@ -44,7 +54,7 @@ impl Tail {
             return false;
         }
         let silence = now.saturating_since(self.came);
-        if self.is_told && silence >= self.pause * 6 {
+        if self.ends_burst(silence) || (self.is_told && silence >= self.pause * 6) {
             (self.pause, self.steady) = (TAIL_PAUSE_MIN, 0);
         } else if self.is_told {
             self.steady += 1;
@@ -54,6 +64,16 @@ impl Tail {
         }
         (self.last, self.came, self.is_told) = (Some(sequence), now, false);
         true
+    }
+
+    /// Notes a silence; whether it came after a burst.
+    fn ends_burst(&mut self, silence: Duration) -> bool {
+        if silence < LONG {
+            self.shortest = self.shortest.min(silence);
+            return false;
+        }
+        let shortest = core::mem::replace(&mut self.shortest, Duration::MAX);
+        shortest <= silence / BURST_INVERSE
     }
 
     fn tell_at(&self) -> Time {

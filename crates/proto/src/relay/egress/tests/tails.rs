@@ -86,3 +86,23 @@ fn a_flow_that_left_is_nobodys() {
     talk.egress.unregister(flow);
     assert_eq!(told(&mut talk, 500), []);
 }
+
+#[test]
+fn bursts_with_pauses_are_told_soon_whatever_the_flow_did_before() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    for (sequence, every) in (0..60).zip([5, 10, 20, 40, 100, 200].into_iter().flat_map(|every| [every; 10]))
+    {
+        talk.carried(flow, sequence);
+        told(&mut talk, every);
+    }
+    for burst in 15..25 {
+        for sequence in burst * 4..burst * 4 + 4 {
+            talk.carried(flow, sequence);
+            talk.wait(1);
+        }
+        let told = told(&mut talk, 195);
+        let last = burst * 4 + 3;
+        assert!(burst == 15 || told == [(7, Said::Confirm { flow, sequence: last })], "{burst}: {told:?}");
+    }
+}
