@@ -9,8 +9,8 @@ use byway_scenario::Scenario;
 
 /// What each scenario comes to with its own seed, on every machine and by any number of threads.
 const DIGESTS: [(&str, &str); 3] = [
-    ("one-call", "440e7c1f0b8a5733"),
-    ("eight-calls", "35daf6632181fc99"),
+    ("one-call", "2d537cc97c800c3d"),
+    ("eight-calls", "b833a3855955662a"),
     ("video-over-cell", "62bb1bc688a26344"),
 ];
 

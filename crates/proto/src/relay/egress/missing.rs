@@ -23,6 +23,10 @@ pub(crate) enum Stage {
 }
 
 /// A packet that the receiver asked for.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each of them is true of some stages of a packet, and none follows from another"
+)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissingPacket {
     pub(crate) sequence: SequenceNumber,

@@ -98,7 +98,7 @@ fn an_outage_that_others_do_not_bridge_is_told_every_quarter_second_and_its_end_
 }
 
 /// An outage of a second, in which the others of each batch give their packets or have lost them; whether it is told.
-fn is_told(gives: impl Fn(u64) -> bool) -> bool {
+fn is_told(helps: impl Fn(u64) -> bool) -> bool {
     let mut talk = Talk::new();
     let [flow, a] = talk.flows();
     talk.batch(0, &[(flow, 0), (a, 0)], 1);
@@ -108,14 +108,14 @@ fn is_told(gives: impl Fn(u64) -> bool) -> bool {
     for sequence in 1..100 {
         talk.wait(10);
         talk.batch(u32::try_from(sequence).expect("small"), &[(flow, sequence), (a, sequence)], 1);
-        if gives(sequence) {
+        if helps(sequence) {
             talk.answer(a, sequence);
             given += 1;
         } else {
             talk.lost(a, sequence, sequence);
         }
         let said = talk.said();
-        assert_eq!(said.contains(&cooperative(flow, sequence)), gives(sequence), "{said:?}");
+        assert_eq!(said.contains(&cooperative(flow, sequence)), helps(sequence), "{said:?}");
         is_told |= said.contains(&Said::Outage { flow, is_dark: DARK });
     }
     assert!(given > 80);
