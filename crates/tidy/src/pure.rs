@@ -46,6 +46,12 @@ pub const PURE_CRATES: &[PureCrate] = &[
         may_depend_on: &["byway-units", "byway-wire"],
         features: Features::All,
     },
+    PureCrate {
+        name: "byway-sched",
+        folder: "crates/sched",
+        may_depend_on: &["byway-units"],
+        features: Features::All,
+    },
     PureCrate { name: "byway-plot", folder: "crates/plot", may_depend_on: &[], features: Features::All },
     PureCrate {
         name: "byway-wire",

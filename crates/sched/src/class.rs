@@ -1,0 +1,99 @@
+//! The two classes, and how a packet says which it wants.
+
+/// A service class at a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A high rate, and whatever delay it takes; also of everything that is not marked (R of the paper).
+    HighRate,
+    /// A low delay, and a smaller rate (D of the paper).
+    LowDelay,
+}
+
+impl Class {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::HighRate, Self::LowDelay];
+
+    /// Its place among both.
+    pub(crate) const fn place(self) -> usize {
+        self as usize
+    }
+}
+
+/// Which values of the IPv4 TOS byte or the IPv6 traffic class mean low delay.
+///
+/// The paper has bits 3 to 6 of the TOS byte, 1001: TOS 0x12. Today the last of these is part of the ECN field (RFC 3168), so that DSCP 4
+/// is what is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marking {
+    /// One bit for each DSCP.
+    low_delay: u64,
+    /// Whether the paper's TOS byte is meant literally.
+    is_literal: bool,
+}
+
+impl Marking {
+    /// The paper's TOS byte.
+    const LITERAL: u8 = 0x12;
+    /// What the paper's bits leave beside ECN.
+    const DSCP_OF_PAPER: u8 = Self::LITERAL >> 2;
+    /// The non-queue-building behaviour (RFC 9956).
+    const DSCP_NQB: u8 = 45;
+
+    /// No value means low delay.
+    pub const NONE: Self = Self { low_delay: 0, is_literal: false };
+
+    /// The paper's TOS byte alone, ECN bits and all.
+    pub const OF_PAPER: Self = Self { low_delay: 0, is_literal: true };
+
+    /// With a DSCP more, 0 to 63, that means low delay; the lower six bits count.
+    #[must_use]
+    pub const fn with(self, dscp: u8) -> Self {
+        Self { low_delay: self.low_delay | 1 << (dscp & 63), ..self }
+    }
+
+    /// The class of a packet with this TOS byte or traffic class.
+    #[must_use]
+    pub const fn class(self, traffic_class: u8) -> Class {
+        let is_marked = self.low_delay >> (traffic_class >> 2) & 1 == 1;
+        if is_marked || (self.is_literal && traffic_class == Self::LITERAL) {
+            Class::LowDelay
+        } else {
+            Class::HighRate
+        }
+    }
+}
+
+impl Default for Marking {
+    /// DSCP 4 and 45.
+    fn default() -> Self {
+        Self::NONE.with(Self::DSCP_OF_PAPER).with(Self::DSCP_NQB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dscp_means_the_same_whatever_the_ecn_field_says() {
+        for ecn in 0..4 {
+            for (dscp, class) in [
+                (0, Class::HighRate),
+                (4, Class::LowDelay),
+                (45, Class::LowDelay),
+                (46, Class::HighRate),
+                (63, Class::HighRate),
+            ] {
+                assert_eq!(Marking::default().class(dscp << 2 | ecn), class, "{dscp} {ecn}");
+            }
+        }
+        assert_eq!(Marking::default().with(46).class(46 << 2), Class::LowDelay);
+    }
+
+    #[test]
+    fn the_literal_byte_of_the_paper_is_an_option() {
+        let low: alloc::vec::Vec<u8> =
+            (0..=255).filter(|byte| Marking::OF_PAPER.class(*byte) == Class::LowDelay).collect();
+        assert_eq!(low, [0x12]);
+    }
+}

@@ -1,0 +1,52 @@
+//! A queue that knows its bytes.
+
+use alloc::collections::VecDeque;
+
+use byway_units::Time;
+
+/// A packet that waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting<P> {
+    pub(crate) packet: P,
+    pub(crate) bytes: u32,
+    pub(crate) since: Time,
+}
+
+/// First in, first out; room is taken as it is needed, and kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Fifo<P> {
+    packets: VecDeque<Waiting<P>>,
+    bytes: u64,
+}
+
+impl<P> Fifo<P> {
+    pub(crate) const fn new() -> Self {
+        Self { packets: VecDeque::new(), bytes: 0 }
+    }
+
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, waiting: Waiting<P>) {
+        self.bytes += u64::from(waiting.bytes);
+        self.packets.push_back(waiting);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Waiting<P>> {
+        let waiting = self.packets.pop_front()?;
+        self.bytes -= u64::from(waiting.bytes);
+        Some(waiting)
+    }
+
+    /// Takes the last one.
+    pub(crate) fn pop_last(&mut self) -> Option<Waiting<P>> {
+        let waiting = self.packets.pop_back()?;
+        self.bytes -= u64::from(waiting.bytes);
+        Some(waiting)
+    }
+}

@@ -1,0 +1,234 @@
+//! How many flows there are, without a table of flows: a timestamp vector (section IV-B3 of the paper, after Kim and O'Hallaron).
+//!
+//! Each packet touches one slot, which its flow's hash chooses. A slot is active if it was touched lately. Of b slots of which m are active,
+//! about -b·ln(1 - m/b) flows were (linear counting: Whang, Vander-Zanden and Taylor, 1990).
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::hash::Hasher;
+use core::net::IpAddr;
+
+use byway_units::{Duration, Time};
+use siphasher::sip::SipHasher13;
+
+use crate::limits::{FLOW_EXPIRY, FLOW_SLOTS};
+
+/// What makes packets those of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowTuple {
+    /// Where they are from.
+    pub source: IpAddr,
+    /// And go to.
+    pub destination: IpAddr,
+    /// The number of the protocol above IP.
+    pub protocol: u8,
+    /// The ports, source and destination; zeros where the protocol has none.
+    pub ports: [u16; 2],
+}
+
+/// A secret, so that nobody knows whose flows share a slot.
+#[derive(Clone, Debug)]
+pub struct FlowKey(SipHasher13);
+
+impl FlowKey {
+    /// From 16 random bytes.
+    #[must_use]
+    pub fn new(secret: &[u8; 16]) -> Self {
+        Self(SipHasher13::new_with_key(secret))
+    }
+
+    /// The hash of a flow.
+    #[must_use]
+    pub fn hash(&self, flow: &FlowTuple) -> FlowHash {
+        let mut hasher = self.0;
+        for address in [flow.source, flow.destination] {
+            match address {
+                IpAddr::V4(address) => hasher.write(&address.octets()),
+                IpAddr::V6(address) => hasher.write(&address.octets()),
+            }
+        }
+        let [source, destination] = flow.ports;
+        hasher.write_u64(u64::from(source) << 32 | u64::from(destination) << 8 | u64::from(flow.protocol));
+        FlowHash(hasher.finish())
+    }
+}
+
+/// A flow, by a hash of what names it: evenly spread over all 64-bit numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowHash(u64);
+
+impl FlowHash {
+    /// From a number that is spread evenly.
+    #[must_use]
+    pub const fn new(hash: u64) -> Self {
+        Self(hash)
+    }
+
+    /// One of so many slots.
+    #[allow(clippy::cast_possible_truncation, reason = "it is less than the number of slots")]
+    pub(crate) const fn slot(self, slots: usize) -> usize {
+        ((self.0 as u128 * slots as u128) >> 64) as usize
+    }
+}
+
+/// A slot's time is in milliseconds, modulo 65,535, and one more: zero is never.
+const TICK: Duration = Duration::from_millis(1);
+const TICKS: u64 = u16::MAX as u64;
+
+/// A timestamp vector.
+#[derive(Clone, Debug)]
+pub struct FlowCounter {
+    touched: Box<[u16]>,
+    expiry: Duration,
+}
+
+impl FlowCounter {
+    /// With 72,000 slots, 144 KB, for 100,000 flows and more; they expire after a second.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(FLOW_SLOTS, FLOW_EXPIRY)
+    }
+
+    /// With so many slots of two bytes, and flows that expire after a time.
+    ///
+    /// # Panics
+    /// If there are no slots, or flows expire after more than 30 s.
+    #[must_use]
+    pub fn with(slots: usize, expiry: Duration) -> Self {
+        assert!(slots > 0 && expiry <= Duration::from_secs(30), "{slots} slots, {expiry}");
+        Self { touched: vec![0; slots].into_boxed_slice(), expiry }
+    }
+
+    /// Notes a packet of a flow.
+    pub fn touch(&mut self, flow: FlowHash, now: Time) {
+        let slot = flow.slot(self.touched.len());
+        self.touched[slot] = stamp(now);
+    }
+
+    /// About how many flows had packets lately. Call at least every 30 s: what is older is forgotten by it.
+    pub fn count(&mut self, now: Time) -> u32 {
+        let (now, expiry) = (tick(now), self.expiry.as_nanos() / TICK.as_nanos());
+        let mut active = 0;
+        for touched in &mut self.touched {
+            let Some(at) = touched.checked_sub(1) else {
+                continue;
+            };
+            let age = (now + TICKS - u64::from(at)) % TICKS;
+            if age <= expiry {
+                active += 1;
+            } else {
+                *touched = 0;
+            }
+        }
+        estimate(active, self.touched.len())
+    }
+}
+
+impl Default for FlowCounter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const fn tick(now: Time) -> u64 {
+    now.as_nanos() / TICK.as_nanos() % TICKS
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "it is below 65,535")]
+const fn stamp(now: Time) -> u16 {
+    tick(now) as u16 + 1
+}
+
+/// The most likely number of flows, if they are in so many of the slots. Where all are taken, as if one were free.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "slots are few enough, and the estimate is below 40 times as many"
+)]
+fn estimate(active: usize, slots: usize) -> u32 {
+    let slots = slots as f64;
+    let free = (slots - active as f64).max(1.0);
+    libm::round(-slots * libm::log(free / slots)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    fn flow(number: u32) -> FlowHash {
+        let key = FlowKey::new(&[7; 16]);
+        let source = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number));
+        let destination = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        key.hash(&FlowTuple { source, destination, protocol: 6, ports: [40_000, 443] })
+    }
+
+    const fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_hundred_thousand_flows_are_counted_to_five_percent() {
+        let mut off = Vec::new();
+        for trial in 0..40 {
+            let mut counter = FlowCounter::new();
+            for number in 0..100_000 {
+                counter.touch(flow(trial * 100_000 + number), at(0));
+            }
+            off.push(counter.count(at(10)).abs_diff(100_000));
+        }
+        off.sort_unstable();
+        assert!(off[37] <= 1_000, "95 of 100 counts are off by {} or less", off[37]);
+    }
+
+    #[test]
+    fn few_flows_are_counted_nearly_exactly() {
+        for flows in [0, 1, 2, 10, 100] {
+            let mut counter = FlowCounter::new();
+            (0..flows).for_each(|number| counter.touch(flow(number), at(5)));
+            assert_eq!(counter.count(at(5)), flows);
+        }
+    }
+
+    #[test]
+    fn a_flow_expires_a_second_after_its_last_packet() {
+        let mut counter = FlowCounter::new();
+        for begin in [0, 1, 65_000, 65_534, 65_535, 1_000_000] {
+            counter.touch(flow(1), at(begin));
+            counter.touch(flow(2), at(begin + 700));
+            assert_eq!(counter.count(at(begin + 1_000)), 2, "{begin}");
+            assert_eq!(counter.count(at(begin + 1_001)), 1);
+            assert_eq!(counter.count(at(begin + 1_701)), 0);
+        }
+    }
+
+    #[test]
+    fn what_a_flow_is_named_by_makes_its_hash() {
+        let key = FlowKey::new(&[1; 16]);
+        let v4 = |last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
+        let one = FlowTuple { source: v4(1), destination: v4(2), protocol: 17, ports: [1, 2] };
+        let others = [
+            FlowTuple { source: v4(3), ..one },
+            FlowTuple { destination: v4(3), ..one },
+            FlowTuple { source: v4(2), destination: v4(1), ..one },
+            FlowTuple { protocol: 6, ..one },
+            FlowTuple { ports: [2, 1], ..one },
+            FlowTuple { source: IpAddr::V6(Ipv6Addr::LOCALHOST), ..one },
+        ];
+        for other in others {
+            assert_ne!(key.hash(&one), key.hash(&other), "{other:?}");
+        }
+        assert_eq!(key.hash(&one), key.hash(&one));
+        assert_ne!(key.hash(&one), FlowKey::new(&[2; 16]).hash(&one));
+    }
+
+    #[test]
+    fn a_full_vector_says_the_most_it_can() {
+        let mut counter = FlowCounter::with(100, FLOW_EXPIRY);
+        (0..10_000).for_each(|number| counter.touch(flow(number), at(0)));
+        assert_eq!(counter.count(at(0)), 461);
+    }
+}

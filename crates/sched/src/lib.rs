@@ -1,0 +1,39 @@
+//! What a congested link does with the packets that wait for it.
+//!
+//! *Rate-Delay* offers two classes, and the sender's marking chooses: in the *low-delay* class no packet waits longer than a bound; in the
+//! *high-rate* class each flow gets a multiple of the rate. Neither is better, so nothing has to be paid, admitted or policed, and unmarked
+//! traffic, which is high-rate, loses nothing by it. (Podlesny and Gorinsky, *Rate-Delay services*.)
+//!
+//! Start with [`RateDelay`], which holds the two queues, and [`Settings`], which say what it promises. A packet's [`Class`] follows from its
+//! DSCP by a [`Marking`]. How many flows there are in each class is estimated by a [`FlowCounter`] without a table of flows.
+//!
+//! # What this crate leaves to others
+//! When a packet has left the link, and with that when the next one is asked for; reading headers; clocks: time is an argument.
+#![no_std]
+
+extern crate alloc;
+
+mod class;
+mod discipline;
+mod drop_tail;
+mod fifo;
+mod flows;
+mod fq_codel;
+mod limits;
+#[cfg(test)]
+mod naive;
+mod priority;
+mod rate_delay;
+mod settings;
+mod sizing;
+#[cfg(test)]
+mod tests;
+
+pub use class::{Class, Marking};
+pub use discipline::{Arrival, Departure, Discipline, Dropped};
+pub use drop_tail::DropTail;
+pub use flows::{FlowCounter, FlowHash, FlowKey, FlowTuple};
+pub use fq_codel::FqCodel;
+pub use priority::StrictPriority;
+pub use rate_delay::{RateDelay, Status};
+pub use settings::{Settings, SettingsError};

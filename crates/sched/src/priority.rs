@@ -1,0 +1,44 @@
+//! Low-delay packets always go first: what Rate-Delay is not.
+
+use byway_units::{Bytes, Time};
+
+use crate::class::Class;
+use crate::discipline::{Arrival, Departure, Discipline, Dropped};
+use crate::fifo::{Fifo, Waiting};
+
+/// Two queues, of which the high-rate one waits as long as the other has anything: whoever marks gains, and nothing is left to the rest.
+#[derive(Clone, Debug)]
+pub struct StrictPriority<P> {
+    queues: [Fifo<P>; 2],
+    room: Bytes,
+}
+
+impl<P> StrictPriority<P> {
+    /// With room for so many bytes of each class.
+    #[must_use]
+    pub const fn new(room: Bytes) -> Self {
+        Self { queues: [Fifo::new(), Fifo::new()], room }
+    }
+}
+
+impl<P> Discipline<P> for StrictPriority<P> {
+    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+        let Arrival { packet, bytes, class, .. } = arrival;
+        let queue = &mut self.queues[class.place()];
+        if queue.bytes() + u64::from(bytes) > self.room.count() {
+            return dropped(packet, Dropped::Full);
+        }
+        queue.push(Waiting { packet, bytes, since: now });
+    }
+
+    fn dequeue(&mut self, now: Time, _: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
+        let is_idle = |class: Class| self.queues[class.place()].is_empty();
+        let class = if is_idle(Class::LowDelay) { Class::HighRate } else { Class::LowDelay };
+        let Waiting { packet, since, .. } = self.queues[class.place()].pop()?;
+        Some(Departure { packet, class, waited: now.saturating_since(since) })
+    }
+
+    fn backlog(&self) -> Bytes {
+        Bytes::new(self.queues.iter().map(Fifo::bytes).sum())
+    }
+}

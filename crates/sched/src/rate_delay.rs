@@ -1,0 +1,191 @@
+//! The two queues of a Rate-Delay link (Figures 3 to 5 of the paper).
+
+use byway_units::{Bytes, Duration, Rate, Time};
+
+use crate::class::Class;
+use crate::discipline::{Arrival, Departure, Discipline, Dropped};
+use crate::fifo::{Fifo, Waiting};
+use crate::flows::FlowCounter;
+use crate::limits::UPDATE_INTERVAL;
+use crate::settings::Settings;
+use crate::sizing::{Counts, Room, Weights};
+
+/// How the link is shared at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// About how many flows there are in a class, 0 if there are none, in the order of [`Class::ALL`].
+    pub flows: [u32; 2],
+    /// The rates of the classes where both have something to send.
+    pub rates: [Rate; 2],
+    /// The room of their queues.
+    pub room: [Bytes; 2],
+    /// What waits in them.
+    pub backlog: [Bytes; 2],
+    /// What no low-delay packet waits longer than: what was asked for, or the least that leaves room for a packet.
+    pub delay: Duration,
+}
+
+/// Two queues before one link.
+///
+/// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, but for what they drop and, every 400 ms, for counting flows. No low-delay packet is dequeued later than
+/// [`Status::delay`] after it came, if the link is never free longer than its rate demands; and nothing waits while the link is free.
+#[derive(Clone, Debug)]
+pub struct RateDelay<P> {
+    settings: Settings,
+    counters: [FlowCounter; 2],
+    flows: [u32; 2],
+    weights: Weights,
+    room: Room,
+    queues: [Fifo<P>; 2],
+    /// What was sent of each class since the counts began anew, in bytes (`L_R` and `L_D`); less than nothing is owed.
+    sent: [i64; 2],
+    /// The longest low-delay packet of the flows that there are (`S_D`).
+    low_delay_packet: u32,
+    update_at: Time,
+}
+
+const HIGH: usize = Class::HighRate.place();
+const LOW: usize = Class::LowDelay.place();
+
+impl<P> RateDelay<P> {
+    /// An idle link.
+    #[must_use]
+    pub fn new(settings: Settings, now: Time) -> Self {
+        Self::with_counters(settings, [FlowCounter::new(), FlowCounter::new()], now)
+    }
+
+    /// The same with other counters of flows, in the order of [`Class::ALL`].
+    #[must_use]
+    pub fn with_counters(settings: Settings, counters: [FlowCounter; 2], now: Time) -> Self {
+        let weights = Weights::of(&settings, Counts::ONE);
+        Self {
+            settings,
+            counters,
+            flows: [0; 2],
+            weights,
+            room: Room::of(&settings, weights, 0),
+            queues: [Fifo::new(), Fifo::new()],
+            sent: [0; 2],
+            low_delay_packet: 0,
+            update_at: now + UPDATE_INTERVAL,
+        }
+    }
+
+    /// The class whose packet goes next: where both wait, the one that is behind its share.
+    fn next(&self) -> Option<Class> {
+        match (self.queues[HIGH].is_empty(), self.queues[LOW].is_empty()) {
+            (true, true) => None,
+            (false, true) => Some(Class::HighRate),
+            (true, false) => Some(Class::LowDelay),
+            (false, false) => {
+                let low_delay = i128::from(self.weights.high_rate) * i128::from(self.sent[LOW]);
+                let high_rate = i128::from(self.weights.low_delay) * i128::from(self.sent[HIGH]);
+                Some(if low_delay > high_rate { Class::HighRate } else { Class::LowDelay })
+            }
+        }
+    }
+
+    /// What the low-delay class is behind its share, in bytes, rounded up (δL): it has to be sent before more of the other one, for the bound
+    /// to hold.
+    fn debt(&self) -> i64 {
+        let due = i128::from(self.sent[HIGH]) * i128::from(self.weights.low_delay);
+        let due = (due + i128::from(self.weights.high_rate) - 1) / i128::from(self.weights.high_rate);
+        i64::try_from(due - i128::from(self.sent[LOW])).unwrap_or(i64::MAX).max(0)
+    }
+
+    fn update_if_due(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+        if now < self.update_at {
+            return;
+        }
+        self.update_at = (self.update_at + UPDATE_INTERVAL).max(now);
+        self.sent = [0, -self.debt()];
+        for (flows, counter) in self.flows.iter_mut().zip(&mut self.counters) {
+            *flows = counter.count(now);
+        }
+        if self.flows[LOW] == 0 && self.queues[LOW].is_empty() {
+            self.low_delay_packet = 0;
+        }
+        self.weights = Weights::of(&self.settings, Counts::of(self.flows[HIGH], self.flows[LOW]));
+        self.resize(dropped);
+    }
+
+    /// Gives the queues their room, and drops what has none any more.
+    fn resize(&mut self, dropped: &mut impl FnMut(P, Dropped)) {
+        let before = self.room.low_delay;
+        self.room = Room::of(&self.settings, self.weights, u64::from(self.low_delay_packet));
+        if self.settings.flushes && self.room.low_delay < before {
+            while let Some(waiting) = self.queues[LOW].pop() {
+                dropped(waiting.packet, Dropped::Flushed);
+            }
+        }
+        while self.queues[HIGH].bytes() > self.room.high_rate {
+            let Some(waiting) = self.queues[HIGH].pop_last() else {
+                return;
+            };
+            dropped(waiting.packet, Dropped::Trimmed);
+        }
+    }
+
+    const fn room_of(&self, class: Class) -> u64 {
+        match class {
+            Class::HighRate => self.room.high_rate,
+            Class::LowDelay => self.room.low_delay,
+        }
+    }
+
+    /// How the link is shared.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let share = |weight: u64| {
+            let all = u128::from(self.weights.high_rate) + u128::from(self.weights.low_delay);
+            let bits = u128::from(self.settings.capacity.bits_per_second()) * u128::from(weight) / all;
+            Rate::from_bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
+        };
+        Status {
+            flows: self.flows,
+            rates: [share(self.weights.high_rate), share(self.weights.low_delay)],
+            room: Class::ALL.map(|class| Bytes::new(self.room_of(class))),
+            backlog: [HIGH, LOW].map(|place| Bytes::new(self.queues[place].bytes())),
+            delay: self.room.delay,
+        }
+    }
+}
+
+impl<P> Discipline<P> for RateDelay<P> {
+    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+        self.update_if_due(now, dropped);
+        let Arrival { packet, bytes, class, flow } = arrival;
+        if Bytes::new(u64::from(bytes)) > self.settings.packet {
+            return dropped(packet, Dropped::TooLong);
+        }
+        self.counters[class.place()].touch(flow, now);
+        if class == Class::LowDelay && bytes > self.low_delay_packet {
+            self.low_delay_packet = bytes;
+            self.resize(dropped);
+        }
+        let queue = &mut self.queues[class.place()];
+        if queue.bytes() + u64::from(bytes) > self.room_of(class) {
+            return dropped(packet, Dropped::Full);
+        }
+        self.queues[class.place()].push(Waiting { packet, bytes, since: now });
+    }
+
+    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
+        self.update_if_due(now, dropped);
+        let class = self.next()?;
+        let are_both_backlogged = self.queues.iter().all(|queue| !queue.is_empty());
+        let Waiting { packet, bytes, since } = self.queues[class.place()].pop()?;
+        if are_both_backlogged {
+            self.sent[class.place()] += i64::from(bytes);
+        } else if class == Class::HighRate {
+            self.sent = [0; 2];
+        } else {
+            self.sent = [0, -(self.debt() - i64::from(bytes)).max(0)];
+        }
+        Some(Departure { packet, class, waited: now.saturating_since(since) })
+    }
+
+    fn backlog(&self) -> Bytes {
+        Bytes::new(self.queues.iter().map(Fifo::bytes).sum())
+    }
+}

@@ -1,0 +1,146 @@
+//! What a link promises.
+
+use byway_units::{Bytes, Duration, Rate};
+use thiserror::Error;
+
+use crate::limits::{PACKET_BYTES_MAX, RATIO_MILLI_MAX};
+
+/// What a Rate-Delay link promises, and what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub(crate) capacity: Rate,
+    pub(crate) delay: Duration,
+    pub(crate) ratio_milli: u32,
+    pub(crate) buffer: Bytes,
+    pub(crate) high_rate_buffer: Bytes,
+    pub(crate) packet: Bytes,
+    pub(crate) flushes: bool,
+}
+
+/// Why a link cannot promise that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SettingsError {
+    /// A rate of zero.
+    #[error("a link of 0 bit/s sends nothing: give its rate")]
+    NoRate,
+    /// A ratio of one or less.
+    #[error(
+        "a rate ratio of {0}/1000 gives the high-rate class no more than the low-delay one: give more than 1, up to 1000 (2 is usual)"
+    )]
+    Ratio(u32),
+    /// A packet of no bytes, or one longer than IP allows.
+    #[error("packets of at most {0} are none that IP has: give the link's MTU in bytes, 1 to 65,535")]
+    Packet(Bytes),
+    /// Less delay than packets need.
+    #[error(
+        "a queueing delay of {given} is less than the {least} that two packets of {packet} take: give at least that much"
+    )]
+    Delay {
+        /// What was asked for.
+        given: Duration,
+        /// What can be promised if there is one flow of each class.
+        least: Duration,
+        /// The longest packet.
+        packet: Bytes,
+    },
+}
+
+impl Settings {
+    /// A link of this capacity with packets of at most `packet` bytes, 10 ms of queueing delay in the low-delay class, twice its rate for each
+    /// flow of the high-rate class, and 250 ms of buffer (the paper's choices, section V). Where two packets take longer than 10 ms, the delay is
+    /// as much as they take.
+    ///
+    /// # Errors
+    /// If the capacity is zero, or no such packet exists.
+    pub fn new(capacity: Rate, packet: Bytes) -> Result<Self, SettingsError> {
+        if capacity.is_zero() {
+            return Err(SettingsError::NoRate);
+        }
+        if packet.is_zero() || packet > Bytes::new(PACKET_BYTES_MAX) {
+            return Err(SettingsError::Packet(packet));
+        }
+        let buffer = capacity.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX);
+        let delay = Duration::from_millis(10).max((packet + packet) / capacity);
+        Ok(Self {
+            capacity,
+            delay,
+            ratio_milli: 2_000,
+            buffer,
+            high_rate_buffer: buffer,
+            packet,
+            flushes: true,
+        })
+    }
+
+    /// With another bound on the queueing delay of low-delay packets (d of the paper).
+    ///
+    /// # Errors
+    /// If two packets take longer.
+    pub fn with_delay(self, delay: Duration) -> Result<Self, SettingsError> {
+        let least = (self.packet + self.packet) / self.capacity;
+        if delay < least {
+            return Err(SettingsError::Delay { given: delay, least, packet: self.packet });
+        }
+        Ok(Self { delay, ..self })
+    }
+
+    /// With another ratio of the rates of flows, high-rate to low-delay (k of the paper), in thousandths.
+    ///
+    /// # Errors
+    /// If it is not above one, or above 1,000.
+    pub const fn with_ratio_milli(self, ratio_milli: u32) -> Result<Self, SettingsError> {
+        if ratio_milli <= 1_000 || ratio_milli > RATIO_MILLI_MAX {
+            return Err(SettingsError::Ratio(ratio_milli));
+        }
+        Ok(Self { ratio_milli, ..self })
+    }
+
+    /// With other buffers: of both classes together (B of the paper), and of the high-rate class at most (`B_max`).
+    #[must_use]
+    pub const fn with_buffers(self, buffer: Bytes, high_rate_buffer: Bytes) -> Self {
+        Self { buffer, high_rate_buffer, ..self }
+    }
+
+    /// With low-delay packets that stay although their class got less room, and may then wait longer than they should.
+    #[must_use]
+    pub const fn without_flush(self) -> Self {
+        Self { flushes: false, ..self }
+    }
+
+    /// The bound on queueing delay.
+    #[must_use]
+    pub const fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// What the link carries.
+    #[must_use]
+    pub const fn capacity(&self) -> Rate {
+        self.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_promised_is_refused_with_the_bound_that_it_breaks() {
+        let mtu = Bytes::new(1_500);
+        assert_eq!(Settings::new(Rate::ZERO, mtu), Err(SettingsError::NoRate));
+        let link = Settings::new(Rate::from_megabits_per_second(100), mtu).expect("a usual link");
+        assert_eq!(link.with_ratio_milli(1_000), Err(SettingsError::Ratio(1_000)));
+        assert!(link.with_ratio_milli(1_001).is_ok() && link.with_ratio_milli(2_000_000).is_err());
+        let least = Duration::from_micros(240);
+        assert!(link.with_delay(least).is_ok());
+        let refused = link.with_delay(Duration::from_micros(239)).expect_err("two packets take 240 us");
+        assert!(alloc::format!("{refused}").contains("240 us"), "{refused}");
+        for bytes in [0, 65_536] {
+            let packet = Bytes::new(bytes);
+            let refused = Settings::new(Rate::from_megabits_per_second(1), packet);
+            assert_eq!(refused, Err(SettingsError::Packet(packet)));
+        }
+        let slow = Settings::new(Rate::from_megabits_per_second(1), mtu).expect("a slow link");
+        assert_eq!(slow.delay(), Duration::from_millis(24), "as two packets take that long");
+    }
+}

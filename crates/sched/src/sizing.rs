@@ -1,0 +1,126 @@
+//! How much room each class has (Equations 5 to 9 of the paper).
+//!
+//! With `n_D` flows of low delay and `n_R` of high rate, the low-delay class is served at `R_D = n_D·C / (n_D + k·n_R)`, and the other one at
+//! the rest of the capacity C. A low-delay packet that finds `B_D` bytes before it waits for their time at `R_D`, and for the packets by which
+//! the other class is ahead by chance, which takes `w = 2·(S_D·k·n_R/n_D + S_R) / C` at most. So there are `B_D = R_D·(d - w)` bytes of room.
+
+use byway_units::{Bytes, Duration};
+
+use crate::settings::Settings;
+
+/// How many flows there are in each class: one at least, so that whoever comes finds room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) high_rate: u32,
+    pub(crate) low_delay: u32,
+}
+
+impl Counts {
+    pub(crate) const ONE: Self = Self { high_rate: 1, low_delay: 1 };
+
+    pub(crate) fn of(high_rate: u32, low_delay: u32) -> Self {
+        Self { high_rate: high_rate.max(1), low_delay: low_delay.max(1) }
+    }
+}
+
+/// By what the classes share the link: bytes of one for bytes of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weights {
+    /// `k·n_R`, in thousandths.
+    pub(crate) high_rate: u64,
+    /// `n_D`, in thousandths.
+    pub(crate) low_delay: u64,
+}
+
+impl Weights {
+    pub(crate) const fn of(settings: &Settings, counts: Counts) -> Self {
+        Self {
+            high_rate: settings.ratio_milli as u64 * counts.high_rate as u64,
+            low_delay: 1_000 * counts.low_delay as u64,
+        }
+    }
+
+    const fn sum(self) -> u128 {
+        self.high_rate as u128 + self.low_delay as u128
+    }
+}
+
+/// The room of both classes, and the delay that this promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) high_rate: u64,
+    pub(crate) low_delay: u64,
+    /// What was asked for, or the least that is possible.
+    pub(crate) delay: Duration,
+}
+
+impl Room {
+    /// With low-delay packets of at most so many bytes, as observed.
+    ///
+    /// Where the delay that is asked for leaves no room for one packet, it is the least one that does: without, nothing of the class would
+    /// get through.
+    pub(crate) fn of(settings: &Settings, weights: Weights, low_delay_packet: u64) -> Self {
+        // What the link sends in d, times n_D; and what of that w takes.
+        let least = ahead(settings, weights, low_delay_packet) + u128::from(low_delay_packet) * weights.sum();
+        let asked = in_delay(settings, settings.delay);
+        let needed = least.div_ceil(u128::from(weights.low_delay));
+        let (sent, delay) =
+            if asked >= needed { (asked, settings.delay) } else { (needed, time_of(settings, needed)) };
+        let low_delay = (sent * u128::from(weights.low_delay) - ahead(settings, weights, low_delay_packet))
+            / weights.sum();
+        let low_delay = u64::try_from(low_delay).unwrap_or(u64::MAX).min(settings.buffer.count());
+        let rest = settings.buffer.count() - low_delay;
+        Self { high_rate: rest.min(settings.high_rate_buffer.count()), low_delay, delay }
+    }
+}
+
+/// `w·C·n_D = 2·(S_D·k·n_R + S_R·n_D)`.
+fn ahead(settings: &Settings, weights: Weights, low_delay_packet: u64) -> u128 {
+    let of_low_delay = u128::from(low_delay_packet) * u128::from(weights.high_rate);
+    let of_high_rate = u128::from(settings.packet.count()) * u128::from(weights.low_delay);
+    2 * (of_low_delay + of_high_rate)
+}
+
+/// What the link sends in a time, in bytes, rounded down.
+fn in_delay(settings: &Settings, delay: Duration) -> u128 {
+    u128::from(settings.capacity.bytes_in(delay).unwrap_or(Bytes::MAX).count())
+}
+
+/// How long the link takes for so many bytes, rounded up; for ever if that cannot be counted.
+fn time_of(settings: &Settings, bytes: u128) -> Duration {
+    let bytes = u64::try_from(bytes).ok();
+    bytes.and_then(|bytes| settings.capacity.time_for(Bytes::new(bytes))).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_units::Rate;
+
+    use super::*;
+
+    fn room(megabits: u64, high_rate: u32, low_delay: u32) -> Room {
+        let settings =
+            Settings::new(Rate::from_megabits_per_second(megabits), Bytes::new(1_040)).expect("a link");
+        Room::of(&settings, Weights::of(&settings, Counts::of(high_rate, low_delay)), 1_040)
+    }
+
+    #[test]
+    fn rooms_are_those_of_the_paper() {
+        // 100 Mbit/s, 100 flows each, k = 2: a third of 125,000 bytes in 10 ms, less 2·(1,040·2 + 1,040)/3.
+        let usual = room(100, 100, 100);
+        assert_eq!((usual.low_delay, usual.delay), (41_666 - 2_080, Duration::from_millis(10)));
+        assert_eq!(usual.high_rate, 3_125_000 - usual.low_delay);
+        // Nobody yet: as if there were one of each.
+        assert_eq!(room(100, 0, 0), usual);
+    }
+
+    #[test]
+    fn where_no_packet_would_fit_the_delay_is_the_least_at_which_one_does() {
+        let slow = room(5, 10, 10);
+        // R_D is 5/3 Mbit/s: w takes 3·1,040·2 bytes of the link, and a packet of its own 1,040·3.
+        assert_eq!((slow.low_delay, slow.delay), (1_040, Duration::from_micros(9_360 * 8 / 5)));
+        let few = room(100, 2_500, 100);
+        assert_eq!(few.low_delay, 1_040);
+        assert!(few.delay > Duration::from_millis(10), "{}", few.delay);
+    }
+}

@@ -1,0 +1,57 @@
+//! No packet allocates anything, once queues have been as long as they get.
+
+use byway_sched::{
+    Arrival, Class, Discipline, DropTail, FlowHash, FqCodel, RateDelay, Settings, StrictPriority,
+};
+use byway_units::{Bytes, Duration, Rate, Time};
+
+const RATE: Rate = Rate::from_megabits_per_second(100);
+const MTU: Bytes = Bytes::new(1_500);
+const ROOM: Bytes = Bytes::new(1_000_000);
+
+/// Two packets come for each that leaves, for so long.
+fn overload(queue: &mut impl Discipline<u64>, from: Duration, length: Duration) -> u64 {
+    let mut left = 0;
+    let step = MTU / RATE;
+    let mut now = Time::START + from;
+    let end = now + length;
+    while now < end {
+        now += step;
+        for class in Class::ALL {
+            let flow = FlowHash::new(now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let arrival = Arrival { packet: now.as_nanos(), bytes: 1_500, class, flow };
+            queue.enqueue(arrival, now, &mut |_, _| {});
+        }
+        left += u64::from(queue.dequeue(now, &mut |_, _| {}).is_some());
+    }
+    left
+}
+
+fn check(mut queue: impl Discipline<u64>) {
+    let second = Duration::from_secs(1);
+    overload(&mut queue, Duration::ZERO, second * 2);
+    let mut left = 0;
+    let counted = allocation_counter::measure(|| left = overload(&mut queue, second * 2, second));
+    assert!(left > 8_000, "{left}");
+    assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn rate_delay_allocates_nothing() {
+    check(RateDelay::new(Settings::new(RATE, MTU).expect("a usual link"), Time::START));
+}
+
+#[test]
+fn one_queue_allocates_nothing() {
+    check(DropTail::new(ROOM));
+    check(StrictPriority::new(ROOM));
+}
+
+#[test]
+fn a_queue_that_grows_is_counted() {
+    let mut queue = FqCodel::new(ROOM, MTU);
+    let counted = allocation_counter::measure(|| {
+        overload(&mut queue, Duration::ZERO, Duration::from_millis(10));
+    });
+    assert!(counted.count_total > 0, "each flow has a queue of its own");
+}
