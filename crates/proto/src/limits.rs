@@ -450,14 +450,14 @@ pub const CANDIDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// bridge them.
 pub const CLOSED_AFTER: Duration = Duration::from_secs(10);
 
-/// How long coded flows go without that, of whose packets repairs restored nearly all meanwhile: for that, two reports in use come in.
+/// And one that never was: both sides have tried their addresses by then.
+pub const NEVER_OPEN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long coded flows go without relays that deliver, of whose packets repairs restored nearly all meanwhile: for that, two reports in use come in.
 pub const BRIDGED_FOR: Duration = Duration::from_secs(2);
 
 /// Nearly all: but one of so many, as with [`SHORTFALL_INVERSE`].
 pub const BRIDGED_INVERSE: u32 = 16;
-
-/// And one that never was: both sides have tried their addresses by then.
-pub const NEVER_OPEN_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a datagram waits for a way to a peer that answers through a relay only: until relays deliver, and a bit. The first
 /// packet of a handshake is worth that; its delay is not counted, as it says nothing about a path.
@@ -469,16 +469,6 @@ pub const WAITING_BYTES_MAX: usize = 4 << 20;
 /// How often an ingress relay is told that a path is dark.
 pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Others' packets are relied on to restore those of a dark path, unless they do not suffice for one in so many: as bursts of 1 % on each
-/// of ten paths leave one packet in a hundred without, that takes more than usual losses.
-pub const SHORTFALL_INVERSE: u32 = 16;
-
-/// And for at least two: one that is lost by chance says nothing.
-pub const SHORT_PACKETS_MIN: u8 = 2;
-
-/// Of so many packets at most: what was more than a second ago says little.
-pub const SHORTFALL_WINDOW: u8 = 64;
-
 /// How long an ingress relay believes it: three times untold, and the path is taken to deliver again.
 pub const OUTAGE_BELIEVED_FOR: Duration = Duration::from_secs(1);
 
@@ -487,6 +477,20 @@ pub const OUTAGE_CARRIED_FOR: Duration = Duration::from_secs(15);
 
 /// And how long after its beginning the next outage is: what receivers claim costs a quarter of a flow's bytes at most.
 pub const OUTAGE_PERIOD: Duration = Duration::from_secs(60);
+
+/// Others' packets are relied on to restore those of a dark path, unless they do not suffice for one in so many: as bursts of 1 % on each
+/// of ten paths leave one packet in a hundred without, that takes more than usual losses.
+pub const SHORTFALL_INVERSE: u32 = 16;
+
+/// And for at least so many: a burst that another flow loses says nothing.
+pub const SHORT_PACKETS_MIN: u8 = 4;
+
+/// A packet that another flow loses together with one of the dark path, and that would have been restored without, counts as so many: the
+/// dark path takes from the others what they pay for.
+pub const SHORT_PACKETS_OF_OTHERS: u8 = 4;
+
+/// Of so many packets at most: what was more than a second ago says little.
+pub const SHORTFALL_WINDOW: u8 = 64;
 
 /// Random bytes in a grease packet, as docs/wire.md has it.
 pub const GREASE_BYTES_MIN: usize = 8;

@@ -15,7 +15,7 @@ use crate::session::SessionId;
 pub(super) struct DirectPaths {
     /// Not for long yet: when relays take over.
     missed: BTreeSet<(Time, SessionId)>,
-    /// For so long that relays deliver, but flows that are bridged.
+    /// For so long that relays deliver, except flows that are bridged.
     closed: BTreeSet<SessionId>,
 }
 
@@ -51,7 +51,7 @@ impl DirectPaths {
         self.open(peer);
     }
 
-    /// A peer for which relays take over now, or to which they deliver but some flows. Call until there is none.
+    /// A peer for which relays take over now, or to which they deliver except some flows. Call until there is none.
     fn take_due(&mut self, now: Time) -> Option<SessionId> {
         let (_, peer) = self.missed.first().copied().filter(|(at, _)| *at <= now)?;
         self.missed.pop_first();

@@ -133,7 +133,8 @@ impl Counted {
     /// Whether packets come, and nearly all that are lost are restored.
     pub(super) const fn is_bridged(self) -> bool {
         let comes = self.direct > 0 || self.restored > 0;
-        comes && self.restored >= self.lost - self.lost / BRIDGED_INVERSE
+        let unrestored = self.lost.saturating_sub(self.restored);
+        comes && (unrestored <= 1 || unrestored <= self.lost / BRIDGED_INVERSE)
     }
 }
 

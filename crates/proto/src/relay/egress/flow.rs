@@ -7,7 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
 use super::carried::Feed;
-use super::missing::{Missing, Stage};
+use super::missing::{Missing, MissingPacket, Stage};
 use super::open_end::OpenEnd;
 use super::tails::Tail;
 use crate::limits::{
@@ -230,6 +230,12 @@ impl EgressFlow {
 }
 
 impl Active {
+    /// A missing packet that an open end covers, and the open end.
+    pub(super) fn in_dark(&mut self, sequence: SequenceNumber) -> Option<(&mut OpenEnd, &mut MissingPacket)> {
+        let open = self.open.as_mut().filter(|open| open.covers(sequence))?;
+        Some((open, self.missing.get_mut(sequence)?))
+    }
+
     /// Whether the receiver has said that it lost this packet, one by one or by an open end.
     pub(crate) fn is_lost(&self, sequence: SequenceNumber) -> bool {
         let open = self.open.is_some_and(|open| open.covers(sequence));

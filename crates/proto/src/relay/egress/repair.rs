@@ -62,7 +62,7 @@ impl Egress {
             return;
         }
         if matches!(given, Given::Cooperative) {
-            self.settle(slot, sequence, true);
+            self.settle_restored(slot, sequence, now);
         }
         let counters = &mut self.counters;
         let (packets, bytes) = match given {
@@ -116,7 +116,7 @@ impl Egress {
         if !self.charge(slot, sequence, bytes, Stage::InStream, now) {
             return true;
         }
-        self.settle(slot, sequence, true);
+        self.settle_restored(slot, sequence, now);
         let active = find(&mut self.flows, slot).and_then(|flow| flow.active_mut());
         let Some(blocks) = active.map(|active| &mut active.blocks) else {
             return false;

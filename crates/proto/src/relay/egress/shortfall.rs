@@ -6,11 +6,11 @@
 use byway_units::Time;
 use byway_wire::SequenceNumber;
 
-use super::Egress;
 use super::flow::FlowSlot;
 use super::missing::MissingPacket;
 use super::rounds::RoundSlot;
-use crate::limits::{SHORT_PACKETS_MIN, SHORTFALL_INVERSE, SHORTFALL_WINDOW};
+use super::{Egress, Entry};
+use crate::limits::{SHORT_PACKETS_MIN, SHORT_PACKETS_OF_OTHERS, SHORTFALL_INVERSE, SHORTFALL_WINDOW};
 
 /// The packets of one silence for which it is known whether repair packets and others' packets sufficed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,13 @@ impl Shortfall {
             self.short /= 2;
         }
         self.settled += 1;
-        self.short += !is_restored as u8;
+        self.short = self.short.saturating_add(!is_restored as u8);
+    }
+
+    /// Counts packets of other flows that are not restored as this one takes their repair packets.
+    fn count_others(&mut self, packets: usize) {
+        let packets = u8::try_from(packets).unwrap_or(u8::MAX);
+        self.short = self.short.saturating_add(packets.saturating_mul(SHORT_PACKETS_OF_OTHERS));
     }
 
     /// Whether they do not suffice so often that they are not to be relied on.
@@ -44,25 +50,44 @@ impl Shortfall {
 }
 
 impl Egress {
-    /// Counts a packet, if its path is dark.
-    pub(super) fn settle(&mut self, slot: FlowSlot, sequence: SequenceNumber, is_restored: bool) {
-        let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
+    /// Counts a packet that is restored, if its path is dark: as short, where it will be too late.
+    pub(super) fn settle_restored(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time) {
+        let Some(flow) = self.flow_mut(slot) else {
             return;
         };
-        let open = active.open.as_mut().filter(|open| open.covers(sequence));
-        if let (Some(open), Some(packet)) = (open, active.missing.get_mut(sequence)) {
-            open.shortfall.settle(packet, is_restored);
+        let there_at = now + flow.round_trip / 2;
+        if let Some((open, packet)) = flow.active_mut().and_then(|active| active.in_dark(sequence)) {
+            let is_in_time = packet.until > there_at;
+            open.shortfall.settle(packet, is_in_time);
         }
     }
 
     /// Counts the packets of dark paths that are missing in a round which lacks some that nobody else restores.
     pub(super) fn settle_short(&mut self, round: RoundSlot, now: Time) {
-        for place in self.still_missed(round, now).iter() {
-            let entry = self.rounds.get(round).entries[place];
-            if let Some(slot) = entry.flow {
-                self.settle(slot, entry.sequence, false);
+        let state = self.rounds.get(round);
+        if state.gone_or_late() <= self.repairs_due(state.batch, now) {
+            return;
+        }
+        let missed = self.still_missed(round, now);
+        let of_dark_paths = missed.only(|place| self.is_in_dark(self.rounds.get(round).entries[place]));
+        let others = missed.count() - of_dark_paths.count();
+        for place in of_dark_paths.iter() {
+            let Entry { flow: Some(slot), sequence, .. } = self.rounds.get(round).entries[place] else {
+                continue;
+            };
+            let active = self.flow_mut(slot).and_then(|flow| flow.active_mut());
+            if let Some((open, packet)) = active.and_then(|active| active.in_dark(sequence))
+                && !packet.is_settled
+            {
+                open.shortfall.settle(packet, false);
+                open.shortfall.count_others(others);
             }
         }
+    }
+
+    fn is_in_dark(&self, entry: Entry) -> bool {
+        let open = entry.flow.and_then(|slot| self.flow(slot)?.active()?.open);
+        open.is_some_and(|open| open.covers(entry.sequence))
     }
 }
 
@@ -88,9 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_is_chance() {
-        assert!(!count(&mut Shortfall::default(), 1, 1));
-        assert!(count(&mut Shortfall::default(), 2, 1));
+    fn a_burst_is_chance() {
+        assert!(!count(&mut Shortfall::default(), 3, 1));
+        assert!(count(&mut Shortfall::default(), 4, 1));
+    }
+
+    #[test]
+    fn what_others_lose_by_it_weighs_more() {
+        let mut shortfall = Shortfall::default();
+        assert!(!count(&mut shortfall, 60, 40));
+        shortfall.count_others(1);
+        assert!(shortfall.is_large());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::limits::{NACK_REACH, TAIL_PAUSE_MAX, TAIL_PAUSE_MIN};
 const LONG: Duration = Duration::from_nanos(TAIL_PAUSE_MIN.as_nanos() * 6);
 
 /// Packets of a burst are so many times closer to each other than the burst is to the next one.
-const BURST_INVERSE: u64 = 4;
+const BURST_INVERSE: u64 = 8;
 
 /// So many pauses in a row that are hardly longer than those after which is told are the pace of a steady flow.
 const STEADY_PAUSES: u8 = 4;

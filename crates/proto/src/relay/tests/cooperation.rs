@@ -95,8 +95,9 @@ fn who_speaks_out_of_role_is_not_heard() {
 #[test]
 fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
     let mut desk = two_receivers();
-    desk.repairs(0, 5, 2);
-    desk.repairs(1, 6, 2);
+    for (batch, sequence) in (0..).zip(5..9) {
+        desk.repairs(batch, sequence, 2);
+    }
     let open = Nack {
         alias: Alias::new(1).expect("not zero"),
         open_from_low: Some(5),
@@ -106,12 +107,12 @@ fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
         ranges: byway_wire::Ranges::EMPTY,
     };
     desk.says(2, &Message::Nack(open));
-    desk.loses(4, 1, [5, 6]);
+    desk.loses(4, 1, [5, 6, 7, 8]);
     desk.now += crate::limits::OUTAGE_AFTER;
-    desk.repairs(2, 7, 2);
+    desk.repairs(4, 9, 2);
     // Beside that, it is asked for the packets that nobody helped to restore.
     assert!(desk.heard(OTHER).contains(&Heard::Outage(1, true)));
-    desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 8 }));
+    desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 10 }));
     assert_eq!(desk.heard(OTHER).first(), Some(&Heard::Outage(1, false)));
 }
 

@@ -52,11 +52,12 @@ fn of_a_coded_flow_only_what_is_missing_within_an_outage_is_asked_for() {
     talk.carries(flow, [30, 32]);
     talk.wait_for_reordering();
     assert_eq!(talk.asked_for(), [], "its path is not dark");
-    talk.batch(0, &[(flow, 48), (other, 48)], 1);
-    talk.batch(1, &[(flow, 49), (other, 49)], 1);
-    talk.open(flow, 48);
+    for (batch, sequence) in (0..).zip(46..50) {
+        talk.batch(batch, &[(flow, sequence), (other, sequence)], 1);
+    }
+    talk.open(flow, 46);
     talk.now += OUTAGE_AFTER;
-    talk.batch(2, &[(flow, 50), (other, 50)], 1);
+    talk.batch(4, &[(flow, 50), (other, 50)], 1);
     talk.asked_for();
     talk.carries(flow, [50, 51, 54, 200, 201, 203]);
     talk.wait_for_reordering();
