@@ -482,15 +482,15 @@ pub const OUTAGE_PERIOD: Duration = Duration::from_secs(60);
 /// of ten paths leave one packet in a hundred without, that takes more than usual losses.
 pub const SHORTFALL_INVERSE: u32 = 16;
 
-/// And for at least so many: a burst that another flow loses says nothing.
-pub const SHORT_PACKETS_MIN: u8 = 4;
+/// And for at least so many: a burst of another flow says nothing. A flow of 100 packets/s shows as many in less than [`OUTAGE_AFTER`].
+pub const SHORT_PACKETS_MIN: u16 = 8;
 
 /// A packet that another flow loses together with one of the dark path, and that would have been restored without, counts as so many: the
 /// dark path takes from the others what they pay for.
-pub const SHORT_PACKETS_OF_OTHERS: u8 = 4;
+pub const SHORT_PACKETS_OF_OTHERS: u16 = 4;
 
-/// Of so many packets at most: what was more than a second ago says little.
-pub const SHORTFALL_WINDOW: u8 = 64;
+/// Of so many packets at most: what was more than some seconds ago says little.
+pub const SHORTFALL_WINDOW: u16 = 256;
 
 /// Random bytes in a grease packet, as docs/wire.md has it.
 pub const GREASE_BYTES_MIN: usize = 8;

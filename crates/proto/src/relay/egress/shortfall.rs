@@ -15,8 +15,8 @@ use crate::limits::{SHORT_PACKETS_MIN, SHORT_PACKETS_OF_OTHERS, SHORTFALL_INVERS
 /// The packets of one silence for which it is known whether repair packets and others' packets sufficed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shortfall {
-    settled: u8,
-    short: u8,
+    settled: u16,
+    short: u16,
 }
 
 impl Shortfall {
@@ -34,12 +34,12 @@ impl Shortfall {
             self.short /= 2;
         }
         self.settled += 1;
-        self.short = self.short.saturating_add(!is_restored as u8);
+        self.short = self.short.saturating_add(!is_restored as u16);
     }
 
     /// Counts packets of other flows that are not restored as this one takes their repair packets.
     fn count_others(&mut self, packets: usize) {
-        let packets = u8::try_from(packets).unwrap_or(u8::MAX);
+        let packets = u16::try_from(packets).unwrap_or(u16::MAX);
         self.short = self.short.saturating_add(packets.saturating_mul(SHORT_PACKETS_OF_OTHERS));
     }
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn one_packet_in_sixteen_is_too_many() {
-        for packets in [100, 200, 300, 600] {
+        for packets in [300, 400, 900] {
             assert!(!count(&mut Shortfall::default(), packets, 20), "{packets}");
             assert!(count(&mut Shortfall::default(), packets, 10), "{packets}");
         }
@@ -114,15 +114,17 @@ mod tests {
 
     #[test]
     fn a_burst_is_chance() {
-        assert!(!count(&mut Shortfall::default(), 3, 1));
-        assert!(count(&mut Shortfall::default(), 4, 1));
+        assert!(!count(&mut Shortfall::default(), 7, 1));
+        assert!(count(&mut Shortfall::default(), 8, 1));
     }
 
     #[test]
     fn what_others_lose_by_it_weighs_more() {
         let mut shortfall = Shortfall::default();
-        assert!(!count(&mut shortfall, 60, 40));
+        assert!(!count(&mut shortfall, 200, 40));
         shortfall.count_others(1);
+        assert!(!shortfall.is_large());
+        shortfall.count_others(2);
         assert!(shortfall.is_large());
     }
 
@@ -130,6 +132,6 @@ mod tests {
     fn a_shortfall_that_ended_is_forgotten() {
         let mut shortfall = Shortfall::default();
         assert!(count(&mut shortfall, 100, 1));
-        assert!(!count(&mut shortfall, 300, u32::MAX));
+        assert!(!count(&mut shortfall, 2_000, u32::MAX));
     }
 }

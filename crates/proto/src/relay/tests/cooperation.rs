@@ -95,7 +95,7 @@ fn who_speaks_out_of_role_is_not_heard() {
 #[test]
 fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
     let mut desk = two_receivers();
-    for (batch, sequence) in (0..).zip(5..9) {
+    for (batch, sequence) in (0..).zip(5..13) {
         desk.repairs(batch, sequence, 2);
     }
     let open = Nack {
@@ -107,12 +107,12 @@ fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
         ranges: byway_wire::Ranges::EMPTY,
     };
     desk.says(2, &Message::Nack(open));
-    desk.loses(4, 1, [5, 6, 7, 8]);
+    desk.loses(4, 1, [5, 6, 7, 8, 9, 10, 11, 12]);
     desk.now += crate::limits::OUTAGE_AFTER;
-    desk.repairs(4, 9, 2);
+    desk.repairs(8, 13, 2);
     // Beside that, it is asked for the packets that nobody helped to restore.
     assert!(desk.heard(OTHER).contains(&Heard::Outage(1, true)));
-    desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 10 }));
+    desk.says(2, &Message::Ack(Ack { alias: Alias::new(1).expect("not zero"), from_low: 14 }));
     assert_eq!(desk.heard(OTHER).first(), Some(&Heard::Outage(1, false)));
 }
 

@@ -52,12 +52,12 @@ fn of_a_coded_flow_only_what_is_missing_within_an_outage_is_asked_for() {
     talk.carries(flow, [30, 32]);
     talk.wait_for_reordering();
     assert_eq!(talk.asked_for(), [], "its path is not dark");
-    for (batch, sequence) in (0..).zip(46..50) {
+    for (batch, sequence) in (0..).zip(34..50) {
         talk.batch(batch, &[(flow, sequence), (other, sequence)], 1);
     }
-    talk.open(flow, 46);
+    talk.open(flow, 34);
     talk.now += OUTAGE_AFTER;
-    talk.batch(4, &[(flow, 50), (other, 50)], 1);
+    talk.batch(20, &[(flow, 50), (other, 50)], 1);
     talk.asked_for();
     talk.carries(flow, [50, 51, 54, 200, 201, 203]);
     talk.wait_for_reordering();
