@@ -419,8 +419,9 @@ fn what_is_held_grows_with_records_and_without_them_only_with_what_is_kept_open(
         (at(12_000), at(18_000))
     };
     let (before, after) = held(false);
-    // Packets of the last 5.2 s of four calls are kept, at 32 bytes each, and some are under way.
-    assert!((66_000..160_000).contains(&before) && after.abs_diff(before) < 10_000, "{before}, {after}");
+    // Packets of the last 5.2 s of four calls are kept, at 32 bytes each, and some are under way. A repair that takes 100 ms longer than those
+    // before takes 40,000 bytes of a table; packets of six seconds that were kept would take 76,800.
+    assert!((66_000..160_000).contains(&before) && after.abs_diff(before) < 60_000, "{before}, {after}");
     let (before, after) = held(true);
     assert!(after > before + 4 * 550 * 32, "{before}, {after}");
 }
