@@ -288,7 +288,7 @@ fn lone(story: &Story) -> String {
     format!(
         "<section><h2>One pair alone</h2><p>Coding needs others: packets of calls that are not lost at the same time. A pair with \
          nobody beside it has only the few repair packets that its own traffic pays for. They mend single losses, not bursts, and not the \
-         first quarter of a second of an outage, after which relays carry what the dark path loses: of {} lost packets, {} came back in \
+         first half second of an outage, after which relays carry what the dark path loses: of {} lost packets, {} came back in \
          time. A lone pair should use caching.</p>{said}</section>",
         count(result.lost_direct),
         count(result.repaired_in_time),
