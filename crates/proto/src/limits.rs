@@ -457,7 +457,7 @@ pub const NEVER_OPEN_AFTER: Duration = Duration::from_secs(1);
 pub const BRIDGED_FOR: Duration = Duration::from_secs(2);
 
 /// Nearly all: but one of so many, as with [`SHORTFALL_INVERSE`].
-pub const BRIDGED_INVERSE: u32 = 16;
+pub const BRIDGED_INVERSE: u64 = 16;
 
 /// How long a datagram waits for a way to a peer that answers through a relay only: until relays deliver, and a bit. The first
 /// packet of a handshake is worth that; its delay is not counted, as it says nothing about a path.

@@ -105,7 +105,13 @@ impl FlowCounter {
         self.touched[slot] = stamp(now);
     }
 
-    /// About how many flows had packets lately. Call at least every 30 s: what is older is forgotten by it.
+    /// Forgets all flows.
+    pub fn clear(&mut self) {
+        self.touched.fill(0);
+    }
+
+    /// About how many flows had packets lately. Call at least every 30 s, which forgets what is older, or [`FlowCounter::clear`] then: times
+    /// are known modulo a minute.
     pub fn count(&mut self, now: Time) -> u32 {
         let (now, expiry) = (tick(now), self.expiry.as_nanos() / TICK.as_nanos());
         let mut active = 0;

@@ -88,7 +88,7 @@ impl<P> FqCodel<P> {
             queues: queues.into_boxed_slice(),
             new: VecDeque::new(),
             old: VecDeque::new(),
-            quantum: i64::try_from(packet.count()).unwrap_or(i64::MAX),
+            quantum: i64::try_from(packet.count()).unwrap_or(i64::MAX).max(1),
             room: room.count(),
             backlog: 0,
         }

@@ -89,7 +89,8 @@ impl Naive {
         if now < self.update_at {
             return;
         }
-        self.update_at = (self.update_at + UPDATE_INTERVAL).max(now);
+        let is_on_time = now.saturating_since(self.update_at) < UPDATE_INTERVAL;
+        self.update_at = if is_on_time { self.update_at } else { now } + UPDATE_INTERVAL;
         for flows in &mut self.flows {
             flows.retain(|_, last| *last + FLOW_EXPIRY.as_millis() >= millis(now));
         }

@@ -6,7 +6,7 @@ use crate::class::Class;
 use crate::discipline::{Arrival, Departure, Discipline, Dropped};
 use crate::fifo::{Fifo, Waiting};
 use crate::flows::FlowCounter;
-use crate::limits::UPDATE_INTERVAL;
+use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
 use crate::settings::Settings;
 use crate::sizing::{Counts, Room, Weights};
 
@@ -27,8 +27,9 @@ pub struct Status {
 
 /// Two queues before one link.
 ///
-/// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, but for what they drop and, every 400 ms, for counting flows. No low-delay packet is dequeued later than
-/// [`Status::delay`] after it came, if the link is never free longer than its rate demands; and nothing waits while the link is free.
+/// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, but for what they drop and, every 400 ms, for counting flows. No
+/// low-delay packet is dequeued later than [`Status::delay`] after it came, if the link is never free longer than its rate demands; and
+/// nothing waits while the link is free.
 #[derive(Clone, Debug)]
 pub struct RateDelay<P> {
     settings: Settings,
@@ -97,9 +98,13 @@ impl<P> RateDelay<P> {
         if now < self.update_at {
             return;
         }
-        self.update_at = (self.update_at + UPDATE_INTERVAL).max(now);
+        let idle = now.saturating_since(self.update_at);
+        self.update_at = if idle < UPDATE_INTERVAL { self.update_at } else { now } + UPDATE_INTERVAL;
         self.sent = [0, -self.debt()];
         for (flows, counter) in self.flows.iter_mut().zip(&mut self.counters) {
+            if idle > FLOW_EXPIRY {
+                counter.clear();
+            }
             *flows = counter.count(now);
         }
         if self.flows[LOW] == 0 && self.queues[LOW].is_empty() {

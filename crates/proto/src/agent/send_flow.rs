@@ -7,7 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
 
 use super::registration::Registrations;
 use super::settings::{Duplication, FlowSettings};
-use super::totals::{Counted, Reports};
+use super::totals::{Reported, Reports};
 use crate::limits::{ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::Handle;
@@ -92,9 +92,9 @@ impl SendFlow {
     /// Whether the flow has done without relays that deliver since the last look. One that pauses has not: what it sends next may take as
     /// long as its first losses take to be noticed.
     pub(super) fn look_whether_bridged(&mut self) -> bool {
-        let counted = self.reports.as_mut().map(|reports| reports.look());
+        let reported = self.reports.as_mut().map(|reports| reports.look());
         let is_coded = matches!(self.settings.service, Service::Coding) && !self.stands_in;
-        is_coded && counted.is_some_and(Counted::is_bridged)
+        is_coded && reported.is_some_and(Reported::is_bridged)
     }
 
     /// The service in force.

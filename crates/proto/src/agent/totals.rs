@@ -44,6 +44,21 @@ impl Reported {
             *sum += *count;
         }
     }
+
+    /// What was added to what was reported before.
+    fn since(mut self, mut before: Self) -> Self {
+        for (count, before) in self.all_mut().into_iter().zip(before.all_mut()) {
+            *count -= *before;
+        }
+        self
+    }
+
+    /// Whether packets come, and nearly all that are lost are restored from repair packets.
+    pub(super) const fn is_bridged(self) -> bool {
+        let restored = self.in_stream + self.cooperative;
+        let unrestored = self.lost.saturating_sub(restored);
+        self.direct + restored > 0 && (unrestored <= 1 || unrestored <= self.lost / BRIDGED_INVERSE)
+    }
 }
 
 /// The reports of one flow: their counters are modulo 2³², and begin at 0 again when the receiver restarts.
@@ -52,8 +67,8 @@ pub(super) struct Reports {
     newest: Option<Report>,
     /// What is to be added to the newest; few receivers restart or count so far.
     before: Option<Box<Reported>>,
-    /// What the newest counted at the last look.
-    looked_at: Counted,
+    /// What was reported by the last look.
+    looked_at: Reported,
 }
 
 impl Reports {
@@ -82,14 +97,13 @@ impl Reports {
     /// The receiver began anew: what it counts begins at 0.
     pub(super) fn restart(&mut self) {
         self.before = Some(Box::new(self.so_far()));
-        (self.newest, self.looked_at) = (None, Counted::default());
+        self.newest = None;
     }
 
-    /// What was counted since the last look.
-    pub(super) fn look(&mut self) -> Counted {
-        let counted = self.newest.as_ref().map_or(Counted::default(), Counted::of);
-        let before = core::mem::replace(&mut self.looked_at, counted);
-        counted.since(before)
+    /// What was reported since the last look.
+    pub(super) fn look(&mut self) -> Reported {
+        let so_far = self.so_far();
+        so_far.since(core::mem::replace(&mut self.looked_at, so_far))
     }
 
     pub(super) const fn newest(&self) -> Option<&Report> {
@@ -104,37 +118,6 @@ impl Reports {
             *sum += u64::from(count);
         }
         sum
-    }
-}
-
-/// Some counters of a report, modulo 2³², or what they grew by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
-    direct: u32,
-    lost: u32,
-    /// Of these, restored from repair packets: the flow's own, or with others' packets.
-    restored: u32,
-}
-
-impl Counted {
-    const fn of(report: &Report) -> Self {
-        let restored = report.repaired.in_stream.wrapping_add(report.repaired.cooperative);
-        Self { direct: report.direct, lost: report.lost, restored }
-    }
-
-    const fn since(self, before: Self) -> Self {
-        Self {
-            direct: self.direct.wrapping_sub(before.direct),
-            lost: self.lost.wrapping_sub(before.lost),
-            restored: self.restored.wrapping_sub(before.restored),
-        }
-    }
-
-    /// Whether packets come, and nearly all that are lost are restored.
-    pub(super) const fn is_bridged(self) -> bool {
-        let comes = self.direct > 0 || self.restored > 0;
-        let unrestored = self.lost.saturating_sub(self.restored);
-        comes && (unrestored <= 1 || unrestored <= self.lost / BRIDGED_INVERSE)
     }
 }
 

@@ -126,3 +126,18 @@ fn a_high_rate_flow_gets_the_ratio_of_a_low_delay_flow() {
         assert!(of_high_rate + of_low_delay >= whole - 3 * u64::from(MTU), "the link is never idle");
     }
 }
+
+#[test]
+fn flows_from_before_a_long_pause_are_forgotten() {
+    for pause in [2_000, 65_400, 65_800, 131_200] {
+        let mut wire = wire(link(100));
+        for number in 1..50 {
+            wire.arrive(Class::HighRate, flow(number), MTU, Time::START);
+        }
+        let later = Time::START + Duration::from_millis(pause);
+        wire.arrive(Class::LowDelay, flow(1), MTU, later);
+        assert_eq!(wire.queue.status().flows, [0, 0], "{pause}");
+        wire.arrive(Class::LowDelay, flow(1), MTU, later + Duration::from_millis(400));
+        assert_eq!(wire.queue.status().flows, [0, 1], "{pause}");
+    }
+}
