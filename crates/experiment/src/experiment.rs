@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 
 use byway_scenario::{Scenario, change};
 use byway_typed::{KeyPath, Problem, Source};
+use byway_units::Duration;
 use toml::Table;
 
+use crate::classes::{self, Plan};
 use crate::limits::{ARMS_MAX, RUNS_MAX};
 use crate::model::Data;
 use crate::target::target;
-use crate::typed::{TypedArm, TypedExperiment, TypedRow};
+use crate::typed::{TypedArm, TypedExperiment, TypedRow, TypedStudy};
 
 /// A published result with what it takes to see it again: scenarios to run, measures, and what is compared with what.
 #[derive(Debug)]
@@ -29,7 +31,25 @@ pub(crate) struct Arm {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) x: Option<f64>,
-    pub(crate) scenario: Scenario,
+    pub(crate) curve: Option<String>,
+    pub(crate) run: Runs,
+}
+
+/// What is run.
+#[derive(Debug)]
+pub(crate) enum Runs {
+    Scenario(Box<Scenario>),
+    Classes(Box<Plan>),
+}
+
+impl Runs {
+    /// How long it lasts, in its own time.
+    pub(crate) fn length(&self) -> Duration {
+        match self {
+            Self::Scenario(scenario) => scenario.length(),
+            Self::Classes(plan) => plan.length,
+        }
+    }
 }
 
 /// How an experiment is run.
@@ -119,7 +139,8 @@ impl Reader<'_> {
     fn arms(&self, typed: &TypedExperiment, scenario: &Path, options: &Options) -> Result<Vec<Arm>, Problem> {
         let file = self.folder.join(scenario);
         let base = self.base(&file)?;
-        let whole = TypedArm { name: "all".to_owned(), title: None, x: None, set: BTreeMap::default() };
+        let whole =
+            TypedArm { name: "all".to_owned(), title: None, x: None, curve: None, set: BTreeMap::default() };
         let arms = if typed.arm.is_empty() { std::slice::from_ref(&whole) } else { &typed.arm[..] };
         if arms.len() > ARMS_MAX {
             let message = format!("there are more than {ARMS_MAX} arms: have fewer");
@@ -142,7 +163,8 @@ impl Reader<'_> {
                 name: arm.name.clone(),
                 title: arm.title.clone().unwrap_or_else(|| arm.name.clone()),
                 x: arm.x,
-                scenario: self.scenario(&file, &table, &here)?,
+                curve: arm.curve.clone(),
+                run: self.runs(typed.study, &file, &table, &here)?,
             });
         }
         Ok(found)
@@ -158,20 +180,30 @@ impl Reader<'_> {
         scenario.text().parse().map_err(|error| scenario.parse_problem(&error))
     }
 
-    fn scenario(&self, file: &Path, table: &Table, here: &KeyPath) -> Result<Scenario, Problem> {
+    fn runs(&self, study: TypedStudy, file: &Path, table: &Table, here: &KeyPath) -> Result<Runs, Problem> {
         let text = table.to_string();
+        if study == TypedStudy::Classes {
+            let plan = classes::read(file, text).map_err(|problem| self.changed(here, &problem))?;
+            return Ok(Runs::Classes(Box::new(plan)));
+        }
+        self.scenario(file, text, here).map(|scenario| Runs::Scenario(Box::new(scenario)))
+    }
+
+    fn scenario(&self, file: &Path, text: String, here: &KeyPath) -> Result<Scenario, Problem> {
         let read = |wanted: &Path| if wanted == file { Ok(text.clone()) } else { (self.read)(wanted) };
         let scenario = Scenario::read(file, &read);
         let scenario = scenario.and_then(|scenario| match scenario.check() {
             Ok(()) => Ok(scenario),
             Err(error) => Err(Problem::nowhere(error.to_string())),
         });
-        scenario.map_err(|problem| {
-            let message = format!(
-                "with what this sets, the scenario is wrong (lines are of the changed file): {problem}"
-            );
-            self.source.problem(here, message)
-        })
+        scenario.map_err(|problem| self.changed(here, &problem))
+    }
+
+    /// What is wrong with a scenario as an arm has it.
+    fn changed(&self, here: &KeyPath, problem: &Problem) -> Problem {
+        let message =
+            format!("with what this sets, the scenario is wrong (lines are of the changed file): {problem}");
+        self.source.problem(here, message)
     }
 
     fn check_row(&self, experiment: &Experiment, row: &TypedRow, here: &KeyPath) -> Result<(), Problem> {

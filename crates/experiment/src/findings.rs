@@ -17,6 +17,8 @@ pub(crate) enum Unit {
     CentsPerHour,
     /// Dollars for an hour.
     DollarsPerHour,
+    /// A mean opinion score, 1 to 5.
+    Score,
     /// Mbit/s.
     Megabits,
     /// Something that is counted.
@@ -31,6 +33,7 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::CentsPerHour => "¢/h",
             Self::DollarsPerHour => "$/h",
+            Self::Score => "score",
             Self::Megabits => "Mbit/s",
             Self::Count => "count",
         }

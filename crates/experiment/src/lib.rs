@@ -7,6 +7,7 @@
 
 pub mod limits;
 
+mod classes;
 mod experiment;
 mod findings;
 mod flows;

@@ -162,7 +162,10 @@ impl Report<'_> {
             for flow in self.groups(arm, table.by_flow) {
                 let title = &self.experiment.arms[arm].title;
                 let name = flow.as_ref().map_or_else(|| title.clone(), |flow| format!("{title}, {flow}"));
-                let cells = table.measures.iter().map(|measure| self.cell(arm, measure, flow.as_deref()));
+                let cells = table
+                    .measures
+                    .iter()
+                    .map(|measure| self.cell(arm, measure, flow.as_deref(), table.spread));
                 lines.push([name].into_iter().chain(cells).collect());
             }
         }
@@ -171,12 +174,21 @@ impl Report<'_> {
         Table { title: table.title.clone(), columns: columns.collect(), lines }
     }
 
-    fn cell(&self, arm: usize, measure: &str, flow: Option<&str>) -> String {
+    fn cell(&self, arm: usize, measure: &str, flow: Option<&str>, spread: bool) -> String {
         let key = key(measure, flow);
         let found = self.arms[arm].iter().filter_map(|findings| findings.measures.get(&key));
         let (values, units): (Vec<f64>, Vec<Unit>) = found.copied().unzip();
-        let shown = median(&values).zip(units.first()).map(|(value, unit)| words(value, *unit));
-        shown.unwrap_or_else(|| "–".to_owned())
+        let Some((median, unit)) = median(&values).zip(units.first()) else {
+            return "–".to_owned();
+        };
+        let shown = |value| words(value, *unit);
+        if !spread || values.len() == 1 {
+            return shown(median);
+        }
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mean = values.iter().sum::<f64>() / crate::findings::number(values.len() as u64);
+        format!("{} ({} to {})", shown(mean), shown(least), shown(most))
     }
 
     /// The arms of these names, or all.
@@ -195,6 +207,11 @@ impl Report<'_> {
         let keys = self.arms[arm].iter().flat_map(|findings| findings.measures.keys());
         let names: BTreeSet<&String> = keys.filter_map(|(_, flow)| flow.as_ref()).collect();
         names.into_iter().cloned().map(Some).collect()
+    }
+
+    /// The names of the flows of an arm that a plot shows.
+    fn shown(&self, arm: usize, plot: &TypedPlot) -> Vec<Option<String>> {
+        if plot.flow.is_some() { vec![plot.flow.clone()] } else { self.groups(arm, plot.by_flow) }
     }
 
     fn plot(&self, plot: &TypedPlot) -> Plot {
@@ -227,12 +244,12 @@ impl Report<'_> {
     fn distributions(&self, plot: &TypedPlot, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
         let mut curves = Vec::new();
         for arm in arms {
-            for flow in self.groups(*arm, plot.by_flow) {
+            for flow in self.shown(*arm, plot) {
                 let key = key(&plot.of, flow.as_deref());
                 let samples = self.arms[*arm].iter().filter_map(|findings| findings.samples.get(&key));
                 let values: Vec<f64> = samples.flatten().map(|value| scaled(*value)).collect();
                 let title = &self.experiment.arms[*arm].title;
-                let name = match flow {
+                let name = match flow.filter(|_| plot.by_flow) {
                     Some(flow) if arms.len() == 1 => flow,
                     Some(flow) => format!("{title}, {flow}"),
                     None => title.clone(),
@@ -245,21 +262,23 @@ impl Report<'_> {
     }
 
     fn sweep(&self, plot: &TypedPlot, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
-        let mut curves: BTreeMap<Option<String>, Vec<[f64; 2]>> = BTreeMap::new();
+        let mut curves: BTreeMap<[Option<String>; 2], Vec<[f64; 2]>> = BTreeMap::new();
         for arm in arms {
             let Some(x) = self.experiment.arms[*arm].x else {
                 continue;
             };
-            for flow in self.groups(*arm, plot.by_flow) {
+            for flow in self.shown(*arm, plot) {
                 if let Some(value) = self.median_of(*arm, &plot.of, flow.as_deref()) {
-                    curves.entry(flow).or_default().push([x, scaled(value)]);
+                    let flow = flow.filter(|_| plot.by_flow);
+                    let curve = [self.experiment.arms[*arm].curve.clone(), flow];
+                    curves.entry(curve).or_default().push([x, scaled(value)]);
                 }
             }
         }
-        let curve = |(flow, points): (Option<String>, Vec<[f64; 2]>)| Curve {
-            name: flow.unwrap_or_else(|| "measured".to_owned()),
-            points,
-            is_reference: false,
+        let curve = |(names, points): ([Option<String>; 2], Vec<[f64; 2]>)| {
+            let names: Vec<String> = names.into_iter().flatten().collect();
+            let name = if names.is_empty() { "measured".to_owned() } else { names.join(", ") };
+            Curve { name, points, is_reference: false }
         };
         let measured = curves.into_iter().map(curve);
         measured.chain(plot.references.iter().map(|name| self.reference(name, arms, &scaled))).collect()
@@ -279,8 +298,7 @@ impl Report<'_> {
     }
 
     fn bars(&self, plot: &TypedPlot, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
-        let groups: BTreeSet<Option<String>> =
-            arms.iter().flat_map(|arm| self.groups(*arm, plot.by_flow)).collect();
+        let groups: BTreeSet<Option<String>> = arms.iter().flat_map(|arm| self.shown(*arm, plot)).collect();
         let curve = |flow: Option<String>| {
             let value = |(place, arm): (u32, &usize)| {
                 let value = self.median_of(*arm, &plot.of, flow.as_deref())?;
@@ -327,6 +345,7 @@ fn words(value: f64, unit: Unit) -> String {
         Unit::CentsPerHour => format!("{value:.2} ¢/h"),
         Unit::DollarsPerHour => format!("{value:.2} $/h"),
         Unit::Megabits => format!("{value:.2} Mbit/s"),
+        Unit::Score => format!("{value:.2}"),
         Unit::Count => format!("{value:.0}"),
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use byway_scenario::{BuildError, Halt, Progress, Watching};
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Runs};
 use crate::findings::{Findings, number};
 use crate::flows;
 use crate::model::{self, Model};
@@ -35,7 +35,7 @@ impl Experiment {
     /// How long all runs are together, in seconds of their own time.
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        let lengths = self.arms.iter().map(|arm| arm.scenario.length().as_secs_f64());
+        let lengths = self.arms.iter().map(|arm| arm.run.length().as_secs_f64());
         // A sum of nothing is less than nothing by its sign.
         lengths.fold(0.0, |sum, length| sum + length) * number(self.seeds.len() as u64)
     }
@@ -54,13 +54,17 @@ impl Experiment {
         };
         let seed = self.seeds[nth % self.seeds.len()];
         let watching = Watching { records: true, ..Watching::default() };
-        let outcome = arm.scenario.run_watched(seed, &watching, |progress| watch(&progress))?;
+        let scenario = match &arm.run {
+            Runs::Scenario(scenario) => scenario,
+            Runs::Classes(plan) => return Ok(Finding(Found::Run(plan.run(seed, watch)))),
+        };
+        let outcome = scenario.run_watched(seed, &watching, |progress| watch(&progress))?;
         let mut findings = flows::reduce(&outcome);
         transfers::reduce(&outcome, &mut findings);
         match self.typed.study {
             TypedStudy::OnPath => on_path::compare(&outcome.records, &mut findings),
             TypedStudy::Timers => timers::compare(&outcome.records, &mut findings),
-            TypedStudy::Flows | TypedStudy::Feasibility | TypedStudy::Cost => {}
+            TypedStudy::Flows | TypedStudy::Classes | TypedStudy::Feasibility | TypedStudy::Cost => {}
         }
         Ok(Finding(Found::Run(findings)))
     }
@@ -68,7 +72,9 @@ impl Experiment {
     /// What is computed, and not run.
     fn model(&self) -> Model {
         match self.typed.study {
-            TypedStudy::Flows | TypedStudy::OnPath | TypedStudy::Timers => Model::default(),
+            TypedStudy::Flows | TypedStudy::OnPath | TypedStudy::Timers | TypedStudy::Classes => {
+                Model::default()
+            }
             TypedStudy::Feasibility => model::feasibility(&self.seeds, &self.data),
             TypedStudy::Cost => model::cost(&self.data),
         }

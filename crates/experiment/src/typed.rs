@@ -63,6 +63,8 @@ pub(crate) enum TypedStudy {
     OnPath,
     /// The same, and how often receivers would have asked with a fixed timer.
     Timers,
+    /// What each class gets of links that they share, and what queues do to it.
+    Classes,
     /// A model: delays of every service between endpoints all over the world.
     Feasibility,
     /// A model: costs of every service between regions all over the world.
@@ -98,6 +100,8 @@ pub(crate) struct TypedArm {
     pub(crate) title: Option<String>,
     /// Where it stands on the horizontal axis of plots against a quantity.
     pub(crate) x: Option<f64>,
+    /// The curve to which it belongs there. Default: one for all.
+    pub(crate) curve: Option<String>,
     /// Values in the place of the scenario's own, by their keys: `"flow.call.batch" = "6+2"`. Of several tables, one is meant by
     /// its name or, from 0, its place; `*` means all.
     #[serde(default)]
@@ -151,6 +155,8 @@ pub(crate) struct TypedPlot {
     pub(crate) references: Vec<String>,
     /// The arms, one curve each. Default: all.
     pub(crate) arms: Option<Vec<String>>,
+    /// Of a sweep, a distribution or bars: of the flows of this name alone. Default: of all.
+    pub(crate) flow: Option<String>,
     /// Whether flows of each name have a curve of their own. Default: `false`.
     #[serde(default)]
     pub(crate) by_flow: bool,
@@ -188,6 +194,9 @@ pub(crate) struct TypedTable {
     pub(crate) title: String,
     /// The measures.
     pub(crate) measures: Vec<String>,
+    /// Whether cells have the mean of all seeds and, beside it, the least and the greatest. Default: `false`, the median.
+    #[serde(default)]
+    pub(crate) spread: bool,
     /// The arms, one line each. Default: all.
     pub(crate) arms: Option<Vec<String>>,
     /// Whether flows of each name have a line of their own. Default: `false`.

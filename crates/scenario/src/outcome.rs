@@ -6,6 +6,7 @@ use byway_units::Duration;
 use serde::Serialize;
 
 use crate::record::{ConversationRecord, FlowRecord};
+use crate::run::Halt;
 use crate::scenario::{Bound, Expectation, Expected, Scenario};
 
 /// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine, unless
@@ -62,6 +63,18 @@ pub struct Stopped {
 }
 
 impl Stopped {
+    /// A run that was ended from outside.
+    #[must_use]
+    pub fn halted(now: Duration, halt: Halt) -> Self {
+        match halt {
+            Halt::Unwanted => Self::at(now, "nobody waits for the rest", false),
+            Halt::RealTime(most) => Self::at(now, format!("it took {most} of real time"), false),
+            Halt::Memory(most) => {
+                Self::at(now, format!("its packets and records hold more than {most}"), true)
+            }
+        }
+    }
+
     pub(crate) fn at(now: Duration, why: impl Into<String>, is_repeatable: bool) -> Self {
         Self { seconds: now.as_secs_f64(), why: why.into(), is_repeatable }
     }

@@ -16,6 +16,10 @@ pub struct Arrival<P> {
     pub class: Class,
     /// Whose it is.
     pub flow: FlowHash,
+    /// Who sends it: of its address alone, or the network that one source has.
+    pub source: FlowHash,
+    /// Whether it may be marked instead of dropped (RFC 3168).
+    pub is_ecn_capable: bool,
 }
 
 /// A packet that leaves for the link.
@@ -27,6 +31,8 @@ pub struct Departure<P> {
     pub class: Class,
     /// How long it waited.
     pub waited: Duration,
+    /// Whether it is to tell of congestion (CE of RFC 3168); only what may be marked is.
+    pub is_marked: bool,
 }
 
 /// Why a packet was dropped.
@@ -40,6 +46,10 @@ pub enum Dropped {
     Flushed,
     /// The other class got more room.
     Trimmed,
+    /// Its flow takes more than a fair share, or more than one of the other class does.
+    Greedy,
+    /// The queue grows long, and the packet cannot be marked instead.
+    Early,
     /// Packets of its flow wait too long for too long.
     Waited,
 }

@@ -22,16 +22,22 @@ impl<P> DropTail<P> {
 
 impl<P> Discipline<P> for DropTail<P> {
     fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
-        let Arrival { packet, bytes, class, .. } = arrival;
+        let Arrival { packet, bytes, class, is_ecn_capable, .. } = arrival;
         if self.queue.bytes() + u64::from(bytes) > self.room.count() {
             return dropped(packet, Dropped::Full);
         }
-        self.queue.push(Waiting { packet: (packet, class), bytes, since: now });
+        self.queue.push(Waiting {
+            packet: (packet, class),
+            bytes,
+            since: now,
+            is_ecn_capable,
+            is_marked: false,
+        });
     }
 
     fn dequeue(&mut self, now: Time, _: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
         let Waiting { packet: (packet, class), since, .. } = self.queue.pop()?;
-        Some(Departure { packet, class, waited: now.saturating_since(since) })
+        Some(Departure { packet, class, waited: now.saturating_since(since), is_marked: false })
     }
 
     fn backlog(&self) -> Bytes {

@@ -10,6 +10,8 @@ pub(crate) struct Waiting<P> {
     pub(crate) packet: P,
     pub(crate) bytes: u32,
     pub(crate) since: Time,
+    pub(crate) is_ecn_capable: bool,
+    pub(crate) is_marked: bool,
 }
 
 /// First in, first out; room is taken as it is needed, and kept.
@@ -41,6 +43,27 @@ impl<P> Fifo<P> {
         let waiting = self.packets.pop_front()?;
         self.bytes -= u64::from(waiting.bytes);
         Some(waiting)
+    }
+
+    /// Takes those that are to go, of which each is shown with the bytes from the head of the queue to its own end, as far as they stay.
+    pub(crate) fn discard(
+        &mut self,
+        mut goes: impl FnMut(&Waiting<P>, u64) -> bool,
+        mut gone: impl FnMut(P),
+    ) {
+        let mut kept = 0;
+        for _ in 0..self.packets.len() {
+            let Some(waiting) = self.packets.pop_front() else {
+                break;
+            };
+            if goes(&waiting, kept + u64::from(waiting.bytes)) {
+                gone(waiting.packet);
+            } else {
+                kept += u64::from(waiting.bytes);
+                self.packets.push_back(waiting);
+            }
+        }
+        self.bytes = kept;
     }
 
     /// Takes the last one.

@@ -37,6 +37,17 @@ impl FlowKey {
         Self(SipHasher13::new_with_key(secret))
     }
 
+    /// The hash of who sends it: of an IPv4 address, or of the first half of an IPv6 one, of which a source has the other half as it likes.
+    #[must_use]
+    pub fn hash_source(&self, source: IpAddr) -> FlowHash {
+        let mut hasher = self.0;
+        match source {
+            IpAddr::V4(address) => hasher.write(&address.octets()),
+            IpAddr::V6(address) => hasher.write(&address.octets()[..8]),
+        }
+        FlowHash(hasher.finish())
+    }
+
     /// The hash of a flow.
     #[must_use]
     pub fn hash(&self, flow: &FlowTuple) -> FlowHash {
@@ -62,6 +73,17 @@ impl FlowHash {
     #[must_use]
     pub const fn new(hash: u64) -> Self {
         Self(hash)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Another hash of the same flow.
+    pub(crate) const fn rotated(self) -> Self {
+        Self(self.0.rotate_left(32))
     }
 
     /// One of so many slots.
@@ -114,7 +136,7 @@ impl FlowCounter {
     /// are known modulo a minute.
     pub fn count(&mut self, now: Time) -> u32 {
         let (now, expiry) = (tick(now), self.expiry.as_nanos() / TICK.as_nanos());
-        let mut active = 0;
+        let mut active = 0_u32;
         for touched in &mut self.touched {
             let Some(at) = touched.checked_sub(1) else {
                 continue;
@@ -126,7 +148,7 @@ impl FlowCounter {
                 *touched = 0;
             }
         }
-        estimate(active, self.touched.len())
+        estimate(f64::from(active), self.touched.len())
     }
 }
 
@@ -152,9 +174,9 @@ const fn stamp(now: Time) -> u16 {
     clippy::cast_sign_loss,
     reason = "slots are few enough, and the estimate is below 40 times as many"
 )]
-fn estimate(active: usize, slots: usize) -> u32 {
+pub(crate) fn estimate(active: f64, slots: usize) -> u32 {
     let slots = slots as f64;
-    let free = (slots - active as f64).max(1.0);
+    let free = (slots - active).max(1.0);
     libm::round(-slots * libm::log(free / slots)) as u32
 }
 

@@ -66,6 +66,12 @@ struct Queue<P> {
     is_listed: bool,
 }
 
+/// A packet whose turn it is.
+struct Taken<P> {
+    waiting: Waiting<(P, Class)>,
+    is_marked: bool,
+}
+
 /// Flows in turn, none of which waits longer than it must.
 #[derive(Clone, Debug)]
 pub struct FqCodel<P> {
@@ -113,12 +119,7 @@ impl<P> FqCodel<P> {
     }
 
     /// The next packet of a queue, after those that have waited too long.
-    fn take(
-        &mut self,
-        place: usize,
-        now: Time,
-        dropped: &mut impl FnMut(P, Dropped),
-    ) -> Option<Waiting<(P, Class)>> {
+    fn take(&mut self, place: usize, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Taken<P>> {
         loop {
             let Some(waiting) = self.pop(place) else {
                 self.queues[place].codel.is_dropping = false;
@@ -131,7 +132,7 @@ impl<P> FqCodel<P> {
             let codel = &mut queue.codel;
             if !may_drop {
                 codel.is_dropping = false;
-                return Some(waiting);
+                return Some(Taken { waiting, is_marked: false });
             }
             if !codel.is_dropping {
                 codel.begin(now);
@@ -139,7 +140,10 @@ impl<P> FqCodel<P> {
                 codel.count += 1;
                 codel.drop_next = codel.next_after(codel.drop_next);
             } else {
-                return Some(waiting);
+                return Some(Taken { waiting, is_marked: false });
+            }
+            if waiting.is_ecn_capable {
+                return Some(Taken { waiting, is_marked: true });
             }
             dropped(waiting.packet.0, Dropped::Waited);
         }
@@ -148,10 +152,16 @@ impl<P> FqCodel<P> {
 
 impl<P> Discipline<P> for FqCodel<P> {
     fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
-        let Arrival { packet, bytes, class, flow } = arrival;
+        let Arrival { packet, bytes, class, flow, is_ecn_capable, .. } = arrival;
         let place = flow.slot(self.queues.len());
         let queue = &mut self.queues[place];
-        queue.packets.push(Waiting { packet: (packet, class), bytes, since: now });
+        queue.packets.push(Waiting {
+            packet: (packet, class),
+            bytes,
+            since: now,
+            is_ecn_capable,
+            is_marked: false,
+        });
         self.backlog += u64::from(bytes);
         if !queue.is_listed {
             (queue.is_listed, queue.credit) = (true, self.quantum);
@@ -174,7 +184,7 @@ impl<P> Discipline<P> for FqCodel<P> {
                 self.old.push_back(place);
                 continue;
             }
-            let Some(waiting) = self.take(place, now, dropped) else {
+            let Some(Taken { waiting, is_marked }) = self.take(place, now, dropped) else {
                 // A new one that is empty has its place among the old ones, so that it does not go first again at once.
                 if is_new {
                     self.new.pop_front();
@@ -187,7 +197,7 @@ impl<P> Discipline<P> for FqCodel<P> {
             };
             self.queues[place].credit -= i64::from(waiting.bytes);
             let (packet, class) = waiting.packet;
-            return Some(Departure { packet, class, waited: now.saturating_since(waiting.since) });
+            return Some(Departure { packet, class, waited: now.saturating_since(waiting.since), is_marked });
         }
     }
 

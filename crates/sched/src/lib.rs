@@ -13,13 +13,17 @@
 
 extern crate alloc;
 
+mod buckets;
 mod class;
 mod discipline;
 mod drop_tail;
 mod fifo;
 mod flows;
 mod fq_codel;
+mod guard;
+mod lasting;
 mod limits;
+mod marker;
 #[cfg(test)]
 mod naive;
 mod priority;
@@ -28,6 +32,7 @@ mod settings;
 mod sizing;
 #[cfg(test)]
 mod tests;
+mod typical;
 
 pub use class::{Class, Marking};
 pub use discipline::{Arrival, Departure, Discipline, Dropped};
@@ -36,4 +41,4 @@ pub use flows::{FlowCounter, FlowHash, FlowKey, FlowTuple};
 pub use fq_codel::FqCodel;
 pub use priority::StrictPriority;
 pub use rate_delay::{RateDelay, Status};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Discards, Settings, SettingsError};

@@ -12,6 +12,46 @@ pub(crate) const FLOW_EXPIRY: Duration = Duration::from_secs(1);
 /// counts are within 1 %.
 pub(crate) const FLOW_SLOTS: usize = 72_000;
 
+/// Flows of one source that count. A source that makes up flows gains 5 % of a class of two hundred flows by so many at most; one that really
+/// has more, as a server has, is counted for these.
+pub(crate) const FLOWS_PER_SOURCE_MAX: u8 = 32;
+
+/// Places for what sources took of the counter: 16 KB. Up to as many sources hardly get into each other's way.
+pub(crate) const SOURCES: usize = 16_384;
+
+/// Slots for what flows carry: 32 KB. Where several thousand flows share them, each gets so little that packets are what counts.
+pub(crate) const TYPICAL_SLOTS: usize = 8_192;
+
+/// Buckets in a row: 32 KB. Up to about as many flows, one that exceeds its rate shares both of its buckets with one in 4,096 others.
+pub(crate) const BUCKETS: usize = 4_096;
+
+/// What a low-delay flow may take at once of a fair share: half a second of it, so that TCP's windows, which swing by a third, fit.
+pub(crate) const FAIR_BURST: Duration = Duration::from_millis(500);
+
+/// And at least so many of the longest packets.
+pub(crate) const FAIR_BURST_PACKETS: u64 = 4;
+
+/// Where more than one in so many low-delay packets is lost that are within fair shares, those are too large.
+pub(crate) const WITHIN_LOSS_INVERSE: u64 = 64;
+
+/// What low-delay flows send beyond their fair shares may take of the room: one in so many parts.
+pub(crate) const BEYOND_INVERSE: u64 = 4;
+
+/// The least of a fair share that counts as such, in thousandths.
+pub(crate) const FAIR_MILLI_MIN: u64 = 100;
+
+/// What it may take at once of what a high-rate flow gets: a second of it.
+pub(crate) const CAP_BURST: Duration = Duration::from_secs(1);
+
+/// And at least so many of the longest packets: TCP's initial window (RFC 6928).
+pub(crate) const CAP_BURST_PACKETS: u64 = 10;
+
+/// From which fill of the low-delay queue on packets are marked.
+pub(crate) const MARKING_BEGINS: f64 = 0.3;
+
+/// At which fill all would be.
+pub(crate) const MARKING_ENDS: f64 = 1.2;
+
 /// Ratios of rates are in thousandths; more than this many times the rate leaves the low-delay class nothing.
 pub(crate) const RATIO_MILLI_MAX: u32 = 1_000_000;
 

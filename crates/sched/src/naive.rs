@@ -1,7 +1,7 @@
 //! The figures of the paper, line by line, with what their correction takes: what the fast scheduler is compared with.
 //!
-//! Corrections: counts are at least 1 and sizes always follow the formula; a class that is empty is owed nothing; the debt is a whole number
-//! of bytes, rounded up; low-delay packets are flushed when their room shrank, as the text says, and not when it grew, as Figure 5 does.
+//! Corrections: counts are at least 1 and sizes always follow the formula; a class that is empty is owed nothing; the debt is a whole number of bytes, rounded up; low-delay packets are flushed when their room shrank, as the
+//! text says, and not when it grew, as Figure 5 does.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use byway_units::{Bytes, Duration, Time};
 
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
-use crate::{Arrival, Class, Dropped, FlowHash, Settings};
+use crate::{Arrival, Class, Discards, Dropped, FlowHash, Settings};
 
 /// A packet, its bytes, and when it came.
 type Waiting = (u32, u32, Time);
@@ -47,7 +47,7 @@ impl Naive {
             low_delay_packet: 0,
             update_at: now + UPDATE_INTERVAL,
         };
-        naive.size(&mut Vec::new());
+        naive.size(now, &mut Vec::new());
         naive
     }
 
@@ -61,7 +61,7 @@ impl Naive {
     }
 
     /// Equations 6 to 9: `B_D` by increasing d until a packet fits.
-    fn size(&mut self, dropped: &mut Vec<(u32, Dropped)>) {
+    fn size(&mut self, now: Time, dropped: &mut Vec<(u32, Dropped)>) {
         let [of_r, of_d] = self.shares();
         let (s_d, s_r) = (self.low_delay_packet, u128::from(self.settings.packet.count()));
         let before = self.room[D];
@@ -76,12 +76,34 @@ impl Naive {
         let buffer = u128::from(self.settings.buffer.count());
         self.room[D] = room(sent).unwrap_or(0).min(buffer);
         self.room[R] = (buffer - self.room[D]).min(u128::from(self.settings.high_rate_buffer.count()));
-        if self.settings.flushes && self.room[D] < before {
-            dropped.extend(self.queues[D].drain(..).map(|(packet, ..)| (packet, Dropped::Flushed)));
+        if self.room[D] < before {
+            self.discard(now, dropped);
         }
         while self.backlog(R) > self.room[R] {
             dropped.extend(self.queues[R].pop_back().map(|(packet, ..)| (packet, Dropped::Trimmed)));
         }
+    }
+
+    /// All, or one after the other those that would be late.
+    fn discard(&mut self, now: Time, dropped: &mut Vec<(u32, Dropped)>) {
+        let ([of_r, of_d], room) = (self.shares(), self.room[D]);
+        let mut kept = 0;
+        let mut stays = |(packet, bytes, since): &Waiting| {
+            let waited = self.settings.capacity.bytes_in(now.saturating_since(*since)).unwrap_or(Bytes::MAX);
+            let sent = (u128::from(waited.count()) * of_d).div_ceil(of_r + of_d);
+            let is_late = match self.settings.discards {
+                Discards::All => true,
+                Discards::None => false,
+                Discards::Late => kept + u128::from(*bytes) + sent > room,
+            };
+            if is_late {
+                dropped.push((*packet, Dropped::Flushed));
+            } else {
+                kept += u128::from(*bytes);
+            }
+            !is_late
+        };
+        self.queues[D].retain(|waiting| stays(waiting));
     }
 
     /// Figure 5.
@@ -99,14 +121,14 @@ impl Naive {
         }
         self.counts = [R, D].map(|class| (self.flows[class].len() as u128).max(1));
         self.sent = [0, -self.debt];
-        self.size(dropped);
+        self.size(now, dropped);
     }
 
     /// Figure 3.
     pub(crate) fn enqueue(&mut self, arrival: Arrival<u32>, now: Time) -> Vec<(u32, Dropped)> {
         let mut dropped = Vec::new();
         self.update(now, &mut dropped);
-        let Arrival { packet, bytes, class, flow } = arrival;
+        let Arrival { packet, bytes, class, flow, .. } = arrival;
         let class = if class == Class::LowDelay { D } else { R };
         if u64::from(bytes) > self.settings.packet.count() {
             dropped.push((packet, Dropped::TooLong));
@@ -115,7 +137,7 @@ impl Naive {
         self.flows[class].insert(flow, millis(now));
         if class == D && u128::from(bytes) > self.low_delay_packet {
             self.low_delay_packet = u128::from(bytes);
-            self.size(&mut dropped);
+            self.size(now, &mut dropped);
         }
         if self.backlog(class) + u128::from(bytes) <= self.room[class] {
             self.queues[class].push_back((packet, bytes, now));

@@ -23,19 +23,19 @@ impl<P> StrictPriority<P> {
 
 impl<P> Discipline<P> for StrictPriority<P> {
     fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
-        let Arrival { packet, bytes, class, .. } = arrival;
+        let Arrival { packet, bytes, class, is_ecn_capable, .. } = arrival;
         let queue = &mut self.queues[class.place()];
         if queue.bytes() + u64::from(bytes) > self.room.count() {
             return dropped(packet, Dropped::Full);
         }
-        queue.push(Waiting { packet, bytes, since: now });
+        queue.push(Waiting { packet, bytes, since: now, is_ecn_capable, is_marked: false });
     }
 
     fn dequeue(&mut self, now: Time, _: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
         let is_idle = |class: Class| self.queues[class.place()].is_empty();
         let class = if is_idle(Class::LowDelay) { Class::HighRate } else { Class::LowDelay };
         let Waiting { packet, since, .. } = self.queues[class.place()].pop()?;
-        Some(Departure { packet, class, waited: now.saturating_since(since) })
+        Some(Departure { packet, class, waited: now.saturating_since(since), is_marked: false })
     }
 
     fn backlog(&self) -> Bytes {

@@ -1,13 +1,17 @@
 //! The two queues of a Rate-Delay link (Figures 3 to 5 of the paper).
 
+use alloc::boxed::Box;
+
 use byway_units::{Bytes, Duration, Rate, Time};
 
 use crate::class::Class;
 use crate::discipline::{Arrival, Departure, Discipline, Dropped};
 use crate::fifo::{Fifo, Waiting};
-use crate::flows::FlowCounter;
+use crate::flows::{FlowCounter, FlowHash};
+use crate::guard::Guard;
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
-use crate::settings::Settings;
+use crate::marker::Marker;
+use crate::settings::{Discards, Settings};
 use crate::sizing::{Counts, Room, Weights};
 
 /// How the link is shared at the moment.
@@ -43,6 +47,8 @@ pub struct RateDelay<P> {
     /// The longest low-delay packet of the flows that there are (`S_D`).
     low_delay_packet: u32,
     update_at: Time,
+    guard: Option<Box<Guard>>,
+    marker: Option<Marker>,
 }
 
 const HIGH: usize = Class::HighRate.place();
@@ -69,7 +75,17 @@ impl<P> RateDelay<P> {
             sent: [0; 2],
             low_delay_packet: 0,
             update_at: now + UPDATE_INTERVAL,
+            guard: settings.is_guarded.then(|| Box::new(Guard::new(now))),
+            marker: settings.marks.then(Marker::default),
         }
+    }
+
+    /// The link promises something else from now on. What waits stays, if it has room and will not wait too long.
+    pub fn change(&mut self, settings: Settings, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+        self.sent = [0, -self.debt()];
+        self.settings = settings;
+        self.weights = Weights::of(&settings, Counts::of(self.flows[HIGH], self.flows[LOW]));
+        self.resize(now, dropped);
     }
 
     /// The class whose packet goes next: where both wait, the one that is behind its share.
@@ -107,21 +123,25 @@ impl<P> RateDelay<P> {
             }
             *flows = counter.count(now);
         }
+        if let Some(guard) = &mut self.guard {
+            if idle > FLOW_EXPIRY {
+                guard.clear();
+            }
+            self.flows = guard.update(&self.settings, now);
+        }
         if self.flows[LOW] == 0 && self.queues[LOW].is_empty() {
             self.low_delay_packet = 0;
         }
         self.weights = Weights::of(&self.settings, Counts::of(self.flows[HIGH], self.flows[LOW]));
-        self.resize(dropped);
+        self.resize(now, dropped);
     }
 
     /// Gives the queues their room, and drops what has none any more.
-    fn resize(&mut self, dropped: &mut impl FnMut(P, Dropped)) {
+    fn resize(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
         let before = self.room.low_delay;
         self.room = Room::of(&self.settings, self.weights, u64::from(self.low_delay_packet));
-        if self.settings.flushes && self.room.low_delay < before {
-            while let Some(waiting) = self.queues[LOW].pop() {
-                dropped(waiting.packet, Dropped::Flushed);
-            }
+        if self.room.low_delay < before {
+            self.discard(now, dropped);
         }
         while self.queues[HIGH].bytes() > self.room.high_rate {
             let Some(waiting) = self.queues[HIGH].pop_last() else {
@@ -129,6 +149,59 @@ impl<P> RateDelay<P> {
             };
             dropped(waiting.packet, Dropped::Trimmed);
         }
+    }
+
+    /// Whether a packet has room and is let in.
+    fn admit(&mut self, class: Class, flow: FlowHash, bytes: u32, now: Time) -> Result<(), Dropped> {
+        let (backlog, room) = (self.queues[class.place()].bytes(), self.room_of(class));
+        let is_full = backlog + u64::from(bytes) > room;
+        let is_let_in = match (&mut self.guard, class) {
+            (Some(guard), Class::LowDelay) => guard.admits(flow, bytes, backlog, room, now),
+            (Some(guard), Class::HighRate) if !is_full => {
+                guard.note_high_rate(flow, bytes);
+                true
+            }
+            _ => true,
+        };
+        match (is_full, is_let_in) {
+            (true, _) => Err(Dropped::Full),
+            (false, false) => Err(Dropped::Greedy),
+            (false, true) => Ok(()),
+        }
+    }
+
+    /// Whether the low-delay packet that comes is to tell of congestion: by a mark, or by its loss.
+    fn is_chosen(&mut self, bytes: u32, is_ecn_capable: bool) -> bool {
+        let (backlog, room) = (self.queues[LOW].bytes(), self.room.low_delay);
+        #[allow(clippy::cast_precision_loss, reason = "a packet's length")]
+        let length = f64::from(bytes) / self.settings.packet.count() as f64;
+        self.marker.as_mut().is_some_and(|marker| {
+            if is_ecn_capable { marker.marks(backlog, room) } else { marker.drops(backlog, room, length) }
+        })
+    }
+
+    /// Tells the guard if nothing of the high-rate class waits any more.
+    fn note_departure(&mut self) {
+        if let Some(guard) = self.guard.as_mut().filter(|_| self.queues[HIGH].is_empty()) {
+            guard.note_idle();
+        }
+    }
+
+    /// Drops the low-delay packets that would wait too long now that their class has less room.
+    ///
+    /// A packet that has waited for a while and has x bytes before its own end still waits for x at the class's rate, and for chance. So it
+    /// is in time if x, and what the class sends in the time that it has waited, are no more than the room.
+    fn discard(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+        let (room, weights, capacity) = (self.room.low_delay, self.weights, self.settings.capacity);
+        let is_late = |waiting: &Waiting<P>, end: u64| match self.settings.discards {
+            Discards::None => false,
+            Discards::All => true,
+            Discards::Late => {
+                let waited = capacity.bytes_in(now.saturating_since(waiting.since)).unwrap_or(Bytes::MAX);
+                end.saturating_add(weights.of_low_delay(waited.count())) > room
+            }
+        };
+        self.queues[LOW].discard(is_late, |packet| dropped(packet, Dropped::Flushed));
     }
 
     const fn room_of(&self, class: Class) -> u64 {
@@ -159,27 +232,40 @@ impl<P> RateDelay<P> {
 impl<P> Discipline<P> for RateDelay<P> {
     fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
         self.update_if_due(now, dropped);
-        let Arrival { packet, bytes, class, flow } = arrival;
+        let Arrival { packet, bytes, class, flow, source, is_ecn_capable } = arrival;
         if Bytes::new(u64::from(bytes)) > self.settings.packet {
             return dropped(packet, Dropped::TooLong);
         }
-        self.counters[class.place()].touch(flow, now);
+        match &mut self.guard {
+            Some(guard) => guard.note(class, flow, source),
+            None => self.counters[class.place()].touch(flow, now),
+        }
         if class == Class::LowDelay && bytes > self.low_delay_packet {
             self.low_delay_packet = bytes;
-            self.resize(dropped);
+            self.resize(now, dropped);
         }
-        let queue = &mut self.queues[class.place()];
-        if queue.bytes() + u64::from(bytes) > self.room_of(class) {
-            return dropped(packet, Dropped::Full);
+        if let Err(why) = self.admit(class, flow, bytes, now) {
+            return dropped(packet, why);
         }
-        self.queues[class.place()].push(Waiting { packet, bytes, since: now });
+        let is_chosen = class == Class::LowDelay && self.is_chosen(bytes, is_ecn_capable);
+        if is_chosen && !is_ecn_capable {
+            return dropped(packet, Dropped::Early);
+        }
+        self.queues[class.place()].push(Waiting {
+            packet,
+            bytes,
+            since: now,
+            is_ecn_capable,
+            is_marked: is_chosen,
+        });
     }
 
     fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
         self.update_if_due(now, dropped);
         let class = self.next()?;
         let are_both_backlogged = self.queues.iter().all(|queue| !queue.is_empty());
-        let Waiting { packet, bytes, since } = self.queues[class.place()].pop()?;
+        let Waiting { packet, bytes, since, is_marked, .. } = self.queues[class.place()].pop()?;
+        self.note_departure();
         if are_both_backlogged {
             self.sent[class.place()] += i64::from(bytes);
         } else if class == Class::HighRate {
@@ -187,7 +273,7 @@ impl<P> Discipline<P> for RateDelay<P> {
         } else {
             self.sent = [0, -(self.debt() - i64::from(bytes)).max(0)];
         }
-        Some(Departure { packet, class, waited: now.saturating_since(since) })
+        Some(Departure { packet, class, waited: now.saturating_since(since), is_marked })
     }
 
     fn backlog(&self) -> Bytes {

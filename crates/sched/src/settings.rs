@@ -14,7 +14,21 @@ pub struct Settings {
     pub(crate) buffer: Bytes,
     pub(crate) high_rate_buffer: Bytes,
     pub(crate) packet: Bytes,
-    pub(crate) flushes: bool,
+    pub(crate) discards: Discards,
+    pub(crate) is_guarded: bool,
+    pub(crate) marks: bool,
+}
+
+/// Which low-delay packets are dropped when their class gets less room, and with it a lower rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discards {
+    /// Those that would wait longer than was promised.
+    #[default]
+    Late,
+    /// All, as Figure 5 of the paper has it.
+    All,
+    /// None: they may wait longer then (Figures 10 and 13 of the paper).
+    None,
 }
 
 /// Why a link cannot promise that.
@@ -68,7 +82,9 @@ impl Settings {
             buffer,
             high_rate_buffer: buffer,
             packet,
-            flushes: true,
+            discards: Discards::Late,
+            is_guarded: false,
+            marks: false,
         })
     }
 
@@ -101,10 +117,23 @@ impl Settings {
         Self { buffer, high_rate_buffer, ..self }
     }
 
-    /// With low-delay packets that stay although their class got less room, and may then wait longer than they should.
+    /// With other rules of which low-delay packets go when their class gets less room.
     #[must_use]
-    pub const fn without_flush(self) -> Self {
-        Self { flushes: false, ..self }
+    pub const fn with_discards(self, discards: Discards) -> Self {
+        Self { discards, ..self }
+    }
+
+    /// With guards against senders who choose the wrong class to get more, or make up flows.
+    #[must_use]
+    pub const fn with_guard(self) -> Self {
+        Self { is_guarded: true, ..self }
+    }
+
+    /// With ECN in the low-delay class: packets are marked before its queue is full, and of those that may not be marked as many are
+    /// dropped (RFC 3168, section 5).
+    #[must_use]
+    pub const fn with_ecn(self) -> Self {
+        Self { marks: true, ..self }
     }
 
     /// The bound on queueing delay.

@@ -40,6 +40,12 @@ impl Weights {
         }
     }
 
+    /// What of so many bytes of the link the low-delay class has, rounded up.
+    pub(crate) fn of_low_delay(self, bytes: u64) -> u64 {
+        let share = (u128::from(bytes) * u128::from(self.low_delay)).div_ceil(self.sum());
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     const fn sum(self) -> u128 {
         self.high_rate as u128 + self.low_delay as u128
     }

@@ -19,7 +19,14 @@ fn overload(queue: &mut impl Discipline<u64>, from: Duration, length: Duration) 
         now += step;
         for class in Class::ALL {
             let flow = FlowHash::new(now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let arrival = Arrival { packet: now.as_nanos(), bytes: 1_500, class, flow };
+            let arrival = Arrival {
+                packet: now.as_nanos(),
+                bytes: 1_500,
+                class,
+                flow,
+                source: flow,
+                is_ecn_capable: false,
+            };
             queue.enqueue(arrival, now, &mut |_, _| {});
         }
         left += u64::from(queue.dequeue(now, &mut |_, _| {}).is_some());

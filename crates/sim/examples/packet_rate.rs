@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use byway_sim::{
-    Bottleneck, Datagram, Ecn, GilbertElliott, Host, Jitter, Link, Loss, Reordering, Script, Seed, Transmit,
-    World,
+    Bottleneck, Datagram, Ecn, GilbertElliott, Host, Jitter, Link, Loss, Marks, Reordering, Script, Seed,
+    Transmit, World,
 };
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
 
@@ -40,6 +40,7 @@ impl Host for Sender {
         is_due.then_some(Transmit {
             source: None,
             destination: self.peer,
+            marks: Marks::default(),
             ecn: Ecn::Capable0,
             payload: &PAYLOAD,
         })

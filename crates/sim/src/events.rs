@@ -80,6 +80,7 @@ impl<S: Scenario> World<S> {
         match event {
             Event::Arrival(packet) => Some(self.network.target(packet)),
             Event::Wake(node) | Event::Drain(node) => Some(node),
+            Event::Departure(_) => None,
             Event::Scheduled(index) => scenario.prepare(self.scheduled.get(index)?, self),
         }
     }

@@ -5,6 +5,8 @@ use core::net::SocketAddr;
 use byway_units::Time;
 use byway_wire::Ecn;
 
+use crate::marks::Marks;
+
 /// A sans-I/O state machine that lives in the world.
 ///
 /// One input, then drain: after every [`receive`](Self::receive), [`wake`](Self::wake) or input by the
@@ -49,6 +51,8 @@ pub struct Transmit<'a> {
     pub source: Option<SocketAddr>,
     /// The address to send to.
     pub destination: SocketAddr,
+    /// Its class and flow.
+    pub marks: Marks,
     /// The ECN field of its IP header.
     pub ecn: Ecn,
     /// What it carries, at most [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.

@@ -7,7 +7,7 @@
 //! ```
 //! use core::net::SocketAddr;
 //!
-//! use byway_sim::{Datagram, Ecn, Host, Link, NodeId, Scenario, Seed, Transmit, World};
+//! use byway_sim::{Datagram, Ecn, Host, Link, Marks, NodeId, Scenario, Seed, Transmit, World};
 //! use byway_units::{Duration, Time};
 //!
 //! /// Sends what its application gives it to its peer, and keeps what comes.
@@ -27,7 +27,13 @@
 //!
 //!     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
 //!         self.sending = self.to_send.pop()?;
-//!         Some(Transmit { source: None, destination: self.peer, ecn: Ecn::NotCapable, payload: &self.sending })
+//!         Some(Transmit {
+//!             source: None,
+//!             destination: self.peer,
+//!             marks: Marks::default(),
+//!             ecn: Ecn::NotCapable,
+//!             payload: &self.sending,
+//!         })
 //!     }
 //!
 //!     fn deadline(&self) -> Option<Time> {
@@ -90,6 +96,7 @@ mod hash;
 mod host;
 mod link;
 mod log;
+mod marks;
 mod network;
 mod node;
 pub mod overlay;
@@ -106,11 +113,12 @@ pub use byway_proto::conventions::ip_bytes;
 pub use byway_wire::Ecn;
 pub use host::{Datagram, Host, Transmit};
 pub use link::{
-    Bottleneck, BottleneckError, BottleneckUse, Fate, GilbertElliott, GilbertElliottError, Jitter, Link,
-    LinkState, Loss, MeasuredDelays, MeasuredDelaysError, Passage, Recorded, RecordedCapacity,
-    RecordedCapacityError, RecordedError, Reordering, Span, Stay,
+    Bottleneck, BottleneckError, BottleneckUse, ClassUse, Coming, Fate, GilbertElliott, GilbertElliottError,
+    Jitter, Link, LinkState, Loss, MeasuredDelays, MeasuredDelaysError, Passage, Queueing, Recorded,
+    RecordedCapacity, RecordedCapacityError, RecordedError, Reordering, Scheduling, Sent, Span, Stay,
 };
 pub use log::{LinkCounters, LossReason, Losses, NodeChange, Observer, Record, Step, Transcript};
+pub use marks::Marks;
 pub use network::ConservationError;
 pub use node::{Condition, Hang, NodeId};
 pub use random::{Random, Seed};

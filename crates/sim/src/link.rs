@@ -17,6 +17,7 @@ mod measured;
 mod ordinals;
 mod outage;
 mod recorded;
+mod scheduler;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -32,6 +33,7 @@ use self::damage::Damage;
 use self::delay::{Delay, Delayed};
 use self::loss::LossProcess;
 use self::outage::Outages;
+use self::scheduler::Scheduler;
 
 pub use self::bottleneck::{Bottleneck, BottleneckError, BottleneckUse};
 pub use self::capacity::{RecordedCapacity, RecordedCapacityError};
@@ -41,6 +43,7 @@ pub use self::loss::Loss;
 pub use self::measured::{MeasuredDelays, MeasuredDelaysError};
 pub use self::outage::Span;
 pub use self::recorded::{Recorded, RecordedError};
+pub use self::scheduler::{ClassUse, Coming, Queueing, Scheduling, Sent};
 
 /// What a link does to packets, in one direction. The default delivers everything at once.
 ///
@@ -52,6 +55,9 @@ pub use self::recorded::{Recorded, RecordedError};
 pub struct Link {
     /// The rate or recorded capacity, and the queue before it; `None`: as fast as packets come.
     pub bottleneck: Option<Bottleneck>,
+    /// A rate and a queue that tells packets apart, in the place of a bottleneck. Behind it, what happens on the wire is decided when a
+    /// packet has left.
+    pub scheduling: Option<Scheduling>,
     /// How long the way is.
     pub delay: Duration,
     /// How long it is from packet to packet, as once measured, in the place of `delay`; what was lost then is lost again.
@@ -118,6 +124,9 @@ pub struct LinkState {
     wire: Wire,
     /// Few links have one.
     transmitter: Option<Box<Transmitter>>,
+    /// Kept for what it has counted when the queue is gone.
+    scheduler: Option<Box<Scheduler>>,
+    is_scheduled: bool,
     /// The latest arrival of what must not be overtaken.
     last_arrival: Time,
     offered: u64,
@@ -175,10 +184,13 @@ impl LinkState {
 
     fn new(mut link: Link, seed: Seed, now: Time) -> Self {
         let bottleneck = link.bottleneck.take();
+        let scheduling = link.scheduling.take();
         Self {
             seed,
+            is_scheduled: scheduling.is_some(),
             wire: Wire::new(link, seed),
             transmitter: bottleneck.map(|bottleneck| Box::new(Transmitter::new(bottleneck, now))),
+            scheduler: scheduling.map(|scheduling| Box::new(Scheduler::new(scheduling, now))),
             last_arrival: Time::START,
             offered: 0,
             instant: (Time::START, 0),
@@ -194,13 +206,65 @@ impl LinkState {
                 *transmitter = bottleneck.map(|bottleneck| Box::new(Transmitter::new(bottleneck, now)));
             }
         }
+        let scheduling = link.scheduling.take();
+        self.is_scheduled = scheduling.is_some();
+        match (scheduling, &mut self.scheduler) {
+            (Some(scheduling), Some(scheduler)) => scheduler.change(scheduling, now),
+            (Some(scheduling), scheduler) => *scheduler = Some(Box::new(Scheduler::new(scheduling, now))),
+            (None, Some(scheduler)) => scheduler.close(now),
+            (None, None) => {}
+        }
         self.wire = Wire::new(link, self.seed);
+    }
+
+    /// Whether packets wait in a queue that tells them apart: then they are [queued](Self::enqueue) first, and [offered](Self::offer) to
+    /// the wire when they have [left](Self::depart).
+    #[must_use]
+    pub const fn is_scheduled(&self) -> bool {
+        self.is_scheduled
+    }
+
+    /// A packet comes to the queue. Drops show in [`LinkState::take_dropped`], and when the next packet leaves in [`LinkState::due`].
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub fn enqueue(&mut self, coming: Coming, now: Time) {
+        self.scheduler.as_mut().expect("the link has a queue").enqueue(coming, now);
+    }
+
+    /// When the next packet has left the queue; `None` while it is empty.
+    #[must_use]
+    pub fn due(&self) -> Option<Time> {
+        self.scheduler.as_ref().and_then(|scheduler| scheduler.due())
+    }
+
+    /// The packet that has left the queue by now.
+    pub fn depart(&mut self, now: Time) -> Option<Sent> {
+        self.scheduler.as_mut().and_then(|scheduler| scheduler.depart(now))
+    }
+
+    /// How many flows a Rate-Delay queue has counted in each class, high rate and low delay; `None` of others.
+    #[must_use]
+    pub fn counted_flows(&self) -> Option<[u32; 2]> {
+        self.scheduler.as_ref().and_then(|scheduler| scheduler.flows())
+    }
+
+    /// The number of a packet that the queue has dropped, once.
+    pub fn take_dropped(&mut self) -> Option<u32> {
+        self.scheduler.as_mut().and_then(|scheduler| scheduler.take_dropped())
+    }
+
+    /// What happened to the packets of each class, high rate and low delay; `None` where nothing tells them apart.
+    #[must_use]
+    pub fn class_uses(&self) -> Option<&[ClassUse; 2]> {
+        self.scheduler.as_ref().map(|scheduler| scheduler.uses())
     }
 
     /// How much its bottleneck had to do by now; `None` without one.
     #[must_use]
     pub fn bottleneck_use(&self, now: Time) -> Option<BottleneckUse> {
-        self.transmitter.as_ref().map(|transmitter| transmitter.usage(now))
+        let scheduler = self.scheduler.as_ref().map(|scheduler| scheduler.usage(now));
+        scheduler.or_else(|| self.transmitter.as_ref().map(|transmitter| transmitter.usage(now)))
     }
 
     /// The ECN field of a packet behind the link.

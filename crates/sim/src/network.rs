@@ -7,18 +7,23 @@ use core::net::SocketAddr;
 
 use byway_code::{prefetch, prefetch_value};
 use byway_proto::conventions::ip_bytes;
+use byway_sched::{FlowHash, FlowKey, FlowTuple};
 use byway_units::Time;
+use byway_wire::Ecn;
 use thiserror::Error;
 
 use crate::host::Transmit;
 use crate::limits::DATAGRAM_BYTES_MAX;
-use crate::link::{BottleneckUse, Fate, Link, LinkState, Passage};
+use crate::link::{BottleneckUse, ClassUse, Coming, Fate, Link, LinkState, Passage};
 use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};
 use crate::node::NodeId;
 use crate::pool::{Header, Holder, Packet, PacketIndex, Pool};
 use crate::queue::{Event, EventQueue};
-use crate::random::Seed;
+use crate::random::{Seed, mix};
 use crate::table::Table;
+
+/// The number of UDP among IP's protocols.
+const UDP: u8 = 17;
 
 /// A link's place in the [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,7 @@ pub(crate) struct Network<O> {
     ends: BTreeMap<(NodeId, NodeId), LinkIndex>,
     pool: Pool,
     packets: u64,
+    flow_key: FlowKey,
     pub(crate) log: Log<O>,
 }
 
@@ -87,13 +93,15 @@ impl<O: Observer> Network<O> {
             ends: BTreeMap::new(),
             pool: Pool::default(),
             packets: 0,
+            flow_key: flow_key(seed),
             log: Log::new(observer),
         }
     }
 
     pub(crate) fn connect(&mut self, from: NodeId, to: NodeId, link: Link, now: Time) {
         if let Some(index) = self.by_ends.get((from, to)) {
-            return self.links[index.index()].change(link, now);
+            self.links[index.index()].change(link, now);
+            return self.lose_dropped(index, now);
         }
         let index = LinkIndex::from_index(self.links.len());
         self.by_ends.insert((from, to), index);
@@ -119,6 +127,14 @@ impl<O: Observer> Network<O> {
 
     pub(crate) fn bottleneck_use(&self, from: NodeId, to: NodeId, now: Time) -> Option<BottleneckUse> {
         self.links[self.by_ends.get((from, to))?.index()].bottleneck_use(now)
+    }
+
+    pub(crate) fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; 2]> {
+        self.links[self.by_ends.get((from, to))?.index()].class_uses()
+    }
+
+    pub(crate) fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; 2]> {
+        self.links[self.by_ends.get((from, to))?.index()].counted_flows()
     }
 
     /// All links by their ends, in order.
@@ -159,7 +175,7 @@ impl<O: Observer> Network<O> {
         now: Time,
         queue: &mut EventQueue,
     ) {
-        let Transmit { source, destination, ecn, payload } = transmit;
+        let Transmit { source, destination, marks, ecn, payload } = transmit;
         assert!(
             payload.len() <= DATAGRAM_BYTES_MAX,
             "{from} sent a datagram of {} bytes, UDP carries {DATAGRAM_BYTES_MAX}",
@@ -176,7 +192,8 @@ impl<O: Observer> Network<O> {
                 Record { time: now, packet: number, from, to, source, destination, ecn, payload, step };
             return self.log.unroutable_packet(&record);
         };
-        self.offer(Header { number, link, from, to, holder, source, destination, ecn }, payload, now, queue);
+        let header = Header { number, link, from, to, holder, source, destination, marks, ecn };
+        self.offer(header, payload, now, queue);
     }
 
     /// Packets at one node for another go by a third one next.
@@ -226,6 +243,9 @@ impl<O: Observer> Network<O> {
 
     fn offer(&mut self, mut header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
         self.note(now, header, payload, Step::Sent);
+        if self.links[header.link.index()].is_scheduled() {
+            return self.wait(header, payload, now, queue);
+        }
         let link = &mut self.links[header.link.index()];
         header.ecn = link.ecn_behind(header.ecn);
         match link.offer(now, ip_bytes(payload, header.destination), payload.len()) {
@@ -240,6 +260,84 @@ impl<O: Observer> Network<O> {
         }
     }
 
+    /// The packet comes to a queue that tells packets apart.
+    fn wait(&mut self, header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
+        let coming = Coming {
+            number: self.pool.insert(header, payload).number(),
+            ip_bytes: ip_bytes(payload, header.destination),
+            dscp: header.marks.dscp,
+            flow: self.flow(&header),
+            source: self.flow_key.hash_source(header.source.ip()),
+            is_ecn_capable: matches!(header.ecn, Ecn::Capable0 | Ecn::Capable1),
+        };
+        let link = &mut self.links[header.link.index()];
+        let due_before = link.due();
+        link.enqueue(coming, now);
+        if let Some(due) = link.due().filter(|due| Some(*due) != due_before) {
+            queue.push(due, Event::Departure(header.link));
+        }
+        self.lose_dropped(header.link, now);
+    }
+
+    /// What the link's queue has dropped is lost.
+    fn lose_dropped(&mut self, link: LinkIndex, now: Time) {
+        while let Some(number) = self.links[link.index()].take_dropped() {
+            self.lose(PacketIndex::from_number(number), LossReason::QueueFull, now);
+        }
+    }
+
+    /// What tells the flow of a packet from others, evenly spread.
+    fn flow(&self, header: &Header) -> FlowHash {
+        let tuple = FlowTuple {
+            source: header.source.ip(),
+            destination: header.destination.ip(),
+            protocol: UDP,
+            ports: [header.source.port(), header.destination.port()],
+        };
+        let label = u64::from(header.marks.flow_label);
+        FlowHash::new(mix(self.flow_key.hash(&tuple).number() ^ label))
+    }
+
+    /// A packet may have left the queue of a link.
+    pub(crate) fn depart(&mut self, index: LinkIndex, now: Time, queue: &mut EventQueue) {
+        let link = &mut self.links[index.index()];
+        let Some(sent) = link.depart(now) else {
+            return;
+        };
+        if let Some(due) = link.due() {
+            queue.push(due, Event::Departure(index));
+        }
+        self.lose_dropped(index, now);
+        let packet = PacketIndex::from_number(sent.number);
+        let link = &mut self.links[index.index()];
+        let Packet { header, payload, .. } = self.pool.get_mut(packet);
+        if sent.is_marked {
+            header.ecn = Ecn::CongestionExperienced;
+        }
+        header.ecn = link.ecn_behind(header.ecn);
+        match link.offer(now, sent.ip_bytes, payload.len()) {
+            Fate::Lost(reason) => self.lose(packet, reason, now),
+            Fate::Carried { original, duplicate } => {
+                if let Some(duplicate) = duplicate {
+                    let (header, payload) = (*header, mem::take(payload));
+                    self.note(now, header, &payload, Step::Duplicated);
+                    self.launch(header, &payload, duplicate, now, queue);
+                    self.pool.get_mut(packet).payload = payload;
+                }
+                self.send_off(packet, original, now, queue);
+            }
+        }
+    }
+
+    /// A packet of the pool goes its way.
+    fn send_off(&mut self, index: PacketIndex, passage: Passage, now: Time, queue: &mut EventQueue) {
+        if let Some(bit) = passage.flipped_bit {
+            self.note_packet(now, index, Step::Corrupted { bit });
+            self.pool.get_mut(index).flip(bit);
+        }
+        queue.push(passage.arrival, Event::Arrival(index));
+    }
+
     fn launch(
         &mut self,
         header: Header,
@@ -249,11 +347,7 @@ impl<O: Observer> Network<O> {
         queue: &mut EventQueue,
     ) {
         let index = self.pool.insert(header, payload);
-        if let Some(bit) = passage.flipped_bit {
-            self.pool.get_mut(index).flip(bit);
-            self.note(now, header, payload, Step::Corrupted { bit });
-        }
-        queue.push(passage.arrival, Event::Arrival(index));
+        self.send_off(index, passage, now, queue);
     }
 
     /// To which node the packet goes.
@@ -313,6 +407,15 @@ impl<O: Observer> Network<O> {
     }
 }
 
+/// What hashes of flows depend on, besides the flow.
+fn flow_key(seed: Seed) -> FlowKey {
+    let half = |number| seed.named("flows").numbered(number).number();
+    let mut secret = [0; 16];
+    secret[..8].copy_from_slice(&half(0).to_le_bytes());
+    secret[8..].copy_from_slice(&half(1).to_le_bytes());
+    FlowKey::new(&secret)
+}
+
 fn record<'a>(time: Time, header: &Header, payload: &'a [u8], step: Step) -> Record<'a> {
     let &Header { number: packet, from, to, source, destination, ecn, .. } = header;
     Record { time, packet, from, to: Some(to), source, destination, ecn, payload, step }
@@ -326,15 +429,20 @@ mod tests {
 
     use byway_units::Duration;
 
-    use byway_wire::Ecn;
-
     use super::*;
+    use crate::marks::Marks;
 
     #[test]
     fn a_packet_that_is_forgotten_or_made_up_is_found() {
         let (one, other) = (NodeId::from_index(0), NodeId::from_index(1));
         let address = SocketAddr::from(([192, 0, 2, 1], 7));
-        let transmit = Transmit { source: None, destination: address, ecn: Ecn::NotCapable, payload: b"one" };
+        let transmit = Transmit {
+            source: None,
+            destination: address,
+            marks: Marks::default(),
+            ecn: Ecn::NotCapable,
+            payload: b"one",
+        };
         let mut queue = EventQueue::default();
         let mut network = Network::new(Seed::new(1), ());
         network.assign(address, other);

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::limits::IN_FLIGHT_PACKETS_MAX;
+use crate::marks::Marks;
 use crate::network::LinkIndex;
 use crate::node::NodeId;
 use byway_wire::Ecn;
@@ -11,6 +12,16 @@ use byway_wire::Ecn;
 /// A packet's place in the [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PacketIndex(u32);
+
+impl PacketIndex {
+    pub(crate) const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// Who has an address, and how often any address had changed hands by then.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +43,7 @@ pub(crate) struct Header {
     pub(crate) holder: Holder,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
+    pub(crate) marks: Marks,
     pub(crate) ecn: Ecn,
 }
 
@@ -131,6 +143,7 @@ mod tests {
             holder: Holder { node: NodeId::from_index(1), changes: 0 },
             source: address,
             destination: address,
+            marks: Marks::default(),
             ecn: Ecn::NotCapable,
         }
     }

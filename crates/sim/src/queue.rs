@@ -6,6 +6,7 @@ use core::cmp::Ordering;
 use byway_units::Time;
 
 use crate::limits::{NEAR_EVENTS, NEAR_EVENTS_MAX};
+use crate::network::LinkIndex;
 use crate::node::NodeId;
 use crate::pool::PacketIndex;
 use crate::slab::SlabIndex;
@@ -15,6 +16,8 @@ use crate::slab::SlabIndex;
 pub(crate) enum Event {
     /// A packet reaches the end of its link.
     Arrival(PacketIndex),
+    /// A packet may have left the queue of its link.
+    Departure(LinkIndex),
     /// A deadline of a host may have come.
     Wake(NodeId),
     /// A host is new or works again: it may have something to send.

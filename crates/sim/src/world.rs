@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use byway_units::{Bytes, Duration, Time};
 
 use crate::host::Host;
-use crate::link::{BottleneckUse, Link};
+use crate::link::{BottleneckUse, ClassUse, Link};
 use crate::log::{LinkCounters, Observer};
 use crate::network::{ConservationError, Network};
 use crate::node::{Condition, Node, NodeId};
@@ -138,6 +138,12 @@ impl<S: Scenario> World<S> {
         self.seed
     }
 
+    /// How many nodes there are.
+    #[must_use]
+    pub const fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// The node that was added after so many others.
     ///
     /// # Panics
@@ -211,6 +217,7 @@ impl<S: Scenario> World<S> {
         self.look_ahead(scenario);
         match event {
             Event::Arrival(packet) => self.arrive(packet),
+            Event::Departure(link) => self.network.depart(link, self.now, &mut self.queue),
             Event::Wake(node) => self.ring(node),
             Event::Drain(node) => self.drain_if_running(node),
             Event::Scheduled(index) => scenario.event(self.scheduled.take(index), self),
@@ -229,6 +236,20 @@ impl<S: Scenario> World<S> {
     #[must_use]
     pub fn bottleneck_use(&self, from: NodeId, to: NodeId) -> Option<BottleneckUse> {
         self.network.bottleneck_use(from, to, self.now)
+    }
+
+    /// What happened to the packets of each class, high rate and low delay, on the link between these nodes; `None` if there is no link,
+    /// or none whose queue tells them apart.
+    #[must_use]
+    pub fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; 2]> {
+        self.network.class_uses(from, to)
+    }
+
+    /// How many flows of each class, high rate and low delay, the Rate-Delay queue of the link between these nodes has counted; `None`
+    /// if there is no link, or none with such a queue.
+    #[must_use]
+    pub fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; 2]> {
+        self.network.counted_flows(from, to)
     }
 
     /// What happened on all links, by their ends, in order.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use byway_sim::{Datagram, Ecn, Host, Jitter, Link, Scenario, Seed, Transmit, World};
+use byway_sim::{Datagram, Ecn, Host, Jitter, Link, Marks, Scenario, Seed, Transmit, World};
 use byway_units::{Duration, Probability, Time};
 
 /// Sends a packet to its peer at every wake-up, and counts what comes.
@@ -29,6 +29,7 @@ impl Host for Sender {
         is_due.then_some(Transmit {
             source: None,
             destination: self.peer,
+            marks: Marks::default(),
             ecn: Ecn::NotCapable,
             payload: &[7; 1_200],
         })

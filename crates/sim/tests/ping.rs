@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use byway_sim::checkers::{ByteBudget, Deliveries, Delivery, DeliveryCounters, RepairSummary, Repairs};
 use byway_sim::{
-    Datagram, Ecn, Hang, Host, Jitter, Link, Loss, NodeId, Observer, Record, Reordering, Seed, Span, Step,
-    Transmit, World,
+    Datagram, Ecn, Hang, Host, Jitter, Link, Loss, Marks, NodeId, Observer, Record, Reordering, Seed, Span,
+    Step, Transmit, World,
 };
 use byway_units::{Bytes, Duration, Probability, Time};
 use support::{address, millis};
@@ -74,7 +74,13 @@ impl Host for Pinger {
     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
         let (destination, bytes) = self.outgoing.pop_front()?;
         self.sending = bytes;
-        Some(Transmit { source: None, destination, ecn: Ecn::NotCapable, payload: &self.sending })
+        Some(Transmit {
+            source: None,
+            destination,
+            marks: Marks::default(),
+            ecn: Ecn::NotCapable,
+            payload: &self.sending,
+        })
     }
 
     fn deadline(&self) -> Option<Time> {

@@ -33,6 +33,7 @@ fn chance() -> Link {
     let bursts = GilbertElliott::bursts(share(0.05), 3.0, Duration::from_millis(1)).expect("bursts");
     Link {
         bottleneck: Bottleneck::new(Rate::from_megabits_per_second(1), Bytes::new(5_000)).ok(),
+        scheduling: None,
         delay: DELAY,
         measured: None,
         jitter: Jitter { max: Duration::from_millis(5), may_reorder: true },

@@ -69,6 +69,7 @@ pub(super) fn drawn_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, o
     let outages = shape.outages.iter().zip(0_u64..);
     let outages = outages.filter(|(outage, _)| outage.member.is_none_or(|member| member == plan.member));
     Link {
+        scheduling: None,
         bottleneck,
         // Of measured delays, the median stands for all where ways are compared.
         delay: match &shape.measured {

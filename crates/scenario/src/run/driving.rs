@@ -115,21 +115,12 @@ impl Scenario {
             let told = watch(Progress { now, length: self.length, held: run.held(world), lines, capture });
             match (run.stopped, told) {
                 (Some(why), _) => return Some(Stopped::at(now, why, true)),
-                (None, ControlFlow::Break(halt)) if now < self.length => return Some(halted(now, halt)),
+                (None, ControlFlow::Break(halt)) if now < self.length => {
+                    return Some(Stopped::halted(now, halt));
+                }
                 (None, _) => {}
             }
         }
         None
-    }
-}
-
-/// A run that was ended from outside.
-fn halted(now: Duration, halt: Halt) -> Stopped {
-    match halt {
-        Halt::Unwanted => Stopped::at(now, "nobody waits for the rest", false),
-        Halt::RealTime(most) => Stopped::at(now, format!("it took {most} of real time"), false),
-        Halt::Memory(most) => {
-            Stopped::at(now, format!("its packets and records hold more than {most}"), true)
-        }
     }
 }

@@ -76,7 +76,7 @@ impl<Q: Discipline<u32>> Wire<Q> {
         let packet = u32::try_from(self.came.len()).expect("few packets");
         self.came.push((flow, bytes));
         let dropped = &mut self.dropped;
-        let arrival = Arrival { packet, bytes, class, flow };
+        let arrival = Arrival { packet, bytes, class, flow, source: flow, is_ecn_capable: false };
         self.queue.enqueue(arrival, now, &mut |packet, why| dropped.push((packet, why)));
     }
 

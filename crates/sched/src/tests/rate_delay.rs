@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::naive::Naive;
-use crate::{RateDelay, Settings};
+use crate::{Discards, RateDelay, Settings};
 
 fn link(megabits: u64) -> Settings {
     Settings::new(Rate::from_megabits_per_second(megabits), Bytes::new(u64::from(MTU))).expect("a usual link")
@@ -17,9 +17,13 @@ proptest! {
     fn no_low_delay_packet_waits_longer_than_was_promised(
         megabits in prop_oneof![Just(5_u64), Just(20), Just(100)],
         ratio in 1_001_u32..8_000,
+        discards in prop_oneof![Just(Discards::Late), Just(Discards::All)],
+        (is_guarded, marks) in any::<(bool, bool)>(),
         arrivals in arrivals(),
     ) {
-        let settings = link(megabits).with_ratio_milli(ratio).expect("above one");
+        let settings = link(megabits).with_ratio_milli(ratio).expect("above one").with_discards(discards);
+        let settings = if is_guarded { settings.with_guard() } else { settings };
+        let settings = if marks { settings.with_ecn() } else { settings };
         let mut wire = wire(settings);
         let (mut now, mut promised) = (Time::START, settings.delay());
         for (gap, class, number, bytes) in arrivals {
@@ -37,17 +41,17 @@ proptest! {
     #[test]
     fn the_fast_scheduler_does_what_the_figures_say(
         ratio in 1_001_u32..8_000,
-        flushes in any::<bool>(),
+        discards in prop_oneof![Just(Discards::Late), Just(Discards::All), Just(Discards::None)],
         steps in prop::collection::vec((arrivals(), 0_u64..40), 1..4),
     ) {
         let settings = link(20).with_ratio_milli(ratio).expect("above one");
-        let settings = if flushes { settings } else { settings.without_flush() };
+        let settings = settings.with_discards(discards);
         let (mut fast, mut naive) = (RateDelay::new(settings, Time::START), Naive::new(settings, Time::START));
         let (mut now, mut number) = (Time::START, 0_u32);
         for (arrivals, departures) in steps {
             for (gap, class, flow_number, bytes) in arrivals {
                 now += Duration::from_micros(gap);
-                let arrival = Arrival { packet: number, bytes, class, flow: flow(flow_number) };
+                let arrival = Arrival { packet: number, bytes, class, flow: flow(flow_number), source: flow(flow_number), is_ecn_capable: false };
                 number += 1;
                 let mut dropped = Vec::new();
                 fast.enqueue(arrival, now, &mut |packet, why| dropped.push((packet, why)));

@@ -11,6 +11,7 @@ use byway_units::{AgentId, FlowId, Time};
 use byway_wire::Ecn;
 
 use crate::host::{Datagram, Host, Transmit};
+use crate::marks::Marks;
 
 /// A datagram that an agent delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,5 +192,5 @@ impl Host for OverlayHost {
 }
 
 fn datagram(to: SocketAddr, ecn: Ecn, payload: &[u8]) -> Transmit<'_> {
-    Transmit { source: None, destination: to, ecn, payload }
+    Transmit { source: None, destination: to, marks: Marks::default(), ecn, payload }
 }

@@ -1,6 +1,7 @@
 //! Congestion control: how much may be on its way.
 
 mod cubic;
+mod fractional;
 mod new_reno;
 
 use alloc::boxed::Box;
@@ -9,6 +10,7 @@ use core::fmt::Debug;
 use byway_units::{Bytes, Duration, Time};
 
 pub use cubic::Cubic;
+pub use fractional::Fractional;
 pub use new_reno::NewReno;
 
 /// What an acknowledgment says to a [`CongestionControl`].
@@ -42,6 +44,11 @@ pub trait CongestionControl: Debug + Send {
 
     /// Below which window growth is exponential; `None` until there was congestion.
     fn slow_start_threshold(&self) -> Option<Bytes>;
+
+    /// Whether segments leave evenly spread over the round trip; then the window may be less than a segment.
+    fn is_paced(&self) -> bool {
+        false
+    }
 }
 
 /// The algorithms there are.
@@ -49,6 +56,8 @@ pub trait CongestionControl: Debug + Send {
 pub enum Algorithm {
     /// [`NewReno`].
     NewReno,
+    /// [`Fractional`].
+    Fractional,
     /// [`Cubic`], what real peers use.
     #[default]
     Cubic,
@@ -60,6 +69,7 @@ impl Algorithm {
     pub fn start(self, segment: Bytes, initial_window: Bytes) -> Box<dyn CongestionControl> {
         match self {
             Self::NewReno => Box::new(NewReno::new(segment, initial_window)),
+            Self::Fractional => Box::new(Fractional::new(segment, initial_window)),
             Self::Cubic => Box::new(Cubic::new(segment, initial_window)),
         }
     }

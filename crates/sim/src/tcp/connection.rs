@@ -53,6 +53,8 @@ pub enum Reason {
     Retransmission,
     /// An acknowledgment has waited long enough for a second segment.
     Acknowledgment,
+    /// The next segment may go out, of those that are paced.
+    Pacing,
     /// A peer that did not hear the last acknowledgment would have said so by then.
     TimeWait,
 }
@@ -363,7 +365,8 @@ impl Connection {
             State::Open(transfer) => {
                 let retransmission = transfer.sender.deadline().map(|time| (time, Reason::Retransmission));
                 let acknowledgment = transfer.receiver.deadline().map(|time| (time, Reason::Acknowledgment));
-                retransmission.into_iter().chain(acknowledgment).min_by_key(|&(time, _)| time)
+                let pacing = transfer.sender.paced_until().map(|time| (time, Reason::Pacing));
+                retransmission.into_iter().chain(acknowledgment).chain(pacing).min_by_key(|&(time, _)| time)
             }
             State::TimeWait(_, until) => Some((*until, Reason::TimeWait)),
             State::Idle | State::Over => None,

@@ -15,6 +15,7 @@ use super::sequence::SequenceNumber;
 use super::settings::Settings;
 use super::statistics::Statistics;
 use crate::host::{Datagram, Host, Transmit};
+use crate::marks::Marks;
 use crate::random::Seed;
 
 /// A connection of a host: with whom, and between which ports. `ports.source` is the host's own.
@@ -47,6 +48,7 @@ struct Place<A> {
 pub struct TcpHost<A> {
     settings: Settings,
     seed: Seed,
+    dscp: u8,
     listening: BTreeMap<u16, A>,
     places: BTreeMap<ConnectionId, Place<A>>,
     deadlines: BTreeSet<(Time, ConnectionId)>,
@@ -68,6 +70,7 @@ impl<A: Application + Clone> TcpHost<A> {
         Self {
             settings,
             seed,
+            dscp: 0,
             listening: BTreeMap::new(),
             places: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -79,6 +82,11 @@ impl<A: Application + Clone> TcpHost<A> {
             misplaced: 0,
             refused: 0,
         }
+    }
+
+    /// Has all that it sends from now on marked with this DSCP.
+    pub const fn mark(&mut self, dscp: u8) {
+        self.dscp = dscp;
     }
 
     /// Has a copy of this application serve each connection that is opened to this port.
@@ -235,6 +243,7 @@ impl<A: Application + Clone> Host for TcpHost<A> {
                 return Some(Transmit {
                     source: None,
                     destination: id.peer,
+                    marks: Marks { dscp: self.dscp, flow_label: id.ports.label() },
                     ecn: segment.ecn,
                     payload: &self.sending,
                 });

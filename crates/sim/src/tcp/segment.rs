@@ -18,6 +18,11 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// Both in one number.
+    pub(crate) const fn label(self) -> u32 {
+        (self.source as u32) << 16 | self.destination as u32
+    }
+
     /// The ports of an answer.
     #[must_use]
     pub const fn reversed(self) -> Self {

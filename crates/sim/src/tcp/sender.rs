@@ -70,6 +70,10 @@ pub(crate) struct Sender {
     must_repeat: bool,
     /// Whether the window, and nothing else, held data back when something was last sent.
     is_window_limited: bool,
+    /// When the next segment may go out, of those that are paced.
+    paced_until: Time,
+    /// Whether one waits for that.
+    is_held: bool,
     /// When something was last sent.
     sent_at: Option<Time>,
     /// Marks count as congestion again once this is acknowledged.
@@ -96,6 +100,8 @@ impl Sender {
             duplicates: 0,
             must_repeat: false,
             is_window_limited: false,
+            paced_until: Time::START,
+            is_held: false,
             sent_at: None,
             deaf_to_marks_until: Position::FIRST,
             announces_reduction: false,
@@ -133,6 +139,17 @@ impl Sender {
         self.timer
     }
 
+    /// When a segment may go out that pacing holds back.
+    pub(crate) fn paced_until(&self) -> Option<Time> {
+        self.is_held.then_some(self.paced_until)
+    }
+
+    /// What may be on its way: of what is paced, a segment at least.
+    fn window(&self) -> Bytes {
+        let window = self.control.window();
+        if self.control.is_paced() { window.max(self.segment) } else { window }
+    }
+
     pub(crate) const fn timeouts_in_row(&self) -> u32 {
         self.timeouts_in_row
     }
@@ -150,7 +167,12 @@ impl Sender {
     /// The next part of the stream that may go out now, which then counts as sent.
     pub(crate) fn take_next(&mut self, now: Time) -> Option<Departure> {
         self.consider_idleness(now);
-        let room = self.control.window().saturating_sub(self.board.pipe());
+        self.is_held = self.is_held_at(now);
+        if self.is_held {
+            self.is_window_limited = true;
+            return None;
+        }
+        let room = self.window().saturating_sub(self.board.pipe());
         let regular = self.next_repeated(room).or_else(|| self.next_new(room));
         let Some(extent) = regular.or_else(|| self.next_speculative(room)) else {
             let is_full = room < self.segment;
@@ -168,9 +190,26 @@ impl Sender {
         if self.timer.is_none() || extent.start == self.unacknowledged {
             self.timer = Some(now + self.round_trip.timeout());
         }
-        self.is_window_limited |= self.control.window() < self.board.pipe() + self.segment;
+        self.is_window_limited |= self.window() < self.board.pipe() + self.segment;
+        self.pace(extent.bytes(), now);
         self.sent_at = Some(now);
         Some(Departure { extent, is_repeated })
+    }
+
+    /// Whether something could go out, but is too early.
+    fn is_held_at(&self, now: Time) -> bool {
+        let has_room = self.board.pipe() + self.segment <= self.window();
+        let has_more = self.outgoing.has_more() || self.board.next_lost().is_some();
+        self.control.is_paced() && now < self.paced_until && (self.must_repeat || has_room && has_more)
+    }
+
+    /// A window goes out in a round trip, evenly.
+    fn pace(&mut self, bytes: Bytes, now: Time) {
+        if let (true, Some(round_trip)) = (self.control.is_paced(), self.round_trip.smoothed()) {
+            let share =
+                bytes.count().saturating_mul(round_trip.as_nanos()) / self.control.window().count().max(1);
+            self.paced_until = now + Duration::from_nanos(share);
+        }
     }
 
     /// What is lost goes first (RFC 6675, `NextSeg` rule 1).

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use byway_sim::{Datagram, Ecn, Host, NodeId, Observer, Script, Transmit};
+use byway_sim::{Datagram, Ecn, Host, Marks, NodeId, Observer, Script, Transmit};
 use byway_units::{Duration, Time};
 
 /// The address `192.0.2.host:7`.
@@ -71,7 +71,7 @@ impl Host for Probe {
     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
         let Order { source, destination, ecn, payload } = self.orders.pop_front()?;
         self.sending = payload;
-        Some(Transmit { source, destination, ecn, payload: &self.sending })
+        Some(Transmit { source, destination, marks: Marks::default(), ecn, payload: &self.sending })
     }
 
     fn deadline(&self) -> Option<Time> {

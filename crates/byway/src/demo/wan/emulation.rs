@@ -9,7 +9,9 @@ use std::marker::PhantomData;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 
-use byway_sim::{Datagram, Ecn, Host, LinkCounters, NodeId, Observer, Scenario, Seed, Transmit, World};
+use byway_sim::{
+    Datagram, Ecn, Host, LinkCounters, Marks, NodeId, Observer, Scenario, Seed, Transmit, World,
+};
 use byway_units::{Duration, Time};
 
 use super::description::Description;
@@ -184,7 +186,7 @@ impl Host for Gate {
     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
         let (destination, ecn, payload) = self.to_send.take()?;
         self.sending = payload;
-        Some(Transmit { source: None, destination, ecn, payload: &self.sending })
+        Some(Transmit { source: None, destination, marks: Marks::default(), ecn, payload: &self.sending })
     }
 
     fn deadline(&self) -> Option<Time> {

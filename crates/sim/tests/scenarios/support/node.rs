@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use byway_proto::agent::Agent;
 use byway_proto::relay::Relay;
 use byway_sim::overlay::OverlayHost;
-use byway_sim::{Datagram, Ecn, Host, Transmit};
+use byway_sim::{Datagram, Ecn, Host, Marks, Transmit};
 use byway_units::Time;
 
 /// A datagram of a stranger.
@@ -132,6 +132,7 @@ impl Host for Node {
             Self::Stranger(stranger) => stranger.transmit().map(|parcel| Transmit {
                 source: parcel.source,
                 destination: parcel.destination,
+                marks: Marks::default(),
                 ecn: Ecn::NotCapable,
                 payload: &parcel.payload,
             }),

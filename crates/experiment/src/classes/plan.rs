@@ -1,0 +1,268 @@
+//! Links with classes as meant.
+
+use std::path::Path;
+
+use byway_sched::{Discards, Marking, Settings};
+use byway_sim::{Queueing, Scheduling};
+use byway_typed::{Drawn, KeyPath, Problem, Source, TypedDuration};
+use byway_units::{Bytes, Duration, Rate};
+
+use super::typed::{
+    TypedClass, TypedClasses, TypedDirection, TypedDiscards, TypedLink, TypedQueue, TypedSends, TypedTcp,
+    TypedTraffic,
+};
+
+/// The longest IP packet here: a segment of 1,000 bytes with its headers.
+pub(crate) const PACKET: Bytes = Bytes::new(1_048);
+
+/// The DSCP of low-delay packets.
+const LOW_DELAY_DSCP: u8 = 45;
+
+/// Most links, and most flows that begin at the beginning.
+const LINKS_MAX: u32 = 100;
+const FLOWS_MAX: u32 = 10_000;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) length: Duration,
+    pub(crate) settle: Duration,
+    /// In a row: each begins where the one before ends.
+    pub(crate) links: Vec<PlannedLink>,
+    pub(crate) traffics: Vec<Traffic>,
+    /// The link at which classes are measured.
+    pub(crate) observed: usize,
+}
+
+/// A link, in both directions.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedLink {
+    /// Of several in a row, that of all.
+    pub(crate) name: String,
+    pub(crate) delay: Duration,
+    pub(crate) scheduling: Scheduling,
+}
+
+/// Flows that are alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) name: String,
+    pub(crate) is_low_delay: bool,
+    pub(crate) access: Rate,
+    /// The mean time from the beginning of one to that of the next.
+    pub(crate) starts_every: Duration,
+    pub(crate) sends: TypedSends,
+    pub(crate) tcp: TypedTcp,
+    pub(crate) flows: Vec<PlannedFlow>,
+    round_trip: Option<Drawn<TypedDuration>>,
+}
+
+/// A flow, or a source of short ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedFlow {
+    /// Its first link and the one behind its last.
+    pub(crate) links: (usize, usize),
+    pub(crate) is_back: bool,
+}
+
+impl Traffic {
+    /// The DSCP of its packets.
+    pub(crate) const fn dscp(&self) -> u8 {
+        if self.is_low_delay { LOW_DELAY_DSCP } else { 0 }
+    }
+
+    /// The way from the sender to the first link, and from the last link to the receiver: what is left of half the round trip.
+    pub(crate) fn access_delay(&self, fraction: f64, links: Duration) -> Duration {
+        let round_trip = self.round_trip.as_ref().map_or(Duration::ZERO, |drawn| drawn.at(fraction).0);
+        (round_trip / 2).saturating_sub(links) / 2
+    }
+}
+
+/// Understands a file, whose text is of this table.
+///
+/// # Errors
+/// If something in it is wrong; the error names the key and the remedy.
+pub(crate) fn read(file: &Path, text: String) -> Result<Plan, Problem> {
+    let source = Source::new(file, text);
+    let typed: TypedClasses = toml::from_str(source.text()).map_err(|error| source.parse_problem(&error))?;
+    Reader { source: &source }.plan(&typed)
+}
+
+struct Reader<'a> {
+    source: &'a Source,
+}
+
+impl Reader<'_> {
+    fn plan(&self, typed: &TypedClasses) -> Result<Plan, Problem> {
+        let mut links = Vec::new();
+        for (place, link) in typed.link.iter().enumerate() {
+            let here = KeyPath::of("link").place(place);
+            let planned = self.link(link, &here)?;
+            let count = link.count.unwrap_or(1);
+            if count > LINKS_MAX {
+                let message = format!("{count} links are more than {LINKS_MAX}: have fewer");
+                return Err(self.source.problem(&here.key("count"), message));
+            }
+            links.extend((0..count).map(|_| planned.clone()));
+        }
+        if links.is_empty() {
+            return Err(self.source.problem(&KeyPath::of("link"), "there is none: give at least one"));
+        }
+        let observed = match &typed.observe {
+            Some(name) => self.link_of(name, &links, &KeyPath::of("observe"))?,
+            None => 0,
+        };
+        let traffics = typed.traffic.iter().enumerate();
+        let traffics = traffics
+            .map(|(place, traffic)| self.traffic(traffic, &links, &KeyPath::of("traffic").place(place)));
+        let settle = typed.settle.map_or(Duration::from_secs(5), |settle| settle.0);
+        if settle >= typed.length.0 {
+            let message = format!("{settle} is the whole length: have less");
+            return Err(self.source.problem(&KeyPath::of("settle"), message));
+        }
+        let traffics = traffics.collect::<Result<_, _>>()?;
+        Ok(Plan { length: typed.length.0, settle, traffics, links, observed })
+    }
+
+    fn link(&self, typed: &TypedLink, here: &KeyPath) -> Result<PlannedLink, Problem> {
+        let rate = typed.rate.0;
+        let buffer = typed.buffer.map_or(Duration::from_millis(250), |buffer| buffer.0);
+        let room = rate.bytes_in(buffer).unwrap_or(Bytes::MAX);
+        if room < PACKET {
+            let message = format!("{buffer} of {rate} is no room for a packet of {PACKET}: have more");
+            return Err(self.source.problem(&here.key("buffer"), message));
+        }
+        let queueing = match typed.queue {
+            TypedQueue::DropTail => Queueing::DropTail(room),
+            TypedQueue::Priority => Queueing::StrictPriority(room),
+            TypedQueue::FqCodel => Queueing::FqCodel(room),
+            TypedQueue::RateDelay => Queueing::RateDelay(self.settings(typed, room, here)?),
+        };
+        let scheduling = Scheduling { rate, queueing, marking: Marking::default(), packet: PACKET };
+        Ok(PlannedLink { name: typed.name.clone(), delay: typed.delay.0, scheduling })
+    }
+
+    fn settings(&self, typed: &TypedLink, room: Bytes, here: &KeyPath) -> Result<Settings, Problem> {
+        let broken = |key: &'static str| {
+            move |error: byway_sched::SettingsError| self.source.problem(&here.key(key), error)
+        };
+        let mut settings = Settings::new(typed.rate.0, PACKET).map_err(broken("rate"))?;
+        settings = settings.with_buffers(room, room);
+        if let Some(bound) = typed.bound {
+            settings = settings.with_delay(bound.0).map_err(broken("bound"))?;
+        }
+        if let Some(ratio) = typed.ratio {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "casts saturate, and what is out of range is refused"
+            )]
+            let milli = (ratio * 1_000.0) as u32;
+            settings = settings.with_ratio_milli(milli).map_err(broken("ratio"))?;
+        }
+        settings = settings.with_discards(match typed.discards {
+            TypedDiscards::Late => Discards::Late,
+            TypedDiscards::All => Discards::All,
+            TypedDiscards::None => Discards::None,
+        });
+        if typed.guard {
+            settings = settings.with_guard();
+        }
+        Ok(if typed.ecn { settings.with_ecn() } else { settings })
+    }
+
+    fn traffic(
+        &self,
+        typed: &TypedTraffic,
+        links: &[PlannedLink],
+        here: &KeyPath,
+    ) -> Result<Traffic, Problem> {
+        let span = self.span(&typed.path, links, &here.key("path"))?;
+        let spans =
+            if typed.each { (span.0..span.1).map(|link| (link, link + 1)).collect() } else { vec![span] };
+        let count = typed.count.unwrap_or(1);
+        if count > FLOWS_MAX {
+            let message = format!("{count} flows are more than {FLOWS_MAX}: have fewer");
+            return Err(self.source.problem(&here.key("count"), message));
+        }
+        let directions: &[bool] = match typed.direction {
+            TypedDirection::Forth => &[false],
+            TypedDirection::Back => &[true],
+            TypedDirection::Both => &[false, true],
+        };
+        let mut flows = Vec::new();
+        for links in spans {
+            for is_back in directions {
+                flows.extend((0..count).map(|_| PlannedFlow { links, is_back: *is_back }));
+            }
+        }
+        let starts = typed.starts.unwrap_or(100.0);
+        let per_second = match &typed.sends {
+            TypedSends::Short { per_second, .. } | TypedSends::Dummies { per_second, .. } => *per_second,
+            TypedSends::Bulk {} | TypedSends::Constant { .. } | TypedSends::Voice {} => 1.0,
+        };
+        for (key, frequency) in [("starts", starts), ("sends", per_second)] {
+            if !(frequency > 0.0 && frequency <= 1e6) {
+                let message =
+                    format!("{frequency} in a second are none or too many: have more than 0, to a million");
+                return Err(self.source.problem(&here.key(key), message));
+            }
+        }
+        Ok(Traffic {
+            name: typed.name.clone(),
+            is_low_delay: typed.class == TypedClass::LowDelay,
+            access: typed.access.map_or(Rate::from_megabits_per_second(200), |access| access.0),
+            starts_every: interval(starts),
+            sends: typed.sends.clone(),
+            tcp: typed.tcp,
+            flows,
+            round_trip: typed.round_trip.clone(),
+        })
+    }
+
+    /// The first link of a name.
+    fn link_of(&self, name: &str, links: &[PlannedLink], here: &KeyPath) -> Result<usize, Problem> {
+        links.iter().position(|link| link.name == name).ok_or_else(|| {
+            let mut names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+            names.dedup();
+            let message = format!("no link is called {name:?}: there are {}", names.join(", "));
+            self.source.problem(here, message)
+        })
+    }
+
+    /// Which links a path takes.
+    fn span(
+        &self,
+        path: &[String],
+        links: &[PlannedLink],
+        here: &KeyPath,
+    ) -> Result<(usize, usize), Problem> {
+        let (mut first, mut next) = (None, 0);
+        for name in path {
+            let is_named = |link: &&PlannedLink| link.name == *name;
+            let at = self.link_of(name, links, here)?;
+            if first.is_some() && at != next {
+                let message = format!(
+                    "the link {name:?} does not begin where the one before ends: links stand in a row"
+                );
+                return Err(self.source.problem(here, message));
+            }
+            first.get_or_insert(at);
+            next = at + links[at..].iter().take_while(is_named).count();
+        }
+        match first {
+            Some(first) => Ok((first, next)),
+            None => Err(self.source.problem(here, "it takes no link: name at least one")),
+        }
+    }
+}
+
+/// The mean time between what happens so often in a second.
+pub(crate) fn interval(per_second: f64) -> Duration {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is between a microsecond and what saturates"
+    )]
+    Duration::from_nanos((1e9 / per_second) as u64)
+}

@@ -1,0 +1,117 @@
+//! Who takes more than a rate, without a table of flows: token buckets that flows share by their hash, in two rows.
+//!
+//! A flow exceeds the rate only where its buckets of both rows are empty, so that who shares a bucket with a greedy flow does not pay for it
+//! unless it shares both. (A count-min sketch of buckets: Cormode and Muthukrishnan, 2005.)
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use byway_units::{Bytes, Duration, Rate, Time};
+
+use crate::flows::FlowHash;
+use crate::limits::BUCKETS;
+
+/// What is in a bucket, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// What may still be taken, in bytes.
+    bytes: u32,
+    /// In microseconds, modulo 2³² (71 minutes).
+    at: u32,
+}
+
+/// Two rows of buckets, 64 KB.
+#[derive(Clone, Debug)]
+pub(crate) struct Buckets {
+    rows: [Box<[Bucket]>; 2],
+    rate: Rate,
+    depth: u32,
+}
+
+impl Buckets {
+    /// Full ones.
+    pub(crate) fn new() -> Self {
+        let row = || vec![Bucket { bytes: u32::MAX, at: 0 }; BUCKETS].into_boxed_slice();
+        Self { rows: [row(), row()], rate: Rate::ZERO, depth: 0 }
+    }
+
+    /// From now on each of so many flows may take this rate, and what comes in a time at once, but at least so many bytes.
+    pub(crate) fn set(&mut self, rate: Rate, burst: Duration, least: Bytes, flows: u32) {
+        // Flows that share a bucket share what comes into it.
+        let shared =
+            u128::from(rate.bits_per_second()) * (BUCKETS as u128 + u128::from(flows)) / BUCKETS as u128;
+        self.rate = Rate::from_bits_per_second(u64::try_from(shared).unwrap_or(u64::MAX));
+        let depth = self.rate.bytes_in(burst).unwrap_or(Bytes::MAX).max(least);
+        self.depth = u32::try_from(depth.count()).unwrap_or(u32::MAX);
+    }
+
+    /// Whether the flow has taken more than it may; if not, it takes these bytes.
+    pub(crate) fn exceeds(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
+        let places = [flow.slot(BUCKETS), flow.rotated().slot(BUCKETS)];
+        let micros = micros(now);
+        let mut is_within = false;
+        for (row, place) in self.rows.iter_mut().zip(places) {
+            let bucket = &mut row[place];
+            let since = Duration::from_micros(u64::from(micros.wrapping_sub(bucket.at)));
+            let come = self.rate.bytes_in(since).unwrap_or(Bytes::MAX).count();
+            if come > 0 || bucket.bytes > self.depth {
+                let filled = u64::from(bucket.bytes).saturating_add(come).min(u64::from(self.depth));
+                #[allow(clippy::cast_possible_truncation, reason = "the depth has 32 bits")]
+                let filled = filled as u32;
+                *bucket = Bucket { bytes: filled, at: micros };
+            }
+            is_within |= bucket.bytes >= bytes;
+        }
+        if is_within {
+            for (row, place) in self.rows.iter_mut().zip(places) {
+                row[place].bytes = row[place].bytes.saturating_sub(bytes);
+            }
+        }
+        !is_within
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "times wrap around")]
+const fn micros(now: Time) -> u32 {
+    (now.as_nanos() / 1_000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(number: u64) -> FlowHash {
+        FlowHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn buckets() -> Buckets {
+        let mut buckets = Buckets::new();
+        buckets.set(Rate::from_megabits_per_second(1), Duration::from_millis(100), Bytes::new(2_000), 0);
+        buckets
+    }
+
+    /// The bytes that a flow takes in ten seconds of this many packets of 1,000 bytes in a second.
+    fn taken(buckets: &mut Buckets, number: u64, per_second: u64) -> u64 {
+        let packets = (0..per_second * 10).map(|nth| Time::from_nanos(nth * 1_000_000_000 / per_second));
+        packets.filter(|now| !buckets.exceeds(flow(number), 1_000, *now)).count() as u64 * 1_000
+    }
+
+    #[test]
+    fn a_flow_takes_the_rate_and_no_more() {
+        assert_eq!(taken(&mut buckets(), 1, 100), 1_000_000, "less than it may");
+        let taken = taken(&mut buckets(), 1, 1_000);
+        assert!((1_240_000..=1_265_000).contains(&taken), "{taken} of 1,250,000 and a burst of 12,500");
+    }
+
+    #[test]
+    fn a_greedy_flow_takes_from_hardly_anybody_else() {
+        let mut buckets = buckets();
+        let mut refused = 0;
+        for nth in 0..20_000_u64 {
+            let now = Time::from_nanos(nth * 100_000);
+            buckets.exceeds(flow(0), 1_000, now);
+            refused += u64::from(buckets.exceeds(flow(1 + nth % 400), 200, now));
+        }
+        assert_eq!(refused, 0, "400 flows of 8 kbit/s beside one of 80 Mbit/s");
+    }
+}

@@ -1,0 +1,108 @@
+//! How many flows a class has, where only those count that last, and not more than some of one source: what a
+//! [`FlowCounter`](crate::FlowCounter) with flows of one packet can be made to believe, this cannot.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::flows::{FlowHash, estimate};
+use crate::limits::{FLOW_SLOTS, FLOWS_PER_SOURCE_MAX, SOURCES};
+
+/// The bit of the present interval; the ones before are above it.
+const NOW: u8 = 1;
+
+/// The present interval and the two before it.
+const WINDOW: u8 = 0b111;
+
+/// Counts flows that had packets in two of three intervals. A slot is a byte, which has a bit for each interval.
+#[derive(Clone, Debug)]
+pub(crate) struct LastingFlows {
+    slots: Box<[u8]>,
+    /// How many slots each source took in this interval; sources share places by their hash.
+    sources: Box<[u8]>,
+}
+
+impl LastingFlows {
+    pub(crate) fn new() -> Self {
+        Self { slots: vec![0; FLOW_SLOTS].into_boxed_slice(), sources: vec![0; SOURCES].into_boxed_slice() }
+    }
+
+    /// Notes a packet of a flow of a source.
+    pub(crate) fn touch(&mut self, flow: FlowHash, source: FlowHash) {
+        let slot = &mut self.slots[flow.slot(FLOW_SLOTS)];
+        if *slot & NOW != 0 {
+            return;
+        }
+        let taken = &mut self.sources[source.slot(SOURCES)];
+        if *taken < FLOWS_PER_SOURCE_MAX {
+            *taken += 1;
+            *slot |= NOW;
+        }
+    }
+
+    /// Forgets all flows.
+    pub(crate) fn clear(&mut self) {
+        self.slots.fill(0);
+        self.sources.fill(0);
+    }
+
+    /// About how many flows there are; an interval ends.
+    pub(crate) fn count(&mut self) -> u32 {
+        let mut active = 0;
+        for slot in &mut self.slots {
+            active += u32::from((*slot & WINDOW).count_ones() >= 2);
+            *slot <<= 1;
+        }
+        self.sources.fill(0);
+        estimate(f64::from(active), self.slots.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spread as by chance, not evenly.
+    fn hash(number: u64) -> FlowHash {
+        let mixed = (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        FlowHash::new((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9))
+    }
+
+    #[test]
+    fn flows_that_last_count_and_flows_of_one_packet_do_not() {
+        let mut flows = LastingFlows::new();
+        let mut counts = [0; 5];
+        for (interval, count) in (1..).zip(&mut counts) {
+            (0..100).for_each(|number| flows.touch(hash(number), hash(number)));
+            (0..1_000)
+                .for_each(|number| flows.touch(hash(interval << 32 | number), hash(interval << 32 | number)));
+            *count = flows.count();
+        }
+        assert_eq!(counts[0], 0);
+        // A thousand of 72,000 slots in each interval: some are hit twice.
+        assert!(counts[1..].iter().all(|count| (95..150).contains(count)), "{counts:?}");
+        assert_eq!([(); 3].map(|()| flows.count()).last(), Some(&0));
+    }
+
+    #[test]
+    fn a_source_has_so_many_flows_and_no_more() {
+        let mut flows = LastingFlows::new();
+        for _ in 0..3 {
+            (0..1_000).for_each(|number| flows.touch(hash(number), hash(7)));
+            (1_000..1_010).for_each(|number| flows.touch(hash(number), hash(number)));
+            let count = flows.count();
+            assert!(count <= u32::from(FLOWS_PER_SOURCE_MAX) + 10, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_flows_are_counted_to_five_percent() {
+        let mut flows = LastingFlows::new();
+        for _ in 0..2 {
+            (0..100_000).for_each(|number| flows.touch(hash(number), hash(number)));
+            flows.count();
+        }
+        (0..100_000).for_each(|number| flows.touch(hash(number), hash(number)));
+        let count = flows.count();
+        assert!(count.abs_diff(100_000) < 5_000, "{count}");
+    }
+}
