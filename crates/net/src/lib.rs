@@ -52,7 +52,8 @@
 //! datagrams of one length to one destination with one system call (GSO). Nothing is allocated for a packet.
 //!
 //! A role may have a [`Device`] beside its sockets, from which it takes the IP packets of applications that know nothing of it, and
-//! [`PacketQueues`] into which rules of the firewall put such packets.
+//! [`PacketQueues`] into which rules of the firewall put such packets. [`TrafficControl`] stands apart: it changes what packets wait in that
+//! leave by a device.
 //!
 //! # What is left to others
 //! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out here: datagrams
@@ -73,6 +74,7 @@ mod driver;
 mod handle;
 mod io;
 mod limits;
+mod link;
 #[cfg(test)]
 mod loopback;
 mod outgoing;
@@ -91,5 +93,6 @@ pub use counters::IoCounters;
 pub use device::{Device, DeviceSettings};
 pub use handle::{ControlError, Controls, EndError, Handle, spawn};
 pub use io::Io;
+pub use link::{ClassCounters, ClassShape, Filter, LinkDevice, LinkError, Qdisc, TrafficControl};
 pub use queues::{PacketQueues, QueueCounters, QueueError, Queued, Verdict};
 pub use role::{Arrival, Role, SocketId};

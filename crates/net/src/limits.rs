@@ -30,6 +30,12 @@ pub(crate) const QUEUE_PACKETS_MAX: u32 = 4_096;
 /// Longest message about a packet: the longest that is asked for, and its other attributes, about 150 bytes.
 pub(crate) const QUEUE_MESSAGE_BYTES_MAX: usize = 4_096;
 
+/// Longest datagram of answers about devices and their queues: the kernel fills at most half of it.
+pub(crate) const LINK_MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Longest name of a network device (`IFNAMSIZ`, without the zero that ends it).
+pub(crate) const DEVICE_NAME_BYTES_MAX: usize = 15;
+
 /// Longest packet of a device.
 pub(crate) const PACKET_BYTES_MAX: usize = 65_536;
 

@@ -34,6 +34,12 @@ pub(crate) fn disable_netlink_overruns(socket: &impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_NETLINK, libc::NETLINK_NO_ENOBUFS, &1_i32)
 }
 
+/// Has the kernel say in words why it refuses a request over netlink.
+pub(crate) fn ask_netlink_explanations(socket: &impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, &1_i32)?;
+    set(socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, &1_i32)
+}
+
 /// Makes the kernel refuse GSO.
 #[cfg(test)]
 pub(crate) fn disable_checksums(socket: &impl AsFd) {

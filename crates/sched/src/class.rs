@@ -51,6 +51,24 @@ impl Marking {
         Self { low_delay: self.low_delay | 1 << (dscp & 63), ..self }
     }
 
+    /// The DSCPs that mean low delay, one bit for each from the lowest.
+    #[must_use]
+    pub const fn low_delay_dscps(self) -> u64 {
+        self.low_delay
+    }
+
+    /// Whether the paper's TOS byte, 0x12 with its ECN bits, means low delay.
+    #[must_use]
+    pub const fn is_literal(self) -> bool {
+        self.is_literal
+    }
+
+    /// With the paper's TOS byte, ECN bits and all, beside its DSCPs.
+    #[must_use]
+    pub const fn with_literal(self) -> Self {
+        Self { is_literal: true, ..self }
+    }
+
     /// The class of a packet with this TOS byte or traffic class.
     #[must_use]
     pub const fn class(self, traffic_class: u8) -> Class {

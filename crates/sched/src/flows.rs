@@ -136,7 +136,7 @@ impl FlowCounter {
     /// are known modulo a minute.
     pub fn count(&mut self, now: Time) -> u32 {
         let (now, expiry) = (tick(now), self.expiry.as_nanos() / TICK.as_nanos());
-        let mut active = 0_u32;
+        let mut active = 0;
         for touched in &mut self.touched {
             let Some(at) = touched.checked_sub(1) else {
                 continue;
@@ -148,7 +148,7 @@ impl FlowCounter {
                 *touched = 0;
             }
         }
-        estimate(f64::from(active), self.touched.len())
+        estimated_flows(active, self.touched.len())
     }
 }
 
@@ -167,16 +167,17 @@ const fn stamp(now: Time) -> u16 {
     tick(now) as u16 + 1
 }
 
-/// The most likely number of flows, if they are in so many of the slots. Where all are taken, as if one were free.
+/// The most likely number of flows, if they are in so many of the slots (linear counting). Where all are taken, as if one were free.
+#[must_use]
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "slots are few enough, and the estimate is below 40 times as many"
 )]
-pub(crate) fn estimate(active: f64, slots: usize) -> u32 {
+pub fn estimated_flows(active: usize, slots: usize) -> u32 {
     let slots = slots as f64;
-    let free = (slots - active).max(1.0);
+    let free = (slots - active as f64).max(1.0);
     libm::round(-slots * libm::log(free / slots)) as u32
 }
 

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::flows::{FlowHash, estimate};
+use crate::flows::{FlowHash, estimated_flows};
 use crate::limits::{FLOW_SLOTS, FLOWS_PER_SOURCE_MAX, SOURCES};
 
 /// The bit of the present interval; the ones before are above it.
@@ -49,11 +49,11 @@ impl LastingFlows {
     pub(crate) fn count(&mut self) -> u32 {
         let mut active = 0;
         for slot in &mut self.slots {
-            active += u32::from((*slot & WINDOW).count_ones() >= 2);
+            active += usize::from((*slot & WINDOW).count_ones() >= 2);
             *slot <<= 1;
         }
         self.sources.fill(0);
-        estimate(f64::from(active), self.slots.len())
+        estimated_flows(active, self.slots.len())
     }
 }
 

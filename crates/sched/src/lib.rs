@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod allotment;
 mod buckets;
 mod class;
 mod discipline;
@@ -34,11 +35,13 @@ mod sizing;
 mod tests;
 mod typical;
 
+pub use allotment::Allotment;
 pub use class::{Class, Marking};
 pub use discipline::{Arrival, Departure, Discipline, Dropped};
 pub use drop_tail::DropTail;
-pub use flows::{FlowCounter, FlowHash, FlowKey, FlowTuple};
+pub use flows::{FlowCounter, FlowHash, FlowKey, FlowTuple, estimated_flows};
 pub use fq_codel::FqCodel;
+pub use limits::{FLOW_EXPIRY, FLOW_SLOTS, UPDATE_INTERVAL};
 pub use priority::StrictPriority;
 pub use rate_delay::{RateDelay, Status};
 pub use settings::{Discards, Settings, SettingsError};

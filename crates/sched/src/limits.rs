@@ -3,14 +3,14 @@
 use byway_units::Duration;
 
 /// How often flows are counted and buffers sized (T of the paper, section V).
-pub(crate) const UPDATE_INTERVAL: Duration = Duration::from_millis(400);
+pub const UPDATE_INTERVAL: Duration = Duration::from_millis(400);
 
 /// A flow is active for so long after its last packet (E of the paper, section IV-B3).
-pub(crate) const FLOW_EXPIRY: Duration = Duration::from_secs(1);
+pub const FLOW_EXPIRY: Duration = Duration::from_secs(1);
 
 /// Slots of a flow counter: 144 KB of two bytes each, which is what 18,000 timestamps of eight bytes take. With 100,000 flows, 95 of 100
 /// counts are within 1 %.
-pub(crate) const FLOW_SLOTS: usize = 72_000;
+pub const FLOW_SLOTS: usize = 72_000;
 
 /// Flows of one source that count. A source that makes up flows gains 5 % of a class of two hundred flows by so many at most; one that really
 /// has more, as a server has, is counted for these.

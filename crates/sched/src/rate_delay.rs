@@ -214,14 +214,9 @@ impl<P> RateDelay<P> {
     /// How the link is shared.
     #[must_use]
     pub fn status(&self) -> Status {
-        let share = |weight: u64| {
-            let all = u128::from(self.weights.high_rate) + u128::from(self.weights.low_delay);
-            let bits = u128::from(self.settings.capacity.bits_per_second()) * u128::from(weight) / all;
-            Rate::from_bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
-        };
         Status {
             flows: self.flows,
-            rates: [share(self.weights.high_rate), share(self.weights.low_delay)],
+            rates: self.weights.rates(&self.settings),
             room: Class::ALL.map(|class| Bytes::new(self.room_of(class))),
             backlog: [HIGH, LOW].map(|place| Bytes::new(self.queues[place].bytes())),
             delay: self.room.delay,

@@ -142,6 +142,18 @@ impl Settings {
         self.delay
     }
 
+    /// The longest packet, in bytes on the link.
+    #[must_use]
+    pub const fn packet(&self) -> Bytes {
+        self.packet
+    }
+
+    /// The ratio of the rates of flows, high-rate to low-delay, in thousandths.
+    #[must_use]
+    pub const fn ratio_milli(&self) -> u32 {
+        self.ratio_milli
+    }
+
     /// What the link carries.
     #[must_use]
     pub const fn capacity(&self) -> Rate {

@@ -4,7 +4,7 @@
 //! the rest of the capacity C. A low-delay packet that finds `B_D` bytes before it waits for their time at `R_D`, and for the packets by which
 //! the other class is ahead by chance, which takes `w = 2·(S_D·k·n_R/n_D + S_R) / C` at most. So there are `B_D = R_D·(d - w)` bytes of room.
 
-use byway_units::{Bytes, Duration};
+use byway_units::{Bytes, Duration, Rate};
 
 use crate::settings::Settings;
 
@@ -44,6 +44,14 @@ impl Weights {
     pub(crate) fn of_low_delay(self, bytes: u64) -> u64 {
         let share = (u128::from(bytes) * u128::from(self.low_delay)).div_ceil(self.sum());
         u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// What each class is served at where both have something to send.
+    pub(crate) fn rates(self, settings: &Settings) -> [Rate; 2] {
+        [self.high_rate, self.low_delay].map(|weight| {
+            let bits = u128::from(settings.capacity.bits_per_second()) * u128::from(weight) / self.sum();
+            Rate::from_bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
+        })
     }
 
     const fn sum(self) -> u128 {
@@ -100,8 +108,6 @@ fn time_of(settings: &Settings, bytes: u128) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use byway_units::Rate;
-
     use super::*;
 
     fn room(megabits: u64, high_rate: u32, low_delay: u32) -> Room {

@@ -1,0 +1,51 @@
+//! How a link is shared, for those who have another scheduler do it.
+
+use byway_units::{Bytes, Duration, Rate};
+
+use crate::settings::Settings;
+use crate::sizing::{Counts, Room, Weights};
+
+/// What each class of a link gets, given how many flows there are in each: what a [`RateDelay`](crate::RateDelay) has at an update, for a
+/// scheduler elsewhere that has two queues with rates and lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allotment {
+    /// The rates of the classes where both have something to send, in the order of [`Class::ALL`](crate::Class::ALL).
+    pub rates: [Rate; 2],
+    /// The room of their queues.
+    pub room: [Bytes; 2],
+    /// What no low-delay packet waits longer than: what was asked for, or the least that leaves room for a packet.
+    pub delay: Duration,
+}
+
+impl Allotment {
+    /// With about so many flows in each class, zero counting as one, and low-delay packets of at most so many bytes (Equations 5 to 9 of the
+    /// paper).
+    #[must_use]
+    pub fn of(settings: &Settings, flows: [u32; 2], low_delay_packet: Bytes) -> Self {
+        let weights = Weights::of(settings, Counts::of(flows[0], flows[1]));
+        let room = Room::of(settings, weights, low_delay_packet.count());
+        Self {
+            rates: weights.rates(settings),
+            room: [Bytes::new(room.high_rate), Bytes::new(room.low_delay)],
+            delay: room.delay,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allotment_is_what_a_scheduler_of_this_crate_has() {
+        let settings =
+            Settings::new(Rate::from_megabits_per_second(100), Bytes::new(1_514)).expect("a usual link");
+        let allotment = Allotment::of(&settings, [10, 10], Bytes::new(1_514));
+        assert_eq!(allotment.rates.map(Rate::bits_per_second), [66_666_666, 33_333_333]);
+        // A third of 125,000 bytes, less 2·(1,514·2 + 1,514)/3.
+        assert_eq!(allotment.room[1], Bytes::new(41_666 - 3_028));
+        assert_eq!(allotment.room[0], Bytes::new(3_125_000 - (41_666 - 3_028)));
+        assert_eq!(allotment.delay, Duration::from_millis(10));
+        assert_eq!(allotment, Allotment::of(&settings, [0, 0], Bytes::new(1_514)), "as if one each");
+    }
+}
