@@ -18,6 +18,7 @@ mod exit;
 mod experiment;
 mod interrupt;
 mod lab;
+mod link;
 mod listening;
 mod logs;
 mod membership;
@@ -96,6 +97,9 @@ enum Command {
     /// Networks in virtual time.
     #[command(subcommand)]
     Sim(sim::SimCommand),
+    /// Two classes at a network device, high rate and low delay, which senders choose by their packets' DSCP.
+    #[command(subcommand)]
+    Link(link::LinkCommand),
     /// Published results, measured again in virtual time.
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
@@ -176,6 +180,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(flags) => demo::run(&flags).map_err(Failure::from),
         Command::Sim(command) => sim::run(&command),
         Command::Experiment(command) => experiment::run(&command),
+        Command::Link(command) => link::run(&command),
         Command::Lab(command) => lab::run(&command).map_err(Failure::from),
         Command::DemoWan => demo::run_wan().map_err(Failure::from),
         Command::Uncapture { table } => uncapture(table),

@@ -237,17 +237,14 @@ impl TrafficControl {
         self.ask("looking at queues", request, move |payload| shaping::qdisc_in(payload, index))
     }
 
-    /// What somebody has put at the root of a device; `None` if it is the kernel's own.
+    /// What somebody has put at the root of a device; `None` if it is the kernel's own. (Asked for one queue alone, the kernel would tell everybody
+    /// who listens.)
     ///
     /// # Errors
     /// If the kernel does not say.
     pub fn root(&mut self, index: u32) -> Result<Option<Qdisc>, LinkError> {
-        let request = Request::new(GET_QDISC, WITH_ANSWER, &header(index, 0, ROOT, 0));
-        match self.ask("looking at the root", request, move |payload| shaping::qdisc_in(payload, index)) {
-            Ok(found) => Ok(found.into_iter().next().filter(|root| root.handle != 0)),
-            Err(LinkError::Other { error: Errno::NOENT | Errno::INVAL, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let all = self.qdiscs(index)?;
+        Ok(all.into_iter().find(|qdisc| qdisc.is_root() && qdisc.handle != 0))
     }
 
     /// Puts HTB at the root, in place of another one or of the kernel's own. What finds no class has the one with the minor number `default`.

@@ -1,0 +1,133 @@
+//! `byway link status`: how devices are that are attached.
+
+use std::ffi::OsString;
+
+use byway_net::{LinkError, Qdisc, TrafficControl};
+use clap::Args;
+
+use super::installed::{missing, of_device};
+use super::record::Record;
+use super::report::{ClassReport, Report, State};
+use super::sharing::{CLASSES, QUEUES};
+use super::talk::{self, Answer, Ask};
+use super::{Place, connected, records};
+use crate::exit::{Cause, Failure};
+
+/// What `byway link status` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StatusFlags {
+    /// The network device. By default all that are attached.
+    #[arg(value_name = "DEVICE")]
+    device: Option<OsString>,
+    /// As JSON: one line for each device.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Shows it.
+///
+/// # Errors
+/// If nothing is attached.
+pub(super) fn run(flags: &StatusFlags) -> Result<(), Failure> {
+    let reports = reports(flags)?;
+    if reports.is_empty() {
+        let named = flags.device.as_ref().map(|device| device.to_string_lossy().into_owned());
+        let message = named.map_or_else(
+            || "no network device is attached: byway link attach DEVICE --rate RATE".to_owned(),
+            |name| format!("{name} is not attached: byway link attach {name} --rate RATE"),
+        );
+        return Err(Failure::new(Cause::Settings, message));
+    }
+    for report in reports {
+        if flags.json {
+            println!("{}", serde_json::to_string(&report).expect("a report has text and numbers"));
+        } else {
+            print!("{}", report.text());
+        }
+    }
+    Ok(())
+}
+
+fn reports(flags: &StatusFlags) -> Result<Vec<Report>, Failure> {
+    let mut control = connected()?;
+    let records = records(&flags.place)?.all()?;
+    let Some(name) = &flags.device else {
+        return records.iter().map(|record| of_record(&mut control, record)).collect();
+    };
+    let text = name.to_string_lossy();
+    let index = match control.device(name) {
+        Ok(device) => device.index,
+        Err(LinkError::NoDevice) => match records.iter().find(|record| record.device == text) {
+            Some(record) => record.index,
+            None => return Err(of_device(&text, &LinkError::NoDevice)),
+        },
+        Err(error) => return Err(of_device(&text, &error)),
+    };
+    // A controller answers also if its record is elsewhere.
+    if let Some(report) = asked(index)? {
+        return Ok(vec![report]);
+    }
+    records
+        .iter()
+        .filter(|record| record.index == index)
+        .map(|record| of_record(&mut control, record))
+        .collect()
+}
+
+fn of_record(control: &mut TrafficControl, record: &Record) -> Result<Report, Failure> {
+    match asked(record.index)? {
+        Some(report) => Ok(report),
+        None => unattended(control, record).map_err(|error| of_device(&record.device, &error)),
+    }
+}
+
+/// What the controller says, if there is one.
+fn asked(index: u32) -> Result<Option<Report>, Failure> {
+    match talk::ask(index, Ask::Status)? {
+        None => Ok(None),
+        Some(Answer::Status(report)) => Ok(Some(*report)),
+        Some(Answer::Failed(message) | Answer::Refused(message)) => Err(Failure::machine(message)),
+        Some(Answer::Done(_)) => Err(Failure::new(Cause::Byway, "the controller answers something else")),
+    }
+}
+
+/// What can be seen without one.
+fn unattended(control: &mut TrafficControl, record: &Record) -> Result<Report, LinkError> {
+    let device = match control.device_at(record.index) {
+        Ok(device) => Some(device),
+        Err(LinkError::NoDevice) => None,
+        Err(error) => return Err(error),
+    };
+    let (mut counters, mut queues, mut trouble) = (Vec::new(), Vec::new(), None);
+    if device.is_some() {
+        counters = control.classes(record.index).unwrap_or_default();
+        queues = control.qdiscs(record.index)?;
+        trouble = missing(control, record)?;
+    } else {
+        trouble.replace("the device has gone".to_owned());
+    }
+    let class = |place: usize| ClassReport {
+        room_bytes: room(&queues, QUEUES[place]),
+        ..ClassReport::counted(&counters, CLASSES[place])
+    };
+    let remedy = format!(
+        "byway link detach {0} puts back what was there, byway link attach {0} begins anew",
+        record.device
+    );
+    Ok(Report {
+        state: State::Unattended,
+        note: Some(trouble.map_or(remedy.clone(), |trouble| format!("{trouble}; {remedy}"))),
+        is_up: device.is_some_and(|device| device.is_up),
+        delay_us: record.terms.delay().map(byway_units::Duration::as_micros),
+        ..Report::of_record(record, class(0), class(1))
+    })
+}
+
+/// What a bfifo says of itself is its length.
+fn room(queues: &[Qdisc], handle: u32) -> Option<u64> {
+    let queue = queues.iter().find(|queue| queue.handle == handle)?;
+    let options = queue.options.as_ref()?.first_chunk()?;
+    Some(u32::from_ne_bytes(*options).into())
+}

@@ -1,0 +1,158 @@
+//! How commands talk with the controller of a device: by a name that only one process can have.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::limits::{ANSWERED_WITHIN, ASKED_WITHIN, LINE_BYTES_MAX};
+use super::report::Report;
+use super::terms::Wish;
+use crate::exit::{Cause, Failure};
+
+/// What names begin with, before the device's number. They are abstract (unix(7)): each network namespace has its own, and one ends with
+/// its process.
+const NAME: &str = "byway-link-";
+
+/// What a command wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ask {
+    /// To know how the link is.
+    Status,
+    /// The link put back as it was.
+    Detach,
+    /// Another promise.
+    Change(Wish),
+}
+
+/// What it hears.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// How the link is.
+    Status(Box<Report>),
+    /// It is done; what is to be known about it.
+    Done(Vec<String>),
+    /// It is not, as what is wanted cannot be.
+    Refused(String),
+    /// It failed.
+    Failed(String),
+}
+
+impl Answer {
+    /// Of something that was done or not.
+    pub(super) fn of(done: &Result<Vec<String>, Failure>) -> Self {
+        match done {
+            Ok(notes) => Self::Done(notes.clone()),
+            Err(failure) if failure.cause() == Cause::Settings => Self::Refused(failure.to_string()),
+            Err(failure) => Self::Failed(failure.to_string()),
+        }
+    }
+}
+
+fn address(index: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("{NAME}{index}"))
+}
+
+/// The right to a device, and the ear of its controller.
+pub(super) struct Claim(UnixListener);
+
+impl Claim {
+    /// Takes the device with this number; `None` if another process has it.
+    ///
+    /// # Errors
+    /// If the kernel gives no socket.
+    pub(super) fn take(index: u32) -> Result<Option<Self>, Failure> {
+        match address(index).and_then(|address| UnixListener::bind_addr(&address)) {
+            Ok(listener) => Ok(Some(Self(listener))),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+            Err(error) => Err(Failure::machine(format!("the device cannot be claimed: {error}"))),
+        }
+    }
+
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// If the kernel does not let it.
+    pub(super) fn listen(self) -> Result<Ear, Failure> {
+        let listener = self.0.set_nonblocking(true).and_then(|()| tokio::net::UnixListener::from_std(self.0));
+        listener.map(Ear).map_err(|error| Failure::machine(format!("commands cannot be heard: {error}")))
+    }
+}
+
+/// Where a controller hears commands.
+pub(super) struct Ear(tokio::net::UnixListener);
+
+/// Somebody who asks.
+pub(super) struct Asking(tokio::net::UnixStream);
+
+impl Ear {
+    /// The next one who asks for something that makes sense, and may.
+    pub(super) async fn next(&self) -> (Ask, Asking) {
+        loop {
+            let Ok((mut stream, _)) = self.0.accept().await else {
+                // There are too many files for a moment.
+                tokio::time::sleep(ASKED_WITHIN).await;
+                continue;
+            };
+            // Abstract names know no rights.
+            if !stream.peer_cred().is_ok_and(|other| may_ask(other.uid())) {
+                continue;
+            }
+            let mut line = Vec::new();
+            let mut reader = tokio::io::BufReader::new(&mut stream).take(LINE_BYTES_MAX);
+            let read = tokio::time::timeout(ASKED_WITHIN, reader.read_until(b'\n', &mut line)).await;
+            if let (Ok(Ok(_)), Ok(ask)) = (read, serde_json::from_slice(&line)) {
+                return (ask, Asking(stream));
+            }
+        }
+    }
+}
+
+/// Root, and whoever the controller runs as.
+fn may_ask(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+impl Asking {
+    /// Answers. Who has gone needs no answer.
+    pub(super) async fn answer(mut self, answer: &Answer) {
+        let mut line = serde_json::to_vec(answer).expect("an answer has text and numbers");
+        line.push(b'\n');
+        let _ = tokio::time::timeout(ASKED_WITHIN, self.0.write_all(&line)).await;
+    }
+}
+
+/// Asks the controller of the device with this number, if there is one; waits for the answer, and for the controller's end if that is wanted.
+///
+/// # Errors
+/// If it does not answer.
+pub(super) fn ask(index: u32, ask: Ask) -> Result<Option<Answer>, Failure> {
+    let stream = match address(index).and_then(|address| UnixStream::connect_addr(&address)) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) => return Err(silent(&error)),
+    };
+    heard(&stream, ask).map_err(|error| silent(&error))
+}
+
+fn heard(mut stream: &UnixStream, ask: Ask) -> io::Result<Option<Answer>> {
+    stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
+    let mut line = serde_json::to_vec(&ask)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut reader = BufReader::new(stream.take(LINE_BYTES_MAX));
+    let mut answer = Vec::new();
+    if reader.read_until(b'\n', &mut answer)? == 0 {
+        let message = "it does not answer (it answers root, and the user that it runs as)";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    Ok(Some(serde_json::from_slice(&answer)?))
+}
+
+fn silent(error: &io::Error) -> Failure {
+    Failure::machine(format!("the controller of the device cannot be asked: {error}"))
+}
