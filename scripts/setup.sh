@@ -190,6 +190,15 @@ ensure_neon() {
   rust_is_from_rustup && ensure_emulator && add_target aarch64-unknown-linux-gnu "tests the NEON engine"
 }
 
+# A program for the kernel is committed as it is compiled; a test compiles it again.
+ensure_bpf_compiler() {
+  if has clang-14 && [[ -e /usr/include/linux/bpf.h ]]; then return; fi
+  # A newcomer is spared 100 MB for one step.
+  [[ ${CI:-} == true ]] && has apt-get && can_be_root_unasked || return
+  say "installing clang 14: compares the program for the kernel with its source"
+  apt_install clang-14 linux-libc-dev
+}
+
 # Only root makes network namespaces: nobody else is asked for these.
 ensure_namespaces() {
   local absent=()
@@ -244,6 +253,7 @@ setup_test() {
   setup_build
   add_target wasm32-unknown-unknown "shows that the pure crates need no operating system" || true
   ensure_neon || true
+  ensure_bpf_compiler || true
   ensure_namespaces || true
 }
 

@@ -101,12 +101,19 @@ say_if_no_compiler_of_c() {
   has cc || skip "the library's example in C: needs a C compiler, Debian's package gcc"
 }
 
+say_if_no_bpf_compiler() {
+  if ! has clang-14 || [[ ! -e /usr/include/linux/bpf.h ]]; then
+    skip "the program for the kernel, compiled again: needs Debian's packages clang-14 and linux-libc-dev"
+  fi
+}
+
 build_for_wasm
 document
 test_neon
 test_here
 say_if_no_lab
 say_if_no_compiler_of_c
+say_if_no_bpf_compiler
 test_nats
 
 failed=$(($(count failed) + steps_failed))

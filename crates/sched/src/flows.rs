@@ -88,7 +88,8 @@ impl FlowHash {
 
     /// One of so many slots.
     #[allow(clippy::cast_possible_truncation, reason = "it is less than the number of slots")]
-    pub(crate) const fn slot(self, slots: usize) -> usize {
+    #[must_use]
+    pub const fn slot(self, slots: usize) -> usize {
         ((self.0 as u128 * slots as u128) >> 64) as usize
     }
 }

@@ -198,3 +198,6 @@ fn missing() -> &'static str {
         _ => "CAP_NET_ADMIN and CAP_BPF",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,492 @@
+//! `byway link` at devices of the kernel, each test in a network namespace of its own. Where the kernel makes none for this process, or there
+//! is no tc, it says so.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "programs use files, sockets and clocks"
+)]
+#![allow(clippy::print_stderr, reason = "says what is skipped")]
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use byway_lab::{LabError, Machine, addresses};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// What nothing here takes when all is well: a guard, not a measure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a controller logs then.
+const ATTACHED: &str = "the link is attached";
+
+/// A machine with a link: `v0`, whose other end is `v1`, where nobody listens. Beside it, there is `wan0`, a TUN device.
+struct Bench {
+    machine: Machine,
+    folder: tempfile::TempDir,
+    _device: Box<dyn std::any::Any>,
+}
+
+/// A controller, killed when dropped.
+struct Attached {
+    process: Child,
+    log: BufReader<ChildStderr>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Attached {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it is ours");
+    }
+
+    /// Its exit code, when it has ended, and what it had still to say.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let status = self.process.wait().expect("it is ours");
+        let mut rest = String::new();
+        while self.log.read_line(&mut rest).is_ok_and(|length| length > 0) {}
+        (status.code(), rest)
+    }
+}
+
+impl Bench {
+    /// `None` where the kernel makes none.
+    fn new() -> Option<Self> {
+        let has_tc = Command::new("tc").arg("-V").output().is_ok_and(|output| output.status.success());
+        if !has_tc {
+            eprintln!("skipped: there is no tc (Debian: apt install iproute2)");
+            return None;
+        }
+        let (machine, device) = match Machine::new(addresses(0)) {
+            Ok(made) => made,
+            Err(LabError::Machine(error)) => {
+                eprintln!("skipped: the kernel makes no machine: {error}");
+                return None;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let bench = Self { machine, folder, _device: Box::new(device) };
+        bench.make_link("v0");
+        Some(bench)
+    }
+
+    fn make_link(&self, name: &str) {
+        self.shell(&format!(
+            "ip link add '{name}' address 02:00:00:00:00:01 type veth peer name v1 address 02:00:00:00:00:02
+             echo 0 > '/proc/sys/net/ipv6/conf/{name}/router_solicitations' 2>/dev/null
+             ip address add 10.1.0.1/24 dev '{name}'; ip address add fd01::1/64 dev '{name}' nodad
+             ip link set '{name}' up; ip link set v1 up
+             ip neighbour add 10.1.0.2 lladdr 02:00:00:00:00:02 dev '{name}'
+             ip neighbour add fd01::2 lladdr 02:00:00:00:00:02 dev '{name}'"
+        ));
+    }
+
+    /// What a script says.
+    fn shell(&self, script: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let output = self.machine.run(move || command.output().expect("there is a shell"));
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        command.arg("link").args(words);
+        if words[0] != "change" {
+            command.arg("--state").arg(self.folder.path());
+        }
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = self.command(words);
+        self.machine.run(move || command.output().expect("it starts"))
+    }
+
+    /// What is said when that works.
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The code and the words with which that is refused.
+    fn refused(&self, words: &[&str]) -> (Option<i32>, String) {
+        let output = self.run(words);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Attaches; waits until that is done.
+    fn attach(&self, words: &[&str]) -> Attached {
+        let mut command = self.command(&[&["attach"], words].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = self.machine.run(move || command.spawn().expect("it starts"));
+        let mut log = BufReader::new(process.stderr.take().expect("it is a pipe"));
+        let mut said = String::new();
+        while !said.contains(ATTACHED) {
+            let length = log.read_line(&mut said).expect("text");
+            assert!(length > 0, "it has ended: {said}");
+        }
+        Attached { process, log }
+    }
+
+    fn usual(&self) -> Attached {
+        self.attach(&["v0", "--rate", "100 Mbit/s"])
+    }
+
+    /// All that could be changed, as the system's own tools show it.
+    fn seen(&self, device: &str) -> String {
+        self.shell(&format!(
+            "tc qdisc show; tc class show dev '{device}'; tc filter show dev '{device}' egress; tc filter show dev '{device}' ingress
+             ip -d link show dev '{device}'; ethtool -k '{device}' 2>/dev/null"
+        ))
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.done(&["status", "v0", "--json"])).expect("JSON")
+    }
+
+    /// The status when it is as expected.
+    fn status_when(&self, is_expected: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            if is_expected(&status) {
+                return status;
+            }
+            assert!(Instant::now() < until, "it stays {status}");
+        }
+    }
+
+    /// Sockets of the machine's, each a flow, with this byte of traffic class.
+    fn flows(&self, traffic_class: u8, to: &[&str], each: u16) -> Vec<(UdpSocket, SocketAddr)> {
+        let to: Vec<IpAddr> = to.iter().map(|to| to.parse().expect("an address")).collect();
+        self.machine.run(move || {
+            let flow = |to: IpAddr| {
+                let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                let socket = UdpSocket::bind(any).expect("a free port");
+                let options = socket2::SockRef::from(&socket);
+                let marked = if to.is_ipv4() {
+                    options.set_tos_v4(traffic_class.into())
+                } else {
+                    options.set_tclass_v6(traffic_class.into())
+                };
+                marked.expect("anybody may mark");
+                (socket, SocketAddr::new(to, 9))
+            };
+            to.iter().flat_map(|to| (0..each).map(|_| flow(*to))).collect()
+        })
+    }
+}
+
+fn send(flows: &[(UdpSocket, SocketAddr)]) {
+    for (socket, to) in flows {
+        // A link that is down takes nothing.
+        let _ = socket.send_to(&[7; 400], to);
+    }
+}
+
+const BOTH: [&str; 2] = ["10.1.0.2", "fd01::2"];
+
+#[test]
+fn what_was_there_is_back_after_a_detach_a_signal_and_a_kill() {
+    let Some(bench) = Bench::new() else { return };
+    let (filters, u32_filter) = (
+        "tc qdisc add dev v0 clsact",
+        "tc filter add dev v0 egress pref 1 protocol ip u32 match u32 0 0 flowid 1:1",
+    );
+    let before = [
+        String::new(),
+        "tc qdisc add dev v0 root handle 5: pfifo limit 77".into(),
+        "tc qdisc replace dev v0 root bfifo limit 33333".into(),
+        "tc qdisc replace dev v0 root pfifo_fast".into(),
+        format!("tc qdisc del dev v0 root; {filters}"),
+        u32_filter.into(),
+        "ip link set v0 gso_max_segs 44".into(),
+    ];
+    for prepare in before {
+        assert_eq!(bench.shell(&prepare), "", "{prepare}");
+        let seen = bench.seen("v0");
+        for way in ["detach", "signal", "kill"] {
+            let attached = bench.attach(&["v0", "--rate", "100 Mbit/s", "--replace"]);
+            assert!(bench.seen("v0").contains("htb"));
+            match way {
+                "detach" => {
+                    bench.done(&["detach", "v0"]);
+                    assert_eq!(attached.ended().0, Some(0));
+                }
+                "signal" => {
+                    attached.signal(Signal::TERM);
+                    assert_eq!(attached.ended().0, Some(0));
+                }
+                _ => {
+                    attached.signal(Signal::KILL);
+                    attached.ended();
+                    assert!(bench.done(&["detach", "v0"]).contains("put back"));
+                }
+            }
+            assert_eq!(bench.seen("v0"), seen, "{prepare} {way}");
+            assert_eq!(std::fs::read_dir(bench.folder.path()).expect("a folder").count(), 0, "no file stays");
+        }
+    }
+    let (code, said) = bench.refused(&["detach", "v0"]);
+    assert!(code == Some(2) && said.contains("v0 is not attached"), "{said}");
+}
+
+#[test]
+fn packets_are_classified_and_classes_share_the_link_by_their_flows() {
+    let Some(bench) = Bench::new() else { return };
+    let _attached = bench.usual();
+    // DSCP 45 and 4, whatever the ECN field says; best effort, and EF, which nobody has mapped.
+    let mut low = bench.flows(45 << 2, &BOTH, 2);
+    low.extend(bench.flows(4 << 2 | 2, &BOTH, 1));
+    let mut high = bench.flows(0, &BOTH, 1);
+    high.extend(bench.flows(46 << 2, &BOTH[..1], 1));
+    let status = bench.status_when(|status| {
+        send(&low);
+        send(&high);
+        status["high_rate"]["flows"] == 3 && status["low_delay"]["flows"] == 6
+    });
+    let rate = |class: &str| status[class]["rate_bits_per_second"].as_u64().expect("a rate");
+    // Twice three to six.
+    assert_eq!((rate("high_rate"), rate("low_delay")), (50_000_000, 50_000_000));
+    assert_eq!(status["low_delay"]["longest_packet_bytes"], 400 + 8 + 40 + 14);
+    assert_eq!((&status["delay_us"], &status["delay_promised_us"]), (&10_000.into(), &10_000.into()));
+    let shown = bench.shell("tc class show dev v0");
+    for class in ["htb 6277:10", "htb 6277:20"] {
+        let line = shown.lines().find(|line| line.contains(class)).expect("it is there");
+        assert!(line.contains("rate 50Mbit ceil 100Mbit"), "{shown}");
+    }
+    // Each packet is counted where it went.
+    let sent = || bench.status()["low_delay"]["sent_packets"].as_u64().expect("a number");
+    let before = sent();
+    (0..5).for_each(|_| send(&low));
+    assert_eq!(sent() - before, 30);
+}
+
+#[test]
+fn other_marks_choose_if_they_are_named() {
+    let Some(bench) = Bench::new() else { return };
+    for (flags, marked, unmarked) in
+        [(&["--dscp", "46,10"][..], 46 << 2, 45 << 2), (&["--tos", "0x12"], 0x12, 0x10)]
+    {
+        let attached = bench.attach(&[&["v0", "--rate", "10 Mbit/s"], flags].concat());
+        let sent = || bench.status()["low_delay"]["sent_packets"].as_u64().expect("a number");
+        send(&bench.flows(marked, &BOTH, 1));
+        assert_eq!(sent(), 2, "{flags:?}");
+        send(&bench.flows(unmarked, &BOTH, 1));
+        assert_eq!(sent(), 2, "{flags:?}");
+        drop(attached);
+        bench.done(&["detach", "v0"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    let seen = bench.seen("v0");
+    let refusals: [(&[&str], &str); 9] = [
+        (&["nowhere0", "--rate", "1 Mbit/s"], "no such network device"),
+        (&["much-too-long-a-name", "--rate", "1 Mbit/s"], "no such network device"),
+        (&["lo", "--rate", "1 Mbit/s"], "leads back"),
+        (&["v0", "--rate", "0 bit/s"], "sends nothing"),
+        (&["v0", "--rate", "1 Mbit/s", "--delay", "10 ms"], "give at least that much, or --raise"),
+        (&["v0", "--rate", "50 kbit/s"], "give at least 60.72 kbit/s"),
+        (&["v0", "--rate", "1 Mbit/s", "--ratio", "1"], "give more than 1"),
+        (&["v0", "--rate", "1 Mbit/s", "--dscp", "64"], "64"),
+        (&["v0", "--rate", "1 Mbit/s", "--tos", "0x10"], "--dscp"),
+    ];
+    for (words, expected) in refusals {
+        let (code, said) = bench.refused(&[&["attach"], words].concat());
+        assert!(code == Some(2) && said.contains(expected), "{words:?}: {said}");
+    }
+    assert_eq!(bench.seen("v0"), seen);
+    for (foreign, flags, expected) in [
+        ("pfifo limit 9", &[][..], "--replace puts it aside"),
+        ("tbf rate 1mbit burst 10k latency 10ms", &["--replace"], "which has classes"),
+        ("htb", &["--replace"], "which has classes"),
+        ("stab overhead 9 linklayer atm pfifo", &["--replace"], "could not be put back"),
+    ] {
+        assert_eq!(bench.shell(&format!("tc qdisc replace dev v0 root handle 7: {foreign}")), "");
+        let seen = bench.seen("v0");
+        let (code, said) = bench.refused(&[&["attach", "v0", "--rate", "1 Mbit/s"], flags].concat());
+        assert!(code == Some(3) && said.contains(expected) && said.contains(" 7:"), "{foreign}: {said}");
+        assert_eq!(bench.seen("v0"), seen, "{foreign}");
+        bench.shell("tc qdisc del dev v0 root");
+    }
+    bench.shell("tc qdisc add dev v0 ingress");
+    let (code, said) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
+    assert!(code == Some(3) && said.contains("ingress") && said.contains("clsact"), "{said}");
+}
+
+#[test]
+fn without_its_capabilities_it_says_which() {
+    let Some(bench) = Bench::new() else { return };
+    let seen = bench.seen("v0");
+    for (without, named) in [("-bpf,-sys_admin", "CAP_BPF"), ("-net_admin,-sys_admin", "CAP_NET_ADMIN")] {
+        let program = env!("CARGO_BIN_EXE_byway");
+        let state = bench.folder.path().display();
+        let said = bench.shell(&format!(
+            "setpriv --bounding-set={without} --inh-caps={without} {program} link attach v0 --rate '1 Mbit/s' --state {state}"
+        ));
+        assert!(said.contains(named) || said.contains("setpriv: not found"), "{said}");
+    }
+    assert_eq!(bench.seen("v0"), seen);
+}
+
+#[test]
+fn a_link_is_changed_while_it_works_and_only_to_what_can_be() {
+    let Some(bench) = Bench::new() else { return };
+    let (code, said) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
+    assert!(code == Some(2) && said.contains("no controller"), "{said}");
+    let _attached = bench.usual();
+    let (code, said) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
+    assert!(code == Some(2) && said.contains("attached already"), "{said}");
+    bench.done(&["change", "v0", "--rate", "40 Gbit/s", "--delay", "5 ms", "--ratio", "2.5"]);
+    let status = bench.status();
+    assert_eq!(status["rate_bits_per_second"], 40_000_000_000_u64);
+    assert_eq!((&status["delay_us"], &status["ratio"]), (&5_000.into(), &2.5.into()));
+    assert!(bench.shell("tc class show dev v0").contains("rate 40Gbit ceil 40Gbit"));
+    let (code, said) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
+    assert!(code == Some(2) && said.contains("--raise"), "the delay of 5 ms stays wanted: {said}");
+    assert_eq!(bench.status()["rate_bits_per_second"], 40_000_000_000_u64);
+    bench.done(&["change", "v0", "--rate", "1 Mbit/s", "--raise"]);
+    assert!(bench.shell("tc class show dev v0").contains("rate 1Mbit ceil 1Mbit"));
+    assert!(bench.done(&["status"]).contains("v0: attached\n"));
+}
+
+#[test]
+fn after_a_kill_it_is_said_and_the_next_one_begins_anew() {
+    let Some(bench) = Bench::new() else { return };
+    let seen = bench.seen("v0");
+    let attached = bench.usual();
+    attached.signal(Signal::KILL);
+    attached.ended();
+    let status = bench.status();
+    assert_eq!(status["state"], "unattended");
+    assert!(status["low_delay"]["flows"].is_null() && status["low_delay"]["room_bytes"].is_u64(), "{status}");
+    assert!(bench.done(&["status"]).starts_with("v0: attached, but its controller is not running"));
+    // What the kernel was given works on.
+    send(&bench.flows(45 << 2, &BOTH, 1));
+    assert_eq!(bench.status()["low_delay"]["sent_packets"], 2);
+    let attached = bench.usual();
+    assert_eq!(bench.status()["state"], "attached");
+    // Should somebody have removed the record, what is Byway's is still known.
+    attached.signal(Signal::KILL);
+    attached.ended();
+    for entry in std::fs::read_dir(bench.folder.path()).expect("a folder").flatten() {
+        std::fs::remove_file(entry.path()).expect("it is ours");
+    }
+    bench.done(&["detach", "v0"]);
+    assert_eq!(
+        bench.shell("tc qdisc show dev v0; tc class show dev v0"),
+        "qdisc noqueue 0: root refcnt 2 \n"
+    );
+    assert!(seen.contains("gso_max_segs 65535"), "{seen}");
+}
+
+#[test]
+fn a_link_that_goes_down_and_up_works_on() {
+    let Some(bench) = Bench::new() else { return };
+    let _attached = bench.usual();
+    for _ in 0..3 {
+        bench.shell("ip link set v0 down");
+        bench.status_when(|status| status["is_up"] == false && status["state"] == "attached");
+        bench.shell("ip link set v0 up; ip address add fd01::1/64 dev v0 nodad");
+        bench.shell("ip neighbour replace 10.1.0.2 lladdr 02:00:00:00:00:02 dev v0");
+        bench.status_when(|status| status["is_up"] == true && status["state"] == "attached");
+        let low = bench.flows(45 << 2, &BOTH[..1], 4);
+        let sent = bench.status()["low_delay"]["sent_packets"].as_u64().expect("a number");
+        send(&low);
+        assert_eq!(bench.status()["low_delay"]["sent_packets"].as_u64(), Some(sent + 4));
+    }
+    bench.shell("ip link set v0 mtu 9000");
+    bench.status_when(|status| status["state"] == "attached");
+}
+
+#[test]
+fn longer_packets_raise_the_delay_and_that_is_said() {
+    let Some(bench) = Bench::new() else { return };
+    let _attached = bench.attach(&["v0", "--rate", "100 Mbit/s", "--delay", "2 ms"]);
+    assert_eq!(bench.status()["delay_promised_us"], 2_000);
+    bench.shell("ip link set v0 mtu 9000");
+    let status = bench.status_when(|status| status["delay_promised_us"].as_u64() > Some(2_000));
+    assert_eq!(status["delay_us"], 2_000);
+    assert!(bench.done(&["status", "v0"]).contains("more than the 2 ms that are wanted"));
+}
+
+#[test]
+fn what_somebody_else_puts_there_stays_and_is_said() {
+    let Some(bench) = Bench::new() else { return };
+    let seen = bench.seen("v0");
+    let attached = bench.usual();
+    bench.shell("tc qdisc del dev v0 root");
+    let status = bench.status_when(|status| status["state"] == "displaced");
+    assert!(status["note"].as_str().is_some_and(|note| note.contains("kernel's own")), "{status}");
+    let (code, said) = bench.refused(&["change", "v0", "--rate", "9 Mbit/s"]);
+    assert!(code == Some(3) && said.contains("attach it again"), "{said}");
+    bench.done(&["detach", "v0"]);
+    assert_eq!(attached.ended().0, Some(0));
+    assert_eq!(bench.seen("v0"), seen);
+    let attached = bench.usual();
+    bench.shell("tc qdisc replace dev v0 root handle 9: pfifo limit 5; tc filter add dev v0 ingress pref 3 protocol ip u32 match u32 0 0 flowid 1:1");
+    bench.status_when(|status| status["note"].as_str().is_some_and(|note| note.contains("pfifo 9:")));
+    let said = bench.done(&["detach", "v0"]);
+    assert!(said.contains("root, which stays") && said.contains("filters, which stay"), "{said}");
+    assert_eq!(attached.ended().0, Some(0));
+    let left = bench.shell("tc qdisc show dev v0; tc filter show dev v0 egress");
+    assert!(left.contains("pfifo 9:") && left.contains("clsact") && !left.contains("byway"), "{left}");
+}
+
+#[test]
+fn a_device_that_goes_ends_it_and_is_forgotten() {
+    let Some(bench) = Bench::new() else { return };
+    let attached = bench.usual();
+    bench.shell("ip link delete v0");
+    let (code, said) = attached.ended();
+    assert!(code == Some(3) && said.contains("v0 has gone"), "{said}");
+    assert_eq!(std::fs::read_dir(bench.folder.path()).expect("a folder").count(), 0);
+    // Of one that was killed, another device may have the name.
+    bench.make_link("v0");
+    let attached = bench.usual();
+    attached.signal(Signal::KILL);
+    attached.ended();
+    bench.shell("ip link delete v0");
+    assert!(bench.done(&["status"]).contains("the device has gone"));
+    bench.make_link("v0");
+    let seen = bench.seen("v0");
+    assert!(bench.done(&["detach", "v0"]).contains("has gone"));
+    assert_eq!(bench.seen("v0"), seen);
+    assert_eq!(bench.refused(&["detach", "v0"]).0, Some(2));
+    // Or the same device has another name.
+    let attached = bench.usual();
+    attached.signal(Signal::KILL);
+    attached.ended();
+    bench.shell("ip link set v0 down; ip link set v0 name w0; ip link set w0 up");
+    bench.done(&["detach", "w0"]);
+    assert!(!bench.seen("w0").contains("htb"));
+}
+
+#[test]
+fn devices_without_ethernet_and_with_odd_names_are_devices() {
+    let Some(bench) = Bench::new() else { return };
+    bench.make_link("we\"ird%☃");
+    for name in ["wan0", "we\"ird%☃"] {
+        let seen = bench.seen(name);
+        let attached = bench.attach(&[name, "--rate", "50 Mbit/s"]);
+        let status: Value = serde_json::from_str(&bench.done(&["status", name, "--json"])).expect("JSON");
+        assert_eq!((status["device"].as_str(), &status["state"]), (Some(name), &"attached".into()));
+        bench.done(&["detach", name]);
+        assert_eq!(attached.ended().0, Some(0));
+        assert_eq!(bench.seen(name), seen);
+    }
+}
