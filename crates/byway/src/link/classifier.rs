@@ -181,8 +181,10 @@ fn refused(error: &dyn Display, system: Option<&io::Error>) -> Failure {
             missing()
         ));
     }
+    tracing::debug!(%error, "the kernel takes no program for packets");
+    let error = system.map_or_else(|| error.to_string(), ToString::to_string);
     Failure::machine(format!(
-        "the kernel takes no program for packets: {error} (byway link needs eBPF, Linux 5.8 or newer)"
+        "the kernel takes no program for packets: {error} (byway link needs eBPF, Linux 5.8 or newer; --log-level debug says more)"
     ))
 }
 

@@ -179,7 +179,8 @@ impl Records {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => {
-                return Err(Failure::machine(format!("{}: {error}", self.folder.display())));
+                let message = format!("{}: {error}: be root, who attached", self.folder.display());
+                return Err(Failure::machine(message));
             }
         };
         let begin = format!("link-{}-", self.namespace);

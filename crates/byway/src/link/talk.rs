@@ -136,7 +136,12 @@ pub(super) fn ask(index: u32, ask: Ask) -> Result<Option<Answer>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
         Err(error) => return Err(silent(&error)),
     };
-    heard(&stream, ask).map_err(|error| silent(&error))
+    heard(&stream, ask).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            silent(&"it answers root, and the user that it runs as")
+        }
+        _ => silent(&error),
+    })
 }
 
 fn heard(mut stream: &UnixStream, ask: Ask) -> io::Result<Option<Answer>> {
@@ -147,12 +152,11 @@ fn heard(mut stream: &UnixStream, ask: Ask) -> io::Result<Option<Answer>> {
     let mut reader = BufReader::new(stream.take(LINE_BYTES_MAX));
     let mut answer = Vec::new();
     if reader.read_until(b'\n', &mut answer)? == 0 {
-        let message = "it does not answer (it answers root, and the user that it runs as)";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        return Err(io::ErrorKind::ConnectionReset.into());
     }
     Ok(Some(serde_json::from_slice(&answer)?))
 }
 
-fn silent(error: &io::Error) -> Failure {
+fn silent(error: &dyn std::fmt::Display) -> Failure {
     Failure::machine(format!("the controller of the device cannot be asked: {error}"))
 }

@@ -64,7 +64,7 @@ fn tagged(tag: [u8; 2], kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
 }
 
 fn ports(source: u16, destination: u16) -> Vec<u8> {
-    [source.to_be_bytes(), destination.to_be_bytes(), 12_u16.to_be_bytes(), [0; 2]].concat().to_vec()
+    [source.to_be_bytes(), destination.to_be_bytes(), 12_u16.to_be_bytes(), [0; 2]].concat()
 }
 
 fn ipv4(traffic_class: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
