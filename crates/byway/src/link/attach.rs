@@ -53,11 +53,11 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     logs::start(LogSettings { level: flags.log_level, format: flags.log_format });
     node::block_on(async {
         let mut stop = Stop::listen()?;
-        let (mut controller, ear, records) = begin(flags)?;
+        let (mut controller, mut ear, records) = begin(flags)?;
         let device = controller.record.device.clone();
         tracing::info!(device, "the link is attached");
         signals::tell_ready();
-        let ended = work(&mut controller, &ear, &mut stop).await;
+        let ended = work(&mut controller, &mut ear, &mut stop).await;
         signals::tell_stopping();
         end(controller, &records, ended).await
     })
@@ -146,7 +146,7 @@ enum Ended {
     Asked(Asking),
 }
 
-async fn work(controller: &mut Controller, ear: &Ear, stop: &mut Stop) -> Ended {
+async fn work(controller: &mut Controller, ear: &mut Ear, stop: &mut Stop) -> Ended {
     let mut rounds = interval(Duration::from_nanos(UPDATE_INTERVAL.as_nanos()));
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut later: Option<Instant> = None;

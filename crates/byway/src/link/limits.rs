@@ -17,8 +17,11 @@ pub(super) const PACKET_MAX: Bytes = Bytes::new(65_535);
 /// The longest question or answer between commands: a status has 2 kB.
 pub(super) const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// How long a command may take to say what it wants: it has that ready.
-pub(super) const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_millis(200);
+/// Commands that wait for the controller: more wait in the kernel.
+pub(super) const ASKED_MAX: usize = 16;
+
+/// How long a command may take to say what it wants: it has that ready, but the machine may be busy.
+pub(super) const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// How long a controller may take to answer: at 400 ms a round, and more on a machine that is busy.
 pub(super) const ANSWERED_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);

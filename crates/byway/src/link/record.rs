@@ -224,7 +224,7 @@ mod tests {
             options: Some(vec![0x10, 0x27, 0, 0xff]),
             has_size_table: false,
         };
-        let record = Record::new("we\"ird/.%☃", index, terms).with_root(Some(&root));
+        let record = Record::new("we\"ird.-☃", index, terms).with_root(Some(&root));
         record.with_filter(true, 7).with_segments(Some(65_535))
     }
 

@@ -6,8 +6,9 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
 
-use super::limits::{ANSWERED_WITHIN, ASKED_WITHIN, LINE_BYTES_MAX};
+use super::limits::{ANSWERED_WITHIN, ASKED_MAX, ASKED_WITHIN, LINE_BYTES_MAX};
 use super::report::Report;
 use super::terms::Wish;
 use crate::exit::{Cause, Failure};
@@ -79,36 +80,54 @@ impl Claim {
     /// If the kernel does not let it.
     pub(super) fn listen(self) -> Result<Ear, Failure> {
         let listener = self.0.set_nonblocking(true).and_then(|()| tokio::net::UnixListener::from_std(self.0));
-        listener.map(Ear).map_err(|error| Failure::machine(format!("commands cannot be heard: {error}")))
+        let listener =
+            listener.map_err(|error| Failure::machine(format!("commands cannot be heard: {error}")))?;
+        let (heard, asked) = mpsc::channel(ASKED_MAX);
+        tokio::spawn(accept(listener, heard));
+        Ok(Ear(asked))
     }
 }
 
 /// Where a controller hears commands.
-pub(super) struct Ear(tokio::net::UnixListener);
+pub(super) struct Ear(mpsc::Receiver<(Ask, Asking)>);
 
 /// Somebody who asks.
 pub(super) struct Asking(tokio::net::UnixStream);
 
 impl Ear {
-    /// The next one who asks for something that makes sense, and may.
-    pub(super) async fn next(&self) -> (Ask, Asking) {
-        loop {
-            let Ok((mut stream, _)) = self.0.accept().await else {
-                // There are too many files for a moment.
-                tokio::time::sleep(ASKED_WITHIN).await;
-                continue;
-            };
-            // Abstract names know no rights.
-            if !stream.peer_cred().is_ok_and(|other| may_ask(other.uid())) {
-                continue;
-            }
-            let mut line = Vec::new();
-            let mut reader = tokio::io::BufReader::new(&mut stream).take(LINE_BYTES_MAX);
-            let read = tokio::time::timeout(ASKED_WITHIN, reader.read_until(b'\n', &mut line)).await;
-            if let (Ok(Ok(_)), Ok(ask)) = (read, serde_json::from_slice(&line)) {
-                return (ask, Asking(stream));
-            }
+    /// The next one who asks. (Whoever stops waiting for that misses nobody.)
+    pub(super) async fn next(&mut self) -> (Ask, Asking) {
+        match self.0.recv().await {
+            Some(asked) => asked,
+            // Not as long as there is an event loop.
+            None => std::future::pending().await,
         }
+    }
+}
+
+/// Takes those who come, each on its own, so that a slow one keeps nobody waiting.
+async fn accept(listener: tokio::net::UnixListener, heard: mpsc::Sender<(Ask, Asking)>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // There are too many files for a moment.
+            tokio::time::sleep(ASKED_WITHIN).await;
+            continue;
+        };
+        // Abstract names know no rights.
+        if stream.peer_cred().is_ok_and(|other| may_ask(other.uid())) {
+            tokio::spawn(hear(stream, heard.clone()));
+        }
+    }
+}
+
+/// Hears what somebody wants, if it makes sense.
+async fn hear(mut stream: tokio::net::UnixStream, heard: mpsc::Sender<(Ask, Asking)>) {
+    let mut line = Vec::new();
+    let mut reader = tokio::io::BufReader::new(&mut stream).take(LINE_BYTES_MAX);
+    let read = tokio::time::timeout(ASKED_WITHIN, reader.read_until(b'\n', &mut line)).await;
+    if let (Ok(Ok(_)), Ok(ask)) = (read, serde_json::from_slice(&line)) {
+        // A controller that ends hears nobody any more.
+        let _ = heard.send((ask, Asking(stream))).await;
     }
 }
 
