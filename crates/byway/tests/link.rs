@@ -425,6 +425,19 @@ fn longer_packets_raise_the_delay_and_that_is_said() {
 }
 
 #[test]
+fn at_the_slowest_rate_the_longest_packets_of_both_classes_pass() {
+    let Some(bench) = Bench::new() else { return };
+    let _attached = bench.attach(&["v0", "--rate", "61 kbit/s"]);
+    let flows = [bench.flows(0, &BOTH[..1], 1), bench.flows(45 << 2, &BOTH[..1], 1)];
+    for (socket, to) in flows.iter().flatten() {
+        socket.send_to(&[7; 1_472], to).expect("it is sent");
+    }
+    let sent = |status: &Value, class: &str| status[class]["sent_bytes"].as_u64() >= Some(1_514);
+    let status = bench.status_when(|status| sent(status, "high_rate") && sent(status, "low_delay"));
+    assert_eq!(status["low_delay"]["dropped_full_packets"], 0);
+}
+
+#[test]
 fn what_somebody_else_puts_there_stays_and_is_said() {
     let Some(bench) = Bench::new() else { return };
     let seen = bench.seen("v0");

@@ -6,6 +6,7 @@ use byway_units::Bytes;
 
 use super::classifier::{Classifier, Seen};
 use super::installed::{apply, missing, of_device};
+use super::limits::PACKET_MAX;
 use super::longest::Longest;
 use super::record::{Record, Records};
 use super::report::{ClassReport, Report, State};
@@ -45,7 +46,7 @@ pub(super) struct Beginning {
 
 /// How a link is shared before anything is known of what passes: as if low-delay packets were as long as can be, so that the first one finds room.
 pub(super) fn first_shares(device: &LinkDevice, settings: &Settings) -> Shares {
-    Shares::of(settings, frame(device), [0; 2], settings.packet())
+    Shares::of(settings, frame(device), [0; 2], frame(device))
 }
 
 impl Controller {
@@ -115,9 +116,9 @@ impl Controller {
             return None;
         }
         self.settings = self.settings_now()?;
-        let low_delay =
-            self.longest.low_delay().unwrap_or(self.settings.packet()).min(self.settings.packet());
-        let shares = Shares::of(&self.settings, frame(&self.device), self.flows, low_delay);
+        let frame = frame(&self.device);
+        let low_delay = self.longest.low_delay().unwrap_or(frame).min(PACKET_MAX);
+        let shares = Shares::of(&self.settings, frame, self.flows, low_delay);
         let Steps { now, later, after } = steps(&self.shares, &shares);
         self.shares = shares;
         self.tell(&now);
@@ -125,12 +126,11 @@ impl Controller {
         (!self.later.is_empty()).then_some(after)
     }
 
-    /// What the link promises, with packets as long as they are of late.
+    /// What the link promises, with high-rate packets as long as they are of late.
     fn settings_now(&self) -> Option<Settings> {
-        let longest = [self.longest.high_rate(), self.longest.low_delay()].into_iter().flatten().max();
-        let settings = self.record.terms.settings_raised(&self.device, longest.unwrap_or(Bytes::ZERO));
+        let longest = self.longest.high_rate().unwrap_or(Bytes::ZERO);
         // The link could promise something when it was attached, and only packets can have become longer.
-        settings.ok()
+        self.record.terms.settings_raised(&self.device, longest).ok()
     }
 
     /// Tells the kernel the rest, when what waited on an earlier promise has left.

@@ -24,7 +24,9 @@ pub(super) fn run(flags: &DeviceFlags) -> Result<(), Failure> {
         Err(error) => return Err(of_device(&name, &error)),
     };
     if let Some(answer) = talk::ask(device.index, Ask::Detach)? {
-        return done(answer);
+        done(answer)?;
+        println!("{name}: what was there is put back");
+        return Ok(());
     }
     let record = match records.of(device.index)? {
         Some(record) => record,

@@ -199,10 +199,16 @@ fn restore_root(
     let Some(before) = record.root() else {
         return control.delete_root(index, HANDLE);
     };
-    control.put_root_back(index, &before)?;
+    if control.put_root_back(index, &before).is_err() {
+        // Not every kernel takes back all that it says.
+        control.put_root_back(index, &Qdisc { options: None, ..before.clone() })?;
+    }
     let again = control.root(index)?;
     if again.is_none_or(|again| again.options != before.options) {
-        notes.push(format!("{} is at the root again, but says something else of itself", before.kind));
+        notes.push(format!(
+            "{} is at the root again, but not with all that it was told: look at it",
+            before.kind
+        ));
     }
     Ok(())
 }

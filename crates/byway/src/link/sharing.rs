@@ -63,7 +63,12 @@ impl Shares {
         let (least, [_, low_delay]) = (least_rate(frame), allotment.rates);
         let low = low_delay.max(least).min(rest(link, least));
         let delay = if low < low_delay { scaled(allotment.delay, low_delay, low) } else { allotment.delay };
-        Self { link, frame, rates: [rest(link, low), low], room: allotment.room, delay }
+        // A queue that is too short for a packet is none.
+        let room = [
+            allotment.room[HIGH].max(settings.packet() + settings.packet()),
+            allotment.room[LOW].max(low_delay_packet),
+        ];
+        Self { link, frame, rates: [rest(link, low), low], room, delay }
     }
 
     /// Of which it is not known what the kernel was told: whatever follows, all of it is.
@@ -194,7 +199,7 @@ mod tests {
             for place in [HIGH, LOW] {
                 prop_assert!(shares.rates[place] >= least_rate(FRAME));
             }
-            prop_assert!(shares.room[LOW] >= Bytes::new(packet));
+            prop_assert!(shares.room[LOW] >= Bytes::new(packet) && shares.room[HIGH] >= FRAME + FRAME);
             prop_assert!(shares.delay >= settings.delay());
         }
     }
