@@ -186,11 +186,11 @@ impl Reader<'_> {
             let plan = classes::read(file, text).map_err(|problem| self.changed(here, &problem))?;
             return Ok(Runs::Classes(Box::new(plan)));
         }
-        self.scenario(file, text, here).map(|scenario| Runs::Scenario(Box::new(scenario)))
+        self.scenario(file, &text, here).map(|scenario| Runs::Scenario(Box::new(scenario)))
     }
 
-    fn scenario(&self, file: &Path, text: String, here: &KeyPath) -> Result<Scenario, Problem> {
-        let read = |wanted: &Path| if wanted == file { Ok(text.clone()) } else { (self.read)(wanted) };
+    fn scenario(&self, file: &Path, text: &str, here: &KeyPath) -> Result<Scenario, Problem> {
+        let read = |wanted: &Path| if wanted == file { Ok(text.to_owned()) } else { (self.read)(wanted) };
         let scenario = Scenario::read(file, &read);
         let scenario = scenario.and_then(|scenario| match scenario.check() {
             Ok(()) => Ok(scenario),

@@ -202,11 +202,11 @@ fn judge(sink: &Sink, spoken: Duration) -> Option<Call> {
     for (number, delay) in &came {
         is_heard[(number - first) as usize] |= *delay <= plays_after;
     }
-    let lost = is_heard.iter().filter(|heard| !**heard).count() as u64;
+    let missing = is_heard.iter().filter(|heard| !**heard).count() as u64;
     let bursts = is_heard.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u64;
-    let loss = share(lost, u64::from(sent))?;
+    let loss = share(missing, u64::from(sent))?;
     // The mean burst by that of independent losses, 1/(1 - p) (G.107, section 7.5).
-    let burst_ratio = share(lost, bursts).map_or(1.0, |mean| mean * (1.0 - loss));
+    let burst_ratio = share(missing, bursts).map_or(1.0, |mean| mean * (1.0 - loss));
     Some(Call { delay_ms: plays_after + CODEC_DELAY_MS, loss, burst_ratio: burst_ratio.max(1.0) })
 }
 

@@ -231,7 +231,9 @@ fn machines(traffic: &Traffic, to: SocketAddr, begin: Time, seed: Seed) -> [Mach
     match &traffic.sends {
         TypedSends::Bulk {} | TypedSends::Short { .. } => {
             let mut hosts = [0, 1].map(|end| TcpHost::new(settings(&traffic.tcp), seed.numbered(end)));
-            hosts.iter_mut().for_each(|host| host.mark(traffic.dscp()));
+            for host in &mut hosts {
+                host.mark(traffic.dscp());
+            }
             hosts[1].listen(PORT, Task::Sink(TcpSink::default()));
             hosts.map(|host| Machine::Tcp(Box::new(host)))
         }

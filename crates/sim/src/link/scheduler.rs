@@ -195,7 +195,7 @@ impl Scheduler {
         let mut note = drops(&mut self.dropped, &mut self.uses);
         match (&mut self.queue, scheduling.queueing) {
             (Queue::RateDelay(queue), Queueing::RateDelay(settings)) => {
-                queue.change(settings, now, &mut note)
+                queue.change(settings, now, &mut note);
             }
             (queue, _) => {
                 let mut before = core::mem::replace(queue, Queue::new(&scheduling, now));

@@ -48,6 +48,15 @@ pub(crate) struct Departure {
     pub(crate) is_repeated: bool,
 }
 
+/// When segments may go out that are paced.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pacing {
+    /// When the next one may.
+    until: Time,
+    /// Whether one waits for that.
+    is_held: bool,
+}
+
 /// What is sent, how fast, and what is done about losses.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -70,10 +79,7 @@ pub(crate) struct Sender {
     must_repeat: bool,
     /// Whether the window, and nothing else, held data back when something was last sent.
     is_window_limited: bool,
-    /// When the next segment may go out, of those that are paced.
-    paced_until: Time,
-    /// Whether one waits for that.
-    is_held: bool,
+    pacing: Pacing,
     /// When something was last sent.
     sent_at: Option<Time>,
     /// Marks count as congestion again once this is acknowledged.
@@ -100,8 +106,7 @@ impl Sender {
             duplicates: 0,
             must_repeat: false,
             is_window_limited: false,
-            paced_until: Time::START,
-            is_held: false,
+            pacing: Pacing::default(),
             sent_at: None,
             deaf_to_marks_until: Position::FIRST,
             announces_reduction: false,
@@ -141,7 +146,7 @@ impl Sender {
 
     /// When a segment may go out that pacing holds back.
     pub(crate) fn paced_until(&self) -> Option<Time> {
-        self.is_held.then_some(self.paced_until)
+        self.pacing.is_held.then_some(self.pacing.until)
     }
 
     /// What may be on its way: of what is paced, a segment at least.
@@ -167,8 +172,8 @@ impl Sender {
     /// The next part of the stream that may go out now, which then counts as sent.
     pub(crate) fn take_next(&mut self, now: Time) -> Option<Departure> {
         self.consider_idleness(now);
-        self.is_held = self.is_held_at(now);
-        if self.is_held {
+        self.pacing.is_held = self.is_held_at(now);
+        if self.pacing.is_held {
             self.is_window_limited = true;
             return None;
         }
@@ -200,7 +205,7 @@ impl Sender {
     fn is_held_at(&self, now: Time) -> bool {
         let has_room = self.board.pipe() + self.segment <= self.window();
         let has_more = self.outgoing.has_more() || self.board.next_lost().is_some();
-        self.control.is_paced() && now < self.paced_until && (self.must_repeat || has_room && has_more)
+        self.control.is_paced() && now < self.pacing.until && (self.must_repeat || has_room && has_more)
     }
 
     /// A window goes out in a round trip, evenly.
@@ -208,7 +213,7 @@ impl Sender {
         if let (true, Some(round_trip)) = (self.control.is_paced(), self.round_trip.smoothed()) {
             let share =
                 bytes.count().saturating_mul(round_trip.as_nanos()) / self.control.window().count().max(1);
-            self.paced_until = now + Duration::from_nanos(share);
+            self.pacing.until = now + Duration::from_nanos(share);
         }
     }
 

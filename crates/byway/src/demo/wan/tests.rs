@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use byway_sim::{Datagram, Ecn, Host, Observer, Record, Script, Seed, Step, Transmit, World};
+use byway_sim::{Datagram, Ecn, Host, Marks, Observer, Record, Script, Seed, Step, Transmit, World};
 use byway_units::Time;
 
 use super::description::{BurstDescription, Description, LinkDescription, NodeDescription};
@@ -75,7 +75,7 @@ fn simulated(description: &Description, times_ns: &[u64]) -> BTreeMap<u32, u64> 
         fn transmit(&mut self, _: Time) -> Option<Transmit<'_>> {
             self.sending = self.to_send.take()?;
             let (destination, ecn) = (address(2, 2), Ecn::NotCapable);
-            Some(Transmit { source: None, destination, ecn, payload: &self.sending })
+            Some(Transmit { source: None, destination, marks: Marks::default(), ecn, payload: &self.sending })
         }
         fn deadline(&self) -> Option<Time> {
             None
