@@ -23,10 +23,11 @@ test: ## Everything that must hold; closes with the numbers of tests passed, fai
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, relays on sockets, then the gates
+bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, queues, relays on sockets, then the gates
 	@scripts/setup.sh bench
 	@scripts/cargo.sh run --release --locked -p byway-bench -- $(ARGS)
 	@scripts/cargo.sh run --release --locked -p byway-bench -- protocol
+	@scripts/cargo.sh run --release --locked -p byway-bench -- queues
 	@scripts/cargo.sh run --release --locked -p byway-bench -- sockets
 	@$(MAKE) --no-print-directory gates
 

@@ -1,5 +1,5 @@
-//! `byway-bench`: Byway's coder beside others', interleaved in one run; the protocol core, stage by stage; and
-//! relays on real sockets.
+//! `byway-bench`: Byway's coder beside others', interleaved in one run; the protocol core, stage by stage; queues
+//! before a link; and relays on real sockets.
 //!
 //! Its own crate, so that the peers and what they pull in stay out of everybody else's build.
 
@@ -15,6 +15,7 @@ mod contenders;
 mod goals;
 mod measure;
 mod protocol;
+mod queues;
 mod report;
 mod ring;
 mod shape;
@@ -65,6 +66,7 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     Protocol(protocol::Options),
+    Queues(queues::Options),
     Sockets(sockets::Options),
 }
 
@@ -72,6 +74,7 @@ fn main() -> Result<ExitCode> {
     let options = Options::parse();
     match &options.command {
         Some(Command::Protocol(options)) => protocol(options),
+        Some(Command::Queues(options)) => queues(options),
         Some(Command::Sockets(options)) => sockets(options),
         None => coder(&options),
     }
@@ -83,6 +86,16 @@ fn protocol(options: &protocol::Options) -> Result<ExitCode> {
     eprintln!("{}, one pinned thread", processor());
     let all_met = protocol::run(options)?;
     Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures queues before a link.
+fn queues(options: &queues::Options) -> Result<ExitCode> {
+    pin();
+    if !options.is_for_machines() {
+        eprintln!("{}, one pinned thread", processor());
+    }
+    let is_met = queues::run(options)?;
+    Ok(if options.must_meet_goals() && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Measures relays on real sockets.

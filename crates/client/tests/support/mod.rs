@@ -12,7 +12,7 @@ use byway_code::Engine;
 use byway_proto::agent::Delivery;
 use byway_proto::relay::{Authority, Relay, RelayInput};
 use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
-use byway_sim::{Datagram, GilbertElliott, Host, Link, Loss, NodeId, Script, Seed, Transmit};
+use byway_sim::{Datagram, GilbertElliott, Host, Link, Loss, Marks, NodeId, Script, Seed, Transmit};
 use byway_units::{AgentId, Duration, FlowId, Probability, RelayId, Time};
 use byway_wire::seal::{Portable, StaticSecret, Suite};
 
@@ -65,7 +65,7 @@ impl Host for Node {
         match self {
             Self::Relay(relay) => relay.poll().map(|transmit| {
                 let (destination, ecn) = of(transmit);
-                Transmit { source: None, destination, ecn, payload: transmit.bytes }
+                Transmit { source: None, destination, marks: Marks::default(), ecn, payload: transmit.bytes }
             }),
             Self::Client { client, delivered, events, sending } => loop {
                 match client.poll()? {
@@ -77,7 +77,13 @@ impl Host for Node {
                         let (destination, ecn) = of(transmit);
                         sending.clear();
                         sending.extend_from_slice(transmit.bytes);
-                        return Some(Transmit { source: None, destination, ecn, payload: sending });
+                        return Some(Transmit {
+                            source: None,
+                            destination,
+                            marks: Marks::default(),
+                            ecn,
+                            payload: sending,
+                        });
                     }
                 }
             },

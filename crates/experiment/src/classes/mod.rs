@@ -4,6 +4,8 @@ mod hosts;
 mod measures;
 mod mos;
 mod plan;
+#[cfg(test)]
+mod tests;
 mod typed;
 mod world;
 

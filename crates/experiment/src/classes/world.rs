@@ -80,7 +80,7 @@ enum End {
     Receiver(usize),
 }
 
-/// How long packets take from end to end, through all queues.
+/// How long packets that go forth take from end to end, through all queues.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// When packets under way were sent.
@@ -196,7 +196,8 @@ impl Builder<'_> {
             begin,
             round_trip: (length + delay * 2) * 2,
         };
-        self.world.observer_mut().ends.extend([Some(End::Sender), Some(End::Receiver(place))]);
+        let followed = [End::Sender, End::Receiver(place)].map(|end| (!flow.is_back).then_some(end));
+        self.world.observer_mut().ends.extend(followed);
         let room = traffic.access.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX);
         let access =
             Link { bottleneck: Bottleneck::new(traffic.access, room).ok(), delay, ..Link::default() };
