@@ -4,6 +4,7 @@
 #   throughput.sh download ADDRESS SECONDS             downloads by HTTP/3, over one connection of QUIC
 #   throughput.sh ratio FOLDER FOLDER       compares what came of two of these: the rate of the first by that of the second
 #   throughput.sh ratio FOLDER FOLDER       compares what came of two of these: the rate of the first by that of the second
+#   throughput.sh ratio FOLDER FOLDER       compares what came of two of these: the rate of the first by that of the second
 #   throughput.sh compare FOLDER FOLDER                compares what came of two of these, by their folders: the share of the first beside the even share
 case $1 in
 send)
@@ -33,6 +34,9 @@ download)
         END { print last * 8 / 1000 / seconds > "goodput"
             printf "{\"goodput_mbit_s\": %.2f, \"longest_stall_ms\": %d}\n", last * 8 / 1000000 / seconds, longest * 100 }
     ' sizes
+    ;;
+ratio)
+    awk '{ sum += $1; if (NR == 1) first = $1 } END { printf "{\"rate_ratio\": %.3f, \"together_mbit_s\": %.2f}\n", first / (sum - first), sum / 1000 }' "$2/goodput" "$3/goodput"
     ;;
 ratio)
     awk '{ sum += $1; if (NR == 1) first = $1 } END { printf "{\"rate_ratio\": %.3f, \"together_mbit_s\": %.2f}\n", first / (sum - first), sum / 1000 }' "$2/goodput" "$3/goodput"

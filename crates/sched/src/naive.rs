@@ -74,7 +74,7 @@ impl Naive {
             sent += 1;
         }
         let buffer = u128::from(self.settings.buffer.count());
-        self.room[D] = room(sent).unwrap_or(0).min(buffer);
+        self.room[D] = room(sent).unwrap_or(0).min(buffer - s_r);
         self.room[R] = (buffer - self.room[D]).min(u128::from(self.settings.high_rate_buffer.count()));
         if self.room[D] < before {
             self.discard(now, dropped);

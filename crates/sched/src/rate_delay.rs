@@ -37,7 +37,7 @@ pub struct Status {
 #[derive(Clone, Debug)]
 pub struct RateDelay<P> {
     settings: Settings,
-    counters: [FlowCounter; 2],
+    counting: Counting,
     flows: [u32; 2],
     weights: Weights,
     room: Room,
@@ -47,8 +47,40 @@ pub struct RateDelay<P> {
     /// The longest low-delay packet of the flows that there are (`S_D`).
     low_delay_packet: u32,
     update_at: Time,
-    guard: Option<Box<Guard>>,
     marker: Option<Marker>,
+}
+
+/// How flows are counted.
+#[derive(Clone, Debug)]
+enum Counting {
+    /// In the order of [`Class::ALL`].
+    Plain([FlowCounter; 2]),
+    /// And held to what they may have.
+    Guarded(Box<Guard>),
+}
+
+impl Counting {
+    fn new(settings: &Settings, now: Time) -> Self {
+        if settings.is_guarded {
+            return Self::Guarded(Box::new(Guard::new(now)));
+        }
+        Self::Plain([FlowCounter::new(), FlowCounter::new()])
+    }
+
+    /// An interval ends: about how many flows there are in each class.
+    fn count(&mut self, settings: &Settings, is_high_rate_idle: bool, now: Time) -> [u32; 2] {
+        match self {
+            Self::Plain(counters) => counters.each_mut().map(|counter| counter.count(now)),
+            Self::Guarded(guard) => guard.update(settings, is_high_rate_idle, now),
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Self::Plain(counters) => counters.iter_mut().for_each(FlowCounter::clear),
+            Self::Guarded(guard) => guard.clear(),
+        }
+    }
 }
 
 const HIGH: usize = Class::HighRate.place();
@@ -58,16 +90,10 @@ impl<P> RateDelay<P> {
     /// An idle link.
     #[must_use]
     pub fn new(settings: Settings, now: Time) -> Self {
-        Self::with_counters(settings, [FlowCounter::new(), FlowCounter::new()], now)
-    }
-
-    /// The same with other counters of flows, in the order of [`Class::ALL`].
-    #[must_use]
-    pub fn with_counters(settings: Settings, counters: [FlowCounter; 2], now: Time) -> Self {
         let weights = Weights::of(&settings, Counts::ONE);
         Self {
             settings,
-            counters,
+            counting: Counting::new(&settings, now),
             flows: [0; 2],
             weights,
             room: Room::of(&settings, weights, 0),
@@ -75,7 +101,6 @@ impl<P> RateDelay<P> {
             sent: [0; 2],
             low_delay_packet: 0,
             update_at: now + UPDATE_INTERVAL,
-            guard: settings.is_guarded.then(|| Box::new(Guard::new(now))),
             marker: settings.marks.then(Marker::default),
         }
     }
@@ -83,6 +108,12 @@ impl<P> RateDelay<P> {
     /// The link promises something else from now on. What waits stays, if it has room and will not wait too long.
     pub fn change(&mut self, settings: Settings, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
         self.sent = [0, -self.debt()];
+        if settings.is_guarded != self.settings.is_guarded {
+            self.counting = Counting::new(&settings, now);
+        }
+        if settings.marks != self.settings.marks {
+            self.marker = settings.marks.then(Marker::default);
+        }
         self.settings = settings;
         self.weights = Weights::of(&settings, Counts::of(self.flows[HIGH], self.flows[LOW]));
         self.resize(now, dropped);
@@ -117,18 +148,10 @@ impl<P> RateDelay<P> {
         let idle = now.saturating_since(self.update_at);
         self.update_at = if idle < UPDATE_INTERVAL { self.update_at } else { now } + UPDATE_INTERVAL;
         self.sent = [0, -self.debt()];
-        for (flows, counter) in self.flows.iter_mut().zip(&mut self.counters) {
-            if idle > FLOW_EXPIRY {
-                counter.clear();
-            }
-            *flows = counter.count(now);
+        if idle > FLOW_EXPIRY {
+            self.counting.clear();
         }
-        if let Some(guard) = &mut self.guard {
-            if idle > FLOW_EXPIRY {
-                guard.clear();
-            }
-            self.flows = guard.update(&self.settings, now);
-        }
+        self.flows = self.counting.count(&self.settings, self.queues[HIGH].is_empty(), now);
         if self.flows[LOW] == 0 && self.queues[LOW].is_empty() {
             self.low_delay_packet = 0;
         }
@@ -155,9 +178,9 @@ impl<P> RateDelay<P> {
     fn admit(&mut self, class: Class, flow: FlowHash, bytes: u32, now: Time) -> Result<(), Dropped> {
         let (backlog, room) = (self.queues[class.place()].bytes(), self.room_of(class));
         let is_full = backlog + u64::from(bytes) > room;
-        let is_let_in = match (&mut self.guard, class) {
-            (Some(guard), Class::LowDelay) => guard.admits(flow, bytes, backlog, room, now),
-            (Some(guard), Class::HighRate) if !is_full => {
+        let is_let_in = match (&mut self.counting, class) {
+            (Counting::Guarded(guard), Class::LowDelay) => guard.admits(flow, bytes, backlog, room, now),
+            (Counting::Guarded(guard), Class::HighRate) if !is_full => {
                 guard.note_high_rate(flow, bytes);
                 true
             }
@@ -182,7 +205,7 @@ impl<P> RateDelay<P> {
 
     /// Tells the guard if nothing of the high-rate class waits any more.
     fn note_departure(&mut self) {
-        if let Some(guard) = self.guard.as_mut().filter(|_| self.queues[HIGH].is_empty()) {
+        if let (Counting::Guarded(guard), true) = (&mut self.counting, self.queues[HIGH].is_empty()) {
             guard.note_idle();
         }
     }
@@ -231,9 +254,9 @@ impl<P> Discipline<P> for RateDelay<P> {
         if Bytes::new(u64::from(bytes)) > self.settings.packet {
             return dropped(packet, Dropped::TooLong);
         }
-        match &mut self.guard {
-            Some(guard) => guard.note(class, flow, source),
-            None => self.counters[class.place()].touch(flow, now),
+        match &mut self.counting {
+            Counting::Guarded(guard) => guard.note(class, flow, source),
+            Counting::Plain(counters) => counters[class.place()].touch(flow, now),
         }
         if class == Class::LowDelay && bytes > self.low_delay_packet {
             self.low_delay_packet = bytes;

@@ -73,7 +73,7 @@ impl Settings {
         if packet.is_zero() || packet > Bytes::new(PACKET_BYTES_MAX) {
             return Err(SettingsError::Packet(packet));
         }
-        let buffer = capacity.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX);
+        let buffer = capacity.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX).max(packet + packet);
         let delay = Duration::from_millis(10).max((packet + packet) / capacity);
         Ok(Self {
             capacity,
@@ -111,10 +111,12 @@ impl Settings {
         Ok(Self { ratio_milli, ..self })
     }
 
-    /// With other buffers: of both classes together (B of the paper), and of the high-rate class at most (`B_max`).
+    /// With other buffers: of both classes together (B of the paper), at least two packets, and of the high-rate class at most (`B_max`), at least
+    /// one.
     #[must_use]
-    pub const fn with_buffers(self, buffer: Bytes, high_rate_buffer: Bytes) -> Self {
-        Self { buffer, high_rate_buffer, ..self }
+    pub fn with_buffers(self, buffer: Bytes, high_rate_buffer: Bytes) -> Self {
+        let two = self.packet + self.packet;
+        Self { buffer: buffer.max(two), high_rate_buffer: high_rate_buffer.max(self.packet), ..self }
     }
 
     /// With other rules of which low-delay packets go when their class gets less room.

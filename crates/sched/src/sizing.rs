@@ -82,7 +82,9 @@ impl Room {
             if asked >= needed { (asked, settings.delay) } else { (needed, time_of(settings, needed)) };
         let low_delay = (sent * u128::from(weights.low_delay) - ahead(settings, weights, low_delay_packet))
             / weights.sum();
-        let low_delay = u64::try_from(low_delay).unwrap_or(u64::MAX).min(settings.buffer.count());
+        let low_delay = u64::try_from(low_delay)
+            .unwrap_or(u64::MAX)
+            .min(settings.buffer.count() - settings.packet.count());
         let rest = settings.buffer.count() - low_delay;
         Self { high_rate: rest.min(settings.high_rate_buffer.count()), low_delay, delay }
     }

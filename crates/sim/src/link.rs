@@ -55,7 +55,7 @@ pub use self::scheduler::{ClassUse, Coming, Queueing, Scheduling, Sent};
 pub struct Link {
     /// The rate or recorded capacity, and the queue before it; `None`: as fast as packets come.
     pub bottleneck: Option<Bottleneck>,
-    /// A rate and a queue that tells packets apart, in the place of a bottleneck. Behind it, what happens on the wire is decided when a
+    /// A rate and a queue that tells packets apart, before the bottleneck if there is one, too. Behind it, what happens on the wire is decided when a
     /// packet has left.
     pub scheduling: Option<Scheduling>,
     /// How long the way is.
@@ -197,7 +197,8 @@ impl LinkState {
         }
     }
 
-    /// Follows another description from now on. What is queued or under way stays so, and processes that are
+    /// Follows another description from now on. What is queued or under way stays so (but what waits in a queue that tells
+    /// packets apart is dropped where there is none any more), and processes that are
     /// described as before go on as if nothing had happened: they depend on the time only.
     pub fn change(&mut self, mut link: Link, now: Time) {
         match (link.bottleneck.take(), &mut self.transmitter) {
@@ -263,7 +264,8 @@ impl LinkState {
     /// How much its bottleneck had to do by now; `None` without one.
     #[must_use]
     pub fn bottleneck_use(&self, now: Time) -> Option<BottleneckUse> {
-        let scheduler = self.scheduler.as_ref().map(|scheduler| scheduler.usage(now));
+        let scheduler = self.scheduler.as_ref().filter(|_| self.is_scheduled);
+        let scheduler = scheduler.map(|scheduler| scheduler.usage(now));
         scheduler.or_else(|| self.transmitter.as_ref().map(|transmitter| transmitter.usage(now)))
     }
 

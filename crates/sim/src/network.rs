@@ -268,7 +268,7 @@ impl<O: Observer> Network<O> {
             dscp: header.marks.dscp,
             flow: self.flow(&header),
             source: self.flow_key.hash_source(header.source.ip()),
-            is_ecn_capable: matches!(header.ecn, Ecn::Capable0 | Ecn::Capable1),
+            is_ecn_capable: header.ecn != Ecn::NotCapable,
         };
         let link = &mut self.links[header.link.index()];
         let due_before = link.due();

@@ -75,11 +75,12 @@ fn begin(flags: &AttachFlags) -> Result<(Controller, Ear, Records), Failure> {
     let device = tidied(&mut control, device, &records)?;
     let record = Record::new(&device.name, device.index, terms);
     let record = examine(&mut control, &device, record, flags.replace)?;
+    let ear = claim.listen()?;
     records.write(&record)?;
     put(&mut control, &records, &record, &classifier, (&device, &settings))?;
     let beginning =
         Beginning { control, classifier, records: records.clone(), record, marking, device, settings };
-    Ok((Controller::new(beginning), claim.listen()?, records))
+    Ok((Controller::new(beginning), ear, records))
 }
 
 fn claimed(device: &LinkDevice) -> Result<Claim, Failure> {

@@ -155,6 +155,12 @@ pub(super) fn ask(index: u32, ask: Ask) -> Result<Option<Answer>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
         Err(error) => return Err(silent(&error)),
     };
+    // Abstract names know no rights: anybody may have taken it.
+    let other = rustix::net::sockopt::socket_peercred(&stream).map_err(|error| silent(&error))?;
+    if !may_ask(other.uid.as_raw()) {
+        let process = other.pid.as_raw_nonzero();
+        return Err(silent(&format!("process {process} of another user has its name: end that")));
+    }
     heard(&stream, ask).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             silent(&"it answers root, and the user that it runs as")

@@ -1,5 +1,6 @@
 //! Links with classes as meant.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use byway_sched::{Discards, Marking, Settings};
@@ -17,6 +18,16 @@ pub(crate) const PACKET: Bytes = Bytes::new(1_048);
 
 /// The DSCP of low-delay packets.
 const LOW_DELAY_DSCP: u8 = 45;
+
+/// The shortest and the longest IP packets that sources send: a stamp and headers, and what Ethernet carries.
+const PACKETS: RangeInclusive<u64> = 40..=1_500;
+
+/// How often something may happen in a second.
+const FREQUENCIES: RangeInclusive<f64> = 1e-3..=1e5;
+
+/// The longest way over a link, and the longest run.
+const DELAY_MAX: Duration = Duration::from_secs(10);
+const LENGTH_MAX: Duration = Duration::from_secs(86_400);
 
 /// Most links, and most flows that begin at the beginning.
 const LINKS_MAX: u32 = 100;
@@ -115,6 +126,10 @@ impl Reader<'_> {
         let traffics = typed.traffic.iter().enumerate();
         let traffics = traffics
             .map(|(place, traffic)| self.traffic(traffic, &links, &KeyPath::of("traffic").place(place)));
+        if typed.length.0 > LENGTH_MAX {
+            let message = format!("{} is too long: have {LENGTH_MAX} at most", typed.length.0);
+            return Err(self.source.problem(&KeyPath::of("length"), message));
+        }
         let settle = typed.settle.map_or(Duration::from_secs(5), |settle| settle.0);
         if settle >= typed.length.0 {
             let message = format!("{settle} is the whole length: have less");
@@ -126,10 +141,17 @@ impl Reader<'_> {
 
     fn link(&self, typed: &TypedLink, here: &KeyPath) -> Result<PlannedLink, Problem> {
         let rate = typed.rate.0;
+        if typed.delay.0 > DELAY_MAX {
+            let message = format!("{} is too long: have {DELAY_MAX} at most", typed.delay.0);
+            return Err(self.source.problem(&here.key("delay"), message));
+        }
+        if rate.is_zero() {
+            return Err(self.source.problem(&here.key("rate"), "0 bit/s carry nothing: give a rate"));
+        }
         let buffer = typed.buffer.map_or(Duration::from_millis(250), |buffer| buffer.0);
         let room = rate.bytes_in(buffer).unwrap_or(Bytes::MAX);
-        if room < PACKET {
-            let message = format!("{buffer} of {rate} is no room for a packet of {PACKET}: have more");
+        if room < PACKET + PACKET {
+            let message = format!("{buffer} of {rate} is no room for two packets of {PACKET}: have more");
             return Err(self.source.problem(&here.key("buffer"), message));
         }
         let queueing = match typed.queue {
@@ -202,12 +224,13 @@ impl Reader<'_> {
             TypedSends::Bulk {} | TypedSends::Constant { .. } | TypedSends::Voice {} => 1.0,
         };
         for (key, frequency) in [("starts", starts), ("sends", per_second)] {
-            if !(frequency > 0.0 && frequency <= 1e6) {
+            if !FREQUENCIES.contains(&frequency) {
                 let message =
-                    format!("{frequency} in a second are none or too many: have more than 0, to a million");
+                    format!("{frequency} in a second are hardly any or too many: have 0.001 to 100000");
                 return Err(self.source.problem(&here.key(key), message));
             }
         }
+        self.check_sends(typed, here)?;
         Ok(Traffic {
             name: typed.name.clone(),
             is_low_delay: typed.class == TypedClass::LowDelay,
@@ -218,6 +241,48 @@ impl Reader<'_> {
             flows,
             round_trip: typed.round_trip.clone(),
         })
+    }
+
+    /// That what is sent is possible.
+    fn check_sends(&self, typed: &TypedTraffic, here: &KeyPath) -> Result<(), Problem> {
+        let refused = |key: &'static str, message: String| Err(self.source.problem(&here.key(key), message));
+        let packet = match &typed.sends {
+            TypedSends::Constant { packet, .. } | TypedSends::Dummies { packet, .. } => *packet,
+            TypedSends::Bulk {} | TypedSends::Short { .. } | TypedSends::Voice {} => None,
+        };
+        if let Some(packet) = packet.filter(|packet| !PACKETS.contains(&packet.0.count())) {
+            let (least, most) = (Bytes::new(*PACKETS.start()), Bytes::new(*PACKETS.end()));
+            return refused(
+                "sends",
+                format!("packets of {} are none that are sent here: {least} to {most}", packet.0),
+            );
+        }
+        if let TypedSends::Constant { rate, packet } = &typed.sends {
+            let bytes = packet.map_or(Bytes::new(1_000), |packet| packet.0);
+            let every = rate.0.time_for(bytes).unwrap_or(Duration::MAX);
+            if every < Duration::from_micros(1) || every > DELAY_MAX {
+                return refused(
+                    "sends",
+                    format!("{} is a packet each {every}: have one each 1 us to {DELAY_MAX}", rate.0),
+                );
+            }
+        }
+        if let TypedSends::Short { shape: Some(shape), .. } = typed.sends
+            && (shape.is_nan() || shape <= 1.0)
+        {
+            return refused("sends", format!("a shape of {shape} has no mean: have more than 1"));
+        }
+        if let Some(window) = typed.tcp.initial_window.filter(|window| !(1..=1_000).contains(window)) {
+            return refused("tcp", format!("{window} segments are no initial window: have 1 to 1000"));
+        }
+        let round_trips = typed.round_trip.iter().flat_map(Drawn::extremes);
+        if let Some(long) = round_trips.map(|time| time.0).find(|time| *time > DELAY_MAX) {
+            return refused("round_trip", format!("{long} is too long: have {DELAY_MAX} at most"));
+        }
+        if typed.access.is_some_and(|access| access.0.is_zero()) {
+            return refused("access", "0 bit/s carry nothing: give a rate".to_owned());
+        }
+        Ok(())
     }
 
     /// The first link of a name.

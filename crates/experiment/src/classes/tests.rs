@@ -66,6 +66,21 @@ fn what_is_wrong_is_said_with_its_place() {
         ("length = \"20 s\"", "length = \"20 s\"\nsettle = \"20 s\"", "settle"),
         ("length = \"20 s\"", "length = \"20 s\"\nobserve = \"edge\"", "observe: no link is called \"edge\""),
         ("kind = \"bulk\"", "kind = \"bulky\"", "bulky"),
+        ("kind = \"bulk\"", "kind = \"constant\", rate = \"0 bit/s\"", "traffic[0].sends"),
+        (
+            "kind = \"bulk\"",
+            "kind = \"constant\", rate = \"1 Mbit/s\", packet = \"70 kB\"",
+            "traffic[0].sends",
+        ),
+        ("kind = \"bulk\"", "kind = \"dummies\", per_second = 1e-12", "traffic[0].sends"),
+        ("kind = \"bulk\"", "kind = \"short\", per_second = 1, shape = 1.0", "traffic[0].sends"),
+        (
+            "kind = \"bulk\" }",
+            "kind = \"bulk\" }\ntcp = { initial_window = 9000000000000 }",
+            "traffic[0].tcp",
+        ),
+        ("delay = \"10 ms\"", "delay = \"110000 d\"", "link[0].delay"),
+        ("round_trip = \"60 ms\"", "round_trip = \"60 d\"", "traffic[1].round_trip"),
     ] {
         assert!(SMALL.contains(line), "{line}");
         let error = plan(&SMALL.replacen(line, instead, 1)).err().unwrap_or_default();

@@ -240,8 +240,7 @@ fn machines(traffic: &Traffic, to: SocketAddr, begin: Time, seed: Seed) -> [Mach
         }
         TypedSends::Constant { rate, packet } => {
             let ip_bytes = bytes(*packet, 1_000);
-            let every = Bytes::new(ip_bytes as u64) / rate.0;
-            source(ip_bytes, Rhythm::Every(every.max(Duration::from_micros(1))))
+            source(ip_bytes, Rhythm::Every(Bytes::new(ip_bytes as u64) / rate.0))
         }
         TypedSends::Voice {} => source(VOICE_PACKET_BYTES, Rhythm::Every(VOICE_EVERY)),
         TypedSends::Dummies { per_second, packet } => {
@@ -311,8 +310,10 @@ impl Run<'_> {
         let peer = address(ends.to.number() as usize, PORT);
         world.input(ends.from, |host, now| {
             if let Machine::Tcp(host) = host {
-                // A name that is still in use has one transfer less.
-                host.open(ConnectionId { peer, ports }, Task::Bulk(Bulk::new(bytes)), now);
+                // What is over is forgotten when its ports come up again; after 64,000 others, all are.
+                let id = ConnectionId { peer, ports };
+                host.take(id);
+                host.open(id, Task::Bulk(Bulk::new(bytes)), now);
             }
         });
     }

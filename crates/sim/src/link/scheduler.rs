@@ -64,6 +64,9 @@ pub(crate) struct Ticket {
     pub(crate) number: u32,
     pub(crate) ip_bytes: u32,
     pub(crate) class: Class,
+    flow: FlowHash,
+    source: FlowHash,
+    is_ecn_capable: bool,
 }
 
 /// A packet that comes to a link with a queue.
@@ -186,7 +189,8 @@ impl Scheduler {
         }
     }
 
-    /// It is another one from now on. The packet being sent leaves as it would have, and what waits goes on waiting, as far as there is room.
+    /// It is another one from now on. The packet being sent leaves as it would have, and what waits goes on waiting, as far as there is
+    /// room; in a queue of another kind its time begins anew.
     pub(crate) fn change(&mut self, scheduling: Scheduling, now: Time) {
         if self.scheduling == scheduling {
             return;
@@ -197,13 +201,11 @@ impl Scheduler {
             (Queue::RateDelay(queue), Queueing::RateDelay(settings)) => {
                 queue.change(settings, now, &mut note);
             }
+            _ if scheduling.queueing == self.scheduling.queueing => {}
             (queue, _) => {
                 let mut before = core::mem::replace(queue, Queue::new(&scheduling, now));
-                while let Some(Departure { packet, class, .. }) = before.dequeue(now, &mut note) {
-                    let flow = FlowHash::new(u64::from(packet.number));
-                    let bytes = packet.ip_bytes;
-                    let arrival = Arrival { packet, bytes, class, flow, source: flow, is_ecn_capable: false };
-                    queue.enqueue(arrival, now, &mut note);
+                while let Some(Departure { packet, .. }) = before.dequeue(now, &mut note) {
+                    queue.enqueue(arrival(packet), now, &mut note);
                 }
             }
         }
@@ -225,16 +227,10 @@ impl Scheduler {
     pub(crate) fn enqueue(&mut self, coming: Coming, now: Time) {
         let ip_bytes = u32::try_from(coming.ip_bytes.count()).unwrap_or(u32::MAX);
         let class = self.scheduling.marking.class(coming.dscp << 2);
-        let ticket = Ticket { number: coming.number, ip_bytes, class };
+        let Coming { number, flow, source, is_ecn_capable, .. } = coming;
+        let ticket = Ticket { number, ip_bytes, class, flow, source, is_ecn_capable };
         self.uses[class as usize].offered += 1;
-        let arrival = Arrival {
-            packet: ticket,
-            bytes: ip_bytes,
-            class,
-            flow: coming.flow,
-            source: coming.source,
-            is_ecn_capable: coming.is_ecn_capable,
-        };
+        let arrival = arrival(ticket);
         self.queue.enqueue(arrival, now, &mut drops(&mut self.dropped, &mut self.uses));
         self.send_next(now);
         let sending = self.sending.map_or(0, |sending| u64::from(sending.ticket.ip_bytes));
@@ -305,6 +301,12 @@ impl Scheduler {
         let bytes = self.scheduling.rate.bytes_in(now.saturating_since(self.since)).unwrap_or(Bytes::MAX);
         self.capacity_before.saturating_add(bytes)
     }
+}
+
+/// A packet as queues know it.
+const fn arrival(ticket: Ticket) -> Arrival<Ticket> {
+    let Ticket { ip_bytes: bytes, class, flow, source, is_ecn_capable, .. } = ticket;
+    Arrival { packet: ticket, bytes, class, flow, source, is_ecn_capable }
 }
 
 /// Notes drops.

@@ -370,7 +370,9 @@ impl Sender {
         self.deaf_to_marks_until = self.outgoing.next();
         self.announces_reduction = true;
         (self.duplicates, self.must_repeat) = (0, true);
-        self.timer = Some(now + self.round_trip.timeout());
+        // What is paced goes out again when its time has come, and is waited for from then on.
+        let leaves = if self.control.is_paced() { now.max(self.pacing.until) } else { now };
+        self.timer = Some(leaves + self.round_trip.timeout());
         true
     }
 }
