@@ -1,16 +1,11 @@
 #!/bin/sh
 # Bulk for some seconds; what came of it is told as JSON.
-#   throughput.sh send ADDRESS SECONDS CONNECTIONS [OPTION...]     sends by TCP, with more options of iperf3
+#   throughput.sh send ADDRESS SECONDS CONNECTIONS     sends by TCP
 #   throughput.sh download ADDRESS SECONDS             downloads by HTTP/3, over one connection of QUIC
-#   throughput.sh ratio FOLDER FOLDER       compares what came of two of these: the rate of the first by that of the second
-#   throughput.sh ratio FOLDER FOLDER       compares what came of two of these: the rate of the first by that of the second
-#   throughput.sh ratio FOLDER FOLDER       compares what came of two of these: the rate of the first by that of the second
 #   throughput.sh compare FOLDER FOLDER                compares what came of two of these, by their folders: the share of the first beside the even share
 case $1 in
 send)
-    address=$2 seconds=$3 connections=$4
-    shift 4
-    iperf3 --client "$address" --time "$seconds" --parallel "$connections" --congestion cubic --format k "$@" > report || { cat report; exit 1; }
+    iperf3 --client "$2" --time "$3" --parallel "$4" --congestion cubic --format k > report || { cat report; exit 1; }
     # Of several connections, the sums come last.
     awk '/sender$/ { retransmitted = $(NF - 1) } /receiver$/ { kilobits = $(NF - 2) } END { print kilobits > "goodput"
         printf "{\"goodput_mbit_s\": %.2f, \"retransmitted\": %d}\n", kilobits / 1000, retransmitted }' report
@@ -34,15 +29,6 @@ download)
         END { print last * 8 / 1000 / seconds > "goodput"
             printf "{\"goodput_mbit_s\": %.2f, \"longest_stall_ms\": %d}\n", last * 8 / 1000000 / seconds, longest * 100 }
     ' sizes
-    ;;
-ratio)
-    awk '{ sum += $1; if (NR == 1) first = $1 } END { printf "{\"rate_ratio\": %.3f, \"together_mbit_s\": %.2f}\n", first / (sum - first), sum / 1000 }' "$2/goodput" "$3/goodput"
-    ;;
-ratio)
-    awk '{ sum += $1; if (NR == 1) first = $1 } END { printf "{\"rate_ratio\": %.3f, \"together_mbit_s\": %.2f}\n", first / (sum - first), sum / 1000 }' "$2/goodput" "$3/goodput"
-    ;;
-ratio)
-    awk '{ sum += $1; if (NR == 1) first = $1 } END { printf "{\"rate_ratio\": %.3f, \"together_mbit_s\": %.2f}\n", first / (sum - first), sum / 1000 }' "$2/goodput" "$3/goodput"
     ;;
 compare)
     awk '{ sum += $1; if (NR == 1) first = $1 } END { printf "{\"of_even_share\": %.3f, \"together_mbit_s\": %.2f}\n", first * 2 / sum, sum / 1000 }' "$2/goodput" "$3/goodput"
