@@ -11,6 +11,7 @@ mod agent;
 mod allowance;
 mod capture;
 mod child;
+mod classes;
 mod controller;
 mod demo;
 mod enclosed;

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use byway_net::Clock;
 use byway_scenario::pcapng::Direction;
 use byway_scenario::{Network, NetworkLink};
+use byway_sim::ClassUse;
 use byway_units::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -59,6 +60,8 @@ pub struct Carrier {
 pub struct Carried {
     /// What became of packets.
     pub counters: EmulationCounters,
+    /// What happened to the packets of each class, high rate and low delay, by the ends of links that tell them apart.
+    pub classes: Vec<((usize, usize), [ClassUse; 2])>,
     /// What the programs of each machine sent, by place.
     pub machines: Vec<MachineCounters>,
     /// What captures have not.
@@ -176,7 +179,7 @@ impl Work {
         let mut fds: Vec<PollFd<'_>> = fds.collect();
         loop {
             match orders.try_recv() {
-                Ok(Order::Change(links)) => self.change(links),
+                Ok(Order::Change(links)) => self.change(links)?,
                 Ok(Order::Begin(tell)) => {
                     // Who wants to know waits.
                     let _ = tell.send(self.begin());
@@ -199,6 +202,8 @@ impl Work {
             }
         }
         self.carried.counters = self.emulation.counters();
+        let classes = self.emulation.class_uses().map(|(ends, uses)| (ends, *uses));
+        self.carried.classes = classes.collect();
         self.carried.machines = self.emulation.machines().to_vec();
         let captured = self.capture.take().map(Capture::finish).transpose().map_err(LabError::Capture)?;
         self.carried.captured = captured.unwrap_or_default();
@@ -214,11 +219,14 @@ impl Work {
         self.zero
     }
 
-    fn change(&mut self, links: Vec<NetworkLink>) {
+    fn change(&mut self, links: Vec<NetworkLink>) -> Result<(), LabError> {
         let now = self.now();
+        // What was due before met the links as they were.
+        self.deliver(now)?;
         for link in links {
             self.emulation.set_link(link, now);
         }
+        Ok(())
     }
 
     /// How long nothing has to be done, unless a packet comes.

@@ -8,23 +8,31 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use byway_scenario::{Network, NetworkLink};
-use byway_sim::{Fate, LinkState, Passage, Seed};
+use byway_sim::{ClassUse, Fate, Flows, LinkState, Passage, Seed};
 use byway_units::{Bytes, Time};
+use byway_wire::Ecn;
 use byway_wire::ip::{Packet, Transport};
 
 use crate::limits::{PACKET_BYTES_MAX, UNDER_WAY_MAX};
 use crate::nat::Nat;
+use crate::waiting::{Waiting, WaitingRoom, coming};
+
+/// A link, by the places of its ends.
+type Ends = (usize, usize);
 
 /// A network under way.
 #[derive(Debug)]
 pub struct Emulation {
-    links: BTreeMap<(usize, usize), LinkState>,
+    links: BTreeMap<Ends, LinkState>,
     network: Network,
     seed: Seed,
     places: BTreeMap<IpAddr, usize>,
     /// The routers that translate addresses, by place.
     nats: BTreeMap<usize, Nat>,
-    under_way: BinaryHeap<Reverse<UnderWay>>,
+    under_way: BinaryHeap<Reverse<Event>>,
+    /// What waits before links that tell packets apart.
+    waiting: WaitingRoom,
+    flows: Flows,
     /// What was delivered: the next packets take its memory.
     spare: Vec<Vec<u8>>,
     numbered: u64,
@@ -79,15 +87,22 @@ pub struct Arrival {
     pub packet: Vec<u8>,
 }
 
-/// A packet on its way to the next machine.
+/// Something that happens at an instant.
 #[derive(Debug)]
-struct UnderWay {
+struct Event {
     due: Time,
-    /// Packets that are due at one instant come in the order in which they were sent.
+    /// What is due at one instant happens in the order in which it came to be.
     number: u64,
-    at: usize,
-    to: usize,
-    packet: Vec<u8>,
+    what: What,
+}
+
+/// What happens.
+#[derive(Debug)]
+enum What {
+    /// A packet is at the next machine.
+    Arrival { at: usize, to: usize, packet: Vec<u8> },
+    /// A packet has left the queue before a link.
+    Departure(Ends),
 }
 
 impl Emulation {
@@ -102,6 +117,8 @@ impl Emulation {
             places,
             nats: nats(&network, addresses),
             under_way: BinaryHeap::new(),
+            waiting: WaitingRoom::default(),
+            flows: Flows::new(Seed::new(seed)),
             spare: Vec::new(),
             numbered: 0,
             counters: EmulationCounters::default(),
@@ -127,6 +144,7 @@ impl Emulation {
         }
         self.links.clear();
         self.under_way.clear();
+        self.waiting.clear();
         self.counters = EmulationCounters::default();
         self.machines = vec![MachineCounters::default(); self.network.machines.len()];
         for link in self.network.links.clone() {
@@ -134,13 +152,14 @@ impl Emulation {
         }
     }
 
-    /// A link is so from now on.
+    /// A link is so from now on. All that was due before has to be taken first, with [`Emulation::next`].
     ///
     /// # Panics
     /// If it ends at a place that no scenario has, above 2^32.
     pub fn set_link(&mut self, NetworkLink { from, to, link }: NetworkLink, now: Time) {
         if let Some(known) = self.links.get_mut(&(from, to)) {
             known.change(link, now);
+            self.lose_dropped((from, to));
         } else {
             let number = |place| u32::try_from(place).expect("a scenario has few machines");
             let state = LinkState::between(number(from), number(to), link, self.seed, now);
@@ -160,7 +179,12 @@ impl Emulation {
         &self.machines
     }
 
-    /// When [`Emulation::next`] has something.
+    /// What happened to the packets of each class, high rate and low delay, by the ends of links that tell them apart.
+    pub fn class_uses(&self) -> impl Iterator<Item = (Ends, &[ClassUse; 2])> {
+        self.links.iter().filter_map(|(ends, link)| Some((*ends, link.class_uses()?)))
+    }
+
+    /// When [`Emulation::next`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.under_way.peek().map(|Reverse(next)| next.due)
@@ -192,7 +216,14 @@ impl Emulation {
     /// The next packet that is where it was to be, if one is due.
     pub fn next(&mut self, now: Time) -> Option<Arrival> {
         while self.deadline().is_some_and(|due| due <= now) {
-            let Reverse(UnderWay { due, at, to, packet, .. }) = self.under_way.pop()?;
+            let Reverse(Event { due, what, .. }) = self.under_way.pop()?;
+            let (at, to, packet) = match what {
+                What::Arrival { at, to, packet } => (at, to, packet),
+                What::Departure(link) => {
+                    self.depart(link, due);
+                    continue;
+                }
+            };
             if self.nats.contains_key(&at) {
                 self.translate(at, to, packet, due);
                 continue;
@@ -240,15 +271,73 @@ impl Emulation {
         self.recycle(packet);
     }
 
-    /// Offers a packet to the link towards the machine that it is for.
-    fn pass_on(&mut self, at: usize, to: usize, mut packet: Vec<u8>, now: Time) {
-        let next = self.network.next_hop(at, to);
-        let Some((next, link)) = next.and_then(|next| Some((next, self.links.get_mut(&(at, next))?))) else {
+    /// Sends a packet on towards the machine that it is for.
+    fn pass_on(&mut self, at: usize, to: usize, packet: Vec<u8>, now: Time) {
+        let ends = self.network.next_hop(at, to).map(|next| (at, next));
+        match ends.and_then(|ends| Some((ends, self.links.get(&ends)?.is_scheduled()))) {
+            None => self.give_up(packet),
+            Some((ends, false)) => self.offer(ends, to, packet, false, now),
+            Some((ends, true)) => self.wait(ends, Waiting { to, packet }, now),
+        }
+    }
+
+    /// A packet comes to the queue before a link.
+    fn wait(&mut self, ends: Ends, mut waiting: Waiting, now: Time) {
+        if self.held() >= UNDER_WAY_MAX {
+            self.counters.overflowed += 1;
+            return self.recycle(waiting.packet);
+        }
+        let number = self.waiting.next_number();
+        let Some(coming) =
+            Packet::new(&mut waiting.packet).map(|packet| coming(number, &packet, &self.flows))
+        else {
+            return self.give_up(waiting.packet);
+        };
+        self.waiting.insert(waiting);
+        let Some(link) = self.links.get_mut(&ends) else { return };
+        let due_before = link.due();
+        link.enqueue(coming, now);
+        let due = link.due().filter(|due| Some(*due) != due_before);
+        self.expect_departure(ends, due);
+        self.lose_dropped(ends);
+    }
+
+    /// A packet may have left the queue before a link.
+    fn depart(&mut self, ends: Ends, now: Time) {
+        let Some(link) = self.links.get_mut(&ends) else { return };
+        let Some(sent) = link.depart(now) else { return };
+        let due = link.due();
+        self.expect_departure(ends, due);
+        self.lose_dropped(ends);
+        if let Some(Waiting { to, packet }) = self.waiting.take(sent.number) {
+            self.offer(ends, to, packet, sent.is_marked, now);
+        }
+    }
+
+    fn expect_departure(&mut self, ends: Ends, due: Option<Time>) {
+        if let Some(due) = due {
+            self.expect(due, What::Departure(ends));
+        }
+    }
+
+    /// What the queue before a link has dropped is lost.
+    fn lose_dropped(&mut self, ends: Ends) {
+        while let Some(number) = self.links.get_mut(&ends).and_then(LinkState::take_dropped) {
+            if let Some(Waiting { packet, .. }) = self.waiting.take(number) {
+                self.counters.lost += 1;
+                self.recycle(packet);
+            }
+        }
+    }
+
+    /// Offers a packet to a link, behind the queue before it if there is one, which may have marked the packet.
+    fn offer(&mut self, ends: Ends, to: usize, mut packet: Vec<u8>, is_marked: bool, now: Time) {
+        let (Some(link), Some(mut parsed)) = (self.links.get_mut(&ends), Packet::new(&mut packet)) else {
             return self.give_up(packet);
         };
-        let Some(mut parsed) = Packet::new(&mut packet) else {
-            return self.give_up(packet);
-        };
+        if is_marked {
+            parsed.set_ecn(Ecn::CongestionExperienced);
+        }
         let length = Bytes::from(parsed.bytes());
         match link.offer(now, length, parsed.payload_bytes()) {
             Fate::Lost(_) => {
@@ -259,29 +348,32 @@ impl Emulation {
                 parsed.set_ecn(link.ecn_behind(parsed.ecn()));
                 if let Some(passage) = duplicate {
                     let copy = packet.clone();
-                    self.carry(passage, next, to, copy);
+                    self.carry(passage, ends.1, to, copy);
                 }
-                self.carry(original, next, to, packet);
+                self.carry(original, ends.1, to, packet);
             }
         }
     }
 
     fn carry(&mut self, passage: Passage, at: usize, to: usize, mut packet: Vec<u8>) {
-        if self.under_way.len() == UNDER_WAY_MAX {
+        if self.held() >= UNDER_WAY_MAX {
             self.counters.overflowed += 1;
             return self.recycle(packet);
         }
         if let (Some(bit), Some(mut parsed)) = (passage.flipped_bit, Packet::new(&mut packet)) {
             parsed.flip(bit);
         }
+        self.expect(passage.arrival, What::Arrival { at, to, packet });
+    }
+
+    fn expect(&mut self, due: Time, what: What) {
         self.numbered += 1;
-        self.under_way.push(Reverse(UnderWay {
-            due: passage.arrival,
-            number: self.numbered,
-            at,
-            to,
-            packet,
-        }));
+        self.under_way.push(Reverse(Event { due, number: self.numbered, what }));
+    }
+
+    /// How many packets are under way, and about as many as links that wait for one to leave more.
+    fn held(&self) -> usize {
+        self.under_way.len() + self.waiting.len()
     }
 }
 
@@ -304,27 +396,27 @@ fn nats(network: &Network, addresses: &[Vec<IpAddr>]) -> BTreeMap<usize, Nat> {
     inside.into_iter().filter_map(nat).collect()
 }
 
-impl UnderWay {
+impl Event {
     const fn key(&self) -> (Time, u64) {
         (self.due, self.number)
     }
 }
 
-impl PartialEq for UnderWay {
+impl PartialEq for Event {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for UnderWay {}
+impl Eq for Event {}
 
-impl PartialOrd for UnderWay {
+impl PartialOrd for Event {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for UnderWay {
+impl Ord for Event {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
@@ -509,6 +601,353 @@ link = [
         let came = arrives(&mut emulation, BOB, &datagram((2, 7), (4, 5)));
         let (machine, packet) = came.expect("it arrives");
         assert_eq!((machine, &packet[16..20], &packet[22..24]), (ALICE, &[10, 77, 0, 1][..], &[0, 5][..]));
+    }
+
+    /// A link of 2 Mbit/s from Alice to a gate, which tells packets apart, and one to Bob behind it.
+    const CLASSES: &str = r#"
+title = "Two machines and a link with classes"
+length = "10 s"
+node = [
+    { name = "alice", role = "agent" },
+    { name = "bob", role = "agent" },
+    { name = "gate", role = "router" },
+]
+link = [
+    { between = ["alice", "gate"], rate = "2 Mbit/s", queue = "100 kB", delay = "1 ms", classes = { kind = "rate-delay", bound = "30 ms" } },
+    { between = ["gate", "bob"], delay = "1 ms" },
+]
+step = [
+    { at = "1 s", do = "change", between = ["alice", "gate"], rate = "1 Mbit/s" },
+]
+"#;
+
+    /// Between Alice and the gate, and back.
+    const CLASSES_FORTH: (usize, usize) = (0, 2);
+
+    fn with_classes(text: &str) -> Emulation {
+        let network = Scenario::parse(text).expect("a scenario").network(1).expect("all are joined");
+        let addresses: Vec<Vec<IpAddr>> =
+            (1..=3).map(|host| vec![Ipv4Addr::new(10, 77, 0, host).into()]).collect();
+        Emulation::new(network, &addresses, 1)
+    }
+
+    /// A datagram from Alice to Bob of 500 bytes, of which the ports, the TOS byte and what it carries are these.
+    fn marked(port: u16, class: u8, number: u16) -> Vec<u8> {
+        let mut packet = packet(2, 500);
+        packet[1] = class;
+        packet[9] = 17;
+        packet[12..16].copy_from_slice(&[10, 77, 0, 1]);
+        packet[20..22].copy_from_slice(&port.to_be_bytes());
+        packet[22..26].copy_from_slice(&[0, 9, 1, 224]);
+        packet[28..30].copy_from_slice(&number.to_be_bytes());
+        let sum: u32 = packet[..20].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+        let sum = !u16::try_from((sum & 0xFFFF) + (sum >> 16)).expect("it was folded");
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    const LOW_DELAY: u8 = 45 << 2;
+
+    /// What arrives by then: when, and the number that it carries.
+    fn arrivals(emulation: &mut Emulation, by: Time) -> Vec<(Time, u16)> {
+        let number = |packet: &[u8]| u16::from_be_bytes([packet[28], packet[29]]);
+        core::iter::from_fn(|| emulation.next(by))
+            .map(|arrival| (arrival.due, number(&arrival.packet)))
+            .collect()
+    }
+
+    #[test]
+    fn low_delay_packets_overtake_and_leave_at_the_rate_of_the_link_however_late_that_is_looked_at() {
+        let mut emulation = with_classes(CLASSES);
+        for number in 0..5 {
+            emulation.send(ALICE, &marked(1, 0, number), at(0));
+        }
+        emulation.send(ALICE, &marked(2, LOW_DELAY, 5), at(0));
+        // 500 bytes take 2 ms at 2 Mbit/s, and 2 ms behind it. The first is being sent already.
+        assert_eq!(emulation.deadline(), Some(at(2_000)));
+        let order: Vec<u16> =
+            arrivals(&mut emulation, at(9_000_000)).iter().map(|(_, number)| *number).collect();
+        let place = order.iter().position(|number| *number == 5);
+        assert!(place.is_some_and(|place| place <= 2), "{order:?}");
+        let mut again = with_classes(CLASSES);
+        (0..5).for_each(|number| again.send(ALICE, &marked(1, 0, number), at(0)));
+        let due: Vec<_> = (1..=5).map(|nth| at(2_000 * nth + 2_000)).collect();
+        let came = arrivals(&mut again, at(9_000_000));
+        assert_eq!(came.iter().map(|(due, _)| *due).collect::<Vec<_>>(), due);
+        assert_eq!((again.counters().delivered, again.counters().lost, again.held()), (5, 0, 0));
+    }
+
+    /// Twice what fits in `millis` after an instant: each millisecond a packet of each class. What arrived, in the end.
+    fn overload(emulation: &mut Emulation, from: u64, millis: u16) -> Vec<(Time, u16)> {
+        let mut came = Vec::new();
+        for number in 0..millis {
+            let now = at((from + u64::from(number)) * 1_000);
+            came.extend(arrivals(emulation, now));
+            for (port, class) in [(1, 0), (2, LOW_DELAY)] {
+                emulation.send(ALICE, &marked(port, class, number), now);
+            }
+        }
+        came
+    }
+
+    #[test]
+    fn the_bound_holds_under_overload_and_drops_are_counted_as_lost() {
+        let mut emulation = with_classes(CLASSES);
+        let mut came = overload(&mut emulation, 0, 900);
+        came.extend(arrivals(&mut emulation, at(9_000_000)));
+        let (ends, [high_rate, low_delay]) = emulation.class_uses().next().expect("a link has classes");
+        assert_eq!((ends, high_rate.offered, low_delay.offered), (CLASSES_FORTH, 900, 900));
+        assert!(low_delay.waited_max <= Duration::from_millis(30), "{low_delay:?}");
+        assert!(high_rate.waited_max > Duration::from_millis(100), "{high_rate:?}");
+        assert!(low_delay.dropped > 0 && high_rate.dropped > 0);
+        let counters = emulation.counters();
+        assert_eq!(counters.lost, high_rate.dropped + low_delay.dropped);
+        assert_eq!((counters.sent, counters.delivered), (1_800, 1_800 - counters.lost));
+        assert_eq!((came.len() as u64, emulation.held()), (counters.delivered, 0));
+    }
+
+    fn change(emulation: &mut Emulation) {
+        let step = emulation.network.steps[0].clone();
+        let byway_scenario::NetworkChange::Links(links) = step.change else {
+            panic!("a change is one of links: {step:?}");
+        };
+        for link in links {
+            emulation.set_link(link, Time::START + step.at);
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_rate_keeps_what_waits() {
+        let mut emulation = with_classes(CLASSES);
+        for number in 0..10 {
+            emulation.send(ALICE, &marked(1, 0, number), at(995_000));
+        }
+        let mut came = arrivals(&mut emulation, at(1_000_000));
+        change(&mut emulation);
+        came.extend(arrivals(&mut emulation, at(9_000_000)));
+        // What is being sent leaves after its 2 ms, and the others take 4 ms each.
+        let left =
+            [997_000, 999_000, 1_001_000].into_iter().chain((1..=7).map(|nth| 1_001_000 + 4_000 * nth));
+        let expected: Vec<_> = left.map(|left| at(left + 2_000)).zip(0..).collect();
+        assert_eq!(came, expected);
+    }
+
+    #[test]
+    fn low_delay_packets_go_on_after_a_change_of_the_rate() {
+        let mut emulation = with_classes(CLASSES);
+        let mut came = overload(&mut emulation, 0, 1_000);
+        came.extend(arrivals(&mut emulation, at(1_000_000)));
+        let left = |emulation: &Emulation| {
+            let (_, uses) = emulation.class_uses().next().expect("a link has classes");
+            uses.map(|class| class.left)
+        };
+        let before = left(&emulation);
+        change(&mut emulation);
+        came.extend(overload(&mut emulation, 1_000, 1_000));
+        let after = left(&emulation);
+        // A second of 1 Mbit/s has 250 packets, a third of them low-delay.
+        assert!((75..=90).contains(&(after[1] - before[1])), "{before:?} {after:?}");
+        assert!((240..=255).contains(&(after.iter().sum::<u64>() - before.iter().sum::<u64>())));
+    }
+
+    #[test]
+    fn a_class_alone_has_the_whole_link_before_and_after_a_change_of_the_rate() {
+        let mut emulation = with_classes(CLASSES);
+        let mut left = Vec::new();
+        for second in 0..4 {
+            if second == 1 {
+                arrivals(&mut emulation, at(1_000_000));
+                change(&mut emulation);
+            }
+            for number in 0..1_000 {
+                let now = at(second * 1_000_000 + u64::from(number) * 1_000);
+                arrivals(&mut emulation, now);
+                emulation.send(ALICE, &marked(2, LOW_DELAY, number), now);
+            }
+            let (_, [_, low_delay]) = emulation.class_uses().next().expect("a link has classes");
+            left.push(low_delay.left);
+        }
+        assert!((495..=501).contains(&left[0]), "{left:?}");
+        assert!(left.windows(2).all(|left| (248..=252).contains(&(left[1] - left[0]))), "{left:?}");
+    }
+
+    #[test]
+    fn what_has_no_room_after_a_change_is_lost() {
+        let mut emulation = with_classes(CLASSES);
+        for number in 0..100 {
+            emulation.send(ALICE, &marked(1, 0, number), at(0));
+        }
+        let mut link = emulation.network.links[0].clone();
+        let (small, same) = (CLASSES.replace("100 kB", "5 kB"), (link.from, link.to));
+        let links = with_classes(&small).network.links;
+        link = links.into_iter().find(|link| (link.from, link.to) == same).expect("the same link");
+        emulation.set_link(link, at(1_000));
+        // A packet is being sent, and the high-rate class has what the other one leaves of 5 kB.
+        assert!((89..=95).contains(&emulation.counters().lost), "{:?}", emulation.counters());
+        assert_eq!(arrivals(&mut emulation, at(9_000_000)).len() as u64, 100 - emulation.counters().lost);
+        let mut gone = with_classes(CLASSES);
+        (0..100).for_each(|number| gone.send(ALICE, &marked(1, 0, number), at(0)));
+        let mut link = gone.network.links[0].clone();
+        link.link.scheduling = None;
+        gone.set_link(link, at(1_000));
+        gone.send(ALICE, &marked(1, 0, 7), at(1_500));
+        assert_eq!(arrivals(&mut gone, at(9_000_000)), [(at(3_500), 7)], "there is no queue any more");
+        assert_eq!((gone.counters().lost, gone.held()), (100, 0));
+    }
+
+    #[test]
+    fn what_waits_is_gone_when_the_time_of_the_scenario_begins() {
+        let mut emulation = with_classes(CLASSES);
+        let came = overload(&mut emulation, 0, 100);
+        assert!(!came.is_empty() && emulation.waiting.len() > 0);
+        emulation.restart(at(100_000));
+        assert_eq!((emulation.held(), emulation.deadline(), emulation.next(at(9_000_000))), (0, None, None));
+        assert!(emulation.class_uses().all(|(_, uses)| uses.iter().all(|class| class.offered == 0)));
+        emulation.send(ALICE, &marked(1, 0, 7), at(0));
+        assert_eq!(arrivals(&mut emulation, at(9_000_000)), [(at(4_000), 7)]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_as_what_is_under_way_is() {
+        let mut emulation = with_classes(&CLASSES.replace("100 kB", "100 MB"));
+        for _ in 0..UNDER_WAY_MAX + 10 {
+            emulation.send(ALICE, &packet(2, 20), at(0));
+        }
+        assert!(emulation.held() <= UNDER_WAY_MAX + 1);
+        assert!((10..=11).contains(&emulation.counters().overflowed), "{:?}", emulation.counters());
+    }
+
+    #[test]
+    fn marks_are_written_into_headers_whose_checksum_stays_right() {
+        let mut emulation = with_classes(&CLASSES.replace("\"30 ms\"", "\"200 ms\", ecn = true"));
+        let mut marks = 0;
+        for number in 0..400 {
+            let now = at(u64::from(number) * 1_000);
+            emulation.send(ALICE, &marked(2, LOW_DELAY | 2, number), now);
+            while let Some(Arrival { packet, .. }) = emulation.next(now) {
+                marks += u64::from(packet[1] == LOW_DELAY | 3);
+                assert!([LOW_DELAY | 2, LOW_DELAY | 3].contains(&packet[1]));
+                let words = packet[..20].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+                let sum: u32 = words.sum();
+                assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF);
+            }
+        }
+        let (_, [_, low_delay]) = emulation.class_uses().next().expect("a link has classes");
+        assert!(marks > 10 && low_delay.marked >= marks, "{marks} of {low_delay:?}");
+    }
+
+    mod beside_the_simulator {
+        use core::net::SocketAddr;
+
+        use byway_sim::{Datagram, Host, Link, Marks, Script, Transmit, World};
+
+        use super::*;
+
+        /// Sends what it is given, and keeps when what came.
+        #[derive(Default)]
+        struct Talker {
+            to_send: Vec<(u16, u8, u16)>,
+            payload: Vec<u8>,
+            heard: Vec<(Time, u16)>,
+        }
+
+        impl Host for Talker {
+            fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
+                self.heard.push((now, u16::from_be_bytes([datagram.payload[0], datagram.payload[1]])));
+            }
+
+            fn wake(&mut self, _now: Time) {}
+
+            fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
+                let (port, dscp, number) = self.to_send.pop()?;
+                self.payload = vec![0; 472];
+                self.payload[..2].copy_from_slice(&number.to_be_bytes());
+                Some(Transmit {
+                    source: Some(SocketAddr::from(([10, 77, 0, 1], port))),
+                    destination: SocketAddr::from(([10, 77, 0, 2], 9)),
+                    marks: Marks { dscp, flow_label: 0 },
+                    ecn: Ecn::NotCapable,
+                    payload: &self.payload,
+                })
+            }
+
+            fn deadline(&self) -> Option<Time> {
+                None
+            }
+        }
+
+        /// What is sent: when, from which port, with which DSCP and number. Bursts, of several flows in both classes.
+        fn sent() -> Vec<(Time, u16, u8, u16)> {
+            let mut steps = 0;
+            let packet = |number: u16| {
+                steps += u64::from(number * 7 % 5);
+                let dscp = if number.is_multiple_of(3) { 45 } else { 0 };
+                // Never at an instant at which another one has left: which of the two comes first, no world says.
+                (Time::START + Duration::from_nanos(400_001) * steps, 1 + number % 7, dscp, number)
+            };
+            (0..3_000).map(packet).collect()
+        }
+
+        /// When the link becomes another one, at which nothing else happens.
+        const CHANGES_AT: Time = Time::from_nanos(1_000_000_007);
+
+        fn simulated(link: &Link, then: Link) -> Vec<(Time, u16)> {
+            let mut world: World<Script<Talker>> = World::new(Seed::new(1), ());
+            let alice = world.add(Talker::default(), SocketAddr::from(([10, 77, 0, 1], 1)));
+            let bob = world.add(Talker::default(), SocketAddr::from(([10, 77, 0, 2], 9)));
+            world.connect(alice, bob, link.clone());
+            for (time, port, dscp, number) in sent() {
+                world.at(time, move |world| {
+                    world.input(alice, |host, _now| host.to_send.push((port, dscp, number)));
+                });
+            }
+            world.at(CHANGES_AT, move |world| world.connect(alice, bob, then));
+            world.run_for(Duration::from_secs(20), &mut Script::new());
+            world.host(bob).heard.clone()
+        }
+
+        /// What an emulation does that begins with this link and goes on with another one.
+        fn emulated(text: &str, then: &Link) -> Vec<(Time, u16)> {
+            let mut emulation = with_classes(text);
+            let mut came = Vec::new();
+            let mut then = Some(NetworkLink { from: ALICE, to: BOB, link: then.clone() });
+            for (time, port, dscp, number) in sent() {
+                if let Some(link) = then.take_if(|_| time > CHANGES_AT) {
+                    came.extend(arrivals(&mut emulation, CHANGES_AT));
+                    emulation.set_link(link, CHANGES_AT);
+                }
+                came.extend(arrivals(&mut emulation, time));
+                emulation.send(ALICE, &marked(port, dscp << 2, number), time);
+            }
+            came.extend(arrivals(&mut emulation, at(20_000_000)));
+            came
+        }
+
+        fn forth(text: &str) -> Link {
+            let links = with_classes(text).network.links;
+            let forth = links.into_iter().find(|link| (link.from, link.to) == (ALICE, BOB));
+            forth.expect("they are joined").link
+        }
+
+        #[test]
+        fn the_same_packets_arrive_at_the_same_instants_also_when_a_rate_changes() {
+            for kind in ["drop-tail", "rate-delay", "priority", "fq-codel"] {
+                let text = format!(
+                    r#"
+title = "Two machines"
+length = "10 s"
+node = [{{ name = "alice", role = "agent" }}, {{ name = "bob", role = "agent" }}]
+link = [{{ between = ["alice", "bob"], rate = "4 Mbit/s", delay = "3 ms", loss = [{{ share = "1 %" }}], classes = {{ kind = "{kind}" }} }}]
+"#
+                );
+                let then = forth(&text.replace("4 Mbit/s", "2 Mbit/s"));
+                let emulated = emulated(&text, &then);
+                let simulated = simulated(&forth(&text), then);
+                assert!((1_000..2_990).contains(&simulated.len()), "{kind}: {}", simulated.len());
+                let first = simulated.iter().zip(&emulated).position(|(one, other)| one != other);
+                assert_eq!((first, simulated.len()), (None, emulated.len()), "{kind}");
+            }
+        }
     }
 
     #[test]

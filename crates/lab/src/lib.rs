@@ -22,6 +22,7 @@ mod carrier;
 mod enclosure;
 mod error;
 mod machine;
+mod waiting;
 
 pub use carrier::{Carried, Carrier};
 pub use enclosure::{begin_process_table, enclose_children};

@@ -33,6 +33,7 @@
 //! - [`reference()`] is the page on the format.
 
 pub mod change;
+pub mod classes;
 pub mod limits;
 pub mod pcapng;
 
@@ -67,8 +68,8 @@ pub use network::{
     NetworkStep, NetworkTraffic,
 };
 pub use outcome::{
-    FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy, Stopped, Subject, TailQuantiles,
-    TransfersOutcome, Verdict,
+    ClassOutcome, ClassesOutcome, FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy,
+    Stopped, Subject, TailQuantiles, TransfersOutcome, Verdict,
 };
 pub use record::{ConversationRecord, Fate, FlowRecord, LossPlace, OverlayDelays, Terms, Transfer, Way};
 pub use reference::reference;

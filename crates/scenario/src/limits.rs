@@ -21,6 +21,10 @@ pub const DELAY_MAX: Duration = byway_sim::limits::MEASURED_DELAY_MAX;
 /// the longest kind that Ethernet carries does.
 pub const QUEUE_MIN: Bytes = Bytes::new(1_500);
 
+/// Longest IP packet in a queue that tells packets apart, by which its promises are made; longer ones are dropped. It is the longest that
+/// Ethernet carries, and all that simulated applications and machines of a lab send.
+pub const SCHEDULED_PACKET_MAX: Bytes = QUEUE_MIN;
+
 /// Shortest mean time between two outages: a day has 86,400 of them then, for each link.
 pub const OUTAGES_EVERY_MIN: Duration = Duration::from_secs(1);
 

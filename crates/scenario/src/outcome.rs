@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use byway_sim::ClassUse;
 use byway_units::Duration;
 use serde::Serialize;
 
@@ -243,6 +244,66 @@ pub struct LinkOutcome {
     /// The most bytes that waited before it, those being sent among them. `None` without `rate` and `capacity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_bytes_max: Option<u64>,
+    /// What happened to the packets of each class. `None` without `classes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassesOutcome>,
+}
+
+/// What happened to packets before a link that tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ClassesOutcome {
+    /// To those whose DSCP does not mean low delay.
+    pub high_rate: ClassOutcome,
+    /// To the others.
+    pub low_delay: ClassOutcome,
+}
+
+/// What happened to the packets of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ClassOutcome {
+    /// Packets that came.
+    pub offered: u64,
+    /// Packets that the queue dropped.
+    pub dropped: u64,
+    /// Packets that it marked (CE).
+    pub marked: u64,
+    /// Packets that left it, the one being sent among them.
+    pub left: u64,
+    /// Their bytes.
+    pub left_bytes: u64,
+    /// How long those waited in the mean, in milliseconds; `None` if none left.
+    pub waited_ms_mean: Option<f64>,
+    /// The longest that one of them waited, in milliseconds.
+    pub waited_ms_max: f64,
+}
+
+impl ClassesOutcome {
+    /// Of what a link counted.
+    #[must_use]
+    pub fn of([high_rate, low_delay]: &[ClassUse; 2]) -> Self {
+        Self { high_rate: ClassOutcome::of(high_rate), low_delay: ClassOutcome::of(low_delay) }
+    }
+
+    /// Both, each with its name.
+    #[must_use]
+    pub const fn by_name(&self) -> [(&'static str, &ClassOutcome); 2] {
+        [("high rate", &self.high_rate), ("low delay", &self.low_delay)]
+    }
+}
+
+impl ClassOutcome {
+    fn of(class: &ClassUse) -> Self {
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        Self {
+            offered: class.offered,
+            dropped: class.dropped,
+            marked: class.marked,
+            left: class.left,
+            left_bytes: class.left_bytes.count(),
+            waited_ms_mean: (class.left > 0).then(|| milliseconds(class.waited / class.left)),
+            waited_ms_max: milliseconds(class.waited_max),
+        }
+    }
 }
 
 /// What came of an expectation.

@@ -10,6 +10,7 @@ use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
+use crate::classes::Classes;
 use crate::command::Command;
 use crate::frames::FrameTrace;
 use crate::limits::DATAGRAM_BYTES_MAX;
@@ -146,6 +147,8 @@ pub(crate) struct LinkShape {
     pub(crate) measured: Option<MeasuredDelays>,
     pub(crate) capacity: Capacity,
     pub(crate) queue: Option<Bytes>,
+    /// Of those with a rate, how what waits is told apart.
+    pub(crate) classes: Option<Classes>,
     pub(crate) loss: Vec<LossShape>,
     pub(crate) outages: Vec<OutageShape>,
     pub(crate) mtu: Option<Bytes>,

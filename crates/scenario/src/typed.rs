@@ -11,6 +11,8 @@ use byway_typed::{Drawn, TypedBytes, TypedDuration, TypedPorts, TypedRate, Typed
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::classes::TypedClasses;
+
 /// A scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -114,8 +116,11 @@ pub(crate) struct TypedLink {
     /// begins again. The first link begins at its beginning, from the first name to the second; others, and back, somewhere else.
     pub(crate) capacity: Option<PathBuf>,
     /// What waits before it at most, then, the packet being sent among it; at least `"1.5 kB"`. Default: 100 ms of its rate, of a
-    /// recorded one in the mean, or 1,500 bytes if that is less.
+    /// recorded one in the mean, or 1,500 bytes if that is less. Of a link with `classes`, the packet being sent is not among it, and the default
+    /// is 250 ms.
     pub(crate) queue: Option<TypedBytes>,
+    /// That what waits before it is told apart.
+    pub(crate) classes: Option<TypedClasses>,
     /// What is lost at random. A packet is lost if any of these loses it.
     #[serde(default)]
     pub(crate) loss: Vec<TypedLoss>,
@@ -380,7 +385,7 @@ pub(crate) struct TypedStep {
     /// Of `change`: how long the way is from now on, in the place of `delay` or `delays`. Default: as before.
     pub(crate) delay: Option<TypedDuration>,
     /// Of `change`: what the links carry at most from now on; what they lost or queued before, they did. Their `queue` stays as it is,
-    /// or 100 ms, then of the new rate, where none is given. Links with a recorded `capacity` have no rate to change. Default: as
+    /// or its default, then of the new rate, where none is given. Links with a recorded `capacity` have no rate to change. Default: as
     /// before.
     pub(crate) rate: Option<TypedRate>,
     /// Of `change`: what is lost from now on, in the place of all losses before. Default: as before.

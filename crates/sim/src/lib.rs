@@ -92,6 +92,7 @@ pub mod limits;
 
 mod events;
 mod faults;
+mod flows;
 mod hash;
 mod host;
 mod link;
@@ -111,6 +112,7 @@ mod world;
 
 pub use byway_proto::conventions::ip_bytes;
 pub use byway_wire::Ecn;
+pub use flows::Flows;
 pub use host::{Datagram, Host, Transmit};
 pub use link::{
     Bottleneck, BottleneckError, BottleneckUse, ClassUse, Coming, Fate, GilbertElliott, GilbertElliottError,

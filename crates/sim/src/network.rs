@@ -7,11 +7,12 @@ use core::net::SocketAddr;
 
 use byway_code::{prefetch, prefetch_value};
 use byway_proto::conventions::ip_bytes;
-use byway_sched::{FlowHash, FlowKey, FlowTuple};
+use byway_sched::{FlowHash, FlowTuple};
 use byway_units::Time;
 use byway_wire::Ecn;
 use thiserror::Error;
 
+use crate::flows::Flows;
 use crate::host::Transmit;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::link::{BottleneckUse, ClassUse, Coming, Fate, Link, LinkState, Passage};
@@ -19,7 +20,7 @@ use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};
 use crate::node::NodeId;
 use crate::pool::{Header, Holder, Packet, PacketIndex, Pool};
 use crate::queue::{Event, EventQueue};
-use crate::random::{Seed, mix};
+use crate::random::Seed;
 use crate::table::Table;
 
 /// The number of UDP among IP's protocols.
@@ -77,7 +78,7 @@ pub(crate) struct Network<O> {
     ends: BTreeMap<(NodeId, NodeId), LinkIndex>,
     pool: Pool,
     packets: u64,
-    flow_key: FlowKey,
+    flows: Flows,
     pub(crate) log: Log<O>,
 }
 
@@ -93,7 +94,7 @@ impl<O: Observer> Network<O> {
             ends: BTreeMap::new(),
             pool: Pool::default(),
             packets: 0,
-            flow_key: flow_key(seed),
+            flows: Flows::new(seed),
             log: Log::new(observer),
         }
     }
@@ -267,7 +268,7 @@ impl<O: Observer> Network<O> {
             ip_bytes: ip_bytes(payload, header.destination),
             dscp: header.marks.dscp,
             flow: self.flow(&header),
-            source: self.flow_key.hash_source(header.source.ip()),
+            source: self.flows.source(header.source.ip()),
             is_ecn_capable: header.ecn != Ecn::NotCapable,
         };
         let link = &mut self.links[header.link.index()];
@@ -294,8 +295,7 @@ impl<O: Observer> Network<O> {
             protocol: UDP,
             ports: [header.source.port(), header.destination.port()],
         };
-        let label = u64::from(header.marks.flow_label);
-        FlowHash::new(mix(self.flow_key.hash(&tuple).number() ^ label))
+        self.flows.flow(&tuple, header.marks.flow_label)
     }
 
     /// A packet may have left the queue of a link.
@@ -405,15 +405,6 @@ impl<O: Observer> Network<O> {
     fn note(&mut self, now: Time, header: Header, payload: &[u8], step: Step) {
         self.log.packet(header.link, &record(now, &header, payload, step));
     }
-}
-
-/// What hashes of flows depend on, besides the flow.
-fn flow_key(seed: Seed) -> FlowKey {
-    let half = |number| seed.named("flows").numbered(number).number();
-    let mut secret = [0; 16];
-    secret[..8].copy_from_slice(&half(0).to_le_bytes());
-    secret[8..].copy_from_slice(&half(1).to_le_bytes());
-    FlowKey::new(&secret)
 }
 
 fn record<'a>(time: Time, header: &Header, payload: &'a [u8], step: Step) -> Record<'a> {

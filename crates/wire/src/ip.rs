@@ -33,6 +33,16 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// Whom it is from.
+    #[must_use]
+    pub fn source(&self) -> IpAddr {
+        if self.is_ipv6 {
+            Ipv6Addr::from(self.octets::<16>(8)).into()
+        } else {
+            Ipv4Addr::from(self.octets::<4>(12)).into()
+        }
+    }
+
     /// Whom it is for.
     #[must_use]
     pub fn destination(&self) -> IpAddr {
@@ -53,6 +63,18 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         self.bytes.len() - self.header_bytes()
+    }
+
+    /// The six bits beside the ECN field (RFC 2474).
+    #[must_use]
+    pub fn dscp(&self) -> u8 {
+        self.traffic_class() >> 2
+    }
+
+    /// What its headers say; `None` if they are cut off, or if the packet is not as long as they say.
+    #[must_use]
+    pub fn headers(&self) -> Option<Headers> {
+        Headers::parse(self.bytes)
     }
 
     /// Its ECN field (RFC 3168, section 5).
@@ -167,6 +189,9 @@ mod tests {
         let destination = |mut bytes: Vec<u8>| Packet::new(&mut bytes).map(|packet| packet.destination());
         assert_eq!(destination(ipv4(0, 1)), Some(Ipv4Addr::new(10, 77, 0, 2).into()));
         assert_eq!(destination(ipv6()), Some(IpAddr::V6(9.into())));
+        let source = |mut bytes: Vec<u8>| Packet::new(&mut bytes).map(|packet| packet.source());
+        assert_eq!(source(ipv4(0, 1)), Some(Ipv4Addr::new(10, 77, 0, 1).into()));
+        assert_eq!(source(ipv6()), Some(IpAddr::V6(0.into())));
         for wrong in [vec![], vec![0x45; 19], vec![0x60; 39], vec![0x50; 40]] {
             assert_eq!(destination(wrong), None);
         }
@@ -181,6 +206,11 @@ mod tests {
                 assert_eq!(packet.ecn(), ecn);
             }
         }
+        let dscp = |mut bytes: Vec<u8>| Packet::new(&mut bytes).map(|packet| packet.dscp());
+        assert_eq!(dscp(ipv4(0xB8 | 1, 7)), Some(46));
+        let mut voice = ipv6();
+        voice[..2].copy_from_slice(&[0x6B, 0x90]);
+        assert_eq!(dscp(voice), Some(46));
         let mut bytes = ipv4(0xB8, 7);
         Packet::new(&mut bytes).expect("a packet").set_ecn(Ecn::CongestionExperienced);
         assert_eq!(bytes[1], 0xBB, "what else the octet says stays");

@@ -305,6 +305,7 @@ mod tests {
             flows: Vec::new(),
             commands: vec![command],
             nodes: vec![relay],
+            links: Vec::new(),
             expectations: Vec::new(),
             not_judged: Vec::new(),
             repeated: 0,

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use byway_lab::Carried;
 use byway_lab::emulation::MachineCounters;
 use byway_lab::lateness::LatenessSummary;
-use byway_scenario::{MachineRole, Network, Subject, Terms, Verdict};
+use byway_scenario::{ClassesOutcome, MachineRole, Network, Subject, Terms, Verdict};
+use byway_sim::ClassUse;
 use byway_units::Duration;
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ use super::commands::CommandOutcome;
 use super::tally::OfMachine;
 use super::traffic::{Fate, Fates};
 use super::world::World;
+use crate::classes;
 use crate::table::{aligned, rounded};
 use crate::verdicts::verdict_line;
 
@@ -32,6 +34,8 @@ pub(super) struct LabOutcome {
     pub(super) commands: Vec<CommandOutcome>,
     /// The machines, but for routers.
     pub(super) nodes: Vec<NodeOutcome>,
+    /// What is between them and has classes, each direction by itself.
+    pub(super) links: Vec<LinkOutcome>,
     /// What was expected of what a lab measures, where Byway was all in use.
     pub(super) expectations: Vec<Verdict>,
     /// What else was expected.
@@ -79,6 +83,28 @@ pub(super) struct NodeOutcome {
     pub(super) cpu_ms: u64,
     /// The most memory that its node had at a time.
     pub(super) peak_memory_bytes: u64,
+}
+
+/// What happened before a link that tells packets apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct LinkOutcome {
+    /// The machine where it begins.
+    pub(super) from: String,
+    /// The machine where it ends.
+    pub(super) to: String,
+    /// By class.
+    pub(super) classes: ClassesOutcome,
+}
+
+/// What happened before links that tell packets apart.
+pub(super) fn of_links(network: &Network, did: &Carried) -> Vec<LinkOutcome> {
+    let name = |place: usize| network.machines[place].name.clone();
+    let of_link = |((from, to), uses): &((usize, usize), [ClassUse; 2])| LinkOutcome {
+        from: name(*from),
+        to: name(*to),
+        classes: ClassesOutcome::of(uses),
+    };
+    did.classes.iter().map(of_link).collect()
 }
 
 /// What each machine sent, and its node counted.
@@ -225,6 +251,8 @@ impl LabOutcome {
         rows.extend(self.flows.iter().map(row));
         let mut text = format!("{}, seed {}{world}\n\n{}", self.title, self.seed, aligned(&rows));
         text.push_str(&self.commands_table());
+        let links = self.links.iter().map(|link| (&*link.from, &*link.to, &link.classes));
+        text.push_str(&classes::table(links));
         let CarrierOutcome { delivered, lost, lateness, .. } = &self.carrier;
         // Writing to a string cannot fail.
         let _ = writeln!(

@@ -126,6 +126,7 @@ impl Stage<'_> {
             flows: outcome::of_flows(run.network, &fates, &tallied.flows),
             commands,
             nodes: outcome::of_nodes(run.network, &did.machines, &tallied.machines),
+            links: outcome::of_links(run.network, &did),
             expectations: Vec::new(),
             not_judged: Vec::new(),
             repeated: fates.repeated,

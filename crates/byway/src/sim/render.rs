@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use byway_scenario::{FlowOutcome, LinkOutcome, Outcome, TransfersOutcome, Verdict};
 
+use crate::classes;
 use crate::table::aligned;
 use crate::verdicts::{percent, verdict_line};
 
@@ -48,6 +49,9 @@ pub(super) fn outcome(outcome: &Outcome, with_links: bool) -> String {
     if with_links {
         text.push('\n');
         text.push_str(&links(outcome));
+        let links = outcome.links.iter();
+        let with_classes = links.filter_map(|link| Some((&*link.from, &*link.to, link.classes.as_ref()?)));
+        text.push_str(&classes::table(with_classes));
     }
     for verdict in &outcome.expectations {
         let _ = writeln!(text, "{}", verdict_line(verdict));

@@ -3,15 +3,13 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use byway_sched::{Discards, Marking, Settings};
-use byway_sim::{Queueing, Scheduling};
+use byway_scenario::classes::{NoPromise, QueuePlan};
+use byway_sched::Marking;
+use byway_sim::Scheduling;
 use byway_typed::{Drawn, KeyPath, Problem, Source, TypedDuration};
 use byway_units::{Bytes, Duration, Rate};
 
-use super::typed::{
-    TypedClass, TypedClasses, TypedDirection, TypedDiscards, TypedLink, TypedQueue, TypedSends, TypedTcp,
-    TypedTraffic,
-};
+use super::typed::{TypedClass, TypedClasses, TypedDirection, TypedLink, TypedSends, TypedTcp, TypedTraffic};
 
 /// The longest IP packet here: a segment of 1,000 bytes with its headers.
 pub(crate) const PACKET: Bytes = Bytes::new(1_048);
@@ -154,43 +152,18 @@ impl Reader<'_> {
             let message = format!("{buffer} of {rate} is no room for two packets of {PACKET}: have more");
             return Err(self.source.problem(&here.key("buffer"), message));
         }
-        let queueing = match typed.queue {
-            TypedQueue::DropTail => Queueing::DropTail(room),
-            TypedQueue::Priority => Queueing::StrictPriority(room),
-            TypedQueue::FqCodel => Queueing::FqCodel(room),
-            TypedQueue::RateDelay => Queueing::RateDelay(self.settings(typed, room, here)?),
+        let plan = QueuePlan {
+            kind: typed.queue,
+            bound: typed.bound.map(|bound| bound.0),
+            ratio: typed.ratio,
+            discards: typed.discards,
+            is_guarded: typed.guard,
+            marks: typed.ecn,
         };
+        let broken = |NoPromise { key, error }| self.source.problem(&here.key(key), error);
+        let queueing = plan.queueing(rate, PACKET, room).map_err(broken)?;
         let scheduling = Scheduling { rate, queueing, marking: Marking::default(), packet: PACKET };
         Ok(PlannedLink { name: typed.name.clone(), delay: typed.delay.0, scheduling })
-    }
-
-    fn settings(&self, typed: &TypedLink, room: Bytes, here: &KeyPath) -> Result<Settings, Problem> {
-        let broken = |key: &'static str| {
-            move |error: byway_sched::SettingsError| self.source.problem(&here.key(key), error)
-        };
-        let mut settings = Settings::new(typed.rate.0, PACKET).map_err(broken("rate"))?;
-        settings = settings.with_buffers(room, room);
-        if let Some(bound) = typed.bound {
-            settings = settings.with_delay(bound.0).map_err(broken("bound"))?;
-        }
-        if let Some(ratio) = typed.ratio {
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "casts saturate, and what is out of range is refused"
-            )]
-            let milli = (ratio * 1_000.0) as u32;
-            settings = settings.with_ratio_milli(milli).map_err(broken("ratio"))?;
-        }
-        settings = settings.with_discards(match typed.discards {
-            TypedDiscards::Late => Discards::Late,
-            TypedDiscards::All => Discards::All,
-            TypedDiscards::None => Discards::None,
-        });
-        if typed.guard {
-            settings = settings.with_guard();
-        }
-        Ok(if typed.ecn { settings.with_ecn() } else { settings })
     }
 
     fn traffic(

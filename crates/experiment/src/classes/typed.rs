@@ -1,5 +1,6 @@
 //! Links with classes and what flows over them, as typed. The doc comments here are the reference of the format.
 
+use byway_scenario::classes::{TypedDiscards, TypedQueue};
 use byway_typed::{Drawn, TypedBytes, TypedDuration, TypedRate};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -57,34 +58,6 @@ pub(crate) struct TypedLink {
     pub(crate) buffer: Option<TypedDuration>,
     /// How many there are in a row. Default: 1.
     pub(crate) count: Option<u32>,
-}
-
-/// Which packets are dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum TypedDiscards {
-    /// Those that would wait longer than was promised.
-    #[default]
-    Late,
-    /// All, as published.
-    All,
-    /// None.
-    None,
-}
-
-/// A queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum TypedQueue {
-    /// One for all, which drops what finds no room.
-    #[default]
-    DropTail,
-    /// Two classes by rate and delay.
-    RateDelay,
-    /// Low-delay packets first.
-    Priority,
-    /// One for each flow.
-    FqCodel,
 }
 
 /// Flows that are alike.

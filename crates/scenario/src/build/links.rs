@@ -49,7 +49,7 @@ impl<'a> Laid<'a> {
             (link.delay, link.measured) = (delay, None);
         }
         if let Some(rate) = change.rate {
-            link.bottleneck = Some(bottleneck(rate, self.shape.queue));
+            set_rate(link, self.shape, rate);
         }
         if let Some(losses) = &change.loss {
             let losses = losses.iter().zip(0..);
@@ -60,17 +60,12 @@ impl<'a> Laid<'a> {
 
 /// The link that a seed makes of a shape.
 pub(super) fn drawn_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, own: Seed) -> Link {
-    let bottleneck = match &shape.capacity {
-        Capacity::Unlimited => None,
-        Capacity::Rate(rate) => Some(bottleneck(drawn(rate, own, "rate").0, shape.queue)),
-        Capacity::Recorded(capacity) => Some(recorded(capacity, shape.queue)),
-    };
     let losses = shape.loss.iter().zip(0..);
     let outages = shape.outages.iter().zip(0_u64..);
     let outages = outages.filter(|(outage, _)| outage.member.is_none_or(|member| member == plan.member));
-    Link {
+    let mut link = Link {
         scheduling: None,
-        bottleneck,
+        bottleneck: None,
         // Of measured delays, the median stands for all where ways are compared.
         delay: match &shape.measured {
             Some(measured) => measured.median(),
@@ -88,7 +83,13 @@ pub(super) fn drawn_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, o
         corruption: shape.corruption,
         bleaches_ecn: shape.bleaches_ecn,
         marks_congestion: false,
+    };
+    match &shape.capacity {
+        Capacity::Unlimited => {}
+        Capacity::Rate(rate) => set_rate(&mut link, shape, drawn(rate, own, "rate").0),
+        Capacity::Recorded(capacity) => link.bottleneck = Some(recorded(capacity, shape.queue)),
     }
+    link
 }
 
 /// When a link is dark in a scenario of this length.
@@ -107,6 +108,18 @@ fn drawn_outages(outage: &OutageShape, length: Duration, own: Seed) -> Vec<Span>
         spans.push(Span::new(next, dark(spans.len() as u64)));
     }
     spans
+}
+
+/// Has a link carry this at most, behind the queue that its shape has.
+fn set_rate(link: &mut Link, shape: &LinkShape, rate: Rate) {
+    match &shape.classes {
+        None => link.bottleneck = Some(bottleneck(rate, shape.queue)),
+        Some(classes) => {
+            let scheduling = classes.scheduling(rate, shape.queue);
+            link.scheduling =
+                Some(scheduling.expect("classes were checked with each rate when the file was read"));
+        }
+    }
 }
 
 /// A rate that was checked, and what waits before it.

@@ -8,9 +8,13 @@ use byway_units::{Duration, Probability};
 
 use super::names::{Names, matched};
 use super::{Reader, element};
+use crate::classes::{Classes, NoPromise, TypedQueue};
 use crate::limits::{DELAY_MAX, LENGTH_MAX, LINKS_MAX, OUTAGES_EVERY_MIN, QUEUE_MIN};
 use crate::scenario::{Capacity, LinkPlan, LinkShape, LossShape, OutageShape};
 use crate::typed::{TypedDelays, TypedLink, TypedLoss, TypedOutage, TypedStay};
+
+/// The largest of a DSCP's six bits (RFC 2474).
+const DSCP_MAX: u8 = 63;
 
 /// The ends of a table's links.
 struct Ends {
@@ -101,6 +105,7 @@ impl Reader<'_> {
             measured: link.delays.as_ref().map(|delays| self.delays(here, link, delays)).transpose()?,
             capacity: self.capacity(here, link)?,
             queue: link.queue.map(|queue| queue.0),
+            classes: self.classes(here, link)?,
             loss: losses.collect::<Result<_, _>>()?,
             outages: outages.collect::<Result<_, _>>()?,
             mtu: link.mtu.map(|mtu| mtu.0),
@@ -131,6 +136,35 @@ impl Reader<'_> {
             }
             (None, None) => Ok(Capacity::Unlimited),
         }
+    }
+
+    fn classes(&self, here: &KeyPath, link: &TypedLink) -> Result<Option<Classes>, Problem> {
+        let Some(typed) = &link.classes else {
+            return Ok(None);
+        };
+        let path = here.key("classes");
+        let Some(rate) = &link.rate else {
+            let message = "only a `rate` has classes: give one, in the place of a recorded `capacity`";
+            return Err(self.problem(&path, message));
+        };
+        if let Some(key) = typed.key_of_rate_delay().filter(|_| typed.kind != TypedQueue::RateDelay) {
+            let message =
+                "only `rate-delay` promises anything: leave it out, or have `kind = \"rate-delay\"`";
+            return Err(self.problem(&path.key(key), message));
+        }
+        if let Some(dscp) = typed.dscp.iter().flatten().find(|dscp| **dscp > DSCP_MAX) {
+            let message = format!("{dscp} is no DSCP: they are 0 to {DSCP_MAX}, a TOS byte divided by four");
+            return Err(self.problem(&path.key("dscp"), message));
+        }
+        let classes = typed.meaning();
+        for rate in rate.extremes() {
+            let queue = link.queue.map(|queue| queue.0);
+            classes.scheduling(rate.0, queue).map_err(|NoPromise { key, error }| {
+                let path = if key == "rate" { here.key(key) } else { path.key(key) };
+                self.problem(&path, error)
+            })?;
+        }
+        Ok(Some(classes))
     }
 
     fn delays(

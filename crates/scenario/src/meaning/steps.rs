@@ -131,6 +131,13 @@ impl Reader<'_> {
             let message = "these links have a recorded `capacity`, which no rate replaces: leave `rate` out, or give the link a `rate`";
             return Err(self.problem(&here.key("rate"), message));
         }
+        if let Some(rate) = rate {
+            let classes = shapes.iter().filter_map(|shape| Some((shape.classes.as_ref()?, shape.queue)));
+            for (classes, queue) in classes {
+                let broken = |error| self.problem(&here.key("rate"), error);
+                classes.scheduling(rate, queue).map_err(broken)?;
+            }
+        }
         let losses = step.loss.as_ref().map(|losses| {
             let losses = losses.iter().enumerate();
             losses.map(|(place, loss)| self.loss(&here.key("loss").place(place), loss)).collect()

@@ -9,7 +9,8 @@ use byway_units::{Duration, Time};
 use super::{Machine, Run};
 use crate::measure::share;
 use crate::outcome::{
-    FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Stopped, TailQuantiles, TransfersOutcome, Verdict,
+    ClassesOutcome, FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Stopped, TailQuantiles, TransfersOutcome,
+    Verdict,
 };
 use crate::record::{ConversationRecord, FlowRecord};
 use crate::scenario::{Expectation, Expected, Role, Scenario};
@@ -248,6 +249,7 @@ fn links(scenario: &Scenario, world: &World<Run<'_>>) -> Vec<LinkOutcome> {
             lost: counters.lost.by_reason().filter(|(_, count)| *count > 0).map(lost).collect(),
             utilisation: usage.and_then(|usage| share(usage.passed.count(), usage.capacity.count())),
             queue_bytes_max: usage.map(|usage| usage.held_max.count()),
+            classes: world.class_uses(from, to).map(ClassesOutcome::of),
         }
     };
     world.links().map(link).collect()
