@@ -68,7 +68,7 @@ pub const PURE_CRATES: &[PureCrate] = &[
     PureCrate {
         name: "byway-sim",
         folder: "crates/sim",
-        may_depend_on: &["byway-code", "byway-proto", "byway-units", "byway-wire"],
+        may_depend_on: &["byway-code", "byway-proto", "byway-sched", "byway-units", "byway-wire"],
         features: Features::All,
     },
 ];
