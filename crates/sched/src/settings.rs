@@ -131,8 +131,8 @@ impl Settings {
         Self { is_guarded: true, ..self }
     }
 
-    /// With ECN in the low-delay class: packets are marked before its queue is full, and of those that may not be marked as many are
-    /// dropped (RFC 3168, section 5).
+    /// With ECN in the low-delay class: packets are marked before its queue is full, and of those that may not be marked as many
+    /// bytes are dropped (RFC 3168, section 5).
     #[must_use]
     pub const fn with_ecn(self) -> Self {
         Self { marks: true, ..self }

@@ -310,7 +310,7 @@ impl Run<'_> {
         let peer = address(ends.to.number() as usize, PORT);
         world.input(ends.from, |host, now| {
             if let Machine::Tcp(host) = host {
-                // What is over is forgotten when its ports come up again; after 64,000 others, all are.
+                // A transfer is forgotten when its ports come up again, after 64,000 others, whatever it does by then.
                 let id = ConnectionId { peer, ports };
                 host.take(id);
                 host.open(id, Task::Bulk(Bulk::new(bytes)), now);
