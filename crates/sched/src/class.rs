@@ -1,4 +1,4 @@
-//! The two classes, and how a packet says which it wants.
+//! The classes, and how a packet says which it wants.
 
 /// A service class at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,19 +7,25 @@ pub enum Class {
     HighRate,
     /// A low delay, and a smaller rate (D of the paper).
     LowDelay,
+    /// A delay that is low on average and may spike, the same smaller rate, and fewer losses: what sections III and VIII of the paper leave to
+    /// others. A link may have it or not.
+    LowAverage,
 }
 
 impl Class {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::HighRate, Self::LowDelay];
+    /// How many there are.
+    pub const COUNT: usize = 3;
 
-    /// Its place among both.
+    /// All.
+    pub const ALL: [Self; Self::COUNT] = [Self::HighRate, Self::LowDelay, Self::LowAverage];
+
+    /// Its place among all.
     pub(crate) const fn place(self) -> usize {
         self as usize
     }
 }
 
-/// Which values of the IPv4 TOS byte or the IPv6 traffic class mean low delay.
+/// Which values of the IPv4 TOS byte or the IPv6 traffic class mean low delay, or a low average.
 ///
 /// The paper has bits 3 to 6 of the TOS byte, 1001: TOS 0x12. Today the last of these is part of the ECN field (RFC 3168), so that DSCP 4
 /// is what is left of it.
@@ -27,6 +33,7 @@ impl Class {
 pub struct Marking {
     /// One bit for each DSCP.
     low_delay: u64,
+    low_average: u64,
     /// Whether the paper's TOS byte is meant literally.
     is_literal: bool,
 }
@@ -39,16 +46,22 @@ impl Marking {
     /// The non-queue-building behaviour (RFC 9956).
     const DSCP_NQB: u8 = 45;
 
-    /// No value means low delay.
-    pub const NONE: Self = Self { low_delay: 0, is_literal: false };
+    /// Everything is high-rate.
+    pub const NONE: Self = Self { low_delay: 0, low_average: 0, is_literal: false };
 
     /// The paper's TOS byte alone, ECN bits and all.
-    pub const OF_PAPER: Self = Self { low_delay: 0, is_literal: true };
+    pub const OF_PAPER: Self = Self { is_literal: true, ..Self::NONE };
 
     /// With a DSCP more, 0 to 63, that means low delay; the lower six bits count.
     #[must_use]
     pub const fn with(self, dscp: u8) -> Self {
         Self { low_delay: self.low_delay | 1 << (dscp & 63), ..self }
+    }
+
+    /// With a DSCP more, 0 to 63, that means a delay that is low on average, unless it means low delay; the lower six bits count.
+    #[must_use]
+    pub const fn with_low_average(self, dscp: u8) -> Self {
+        Self { low_average: self.low_average | 1 << (dscp & 63), ..self }
     }
 
     /// The DSCPs that mean low delay, one bit for each from the lowest.
@@ -75,6 +88,8 @@ impl Marking {
         let is_marked = self.low_delay >> (traffic_class >> 2) & 1 == 1;
         if is_marked || (self.is_literal && traffic_class == Self::LITERAL) {
             Class::LowDelay
+        } else if self.low_average >> (traffic_class >> 2) & 1 == 1 {
+            Class::LowAverage
         } else {
             Class::HighRate
         }
@@ -106,6 +121,11 @@ mod tests {
             }
         }
         assert_eq!(Marking::default().with(46).class(46 << 2), Class::LowDelay);
+        let three = Marking::default().with_low_average(34).with_low_average(4);
+        assert_eq!(
+            [34, 4, 0].map(|dscp| three.class(dscp << 2)),
+            [Class::LowAverage, Class::LowDelay, Class::HighRate]
+        );
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! - *A sender that does not slow down* fills the low-delay queue. Its flow gets a fair share; of what is beyond, only what fits into a quarter of
 //!   the room, so that the rest is for those who take no more than theirs.
 
+use alloc::boxed::Box;
+
 use byway_units::{Bytes, Duration, Rate, Time};
 
 use crate::buckets::Buckets;
@@ -20,11 +22,11 @@ use crate::limits::{
 use crate::settings::Settings;
 use crate::typical::TypicalFlow;
 
-/// What is known of flows: 340 KB.
+/// What is known of flows: 340 KB, and 88 KB more where there is a third class.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
-    /// In the order of [`Class::ALL`].
-    flows: [LastingFlows; 2],
+    /// In the order of [`Class::ALL`]; none of a class that there is not.
+    flows: Box<[LastingFlows]>,
     /// Of the high-rate class.
     typical: TypicalFlow,
     fair: Buckets,
@@ -41,9 +43,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(now: Time) -> Self {
+    pub(crate) fn new(classes: usize, now: Time) -> Self {
         Self {
-            flows: [LastingFlows::new(), LastingFlows::new()],
+            flows: (0..classes).map(|_| LastingFlows::new()).collect(),
             typical: TypicalFlow::new(),
             fair: Buckets::new(),
             cap: Buckets::new(),
@@ -70,7 +72,7 @@ impl Guard {
         self.was_idle = true;
     }
 
-    /// Whether a low-delay packet is let in behind so many bytes, where there is this much room.
+    /// Whether a packet that is not high-rate is let in behind so many bytes, where there is this much room.
     pub(crate) fn admits(&mut self, flow: FlowHash, bytes: u32, backlog: u64, room: u64, now: Time) -> bool {
         if !self.is_short {
             return true;
@@ -101,12 +103,19 @@ impl Guard {
     }
 
     /// An interval ends: about how many flows there are in each class.
-    pub(crate) fn update(&mut self, settings: &Settings, is_high_rate_idle: bool, now: Time) -> [u32; 2] {
-        let flows = self.flows.each_mut().map(LastingFlows::count);
+    pub(crate) fn update(
+        &mut self,
+        settings: &Settings,
+        is_high_rate_idle: bool,
+        now: Time,
+    ) -> [u32; Class::COUNT] {
+        let mut flows = [0; Class::COUNT];
+        self.flows.iter_mut().zip(&mut flows).for_each(|(counter, flows)| *flows = counter.count());
         let interval = now.saturating_since(self.since).max(Duration::from_nanos(1));
         let typical = Rate::over(Bytes::new(self.typical.take()), interval).unwrap_or(settings.capacity);
         let least = |packets| Bytes::new(settings.packet.count() * packets);
-        let [_, low_delay] = flows;
+        let [_, low_delay, low_average] = flows;
+        let held = low_delay.saturating_add(low_average);
         self.adapt();
         let fair = u128::from(typical.bits_per_second()) * u128::from(self.fair_milli)
             / u128::from(settings.ratio_milli);
@@ -115,8 +124,8 @@ impl Guard {
         let cap = u128::from(typical.bits_per_second()) * u128::from(settings.ratio_milli + 3_000);
         let cap = cap / u128::from(4 * settings.ratio_milli);
         let cap = Rate::from_bits_per_second(u64::try_from(cap).unwrap_or(u64::MAX));
-        self.cap.set(cap, CAP_BURST, least(CAP_BURST_PACKETS), low_delay);
-        self.fair.set(fair, FAIR_BURST, least(FAIR_BURST_PACKETS), low_delay);
+        self.cap.set(cap, CAP_BURST, least(CAP_BURST_PACKETS), held);
+        self.fair.set(fair, FAIR_BURST, least(FAIR_BURST_PACKETS), held);
         self.is_short = !self.was_idle;
         (self.was_idle, self.since) = (is_high_rate_idle, now);
         flows

@@ -4,7 +4,9 @@
 //! *high-rate* class each flow gets a multiple of the rate. Neither is better, so nothing has to be paid, admitted or policed, and unmarked
 //! traffic, which is high-rate, loses nothing by it. (Podlesny and Gorinsky, *Rate-Delay services*.)
 //!
-//! Start with [`RateDelay`], which holds the two queues, and [`Settings`], which say what it promises. A packet's [`Class`] follows from its
+//! A link may have a third class, whose delay is low on average but may spike, for fewer losses.
+//!
+//! Start with [`RateDelay`], which holds the queues, and [`Settings`], which say what it promises. A packet's [`Class`] follows from its
 //! DSCP by a [`Marking`]. How many flows there are in each class is estimated by a [`FlowCounter`] without a table of flows.
 //!
 //! # What this crate leaves to others
@@ -16,11 +18,13 @@ extern crate alloc;
 mod allotment;
 mod buckets;
 mod class;
+mod counting;
 mod discipline;
 mod drop_tail;
 mod fifo;
 mod flows;
 mod fq_codel;
+mod governor;
 mod guard;
 mod lasting;
 mod limits;
@@ -31,6 +35,7 @@ mod priority;
 mod rate_delay;
 mod settings;
 mod sizing;
+mod split;
 #[cfg(test)]
 mod tests;
 mod typical;

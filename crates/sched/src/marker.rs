@@ -36,7 +36,7 @@ fn share(backlog: u64, room: u64) -> f64 {
 }
 
 /// Takes one of what is owed, once that is as much.
-fn take(owed: &mut f64, more: f64) -> bool {
+pub(crate) fn take(owed: &mut f64, more: f64) -> bool {
     *owed += more;
     let is_due = *owed >= 1.0;
     *owed -= f64::from(u8::from(is_due));

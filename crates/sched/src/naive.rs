@@ -2,12 +2,16 @@
 //!
 //! Corrections: counts are at least 1 and sizes always follow the formula; a class that is empty is owed nothing; the debt is a whole number of bytes, rounded up; low-delay packets are flushed when their room shrank, as the
 //! text says, and not when it grew, as Figure 5 does.
+//!
+//! A third class shares with the high-rate one, by the same rules, what the two of the paper have for the latter. Which of its packets are dropped
+//! early, the same governor says.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{Bytes, Duration, Time};
 
+use crate::governor::Governor;
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
 use crate::{Arrival, Class, Discards, Dropped, FlowHash, Settings};
 
@@ -17,12 +21,14 @@ type Waiting = (u32, u32, Time);
 pub(crate) struct Naive {
     settings: Settings,
     /// When each flow had its last packet, in milliseconds: nothing is estimated.
-    flows: [BTreeMap<FlowHash, u64>; 2],
-    counts: [u128; 2],
-    queues: [VecDeque<Waiting>; 2],
-    room: [u128; 2],
-    sent: [i128; 2],
-    debt: i128,
+    flows: [BTreeMap<FlowHash, u64>; 3],
+    counts: [u128; 3],
+    queues: [VecDeque<Waiting>; 3],
+    room: [u128; 3],
+    /// Of both sides, and what the second is owed: all others and D, then R and A.
+    sent: [[i128; 2]; 2],
+    debt: [i128; 2],
+    governor: Governor,
     low_delay_packet: u128,
     update_at: Time,
 }
@@ -33,17 +39,19 @@ const fn millis(now: Time) -> u64 {
 
 const R: usize = 0;
 const D: usize = 1;
+const A: usize = 2;
 
 impl Naive {
     pub(crate) fn new(settings: Settings, now: Time) -> Self {
         let mut naive = Self {
             settings,
-            flows: [BTreeMap::new(), BTreeMap::new()],
-            counts: [1; 2],
-            queues: [VecDeque::new(), VecDeque::new()],
-            room: [0; 2],
-            sent: [0; 2],
-            debt: 0,
+            flows: [const { BTreeMap::new() }; 3],
+            counts: [1; 3],
+            queues: [const { VecDeque::new() }; 3],
+            room: [0; 3],
+            sent: [[0; 2]; 2],
+            debt: [0; 2],
+            governor: Governor::new(settings.delay, now),
             low_delay_packet: 0,
             update_at: now + UPDATE_INTERVAL,
         };
@@ -55,9 +63,16 @@ impl Naive {
         self.queues[class].iter().map(|(_, bytes, _)| u128::from(*bytes)).sum()
     }
 
-    /// `k·n_R` and `n_D`, both in thousandths.
+    /// `k·n_R`, `n_D` and `n_A`, in thousandths.
+    fn weights(&self) -> [u128; 3] {
+        let average = if self.settings.spike.is_some() { 1_000 * self.counts[A] } else { 0 };
+        [u128::from(self.settings.ratio_milli) * self.counts[R], 1_000 * self.counts[D], average]
+    }
+
+    /// All but D, which is `k·n_R` in the figures; and D.
     fn shares(&self) -> [u128; 2] {
-        [u128::from(self.settings.ratio_milli) * self.counts[R], 1_000 * self.counts[D]]
+        let [of_r, of_d, of_a] = self.weights();
+        [of_r + of_a, of_d]
     }
 
     /// Equations 6 to 9: `B_D` by increasing d until a packet fits.
@@ -73,14 +88,21 @@ impl Naive {
         while room(sent).is_none_or(|room| room < s_d) {
             sent += 1;
         }
-        let buffer = u128::from(self.settings.buffer.count());
-        self.room[D] = room(sent).unwrap_or(0).min(buffer - s_r);
-        self.room[R] = (buffer - self.room[D]).min(u128::from(self.settings.high_rate_buffer.count()));
+        let others = if self.settings.spike.is_some() { 2 } else { 1 };
+        let buffer = u128::from(self.settings.buffer.count()).max((others + 1) * s_r);
+        self.room[D] = room(sent).unwrap_or(0).min(buffer - others * s_r);
+        let rest = buffer - self.room[D];
+        let of_a = self.weights()[A];
+        let spike = |spike| link(spike) * of_a / (of_r + of_d) + s_r;
+        self.room[A] = self.settings.spike.map_or(0, spike).min(rest - s_r);
+        self.room[R] = (rest - self.room[A]).min(u128::from(self.settings.high_rate_buffer.count()));
         if self.room[D] < before {
             self.discard(now, dropped);
         }
-        while self.backlog(R) > self.room[R] {
-            dropped.extend(self.queues[R].pop_back().map(|(packet, ..)| (packet, Dropped::Trimmed)));
+        for class in [R, A] {
+            while self.backlog(class) > self.room[class] {
+                dropped.extend(self.queues[class].pop_back().map(|(packet, ..)| (packet, Dropped::Trimmed)));
+            }
         }
     }
 
@@ -119,8 +141,8 @@ impl Naive {
         if self.flows[D].is_empty() && self.queues[D].is_empty() {
             self.low_delay_packet = 0;
         }
-        self.counts = [R, D].map(|class| (self.flows[class].len() as u128).max(1));
-        self.sent = [0, -self.debt];
+        self.counts = [R, D, A].map(|class| (self.flows[class].len() as u128).max(1));
+        self.sent = self.debt.map(|debt| [0, -debt]);
         self.size(now, dropped);
     }
 
@@ -129,7 +151,11 @@ impl Naive {
         let mut dropped = Vec::new();
         self.update(now, &mut dropped);
         let Arrival { packet, bytes, class, flow, .. } = arrival;
-        let class = if class == Class::LowDelay { D } else { R };
+        let class = match class {
+            Class::LowDelay => D,
+            Class::LowAverage if self.settings.spike.is_some() => A,
+            Class::LowAverage | Class::HighRate => R,
+        };
         if u64::from(bytes) > self.settings.packet.count() {
             dropped.push((packet, Dropped::TooLong));
             return dropped;
@@ -139,38 +165,68 @@ impl Naive {
             self.low_delay_packet = u128::from(bytes);
             self.size(now, &mut dropped);
         }
-        if self.backlog(class) + u128::from(bytes) <= self.room[class] {
-            self.queues[class].push_back((packet, bytes, now));
-        } else {
+        if self.backlog(class) + u128::from(bytes) > self.room[class] {
             dropped.push((packet, Dropped::Full));
+        } else if class == A && self.is_early(bytes, now) {
+            dropped.push((packet, Dropped::Early));
+        } else {
+            self.queues[class].push_back((packet, bytes, now));
         }
         dropped
+    }
+
+    fn is_early(&mut self, bytes: u32, now: Time) -> bool {
+        let waited =
+            self.queues[A].front().map_or(Duration::ZERO, |(_, _, since)| now.saturating_since(*since));
+        #[allow(clippy::cast_precision_loss, reason = "a packet's length")]
+        let length = f64::from(bytes) / self.settings.packet.count() as f64;
+        self.governor.chooses(waited, false, length, now)
+    }
+
+    /// Figure 4 for the two sides of a split; which goes next, where one or both wait.
+    fn pick(sent: [i128; 2], [of_first, of_second]: [i128; 2], waits: [bool; 2]) -> usize {
+        match waits {
+            [true, true] if of_first * sent[1] > of_second * sent[0] => 0,
+            [_, true] => 1,
+            [_, false] => 0,
+        }
+    }
+
+    /// Figure 4, when a side of a split sends.
+    fn note(&mut self, split: usize, side: usize, bytes: i128, weights: [i128; 2], did_both_wait: bool) {
+        let [of_first, of_second] = weights;
+        let (sent, debt) = (&mut self.sent[split], &mut self.debt[split]);
+        match (did_both_wait, side) {
+            (true, _) => {
+                sent[side] += bytes;
+                *debt = ((sent[0] * of_second + of_first - 1) / of_first - sent[1]).max(0);
+            }
+            (false, 0) => (*sent, *debt) = ([0; 2], 0),
+            (false, _) => {
+                *debt = (*debt - bytes).max(0);
+                *sent = [0, -*debt];
+            }
+        }
     }
 
     /// Figure 4.
     pub(crate) fn dequeue(&mut self, now: Time) -> (Option<u32>, Vec<(u32, Dropped)>) {
         let mut dropped = Vec::new();
         self.update(now, &mut dropped);
-        let [of_r, of_d] = self.shares().map(|share| i128::try_from(share).expect("counts are small"));
-        let is_backlogged = [R, D].map(|class| !self.queues[class].is_empty());
-        let class = match is_backlogged {
-            [true, true] if of_r * self.sent[D] > of_d * self.sent[R] => R,
-            [_, true] => D,
-            [true, false] => R,
-            [false, false] => return (None, dropped),
-        };
+        let signed = |weight: u128| i128::try_from(weight).expect("counts are small");
+        let ([of_r, of_d, of_a], [of_others, _]) = (self.weights().map(signed), self.shares().map(signed));
+        let [r, d, a] = [R, D, A].map(|class| !self.queues[class].is_empty());
+        if !(r || d || a) {
+            return (None, dropped);
+        }
+        let is_d = Self::pick(self.sent[0], [of_others, of_d], [r || a, d]) == 1;
+        let is_a = Self::pick(self.sent[1], [of_r, of_a], [r, a]) == 1;
+        let class = if is_d { D } else { [R, A][usize::from(is_a)] };
         let (packet, bytes, _) = self.queues[class].pop_front().expect("it is backlogged");
         let bytes = i128::from(bytes);
-        match is_backlogged {
-            [true, true] => {
-                self.sent[class] += bytes;
-                self.debt = ((self.sent[R] * of_d + of_r - 1) / of_r - self.sent[D]).max(0);
-            }
-            [true, false] => (self.sent, self.debt) = ([0; 2], 0),
-            _ => {
-                self.debt = (self.debt - bytes).max(0);
-                self.sent = [0, -self.debt];
-            }
+        self.note(0, usize::from(is_d), bytes, [of_others, of_d], (r || a) && d);
+        if !is_d {
+            self.note(1, usize::from(is_a), bytes, [of_r, of_a], r && a);
         }
         (Some(packet), dropped)
     }

@@ -1,4 +1,4 @@
-//! Low-delay packets always go first: what Rate-Delay is not.
+//! Low-delay packets always go first, high-rate ones last: what Rate-Delay is not.
 
 use byway_units::{Bytes, Time};
 
@@ -6,10 +6,10 @@ use crate::class::Class;
 use crate::discipline::{Arrival, Departure, Discipline, Dropped};
 use crate::fifo::{Fifo, Waiting};
 
-/// Two queues, of which the high-rate one waits as long as the other has anything: whoever marks gains, and nothing is left to the rest.
+/// A queue for each class, of which the high-rate one waits as long as others have anything: whoever marks gains, and nothing is left to the rest.
 #[derive(Clone, Debug)]
 pub struct StrictPriority<P> {
-    queues: [Fifo<P>; 2],
+    queues: [Fifo<P>; Class::COUNT],
     room: Bytes,
 }
 
@@ -17,7 +17,7 @@ impl<P> StrictPriority<P> {
     /// With room for so many bytes of each class.
     #[must_use]
     pub const fn new(room: Bytes) -> Self {
-        Self { queues: [Fifo::new(), Fifo::new()], room }
+        Self { queues: [Fifo::new(), Fifo::new(), Fifo::new()], room }
     }
 }
 
@@ -32,8 +32,8 @@ impl<P> Discipline<P> for StrictPriority<P> {
     }
 
     fn dequeue(&mut self, now: Time, _: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
-        let is_idle = |class: Class| self.queues[class.place()].is_empty();
-        let class = if is_idle(Class::LowDelay) { Class::HighRate } else { Class::LowDelay };
+        let order = [Class::LowDelay, Class::LowAverage, Class::HighRate];
+        let class = order.into_iter().find(|class| !self.queues[class.place()].is_empty())?;
         let Waiting { packet, since, .. } = self.queues[class.place()].pop()?;
         Some(Departure { packet, class, waited: now.saturating_since(since), is_marked: false })
     }

@@ -3,6 +3,7 @@
 use byway_units::{Bytes, Duration, Rate};
 use thiserror::Error;
 
+use crate::class::Class;
 use crate::limits::{PACKET_BYTES_MAX, RATIO_MILLI_MAX};
 
 /// What a Rate-Delay link promises, and what it has.
@@ -14,6 +15,8 @@ pub struct Settings {
     pub(crate) buffer: Bytes,
     pub(crate) high_rate_buffer: Bytes,
     pub(crate) packet: Bytes,
+    /// What a low-average packet may wait; `None` where there is no such class.
+    pub(crate) spike: Option<Duration>,
     pub(crate) discards: Discards,
     pub(crate) is_guarded: bool,
     pub(crate) marks: bool,
@@ -57,6 +60,18 @@ pub enum SettingsError {
         /// The longest packet.
         packet: Bytes,
     },
+    /// Spikes below the average.
+    #[error(
+        "a delay of {delay} on average spikes above {given}: give a spike of at least twice as much, {least}"
+    )]
+    Spike {
+        /// What was asked for.
+        given: Duration,
+        /// What can be.
+        least: Duration,
+        /// The average.
+        delay: Duration,
+    },
 }
 
 impl Settings {
@@ -82,6 +97,7 @@ impl Settings {
             buffer,
             high_rate_buffer: buffer,
             packet,
+            spike: None,
             discards: Discards::Late,
             is_guarded: false,
             marks: false,
@@ -109,6 +125,33 @@ impl Settings {
             return Err(SettingsError::Ratio(ratio_milli));
         }
         Ok(Self { ratio_milli, ..self })
+    }
+
+    /// With a third class, whose packets wait as long on average as those of the low-delay class at most, and where need be as long as
+    /// `spike`, if there are so many flows as were counted. A flow gets the rate of a low-delay one. Without, what is marked for
+    /// this class is high-rate.
+    ///
+    /// # Errors
+    /// If `spike` is less than twice the bound on the delay of the low-delay class.
+    pub fn with_low_average(self, spike: Duration) -> Result<Self, SettingsError> {
+        let least = self.delay + self.delay;
+        if spike < least {
+            return Err(SettingsError::Spike { given: spike, least, delay: self.delay });
+        }
+        Ok(Self { spike: Some(spike), ..self })
+    }
+
+    /// The class in which a packet is served that is marked for one.
+    pub(crate) const fn served(&self, class: Class) -> Class {
+        match (class, self.spike) {
+            (Class::LowAverage, None) => Class::HighRate,
+            (class, _) => class,
+        }
+    }
+
+    /// How many classes there are.
+    pub(crate) const fn classes(&self) -> usize {
+        if self.spike.is_some() { Class::COUNT } else { Class::COUNT - 1 }
     }
 
     /// With other buffers: of both classes together (B of the paper), at least two packets, and of the high-rate class at most (`B_max`), at least
@@ -183,6 +226,10 @@ mod tests {
             let refused = Settings::new(Rate::from_megabits_per_second(1), packet);
             assert_eq!(refused, Err(SettingsError::Packet(packet)));
         }
+        let spike = |millis| link.with_low_average(Duration::from_millis(millis));
+        assert!(spike(20).is_ok());
+        let refused = spike(19).expect_err("twice the delay is 20 ms");
+        assert!(alloc::format!("{refused}").contains("20 ms"), "{refused}");
         let slow = Settings::new(Rate::from_megabits_per_second(1), mtu).expect("a slow link");
         assert_eq!(slow.delay(), Duration::from_millis(24), "as two packets take that long");
     }

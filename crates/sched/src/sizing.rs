@@ -6,38 +6,55 @@
 
 use byway_units::{Bytes, Duration, Rate};
 
+use crate::class::Class;
 use crate::settings::Settings;
 
 /// How many flows there are in each class: one at least, so that whoever comes finds room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) high_rate: u32,
-    pub(crate) low_delay: u32,
-}
+pub(crate) struct Counts([u32; Class::COUNT]);
 
 impl Counts {
-    pub(crate) const ONE: Self = Self { high_rate: 1, low_delay: 1 };
+    pub(crate) const ONE: Self = Self([1; Class::COUNT]);
 
-    pub(crate) fn of(high_rate: u32, low_delay: u32) -> Self {
-        Self { high_rate: high_rate.max(1), low_delay: low_delay.max(1) }
+    /// In the order of [`Class::ALL`].
+    pub(crate) fn of(flows: [u32; Class::COUNT]) -> Self {
+        Self(flows.map(|flows| flows.max(1)))
     }
 }
 
-/// By what the classes share the link: bytes of one for bytes of the other.
+/// By what the classes share the link: bytes of one for bytes of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Weights {
     /// `k·n_R`, in thousandths.
     pub(crate) high_rate: u64,
     /// `n_D`, in thousandths.
     pub(crate) low_delay: u64,
+    /// The flows of the low-average class, in thousandths; none where there is no such class.
+    pub(crate) low_average: u64,
 }
 
 impl Weights {
-    pub(crate) const fn of(settings: &Settings, counts: Counts) -> Self {
+    pub(crate) const fn of(settings: &Settings, Counts([high_rate, low_delay, low_average]): Counts) -> Self {
         Self {
-            high_rate: settings.ratio_milli as u64 * counts.high_rate as u64,
-            low_delay: 1_000 * counts.low_delay as u64,
+            high_rate: settings.ratio_milli as u64 * high_rate as u64,
+            low_delay: 1_000 * low_delay as u64,
+            low_average: if settings.spike.is_some() { 1_000 * low_average as u64 } else { 0 },
         }
+    }
+
+    /// Of all that is not low-delay: to that class, it is as `k·n_R` flows of high rate.
+    pub(crate) const fn rest(self) -> u64 {
+        self.high_rate + self.low_average
+    }
+
+    /// Of all others, and of the low-delay class.
+    pub(crate) const fn outer(self) -> [u64; 2] {
+        [self.rest(), self.low_delay]
+    }
+
+    /// Of the high-rate class and of the low-average one.
+    pub(crate) const fn inner(self) -> [u64; 2] {
+        [self.high_rate, self.low_average]
     }
 
     /// What of so many bytes of the link the low-delay class has, rounded up.
@@ -47,23 +64,24 @@ impl Weights {
     }
 
     /// What each class is served at where both have something to send.
-    pub(crate) fn rates(self, settings: &Settings) -> [Rate; 2] {
-        [self.high_rate, self.low_delay].map(|weight| {
+    pub(crate) fn rates(self, settings: &Settings) -> [Rate; Class::COUNT] {
+        [self.high_rate, self.low_delay, self.low_average].map(|weight| {
             let bits = u128::from(settings.capacity.bits_per_second()) * u128::from(weight) / self.sum();
             Rate::from_bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
         })
     }
 
     const fn sum(self) -> u128 {
-        self.high_rate as u128 + self.low_delay as u128
+        self.rest() as u128 + self.low_delay as u128
     }
 }
 
-/// The room of both classes, and the delay that this promises.
+/// The room of the classes, and the delay that this promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) high_rate: u64,
     pub(crate) low_delay: u64,
+    pub(crate) low_average: u64,
     /// What was asked for, or the least that is possible.
     pub(crate) delay: Duration,
 }
@@ -74,6 +92,9 @@ impl Room {
     /// Where the delay that is asked for leaves no room for one packet, it is the least one that does: without, nothing of the class would
     /// get through.
     pub(crate) fn of(settings: &Settings, weights: Weights, low_delay_packet: u64) -> Self {
+        let packet = settings.packet.count();
+        // Room for one packet in each class, at the least.
+        let buffer = settings.buffer.count().max(packet * settings.classes() as u64);
         // What the link sends in d, times n_D; and what of that w takes.
         let least = ahead(settings, weights, low_delay_packet) + u128::from(low_delay_packet) * weights.sum();
         let asked = in_delay(settings, settings.delay);
@@ -84,15 +105,34 @@ impl Room {
             / weights.sum();
         let low_delay = u64::try_from(low_delay)
             .unwrap_or(u64::MAX)
-            .min(settings.buffer.count() - settings.packet.count());
-        let rest = settings.buffer.count() - low_delay;
-        Self { high_rate: rest.min(settings.high_rate_buffer.count()), low_delay, delay }
+            .min(buffer - packet * (settings.classes() as u64 - 1));
+        let rest = buffer - low_delay;
+        let low_average = room_of_low_average(settings, weights).min(rest - packet);
+        let high_rate = (rest - low_average).min(settings.high_rate_buffer.count());
+        Self { high_rate, low_delay, low_average, delay }
     }
+
+    /// That of a class.
+    pub(crate) const fn class(&self, class: Class) -> u64 {
+        match class {
+            Class::HighRate => self.high_rate,
+            Class::LowDelay => self.low_delay,
+            Class::LowAverage => self.low_average,
+        }
+    }
+}
+
+/// What the low-average class sends in a spike, and a packet.
+fn room_of_low_average(settings: &Settings, weights: Weights) -> u64 {
+    settings.spike.map_or(0, |spike| {
+        let sent = in_delay(settings, spike) * u128::from(weights.low_average) / weights.sum();
+        u64::try_from(sent).unwrap_or(u64::MAX).saturating_add(settings.packet.count())
+    })
 }
 
 /// `w·C·n_D = 2·(S_D·k·n_R + S_R·n_D)`.
 fn ahead(settings: &Settings, weights: Weights, low_delay_packet: u64) -> u128 {
-    let of_low_delay = u128::from(low_delay_packet) * u128::from(weights.high_rate);
+    let of_low_delay = u128::from(low_delay_packet) * u128::from(weights.rest());
     let of_high_rate = u128::from(settings.packet.count()) * u128::from(weights.low_delay);
     2 * (of_low_delay + of_high_rate)
 }
@@ -115,7 +155,7 @@ mod tests {
     fn room(megabits: u64, high_rate: u32, low_delay: u32) -> Room {
         let settings =
             Settings::new(Rate::from_megabits_per_second(megabits), Bytes::new(1_040)).expect("a link");
-        Room::of(&settings, Weights::of(&settings, Counts::of(high_rate, low_delay)), 1_040)
+        Room::of(&settings, Weights::of(&settings, Counts::of([high_rate, low_delay, 0])), 1_040)
     }
 
     #[test]

@@ -21,7 +21,8 @@ fn flow(number: u64) -> FlowHash {
 
 /// What comes: after how many microseconds, of which class and flow, and how long.
 fn arrivals() -> impl Strategy<Value = Vec<(u64, Class, u64, u32)>> {
-    let class = prop_oneof![Just(Class::HighRate), Just(Class::LowDelay)];
+    let class =
+        prop_oneof![2 => Just(Class::HighRate), 2 => Just(Class::LowDelay), 1 => Just(Class::LowAverage)];
     let gap = prop_oneof![4 => Just(0_u64), 4 => 0_u64..400, 1 => 0_u64..50_000];
     let bytes = prop_oneof![3 => Just(MTU), 1 => Just(40_u32), 1 => 40_u32..=MTU];
     prop::collection::vec((gap, class, 0_u64..40, bytes), 1..600)

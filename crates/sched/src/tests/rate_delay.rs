@@ -8,6 +8,11 @@ fn link(megabits: u64) -> Settings {
     Settings::new(Rate::from_megabits_per_second(megabits), Bytes::new(u64::from(MTU))).expect("a usual link")
 }
 
+/// With a third class.
+fn third(settings: Settings) -> Settings {
+    settings.with_low_average(settings.delay() * 5).expect("long enough")
+}
+
 fn wire(settings: Settings) -> Wire<RateDelay<u32>> {
     Wire::new(RateDelay::new(settings, Time::START), settings.capacity())
 }
@@ -18,18 +23,19 @@ proptest! {
         megabits in prop_oneof![Just(5_u64), Just(20), Just(100)],
         ratio in 1_001_u32..8_000,
         discards in prop_oneof![Just(Discards::Late), Just(Discards::All)],
-        (is_guarded, marks) in any::<(bool, bool)>(),
+        (is_guarded, marks, is_third) in any::<(bool, bool, bool)>(),
         arrivals in arrivals(),
     ) {
         let settings = link(megabits).with_ratio_milli(ratio).expect("above one").with_discards(discards);
         let settings = if is_guarded { settings.with_guard() } else { settings };
         let settings = if marks { settings.with_ecn() } else { settings };
+        let settings = if is_third { third(settings) } else { settings };
         let mut wire = wire(settings);
         let (mut now, mut promised) = (Time::START, settings.delay());
         for (gap, class, number, bytes) in arrivals {
             now += Duration::from_micros(gap);
             wire.arrive(class, flow(number), bytes, now);
-            promised = promised.max(wire.queue.status().delay);
+            promised = promised.max(wire.queue.status().allotment.delay);
         }
         wire.send_until(Time::MAX);
         wire.check();
@@ -42,10 +48,12 @@ proptest! {
     fn the_fast_scheduler_does_what_the_figures_say(
         ratio in 1_001_u32..8_000,
         discards in prop_oneof![Just(Discards::Late), Just(Discards::All), Just(Discards::None)],
+        is_third in any::<bool>(),
         steps in prop::collection::vec((arrivals(), 0_u64..40), 1..4),
     ) {
         let settings = link(20).with_ratio_milli(ratio).expect("above one");
         let settings = settings.with_discards(discards);
+        let settings = if is_third { third(settings) } else { settings };
         let (mut fast, mut naive) = (RateDelay::new(settings, Time::START), Naive::new(settings, Time::START));
         let (mut now, mut number) = (Time::START, 0_u32);
         for (arrivals, departures) in steps {
@@ -72,13 +80,13 @@ proptest! {
 }
 
 /// A link whose classes both always have more to send than it carries, after so many seconds.
-fn overloaded(settings: Settings, flows: [u64; 2], seconds: u64) -> Wire<RateDelay<u32>> {
+fn overloaded(settings: Settings, flows: [u64; Class::COUNT], seconds: u64) -> Wire<RateDelay<u32>> {
     let mut wire = wire(settings);
     let step = Duration::from_micros(100);
     let mut now = Time::START;
     while now < Time::START + Duration::from_secs(seconds) {
         now += step;
-        for (class, count) in Class::ALL.into_iter().zip(flows) {
+        for (class, count) in Class::ALL.into_iter().zip(flows).filter(|(_, count)| *count > 0) {
             for packet in 0..3 {
                 let number = (now.as_nanos() / step.as_nanos() * 3 + packet) % count;
                 wire.arrive(class, flow(number + 1), MTU, now);
@@ -89,7 +97,7 @@ fn overloaded(settings: Settings, flows: [u64; 2], seconds: u64) -> Wire<RateDel
 }
 
 /// What the classes sent, once flows were counted for two seconds, until eight seconds later.
-fn sent(settings: Settings, flows: [u64; 2]) -> [u64; 2] {
+fn sent(settings: Settings, flows: [u64; Class::COUNT]) -> [u64; Class::COUNT] {
     let sent_by = |seconds| {
         let left = overloaded(settings, flows, seconds).left;
         let bytes = |class| {
@@ -98,12 +106,12 @@ fn sent(settings: Settings, flows: [u64; 2]) -> [u64; 2] {
         Class::ALL.map(bytes)
     };
     let (before, after) = (sent_by(2), sent_by(10));
-    [after[0] - before[0], after[1] - before[1]]
+    Class::ALL.map(|class| after[class as usize] - before[class as usize])
 }
 
 #[test]
 fn the_low_delay_queue_is_as_long_as_its_bound_allows() {
-    for flows in [[10, 10], [5, 50], [50, 5]] {
+    for flows in [[10, 10, 0], [5, 50, 0], [50, 5, 0]] {
         let wire = overloaded(link(100), flows, 4);
         let low_delay = wire.left.iter().filter(|left| left.class == Class::LowDelay);
         let longest = low_delay.map(|left| left.waited).max().expect("some left");
@@ -118,7 +126,7 @@ fn a_high_rate_flow_gets_the_ratio_of_a_low_delay_flow() {
         [([10, 10], 2_000), ([50, 10], 2_000), ([10, 50], 2_000), ([20, 20], 1_500), ([20, 20], 4_000)]
     {
         let settings = link(100).with_ratio_milli(ratio_milli).expect("above one");
-        let [of_high_rate, of_low_delay] = sent(settings, [high_rate, low_delay]);
+        let [of_high_rate, of_low_delay, _] = sent(settings, [high_rate, low_delay, 0]);
         #[allow(clippy::cast_precision_loss, reason = "a ratio to a few digits")]
         let ratio = of_high_rate as f64 / high_rate as f64 / (of_low_delay as f64 / low_delay as f64);
         let asked = f64::from(ratio_milli) / 1_000.0;
@@ -140,8 +148,72 @@ fn flows_from_before_a_long_pause_are_forgotten() {
         }
         let later = Time::START + Duration::from_millis(pause);
         wire.arrive(Class::LowDelay, flow(1), MTU, later);
-        assert_eq!(wire.queue.status().flows, [0, 0], "{pause}");
+        assert_eq!(wire.queue.status().flows, [0; 3], "{pause}");
         wire.arrive(Class::LowDelay, flow(1), MTU, later + Duration::from_millis(400));
-        assert_eq!(wire.queue.status().flows, [0, 1], "{pause}");
+        assert_eq!(wire.queue.status().flows, [0, 1, 0], "{pause}");
     }
+}
+
+#[test]
+fn a_low_average_flow_gets_what_a_low_delay_one_does() {
+    let settings = third(link(100));
+    for flows in [[10, 10, 10], [20, 5, 40], [5, 40, 1]] {
+        let bytes = sent(settings, flows);
+        #[allow(clippy::cast_precision_loss, reason = "a rate to a few digits")]
+        let [high_rate, low_delay, low_average] =
+            [0, 1, 2].map(|class| bytes[class] as f64 / flows[class] as f64);
+        let is_near = |rate: f64, other: f64| (rate / other - 1.0).abs() < 0.05;
+        assert!(
+            is_near(low_average, low_delay) && is_near(high_rate, 2.0 * low_average),
+            "{flows:?}: {bytes:?}"
+        );
+    }
+}
+
+#[test]
+fn without_a_third_class_what_is_marked_for_it_is_high_rate() {
+    let wire = overloaded(link(100), [0, 10, 10], 3);
+    assert_eq!(wire.queue.status().flows, [10, 10, 0]);
+    assert!(wire.left.iter().all(|left| left.class != Class::LowAverage));
+}
+
+/// What 20 senders do that send twice as much after each round trip of 100 ms without a loss and half as much after one with: the mean wait of a class's packets,
+/// the longest, and the share that was lost.
+fn responsive(class: Class) -> (Duration, Duration, f64) {
+    let mut wire = wire(third(link(20)));
+    let (mut rates, mut noted, mut came) = ([20.0_f64; 20], 0, 0_u32);
+    for step in 0..60_000_u32 {
+        let now = Time::START + Duration::from_millis(1) * u64::from(step);
+        wire.arrive(Class::HighRate, flow(99), MTU, now);
+        wire.arrive(Class::HighRate, flow(98), MTU, now);
+        for (number, rate) in (0..).zip(rates) {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "packets so far")]
+            let sent = |step: u32| (f64::from(step) * rate / 1_000.0) as u64;
+            for _ in sent(step)..sent(step + 1) {
+                came += 1;
+                wire.arrive(class, flow(number), 500, now);
+            }
+        }
+        if step % 100 == 99 {
+            let lost: Vec<FlowHash> =
+                wire.dropped[noted..].iter().map(|(packet, _)| wire.came[*packet as usize].0).collect();
+            noted = wire.dropped.len();
+            for (number, rate) in (0..).zip(&mut rates) {
+                *rate = if lost.contains(&flow(number)) { *rate / 2.0 } else { *rate + 10.0 };
+            }
+        }
+    }
+    let left: Vec<&Left> = wire.left.iter().filter(|left| left.class == class).collect();
+    let waits = left.iter().map(|left| left.waited);
+    let (sum, longest) = (waits.clone().sum::<Duration>(), waits.max().expect("some left"));
+    (sum / left.len() as u64, longest, 1.0 - left.len() as f64 / f64::from(came))
+}
+
+#[test]
+fn low_average_packets_wait_as_long_on_average_and_fewer_are_lost() {
+    let (mean, longest, lost) = responsive(Class::LowAverage);
+    let bound = Duration::from_millis(10);
+    assert!(mean <= bound && longest > bound && longest <= bound * 6, "{mean} {longest}");
+    let (_, bounded, lost_of_low_delay) = responsive(Class::LowDelay);
+    assert!(bounded <= bound && lost < lost_of_low_delay, "{lost} {lost_of_low_delay}");
 }

@@ -1,0 +1,74 @@
+//! How the flows of a link are counted.
+
+use alloc::boxed::Box;
+
+use byway_units::Time;
+
+use crate::class::Class;
+use crate::flows::{FlowCounter, FlowHash};
+use crate::guard::Guard;
+use crate::settings::Settings;
+
+/// How flows are counted.
+#[derive(Clone, Debug)]
+pub(crate) enum Counting {
+    /// In the order of [`Class::ALL`]; none of a class that there is not.
+    Plain(Box<[FlowCounter]>),
+    /// And held to what they may have.
+    Guarded(Box<Guard>),
+}
+
+impl Counting {
+    pub(crate) fn new(settings: &Settings, now: Time) -> Self {
+        let classes = settings.classes();
+        if settings.is_guarded {
+            return Self::Guarded(Box::new(Guard::new(classes, now)));
+        }
+        Self::Plain((0..classes).map(|_| FlowCounter::new()).collect())
+    }
+
+    /// Whether links of both settings count in the same way.
+    pub(crate) fn is_same(settings: &Settings, others: &Settings) -> bool {
+        settings.is_guarded == others.is_guarded && settings.classes() == others.classes()
+    }
+
+    /// A packet of a flow of a source came.
+    pub(crate) fn note(&mut self, class: Class, flow: FlowHash, source: FlowHash, now: Time) {
+        match self {
+            Self::Guarded(guard) => guard.note(class, flow, source),
+            Self::Plain(counters) => counters[class.place()].touch(flow, now),
+        }
+    }
+
+    /// An interval ends: about how many flows there are in each class.
+    pub(crate) fn count(
+        &mut self,
+        settings: &Settings,
+        is_high_rate_idle: bool,
+        now: Time,
+    ) -> [u32; Class::COUNT] {
+        match self {
+            Self::Plain(counters) => {
+                let mut flows = [0; Class::COUNT];
+                counters.iter_mut().zip(&mut flows).for_each(|(counter, flows)| *flows = counter.count(now));
+                flows
+            }
+            Self::Guarded(guard) => guard.update(settings, is_high_rate_idle, now),
+        }
+    }
+
+    /// Forgets all flows.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Self::Plain(counters) => counters.iter_mut().for_each(FlowCounter::clear),
+            Self::Guarded(guard) => guard.clear(),
+        }
+    }
+
+    /// The high-rate class has nothing to send.
+    pub(crate) fn note_idle(&mut self) {
+        if let Self::Guarded(guard) = self {
+            guard.note_idle();
+        }
+    }
+}
