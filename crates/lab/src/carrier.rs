@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use byway_net::Clock;
 use byway_scenario::pcapng::Direction;
 use byway_scenario::{Network, NetworkLink};
+use byway_sched::Class;
 use byway_sim::ClassUse;
 use byway_units::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,7 +62,7 @@ pub struct Carried {
     /// What became of packets.
     pub counters: EmulationCounters,
     /// What happened to the packets of each class, high rate and low delay, by the ends of links that tell them apart.
-    pub classes: Vec<((usize, usize), [ClassUse; 2])>,
+    pub classes: Vec<((usize, usize), [ClassUse; Class::COUNT])>,
     /// What the programs of each machine sent, by place.
     pub machines: Vec<MachineCounters>,
     /// What captures have not.

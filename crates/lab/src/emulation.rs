@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use byway_scenario::{Network, NetworkLink};
+use byway_sched::Class;
 use byway_sim::{ClassUse, Fate, Flows, LinkState, Passage, Seed};
 use byway_units::{Bytes, Time};
 use byway_wire::Ecn;
@@ -180,7 +181,7 @@ impl Emulation {
     }
 
     /// What happened to the packets of each class, high rate and low delay, by the ends of links that tell them apart.
-    pub fn class_uses(&self) -> impl Iterator<Item = (Ends, &[ClassUse; 2])> {
+    pub fn class_uses(&self) -> impl Iterator<Item = (Ends, &[ClassUse; Class::COUNT])> {
         self.links.iter().filter_map(|(ends, link)| Some((*ends, link.class_uses()?)))
     }
 

@@ -49,6 +49,11 @@ pub(crate) struct TypedClasses {
     pub(crate) bound: Option<TypedDuration>,
     /// Of `rate-delay`: the rate of a high-rate flow by that of a low-delay one. Default: 2.
     pub(crate) ratio: Option<f64>,
+    /// Of `rate-delay`: which DSCPs mean a third class, whose delay is low on average but may spike, for fewer losses. Default: none, and there is
+    /// no such class.
+    pub(crate) average_dscp: Option<Vec<u8>>,
+    /// Of `rate-delay` with `average_dscp`: what a packet of that class waits at most while flows come and go slowly. Default: five times the `bound`.
+    pub(crate) spike: Option<TypedDuration>,
     /// Of `rate-delay`: which low-delay packets are dropped when their class gets less room. Default: `"late"`.
     pub(crate) discards: Option<TypedDiscards>,
     /// Of `rate-delay`: whether senders who choose the wrong class or make up flows are kept from gaining by it. Default: `false`.
@@ -63,6 +68,8 @@ impl TypedClasses {
         let given = [
             ("bound", self.bound.is_some()),
             ("ratio", self.ratio.is_some()),
+            ("average_dscp", self.average_dscp.is_some()),
+            ("spike", self.spike.is_some()),
             ("discards", self.discards.is_some()),
             ("guard", self.guard.is_some()),
             ("ecn", self.ecn.is_some()),
@@ -73,16 +80,19 @@ impl TypedClasses {
     /// What is meant, with 4 and 45 where no DSCP is given.
     pub(crate) fn meaning(&self) -> Classes {
         let marked = |dscps: &Vec<u8>| dscps.iter().fold(Marking::NONE, |marking, dscp| marking.with(*dscp));
+        let marking = self.dscp.as_ref().map_or_else(Marking::default, marked);
+        let average = self.average_dscp.iter().flatten();
         Classes {
             plan: QueuePlan {
                 kind: self.kind,
                 bound: self.bound.map(|bound| bound.0),
                 ratio: self.ratio,
+                spike: self.average_dscp.is_some().then(|| self.spike.map(|spike| spike.0)),
                 discards: self.discards.unwrap_or_default(),
                 is_guarded: self.guard.unwrap_or(false),
                 marks: self.ecn.unwrap_or(false),
             },
-            marking: self.dscp.as_ref().map_or_else(Marking::default, marked),
+            marking: average.fold(marking, |marking, dscp| marking.with_low_average(*dscp)),
         }
     }
 }
@@ -107,6 +117,9 @@ impl Classes {
     }
 }
 
+/// What a packet of the third class may wait, by the bound of the low-delay class.
+const SPIKE_USUAL: u64 = 5;
+
 /// What is wanted of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePlan {
@@ -116,6 +129,8 @@ pub struct QueuePlan {
     pub bound: Option<Duration>,
     /// The rate of a high-rate flow by that of a low-delay one. `None`: the usual one.
     pub ratio: Option<f64>,
+    /// Whether there is a third class, and what its packets may wait; `None` in it: the usual multiple of the bound.
+    pub spike: Option<Option<Duration>>,
     /// Which low-delay packets are dropped when their class gets less room.
     pub discards: TypedDiscards,
     /// Whether senders are kept from gaining by the wrong class or by flows that they make up.
@@ -128,7 +143,7 @@ pub struct QueuePlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct NoPromise {
-    /// The key that asks for it: `rate`, `bound` or `ratio`.
+    /// The key that asks for it: `rate`, `bound`, `ratio` or `spike`.
     pub key: &'static str,
     /// Why it cannot.
     pub error: SettingsError,
@@ -163,6 +178,10 @@ impl QueuePlan {
             )]
             let milli = (ratio * 1_000.0).round() as u32;
             settings = settings.with_ratio_milli(milli).map_err(broken("ratio"))?;
+        }
+        if let Some(spike) = self.spike {
+            let spike = spike.unwrap_or(settings.delay() * SPIKE_USUAL);
+            settings = settings.with_low_average(spike).map_err(broken("spike"))?;
         }
         settings = settings.with_discards(match self.discards {
             TypedDiscards::Late => Discards::Late,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use byway_sched::Class;
 use byway_sim::ClassUse;
 use byway_units::Duration;
 use serde::Serialize;
@@ -256,6 +257,9 @@ pub struct ClassesOutcome {
     pub high_rate: ClassOutcome,
     /// To the others.
     pub low_delay: ClassOutcome,
+    /// To those whose DSCP means a delay that is low on average. `None` if none came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_average: Option<ClassOutcome>,
 }
 
 /// What happened to the packets of a class.
@@ -280,14 +284,18 @@ pub struct ClassOutcome {
 impl ClassesOutcome {
     /// Of what a link counted.
     #[must_use]
-    pub fn of([high_rate, low_delay]: &[ClassUse; 2]) -> Self {
-        Self { high_rate: ClassOutcome::of(high_rate), low_delay: ClassOutcome::of(low_delay) }
+    pub fn of([high_rate, low_delay, low_average]: &[ClassUse; Class::COUNT]) -> Self {
+        Self {
+            high_rate: ClassOutcome::of(high_rate),
+            low_delay: ClassOutcome::of(low_delay),
+            low_average: (low_average.offered > 0).then(|| ClassOutcome::of(low_average)),
+        }
     }
 
-    /// Both, each with its name.
-    #[must_use]
-    pub const fn by_name(&self) -> [(&'static str, &ClassOutcome); 2] {
-        [("high rate", &self.high_rate), ("low delay", &self.low_delay)]
+    /// All, each with its name.
+    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, &ClassOutcome)> {
+        let two = [("high rate", &self.high_rate), ("low delay", &self.low_delay)];
+        two.into_iter().chain(self.low_average.iter().map(|class| ("low average", class)))
     }
 }
 

@@ -14,8 +14,8 @@ use crate::limits::BUCKETS;
 /// What is in a bucket, and since when.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// What may still be taken, in bytes.
-    bytes: u32,
+    /// What may still be taken, in bytes; less than nothing is to be paid back.
+    bytes: i32,
     /// In microseconds, modulo 2³² (71 minutes).
     at: u32,
 }
@@ -25,14 +25,17 @@ struct Bucket {
 pub(crate) struct Buckets {
     rows: [Box<[Bucket]>; 2],
     rate: Rate,
-    depth: u32,
+    depth: i32,
+    /// Whether what is taken beyond the rate is paid back, at most as much as a bucket holds: who goes on sending more than the rate is
+    /// never within it.
+    has_debts: bool,
 }
 
 impl Buckets {
     /// Full ones.
-    pub(crate) fn new() -> Self {
-        let row = || vec![Bucket { bytes: u32::MAX, at: 0 }; BUCKETS].into_boxed_slice();
-        Self { rows: [row(), row()], rate: Rate::ZERO, depth: 0 }
+    pub(crate) fn new(has_debts: bool) -> Self {
+        let row = || vec![Bucket { bytes: i32::MAX, at: 0 }; BUCKETS].into_boxed_slice();
+        Self { rows: [row(), row()], rate: Rate::ZERO, depth: 0, has_debts }
     }
 
     /// From now on each of so many flows may take this rate, and what comes in a time at once, but at least so many bytes.
@@ -42,11 +45,12 @@ impl Buckets {
             u128::from(rate.bits_per_second()) * (BUCKETS as u128 + u128::from(flows)) / BUCKETS as u128;
         self.rate = Rate::from_bits_per_second(u64::try_from(shared).unwrap_or(u64::MAX));
         let depth = self.rate.bytes_in(burst).unwrap_or(Bytes::MAX).max(least);
-        self.depth = u32::try_from(depth.count()).unwrap_or(u32::MAX);
+        self.depth = i32::try_from(depth.count()).unwrap_or(i32::MAX);
     }
 
-    /// Whether the flow has taken more than it may; if not, it takes these bytes.
+    /// Whether the flow has taken more than it may; if not, or if there are debts, it takes these bytes.
     pub(crate) fn exceeds(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         let places = [flow.slot(BUCKETS), flow.rotated().slot(BUCKETS)];
         let micros = micros(now);
         let mut is_within = false;
@@ -54,17 +58,16 @@ impl Buckets {
             let bucket = &mut row[place];
             let since = Duration::from_micros(u64::from(micros.wrapping_sub(bucket.at)));
             let come = self.rate.bytes_in(since).unwrap_or(Bytes::MAX).count();
+            let come = i32::try_from(come).unwrap_or(i32::MAX);
             if come > 0 || bucket.bytes > self.depth {
-                let filled = u64::from(bucket.bytes).saturating_add(come).min(u64::from(self.depth));
-                #[allow(clippy::cast_possible_truncation, reason = "the depth has 32 bits")]
-                let filled = filled as u32;
-                *bucket = Bucket { bytes: filled, at: micros };
+                *bucket = Bucket { bytes: bucket.bytes.saturating_add(come).min(self.depth), at: micros };
             }
             is_within |= bucket.bytes >= bytes;
         }
-        if is_within {
+        if is_within || self.has_debts {
+            let least = if self.has_debts { -self.depth } else { 0 };
             for (row, place) in self.rows.iter_mut().zip(places) {
-                row[place].bytes = row[place].bytes.saturating_sub(bytes);
+                row[place].bytes = row[place].bytes.saturating_sub(bytes).max(least);
             }
         }
         !is_within
@@ -84,8 +87,8 @@ mod tests {
         FlowHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    fn buckets() -> Buckets {
-        let mut buckets = Buckets::new();
+    fn buckets(has_debts: bool) -> Buckets {
+        let mut buckets = Buckets::new(has_debts);
         buckets.set(Rate::from_megabits_per_second(1), Duration::from_millis(100), Bytes::new(2_000), 0);
         buckets
     }
@@ -98,14 +101,26 @@ mod tests {
 
     #[test]
     fn a_flow_takes_the_rate_and_no_more() {
-        assert_eq!(taken(&mut buckets(), 1, 100), 1_000_000, "less than it may");
-        let taken = taken(&mut buckets(), 1, 1_000);
+        assert_eq!(taken(&mut buckets(false), 1, 100), 1_000_000, "less than it may");
+        let taken = taken(&mut buckets(false), 1, 1_000);
         assert!((1_240_000..=1_265_000).contains(&taken), "{taken} of 1,250,000 and a burst of 12,500");
     }
 
     #[test]
+    fn who_goes_on_beyond_the_rate_is_not_within_it_until_it_has_paid_back() {
+        let mut buckets = buckets(true);
+        assert_eq!(taken(&mut buckets, 1, 100), 1_000_000, "less than it may");
+        // The first 12,500 bytes come at eight times the rate.
+        let greedy = taken(&mut buckets, 2, 1_000);
+        assert!(greedy <= 16_000, "{greedy}");
+        let after = |millis| Time::from_nanos(10_000_000_000) + Duration::from_millis(millis);
+        assert!(buckets.exceeds(flow(2), 1_000, after(50)));
+        assert!(!buckets.exceeds(flow(2), 1_000, after(300)), "12,500 bytes are paid back in 100 ms");
+    }
+
+    #[test]
     fn a_greedy_flow_takes_from_hardly_anybody_else() {
-        let mut buckets = buckets();
+        let mut buckets = buckets(true);
         let mut refused = 0;
         for nth in 0..20_000_u64 {
             let now = Time::from_nanos(nth * 100_000);

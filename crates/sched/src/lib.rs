@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod allotment;
 mod buckets;
+mod carried;
 mod class;
 mod counting;
 mod discipline;
@@ -38,7 +39,6 @@ mod sizing;
 mod split;
 #[cfg(test)]
 mod tests;
-mod typical;
 
 pub use allotment::Allotment;
 pub use class::{Class, Marking};

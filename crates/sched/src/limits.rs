@@ -25,20 +25,11 @@ pub(crate) const TYPICAL_SLOTS: usize = 8_192;
 /// Buckets in a row: 32 KB. Up to about as many flows, one that exceeds its rate shares both of its buckets with one in 4,096 others.
 pub(crate) const BUCKETS: usize = 4_096;
 
-/// What a low-delay flow may take at once of a fair share: half a second of it, so that TCP's windows, which swing by a third, fit.
-pub(crate) const FAIR_BURST: Duration = Duration::from_millis(500);
+/// What a low-delay flow may take at once of a fair share: three seconds of it, so that what TCP takes by chance above its mean fits.
+pub(crate) const FAIR_BURST: Duration = Duration::from_secs(3);
 
 /// And at least so many of the longest packets.
 pub(crate) const FAIR_BURST_PACKETS: u64 = 4;
-
-/// Where more than one in so many low-delay packets is lost that are within fair shares, those are too large.
-pub(crate) const WITHIN_LOSS_INVERSE: u64 = 64;
-
-/// What low-delay flows send beyond their fair shares may take of the room: one in so many parts.
-pub(crate) const BEYOND_INVERSE: u64 = 4;
-
-/// The least of a fair share that counts as such, in thousandths.
-pub(crate) const FAIR_MILLI_MIN: u64 = 100;
 
 /// What it may take at once of what a high-rate flow gets: a second of it.
 pub(crate) const CAP_BURST: Duration = Duration::from_secs(1);

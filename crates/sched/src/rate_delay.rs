@@ -173,7 +173,7 @@ impl<P> RateDelay<P> {
         let is_full = backlog + u64::from(bytes) > room;
         let is_let_in = match (&mut self.counting, class) {
             (Counting::Guarded(guard), Class::LowDelay | Class::LowAverage) => {
-                guard.admits(flow, bytes, backlog, room, now)
+                guard.admits(flow, bytes, backlog, now)
             }
             (Counting::Guarded(guard), Class::HighRate) if !is_full => {
                 guard.note_high_rate(flow, bytes);

@@ -63,6 +63,12 @@ impl Weights {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
+    /// What of so many bytes of the link all but the high-rate class have, rounded down.
+    pub(crate) fn but_high_rate(self, bytes: u64) -> u64 {
+        let share = u128::from(bytes) * u128::from(self.low_delay + self.low_average) / self.sum();
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     /// What each class is served at where both have something to send.
     pub(crate) fn rates(self, settings: &Settings) -> [Rate; Class::COUNT] {
         [self.high_rate, self.low_delay, self.low_average].map(|weight| {

@@ -22,6 +22,7 @@ mod scheduler;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use byway_sched::Class;
 use byway_units::{Bytes, Duration, Probability, Time};
 use byway_wire::Ecn;
 
@@ -246,7 +247,7 @@ impl LinkState {
 
     /// How many flows a Rate-Delay queue has counted in each class, high rate and low delay; `None` of others.
     #[must_use]
-    pub fn counted_flows(&self) -> Option<[u32; 2]> {
+    pub fn counted_flows(&self) -> Option<[u32; Class::COUNT]> {
         self.scheduler.as_ref().and_then(|scheduler| scheduler.flows())
     }
 
@@ -257,7 +258,7 @@ impl LinkState {
 
     /// What happened to the packets of each class, high rate and low delay; `None` where nothing tells them apart.
     #[must_use]
-    pub fn class_uses(&self) -> Option<&[ClassUse; 2]> {
+    pub fn class_uses(&self) -> Option<&[ClassUse; Class::COUNT]> {
         self.scheduler.as_ref().map(|scheduler| scheduler.uses())
     }
 

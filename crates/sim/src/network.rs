@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 
 use byway_code::{prefetch, prefetch_value};
 use byway_proto::conventions::ip_bytes;
-use byway_sched::{FlowHash, FlowTuple};
+use byway_sched::{Class, FlowHash, FlowTuple};
 use byway_units::Time;
 use byway_wire::Ecn;
 use thiserror::Error;
@@ -130,11 +130,11 @@ impl<O: Observer> Network<O> {
         self.links[self.by_ends.get((from, to))?.index()].bottleneck_use(now)
     }
 
-    pub(crate) fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; 2]> {
+    pub(crate) fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; Class::COUNT]> {
         self.links[self.by_ends.get((from, to))?.index()].class_uses()
     }
 
-    pub(crate) fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; 2]> {
+    pub(crate) fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; Class::COUNT]> {
         self.links[self.by_ends.get((from, to))?.index()].counted_flows()
     }
 

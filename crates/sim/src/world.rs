@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use byway_sched::Class;
 use byway_units::{Bytes, Duration, Time};
 
 use crate::host::Host;
@@ -241,14 +242,14 @@ impl<S: Scenario> World<S> {
     /// What happened to the packets of each class, high rate and low delay, on the link between these nodes; `None` if there is no link,
     /// or none whose queue tells them apart.
     #[must_use]
-    pub fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; 2]> {
+    pub fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; Class::COUNT]> {
         self.network.class_uses(from, to)
     }
 
     /// How many flows of each class, high rate and low delay, the Rate-Delay queue of the link between these nodes has counted; `None`
     /// if there is no link, or none with such a queue.
     #[must_use]
-    pub fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; 2]> {
+    pub fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; Class::COUNT]> {
         self.network.counted_flows(from, to)
     }
 

@@ -64,7 +64,7 @@ fn dumbbell(queueing: Queueing, ecn: bool, flows: [u16; 2]) -> (Hosts, [NodeId; 
 }
 
 /// What happened to both classes in so many seconds.
-fn uses(queueing: Queueing, ecn: bool, flows: [u16; 2], seconds: u64) -> [ClassUse; 2] {
+fn uses(queueing: Queueing, ecn: bool, flows: [u16; 2], seconds: u64) -> [ClassUse; Class::COUNT] {
     let (mut world, [one, other]) = dumbbell(queueing, ecn, flows);
     world.run_until(millis(seconds * 1_000), &mut Script::new());
     world.check_conservation().expect("nothing is lost track of");
@@ -77,14 +77,14 @@ fn uses(queueing: Queueing, ecn: bool, flows: [u16; 2], seconds: u64) -> [ClassU
 
 #[test]
 fn low_delay_flows_wait_as_long_as_was_promised_and_get_half_the_rate() {
-    let [high_rate, low_delay] = uses(Queueing::RateDelay(settings()), false, [30, 30], 20);
+    let [high_rate, low_delay, _] = uses(Queueing::RateDelay(settings()), false, [30, 30], 20);
     assert!(low_delay.waited_max <= settings().delay(), "{low_delay:?}");
     assert!(low_delay.waited_max > settings().delay() / 2 && high_rate.waited_max > settings().delay() * 10);
     // TCP of the low-delay class does not always have something waiting, so that it gets somewhat less than half.
     let percent = high_rate.left_bytes.count() * 100 / low_delay.left_bytes.count();
     assert!((180..=300).contains(&percent), "{percent} %");
     let room = RATE.bytes_in(Duration::from_millis(250)).expect("it can be counted");
-    let [_, with_one] = uses(Queueing::DropTail(room), false, [30, 30], 20);
+    let [_, with_one, _] = uses(Queueing::DropTail(room), false, [30, 30], 20);
     assert!(with_one.waited_max > settings().delay() * 10, "one queue makes all wait: {with_one:?}");
 }
 
@@ -99,8 +99,8 @@ fn high_rate_flows_get_more_by_each_that_asks_for_a_low_delay() {
 
 #[test]
 fn marks_take_the_place_of_losses() {
-    let [_, lossy] = uses(Queueing::RateDelay(settings()), true, [30, 30], 20);
-    let [_, marked] = uses(Queueing::RateDelay(settings().with_ecn()), true, [30, 30], 20);
+    let [_, lossy, _] = uses(Queueing::RateDelay(settings()), true, [30, 30], 20);
+    let [_, marked, _] = uses(Queueing::RateDelay(settings().with_ecn()), true, [30, 30], 20);
     assert!(marked.marked > 100 && lossy.marked == 0);
     assert!(marked.dropped * 2 < lossy.dropped, "{} and {} dropped", marked.dropped, lossy.dropped);
     assert!(marked.waited_max <= settings().delay());
@@ -133,9 +133,9 @@ fn whose_packets_go_first_is_for_the_marking_to_say() {
         assert_eq!(Marking::default().class(dscp << 2), class);
     }
     let room = RATE.bytes_in(Duration::from_millis(100)).expect("it can be counted");
-    let [high_rate, low_delay] = uses(Queueing::StrictPriority(room), false, [4, 4], 20);
+    let [high_rate, low_delay, _] = uses(Queueing::StrictPriority(room), false, [4, 4], 20);
     assert!(low_delay.left_bytes.count() > 5 * high_rate.left_bytes.count(), "{high_rate:?} {low_delay:?}");
-    let [high_rate, low_delay] = uses(Queueing::FqCodel(room), false, [4, 4], 20);
+    let [high_rate, low_delay, _] = uses(Queueing::FqCodel(room), false, [4, 4], 20);
     let percent = high_rate.left_bytes.count() * 100 / low_delay.left_bytes.count();
     assert!((80..=125).contains(&percent), "{percent} %: all flows alike");
 }

@@ -7,6 +7,7 @@ use byway_lab::Carried;
 use byway_lab::emulation::MachineCounters;
 use byway_lab::lateness::LatenessSummary;
 use byway_scenario::{ClassesOutcome, MachineRole, Network, Subject, Terms, Verdict};
+use byway_sched::Class;
 use byway_sim::ClassUse;
 use byway_units::Duration;
 use serde::Serialize;
@@ -99,7 +100,7 @@ pub(super) struct LinkOutcome {
 /// What happened before links that tell packets apart.
 pub(super) fn of_links(network: &Network, did: &Carried) -> Vec<LinkOutcome> {
     let name = |place: usize| network.machines[place].name.clone();
-    let of_link = |((from, to), uses): &((usize, usize), [ClassUse; 2])| LinkOutcome {
+    let of_link = |((from, to), uses): &((usize, usize), [ClassUse; Class::COUNT])| LinkOutcome {
         from: name(*from),
         to: name(*to),
         classes: ClassesOutcome::of(uses),

@@ -58,9 +58,9 @@ pub(super) struct Steps {
 impl Shares {
     /// With about so many flows in each class, low-delay packets of at most so many bytes, and a link whose packets have up to `frame` bytes.
     pub(super) fn of(settings: &Settings, frame: Bytes, flows: [u32; 2], low_delay_packet: Bytes) -> Self {
-        let allotment = Allotment::of(settings, flows, low_delay_packet);
+        let allotment = Allotment::of(settings, [flows[0], flows[1], 0], low_delay_packet);
         let link = settings.capacity();
-        let (least, [_, low_delay]) = (least_rate(frame), allotment.rates);
+        let (least, [_, low_delay, _]) = (least_rate(frame), allotment.rates);
         let low = low_delay.max(least).min(rest(link, least));
         let delay = if low < low_delay { scaled(allotment.delay, low_delay, low) } else { allotment.delay };
         // A queue that is too short for a packet is none.

@@ -1,5 +1,6 @@
 //! What a run comes to: rates, losses and waits by class, link and traffic.
 
+use byway_sched::Class;
 use byway_sim::{ClassUse, World};
 use byway_units::{Duration, Rate};
 
@@ -15,7 +16,8 @@ const CALLS_SETTLE: Duration = Duration::from_secs(10);
 /// What a call takes besides the network: the packet that is filled, 20 ms, and the codec's look ahead, 5 ms (RFC 3267).
 const CODEC_DELAY_MS: f64 = 25.0;
 
-const CLASSES: [&str; 2] = ["high-rate", "low-delay"];
+/// In the order of [`Class::ALL`].
+const CLASSES: [&str; Class::COUNT] = ["high-rate", "low-delay", "low-average"];
 
 /// All that was measured.
 pub(crate) fn reduce<'a>(run: &Run<'a>, world: &World<Run<'a>>) -> Findings {
@@ -36,7 +38,7 @@ fn of_link<'a>(run: &Run<'a>, world: &World<Run<'a>>, link: usize, seconds: f64,
     let capacity = rate_of(planned.scheduling.rate) * seconds;
     let uses = run.uses(link, world);
     let settled = &run.settled[link];
-    let mut carried = [0.0; 2];
+    let mut carried = [0.0; Class::COUNT];
     for (place, (all, before)) in uses.iter().zip(settled).enumerate() {
         let class = since(all, before);
         carried[place] = number(class.left_bytes.count()) * 8.0 / capacity;
@@ -56,19 +58,19 @@ fn of_link<'a>(run: &Run<'a>, world: &World<Run<'a>>, link: usize, seconds: f64,
         put("wait-mean", mean, Unit::Milliseconds);
     }
     if link == run.plan.observed {
-        findings.measure("utilization", None, Some(carried[0] + carried[1]), Unit::Share);
+        findings.measure("utilization", None, Some(carried.iter().sum()), Unit::Share);
         let ratio = (carried[1] > 0.0).then(|| carried[0] / carried[1]);
         findings.measure("class-ratio", None, ratio, Unit::Ratio);
-        let [high_rate, low_delay] = run.counted.map(|sum| share(sum, run.looks));
-        put_counted(findings, carried, high_rate, low_delay);
+        put_counted(findings, carried, run.counted.map(|sum| share(sum, run.looks)));
     }
 }
 
 /// How many flows the link counted in the mean, and what one of them got.
-fn put_counted(findings: &mut Findings, carried: [f64; 2], high_rate: Option<f64>, low_delay: Option<f64>) {
-    for (class, flows) in CLASSES.into_iter().zip([high_rate, low_delay]) {
+fn put_counted(findings: &mut Findings, carried: [f64; Class::COUNT], flows: [Option<f64>; Class::COUNT]) {
+    for (class, flows) in CLASSES.into_iter().zip(flows) {
         findings.measure("counted-flows", Some(class), flows, Unit::Count);
     }
+    let [high_rate, low_delay, _] = flows;
     let ratio = high_rate
         .zip(low_delay)
         .map(|(high_rate, low_delay)| carried[0] / high_rate / (carried[1] / low_delay));
@@ -91,8 +93,8 @@ fn since(all: &ClassUse, before: &ClassUse) -> ClassUse {
 /// Of the flows of each traffic that go forth.
 fn of_traffics<'a>(run: &Run<'a>, world: &World<Run<'a>>, seconds: f64, findings: &mut Findings) {
     let delivered = run.all_delivered(world);
-    let mut mean_of_class = [(0.0, 0_u64); 2];
-    let mut implied_of_class = [(0.0, 0.0); 2];
+    let mut mean_of_class = [(0.0, 0_u64); Class::COUNT];
+    let mut implied_of_class = [(0.0, 0.0); Class::COUNT];
     for (place, traffic) in run.plan.traffics.iter().enumerate() {
         let flows = traffic.flows.iter().enumerate().filter(|(_, flow)| !flow.is_back);
         let rates: Vec<f64> = flows
@@ -109,13 +111,13 @@ fn of_traffics<'a>(run: &Run<'a>, world: &World<Run<'a>>, seconds: f64, findings
         let longest = milliseconds(world.observer().longest[place]);
         findings.measure("one-way-max", Some(&traffic.name), Some(longest), Unit::Milliseconds);
         if matches!(traffic.sends, TypedSends::Bulk {}) {
-            let (sum, flows) = &mut mean_of_class[usize::from(traffic.is_low_delay)];
+            let (sum, flows) = &mut mean_of_class[traffic.class as usize];
             (*sum, *flows) = (*sum + mean * number(count), *flows + count);
-            let wait = findings.value("wait-mean", Some(CLASSES[usize::from(traffic.is_low_delay)]));
+            let wait = findings.value("wait-mean", Some(CLASSES[traffic.class as usize]));
             let round_trips = run.ends[place].iter().zip(&traffic.flows).filter(|(_, flow)| !flow.is_back);
             for ((ends, _), rate) in round_trips.zip(&rates) {
                 let round_trip = milliseconds(ends.round_trip) + wait.unwrap_or(0.0);
-                let (lost, sent) = &mut implied_of_class[usize::from(traffic.is_low_delay)];
+                let (lost, sent) = &mut implied_of_class[traffic.class as usize];
                 (*lost, *sent) = (*lost + implied_loss(*rate, round_trip) * rate, *sent + rate);
             }
         }
@@ -127,7 +129,7 @@ fn of_traffics<'a>(run: &Run<'a>, world: &World<Run<'a>>, seconds: f64, findings
     for (class, mean) in CLASSES.into_iter().zip(means) {
         findings.measure("class-flow-rate", Some(class), mean, Unit::Megabits);
     }
-    let [high_rate, low_delay] = means.map(|mean| mean.unwrap_or(0.0));
+    let [high_rate, low_delay, _] = means.map(|mean| mean.unwrap_or(0.0));
     let ratio = (low_delay > 0.0).then(|| high_rate / low_delay);
     findings.measure("flow-ratio", None, ratio, Unit::Ratio);
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use byway_scenario::classes::{NoPromise, QueuePlan};
-use byway_sched::Marking;
+use byway_sched::{Class, Marking};
 use byway_sim::Scheduling;
 use byway_typed::{Drawn, KeyPath, Problem, Source, TypedDuration};
 use byway_units::{Bytes, Duration, Rate};
@@ -14,8 +14,9 @@ use super::typed::{TypedClass, TypedClasses, TypedDirection, TypedLink, TypedSen
 /// The longest IP packet here: a segment of 1,000 bytes with its headers.
 pub(crate) const PACKET: Bytes = Bytes::new(1_048);
 
-/// The DSCP of low-delay packets.
+/// The DSCPs of low-delay packets, and of those whose delay is low on average.
 const LOW_DELAY_DSCP: u8 = 45;
+const LOW_AVERAGE_DSCP: u8 = 34;
 
 /// The shortest and the longest IP packets that sources send: a stamp and headers, and what Ethernet carries.
 const PACKETS: RangeInclusive<u64> = 40..=1_500;
@@ -56,7 +57,7 @@ pub(crate) struct PlannedLink {
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     pub(crate) name: String,
-    pub(crate) is_low_delay: bool,
+    pub(crate) class: Class,
     pub(crate) access: Rate,
     /// The mean time from the beginning of one to that of the next.
     pub(crate) starts_every: Duration,
@@ -77,7 +78,11 @@ pub(crate) struct PlannedFlow {
 impl Traffic {
     /// The DSCP of its packets.
     pub(crate) const fn dscp(&self) -> u8 {
-        if self.is_low_delay { LOW_DELAY_DSCP } else { 0 }
+        match self.class {
+            Class::HighRate => 0,
+            Class::LowDelay => LOW_DELAY_DSCP,
+            Class::LowAverage => LOW_AVERAGE_DSCP,
+        }
     }
 
     /// The way from the sender to the first link, and from the last link to the receiver: what is left of half the round trip.
@@ -156,13 +161,16 @@ impl Reader<'_> {
             kind: typed.queue,
             bound: typed.bound.map(|bound| bound.0),
             ratio: typed.ratio,
+            spike: typed.average.then(|| typed.spike.map(|spike| spike.0)),
             discards: typed.discards,
             is_guarded: typed.guard,
             marks: typed.ecn,
         };
         let broken = |NoPromise { key, error }| self.source.problem(&here.key(key), error);
         let queueing = plan.queueing(rate, PACKET, room).map_err(broken)?;
-        let scheduling = Scheduling { rate, queueing, marking: Marking::default(), packet: PACKET };
+        let marking = Marking::default();
+        let marking = if typed.average { marking.with_low_average(LOW_AVERAGE_DSCP) } else { marking };
+        let scheduling = Scheduling { rate, queueing, marking, packet: PACKET };
         Ok(PlannedLink { name: typed.name.clone(), delay: typed.delay.0, scheduling })
     }
 
@@ -206,7 +214,11 @@ impl Reader<'_> {
         self.check_sends(typed, here)?;
         Ok(Traffic {
             name: typed.name.clone(),
-            is_low_delay: typed.class == TypedClass::LowDelay,
+            class: match typed.class {
+                TypedClass::HighRate => Class::HighRate,
+                TypedClass::LowDelay => Class::LowDelay,
+                TypedClass::LowAverage => Class::LowAverage,
+            },
             access: typed.access.map_or(Rate::from_megabits_per_second(200), |access| access.0),
             starts_every: interval(starts),
             sends: typed.sends.clone(),

@@ -45,6 +45,11 @@ pub(crate) struct TypedLink {
     pub(crate) bound: Option<TypedDuration>,
     /// Of `rate-delay`: the rate of a high-rate flow by that of a low-delay one. Default: 2.
     pub(crate) ratio: Option<f64>,
+    /// Of `rate-delay`: whether there is a third class, whose delay is low on average but may spike. Default: `false`.
+    #[serde(default)]
+    pub(crate) average: bool,
+    /// Of `rate-delay` with `average`: what a packet of that class may wait. Default: five times the `bound`.
+    pub(crate) spike: Option<TypedDuration>,
     /// Of `rate-delay`: which low-delay packets are dropped when their class gets less room. Default: `"late"`.
     #[serde(default)]
     pub(crate) discards: TypedDiscards,
@@ -101,6 +106,8 @@ pub(crate) enum TypedClass {
     HighRate,
     /// A low delay.
     LowDelay,
+    /// A delay that is low on average.
+    LowAverage,
 }
 
 /// A direction.

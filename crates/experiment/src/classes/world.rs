@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 
+use byway_sched::Class;
 use byway_sim::tcp::{Algorithm, Bulk, ConnectionId, Ports, Settings, Sink as TcpSink, Task, TcpHost};
 use byway_sim::{Bottleneck, ClassUse, Link, NodeId, Observer, Random, Record, Scenario, Seed, Step, World};
 use byway_units::{Bytes, Duration, Time};
@@ -61,11 +62,11 @@ pub(crate) struct Run<'a> {
     random: BTreeMap<(usize, usize), Random>,
     ports: BTreeMap<(usize, usize), u16>,
     /// What the links had done, from first router to last, when all had settled, and at the last look at the observed one.
-    pub(crate) settled: Vec<[ClassUse; 2]>,
-    looked: [ClassUse; 2],
+    pub(crate) settled: Vec<[ClassUse; Class::COUNT]>,
+    looked: [ClassUse; Class::COUNT],
     has_settled: bool,
     /// The flows of each class that the observed link had counted since all had settled, at all looks together, and how many those were.
-    pub(crate) counted: [u64; 2],
+    pub(crate) counted: [u64; Class::COUNT],
     pub(crate) looks: u64,
     /// The mean wait of the low-delay packets of each look at the observed link, in milliseconds.
     pub(crate) waits: Vec<f64>,
@@ -142,10 +143,10 @@ pub(crate) fn build(plan: &Plan, seed: u64) -> (Run<'_>, World<Run<'_>>) {
         routers,
         random: BTreeMap::new(),
         ports: BTreeMap::new(),
-        settled: vec![[ClassUse::default(); 2]; plan.links.len()],
-        looked: [ClassUse::default(); 2],
+        settled: vec![[ClassUse::default(); Class::COUNT]; plan.links.len()],
+        looked: [ClassUse::default(); Class::COUNT],
         has_settled: false,
-        counted: [0; 2],
+        counted: [0; Class::COUNT],
         looks: 0,
         waits: Vec::new(),
     };
@@ -332,7 +333,7 @@ impl Run<'_> {
     }
 
     /// What happened on a link so far, in the direction of the first router to the last.
-    pub(crate) fn uses(&self, link: usize, world: &World<Self>) -> [ClassUse; 2] {
+    pub(crate) fn uses(&self, link: usize, world: &World<Self>) -> [ClassUse; Class::COUNT] {
         *world
             .class_uses(self.routers[link], self.routers[link + 1])
             .expect("all links between routers have classes")
@@ -340,8 +341,8 @@ impl Run<'_> {
 
     fn look(&mut self, world: &World<Self>) {
         let uses = self.uses(self.plan.observed, world);
-        let [_, low_delay] = uses;
-        let [_, before] = std::mem::replace(&mut self.looked, uses);
+        let [_, low_delay, _] = uses;
+        let [_, before, _] = std::mem::replace(&mut self.looked, uses);
         let link = [0, 1].map(|end| self.routers[self.plan.observed + end]);
         if let Some(flows) = world.counted_flows(link[0], link[1]).filter(|_| self.has_settled) {
             self.looks += 1;

@@ -217,3 +217,39 @@ fn low_average_packets_wait_as_long_on_average_and_fewer_are_lost() {
     let (_, bounded, lost_of_low_delay) = responsive(Class::LowDelay);
     assert!(bounded <= bound && lost < lost_of_low_delay, "{lost} {lost_of_low_delay}");
 }
+
+/// What ten senders that keep to half of their fair share lose beside one that sends ten times as much as it, in percent, and what that
+/// one gets, by its fair share.
+fn beside_one_that_does_not_slow_down(settings: Settings) -> (f64, f64) {
+    let mut wire = wire(settings);
+    // Ten high-rate flows and eleven others: 20 Mbit/s in 31 parts.
+    let share = 20.0e6 / 31.0 / 8.0 / 500.0;
+    let mut came = [0_u64; 2];
+    for step in 0..40_000_u32 {
+        let now = Time::START + Duration::from_millis(1) * u64::from(step);
+        for number in 20..30 {
+            wire.arrive(Class::HighRate, flow(number), MTU / 5, now);
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "packets so far")]
+        let sent = |step: u32, rate: f64| (f64::from(step) * rate / 1_000.0) as u64;
+        for number in 0..11 {
+            let rate = share * if number == 10 { 10.0 } else { 0.5 };
+            for _ in sent(step, rate)..sent(step + 1, rate) {
+                came[usize::from(number == 10)] += u64::from(step >= 10_000);
+                wire.arrive(Class::LowDelay, flow(number), 500, now);
+            }
+        }
+    }
+    let settled = |left: &&Left| left.class == Class::LowDelay && left.packet > wire.came.len() as u32 / 4;
+    let greedy = wire.left.iter().filter(settled).filter(|left| left.flow == flow(10)).count();
+    let modest = wire.left.iter().filter(settled).count() - greedy;
+    (100.0 - modest as f64 * 100.0 / came[0] as f64, greedy as f64 / (share * 30.0))
+}
+
+#[test]
+fn who_does_not_slow_down_pays_and_not_its_neighbours() {
+    let (lost, taken) = beside_one_that_does_not_slow_down(link(20));
+    assert!(lost > 10.0 && taken > 2.0, "not guarded, all pay: {lost} % lost, {taken} of a fair share taken");
+    let (lost, taken) = beside_one_that_does_not_slow_down(link(20).with_guard());
+    assert!(lost < 1.0 && taken < 1.2, "{lost} % lost, {taken} of a fair share taken");
+}

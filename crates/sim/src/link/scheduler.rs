@@ -31,7 +31,7 @@ pub struct Scheduling {
     pub rate: Rate,
     /// The queue before it, without the packet being sent.
     pub queueing: Queueing,
-    /// Which DSCPs mean low delay.
+    /// Which DSCPs mean which class.
     pub marking: Marking,
     /// The longest IP packet.
     pub packet: Bytes,
@@ -158,7 +158,7 @@ pub(crate) struct Scheduler {
     sending: Option<Sending>,
     /// Numbers of packets that were dropped since they were asked for.
     dropped: Vec<u32>,
-    uses: [ClassUse; 2],
+    uses: [ClassUse; Class::COUNT],
     held_max: Bytes,
     since: Time,
     capacity_before: Bytes,
@@ -182,7 +182,7 @@ impl Scheduler {
             queue: Queue::new(&scheduling, now),
             sending: None,
             dropped: Vec::new(),
-            uses: [ClassUse::default(); 2],
+            uses: [ClassUse::default(); Class::COUNT],
             held_max: Bytes::ZERO,
             since: now,
             capacity_before: Bytes::ZERO,
@@ -257,9 +257,9 @@ impl Scheduler {
         let Some(departure) = self.queue.dequeue(now, &mut drops(&mut self.dropped, &mut self.uses)) else {
             return;
         };
-        let Departure { packet: ticket, class, waited, is_marked } = departure;
+        let Departure { packet: ticket, waited, is_marked, .. } = departure;
         let bytes = Bytes::new(u64::from(ticket.ip_bytes));
-        let class = &mut self.uses[class as usize];
+        let class = &mut self.uses[ticket.class as usize];
         class.left += 1;
         class.left_bytes += bytes;
         class.marked += u64::from(is_marked);
@@ -273,13 +273,13 @@ impl Scheduler {
         self.dropped.pop()
     }
 
-    /// The classes, high rate and low delay.
-    pub(crate) const fn uses(&self) -> &[ClassUse; 2] {
+    /// The classes, in the order of [`Class::ALL`].
+    pub(crate) const fn uses(&self) -> &[ClassUse; Class::COUNT] {
         &self.uses
     }
 
-    /// How many flows a Rate-Delay queue has counted in each class, high rate and low delay.
-    pub(crate) fn flows(&self) -> Option<[u32; 2]> {
+    /// How many flows a Rate-Delay queue has counted in each class, in the order of [`Class::ALL`].
+    pub(crate) fn flows(&self) -> Option<[u32; Class::COUNT]> {
         match &self.queue {
             Queue::RateDelay(queue) => Some(queue.status().flows),
             Queue::DropTail(_) | Queue::StrictPriority(_) | Queue::FqCodel(_) => None,
@@ -312,7 +312,7 @@ const fn arrival(ticket: Ticket) -> Arrival<Ticket> {
 /// Notes drops.
 fn drops<'a>(
     dropped: &'a mut Vec<u32>,
-    uses: &'a mut [ClassUse; 2],
+    uses: &'a mut [ClassUse; Class::COUNT],
 ) -> impl FnMut(Ticket, Dropped) + use<'a> {
     |ticket, why| {
         dropped.push(ticket.number);

@@ -1,0 +1,132 @@
+//! How much flows carry, without a table of flows.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::flows::FlowHash;
+use crate::limits::TYPICAL_SLOTS;
+
+/// What each of some thousand slots carried in this interval, in bytes; flows share them by their hash.
+#[derive(Clone, Debug)]
+pub(crate) struct Carried {
+    slots: Box<[u32]>,
+}
+
+impl Carried {
+    pub(crate) fn new() -> Self {
+        Self { slots: vec![0; TYPICAL_SLOTS].into_boxed_slice() }
+    }
+
+    /// Notes a packet of a flow.
+    pub(crate) fn note(&mut self, flow: FlowHash, bytes: u32) {
+        let slot = &mut self.slots[flow.slot(TYPICAL_SLOTS)];
+        *slot = slot.saturating_add(bytes);
+    }
+
+    /// How it is spread; an interval ends.
+    pub(crate) fn take(&mut self) -> Spread {
+        let mut spread = Spread { bytes: [0; BINS], flows: [0; BINS] };
+        for slot in &mut self.slots {
+            let carried = core::mem::take(slot);
+            spread.bytes[bin(carried)] += u64::from(carried);
+            spread.flows[bin(carried)] += 1;
+        }
+        spread
+    }
+}
+
+/// How many flows carried about how much in an interval, to an eighth.
+#[derive(Debug)]
+pub(crate) struct Spread {
+    /// Of all flows of a bin together.
+    bytes: [u64; BINS],
+    flows: [u64; BINS],
+}
+
+impl Spread {
+    /// What a flow gets that takes what it can, in bytes: half of all bytes are of flows that carried more. Nothing if none did.
+    ///
+    /// The mean of all flows says little where most are acknowledgments or calls, or few are elephants. Weighted by bytes, the former hardly
+    /// count; and the median does not care how large the latter are.
+    pub(crate) fn median(&self) -> u64 {
+        let half = self.bytes.iter().sum::<u64>() / 2;
+        let mut below = 0;
+        let median = self.bytes.iter().position(|bytes| {
+            below += bytes;
+            below > half
+        });
+        median.map_or(0, middle)
+    }
+
+    /// What each flow may carry at most, in bytes, so that all together carry this much: the max-min fair share. `None` if they carried less.
+    pub(crate) fn fair_share(&self, capacity: u64) -> Option<u64> {
+        let (mut below, mut above) = (0_u64, self.flows.iter().sum::<u64>());
+        for (bin, (bytes, flows)) in self.bytes.iter().zip(self.flows).enumerate() {
+            if *bytes > 0 && below.saturating_add(middle(bin).saturating_mul(above)) > capacity {
+                return Some(capacity.saturating_sub(below) / above);
+            }
+            (below, above) = (below + bytes, above - flows);
+        }
+        None
+    }
+}
+
+/// Eight for each power of two.
+const BINS: usize = 30 * 8;
+
+/// Where a count belongs.
+const fn bin(count: u32) -> usize {
+    if count < 8 {
+        return count as usize;
+    }
+    let power = count.ilog2() as usize;
+    (power - 2) * 8 + (count >> (power - 3) & 7) as usize
+}
+
+/// The middle of the counts of a bin.
+const fn middle(bin: usize) -> u64 {
+    if bin < 8 {
+        return bin as u64;
+    }
+    let (power, eighth) = (bin / 8 + 2, bin as u64 % 8);
+    ((8 + eighth) * 2 + 1) << (power - 3) >> 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_carry_little_hardly_count() {
+        let mut typical = Carried::new();
+        let hash = |number: u64| FlowHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (0..100).for_each(|number| typical.note(hash(number), 30_000));
+        (100..200).for_each(|number| typical.note(hash(number), 1_000));
+        typical.note(hash(200), 900_000);
+        let found = typical.take().median();
+        assert!((27_000..33_000).contains(&found), "{found}");
+        assert_eq!(typical.take().median(), 0);
+    }
+
+    #[test]
+    fn who_carries_less_than_a_fair_share_leaves_the_rest_to_others() {
+        let mut carried = Carried::new();
+        let hash = |number: u64| FlowHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (0..100).for_each(|number| carried.note(hash(number), 1_000));
+        (100..110).for_each(|number| carried.note(hash(number), 50_000));
+        let spread = carried.take();
+        // 100,000 of the small ones leave 200,000 for ten.
+        let share = spread.fair_share(300_000).expect("more came");
+        assert!((19_000..21_000).contains(&share), "{share}");
+        assert_eq!(spread.fair_share(700_000), None);
+        assert!((800..1_000).contains(&spread.fair_share(100_000).expect("more came")));
+    }
+
+    #[test]
+    fn a_count_is_within_an_eighth_of_the_middle_of_its_bin() {
+        for count in (0..2_000).chain([65_535, 1 << 20, u32::MAX]) {
+            let middle = middle(bin(count));
+            assert!(middle.abs_diff(u64::from(count)) <= u64::from(count) / 8, "{count} {middle}");
+        }
+    }
+}
