@@ -696,7 +696,7 @@ step = [
         let mut emulation = with_classes(CLASSES);
         let mut came = overload(&mut emulation, 0, 900);
         came.extend(arrivals(&mut emulation, at(9_000_000)));
-        let (ends, [high_rate, low_delay]) = emulation.class_uses().next().expect("a link has classes");
+        let (ends, [high_rate, low_delay, _]) = emulation.class_uses().next().expect("a link has classes");
         assert_eq!((ends, high_rate.offered, low_delay.offered), (CLASSES_FORTH, 900, 900));
         assert!(low_delay.waited_max <= Duration::from_millis(30), "{low_delay:?}");
         assert!(high_rate.waited_max > Duration::from_millis(100), "{high_rate:?}");
@@ -765,7 +765,7 @@ step = [
                 arrivals(&mut emulation, now);
                 emulation.send(ALICE, &marked(2, LOW_DELAY, number), now);
             }
-            let (_, [_, low_delay]) = emulation.class_uses().next().expect("a link has classes");
+            let (_, [_, low_delay, _]) = emulation.class_uses().next().expect("a link has classes");
             left.push(low_delay.left);
         }
         assert!((495..=501).contains(&left[0]), "{left:?}");
@@ -833,7 +833,7 @@ step = [
                 assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF);
             }
         }
-        let (_, [_, low_delay]) = emulation.class_uses().next().expect("a link has classes");
+        let (_, [_, low_delay, _]) = emulation.class_uses().next().expect("a link has classes");
         assert!(marks > 10 && low_delay.marked >= marks, "{marks} of {low_delay:?}");
     }
 

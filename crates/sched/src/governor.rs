@@ -1,5 +1,5 @@
 //! How the low-average class keeps what its packets wait at its target in the long run: it drops or marks more of them the longer they wait, and
-//! lets short spikes pass (a proportional-integral controller with its output squared: De Schepper and others, CoNEXT 2016; RFC
+//! lets short spikes pass (a proportional-integral controller with its output squared: De Schepper and others, `CoNEXT` 2016; RFC
 //! 9332, appendix A).
 
 use byway_units::{Duration, Time};

@@ -1,5 +1,6 @@
 //! A rate, and a queue before it that tells packets apart: what leaves next is known only when the link is free.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -89,7 +90,7 @@ pub struct Coming {
 #[derive(Debug)]
 enum Queue {
     DropTail(DropTail<Ticket>),
-    RateDelay(RateDelay<Ticket>),
+    RateDelay(Box<RateDelay<Ticket>>),
     StrictPriority(StrictPriority<Ticket>),
     FqCodel(FqCodel<Ticket>),
 }
@@ -98,7 +99,7 @@ impl Queue {
     fn new(scheduling: &Scheduling, now: Time) -> Self {
         match scheduling.queueing {
             Queueing::DropTail(room) => Self::DropTail(DropTail::new(room)),
-            Queueing::RateDelay(settings) => Self::RateDelay(RateDelay::new(settings, now)),
+            Queueing::RateDelay(settings) => Self::RateDelay(Box::new(RateDelay::new(settings, now))),
             Queueing::StrictPriority(room) => Self::StrictPriority(StrictPriority::new(room)),
             Queueing::FqCodel(room) => Self::FqCodel(FqCodel::new(room, scheduling.packet)),
         }
