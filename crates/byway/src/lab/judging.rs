@@ -3,7 +3,7 @@
 use byway_scenario::{Subject, Verdict};
 
 use super::commands::CommandOutcome;
-use super::outcome::FlowsOutcome;
+use super::outcome::{FlowsOutcome, LabOutcome};
 
 /// What came of expectations.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,12 +15,17 @@ pub(super) struct Judged {
 }
 
 /// Compares what was expected with what was measured.
-pub(super) fn judge(expected: Vec<Verdict>, flows: &[FlowsOutcome], commands: &[CommandOutcome]) -> Judged {
+pub(super) fn judge(expected: Vec<Verdict>, outcome: &LabOutcome) -> Judged {
+    let LabOutcome { flows, commands, links, .. } = outcome;
     let mut judged = Judged::default();
     for verdict in expected {
         let measured = match &verdict.of {
             // What a task does not tell is nothing to measure.
             Subject::Command(name) => Some(of_commands(name, &verdict, commands)),
+            Subject::Link(name) => {
+                let named = links.iter().filter(|link| link.name.as_ref() == Some(name));
+                Some(verdict.at_links(named.map(|link| &link.classes)))
+            }
             Subject::Flow(name) => flows
                 .iter()
                 .find(|flows| flows.name == *name)
