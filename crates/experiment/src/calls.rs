@@ -53,7 +53,8 @@ impl core::error::Error for WrongCall {}
 /// If something else stands there.
 pub fn score_calls(text: &str) -> Result<CallScores, WrongCall> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let calls = lines.map(|(place, line)| call(line).map_err(|text| WrongCall { line: Some(place + 1), text }));
+    let calls =
+        lines.map(|(place, line)| call(line).map_err(|text| WrongCall { line: Some(place + 1), text }));
     let calls = calls.collect::<Result<Vec<Call>, WrongCall>>()?;
     if calls.is_empty() {
         return Err(WrongCall { line: None, text: String::new() });
@@ -91,7 +92,8 @@ mod tests {
         let scores = score_calls(&good).expect("a call");
         assert_eq!((scores.calls, scores.loss, scores.delay_ms), (1, 0.0, 65.0));
         assert!((4.2..4.3).contains(&scores.mos), "{scores:?}");
-        let both = score_calls(&format!("{good}\n\n{}\n", "40 40 40 40 lost ".repeat(20))).expect("two calls");
+        let both =
+            score_calls(&format!("{good}\n\n{}\n", "40 40 40 40 lost ".repeat(20))).expect("two calls");
         assert_eq!((both.calls, both.delay_ms), (2, 65.0));
         assert!((both.loss - 0.1).abs() < 1e-9 && both.mos_min < 3.0 && both.mos > both.mos_min, "{both:?}");
     }

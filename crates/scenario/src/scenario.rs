@@ -76,7 +76,8 @@ impl Scenario {
     pub fn link_name(&self, from: &str, to: &str) -> Option<&str> {
         let is = |place: usize, name: &str| self.nodes[place].name == name;
         let joins = |link: &&LinkPlan| {
-            is(link.from, from) && is(link.to, to) || link.is_both_ways && is(link.from, to) && is(link.to, from)
+            is(link.from, from) && is(link.to, to)
+                || link.is_both_ways && is(link.from, to) && is(link.to, from)
         };
         self.shapes[self.links.iter().find(joins)?.shape].name.as_deref()
     }

@@ -95,9 +95,8 @@ pub(crate) fn run(command: &ExperimentCommand) -> Result<(), Failure> {
 }
 
 fn calls(file: &Path) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(Cause::Settings, format!("{}: {error}", file.display()))
-    };
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(Cause::Settings, format!("{}: {error}", file.display()));
     let delays = text(file).map_err(|error| failed(&error))?;
     let scores = score_calls(&delays).map_err(|error| failed(&error))?;
     println!("{}", serde_json::to_string(&scores).map_err(Failure::machine)?);

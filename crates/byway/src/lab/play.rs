@@ -105,7 +105,7 @@ impl Run<'_> {
         if self.world != World::Byway && !self.network.flows.is_empty() {
             return Judged { verdicts: Vec::new(), left: expected };
         }
-        judging::judge(expected, outcome)
+        judging::judge(expected, &outcome.flows, &outcome.commands, &outcome.links)
     }
 }
 

@@ -7,7 +7,7 @@ use super::hosts::{Machine, Sink};
 use super::mos::{Call, mean_opinion};
 use super::typed::TypedSends;
 use super::world::{Run, SEGMENT_BYTES, VOICE_EVERY};
-use crate::findings::{Findings, Unit, number, quantile, share};
+use crate::findings::{Findings, Unit, number, share};
 
 /// From when on calls are judged (section V-C of the paper).
 const CALLS_SETTLE: Duration = Duration::from_secs(10);

@@ -46,18 +46,14 @@ impl Reader<'_> {
 
     fn named(&self, path: &KeyPath, what: &str, name: &str, known: &[&str]) -> Result<usize, Problem> {
         known.iter().position(|known| *known == name).ok_or_else(|| {
-            let message = format!("there is no {what} {name:?}: it is one of {}", known.join(", "));
+            let known = if known.is_empty() { "none" } else { &known.join(", ") };
+            let message = format!("there is no {what} {name:?}: it is one of {known}");
             self.problem(path, message)
         })
     }
 
     /// A measure of flows, or of links.
-    fn measure(
-        &self,
-        here: &KeyPath,
-        typed: &TypedExpectation,
-        of_links: bool,
-    ) -> Result<Measure, Problem> {
+    fn measure(&self, here: &KeyPath, typed: &TypedExpectation, of_links: bool) -> Result<Measure, Problem> {
         match &typed.measure {
             TypedExpectedMeasure::Known(measure) if measure.is_of_links() == of_links => Ok(*measure),
             other => {
@@ -86,7 +82,9 @@ impl Reader<'_> {
         of: Expected,
     ) -> Result<Expectation, Problem> {
         let value = |key, bound: &TypedBound| match &of {
-            Expected::Flow(_, measure) | Expected::Link(_, measure) => self.bound(&here.key(key), &bound.text(), measure.unit()),
+            Expected::Flow(_, measure) | Expected::Link(_, measure) => {
+                self.bound(&here.key(key), &bound.text(), measure.unit())
+            }
             Expected::Command(..) => self.number(&here.key(key), &bound.text()),
         };
         let bound = match (&typed.at_least, &typed.at_most) {

@@ -123,7 +123,8 @@ command = [
         let scenario = Scenario::parse(scenario).expect("a scenario");
         let network = scenario.network(1).expect("they are joined");
         let (here, folder) = (Path::new("/scenarios"), Path::new("/scratch"));
-        Filling { network: &network, world, here, byway: Path::new("/bin/byway"), folder }.filled(&scenario.commands()[0])
+        Filling { network: &network, world, here, byway: Path::new("/bin/byway"), folder }
+            .filled(&scenario.commands()[0])
     }
 
     #[test]
@@ -133,7 +134,10 @@ command = [
             let host = to.split(':').next().expect("an address");
             assert_eq!(filled.arguments, ["/scenarios/ask", to, host, "fd77::2"]);
             let environment = [("AT", "/scratch/ask"), ("BY", "/bin/byway")];
-            assert_eq!(filled.environment, environment.map(|(name, text)| (name.to_owned(), text.to_owned())));
+            assert_eq!(
+                filled.environment,
+                environment.map(|(name, text)| (name.to_owned(), text.to_owned()))
+            );
         }
     }
 
