@@ -11,14 +11,18 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// What came of an expectation, in a line.
 pub(crate) fn verdict_line(verdict: &Verdict) -> String {
-    let (Subject::Flow(of) | Subject::Command(of)) = &verdict.of;
+    let of = verdict.of.name();
     let value = |value: f64| match verdict.measure.as_str() {
         _ if matches!(verdict.of, Subject::Command(_)) => rounded(value),
         "goodput" => format!("{value:.2} Mbit/s"),
-        name if ["repair-", "delay-", "transfer-"].iter().any(|kind| name.starts_with(kind)) => {
+        name if ["repair-", "delay-", "transfer-"].iter().any(|kind| name.starts_with(kind))
+            || name.ends_with("-wait-max") =>
+        {
             format!("{value:.2} ms")
         }
-        "repaired" | "repaired-within-rtt" | "relay-bytes" => percent(value),
+        "repaired" | "repaired-within-rtt" | "relay-bytes" | "high-rate-loss" | "low-delay-loss" => {
+            percent(value)
+        }
         _ => value.to_string(),
     };
     let bound = match (verdict.at_least, verdict.at_most) {

@@ -159,6 +159,33 @@ fn worlds_stand_side_by_side_and_what_machines_sent_can_be_looked_at() {
 }
 
 #[test]
+fn without_flows_programs_run_over_links_with_classes_and_are_judged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = COMMANDS.split("flow = [").next().expect("its beginning").replace(
+        "delay = \"5 ms\"",
+        "delay = \"5 ms\", name = \"middle\", rate = \"4 Mbit/s\", classes = { kind = \"priority\", dscp = [0] }",
+    );
+    let program = "[[command]]\nname = \"tell\"\nnode = \"alice\"\nat = \"200 ms\"\n\
+                   run = [\"sh\", \"-c\", \"exec perl -MSocket -e 'socket(my $s, PF_INET, SOCK_DGRAM, 17); \
+                   my $to = sockaddr_in(9, inet_aton(shift)); send($s, q(x) x 1000, 0, $to) for 1 .. 3; print qq({\\\"ok\\\": 1}\\\\n)' {address:bob}\"]\n";
+    let expect = |most: &str| {
+        format!("[[expect]]\nlink = \"middle\"\nmeasure = \"low-delay-wait-max\"\nat_most = \"{most}\"\n")
+    };
+    // The third waits for two of 1,028 bytes, which take 2 ms each.
+    let file =
+        written(folder.path(), &format!("{scenario}\n{program}\n{}\n{}", expect("10 ms"), expect("1 ms")));
+    let Some(output) = lab(&["lab", "run", &file, "--json"]) else { return };
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&outcome["world"], &outcome["links"][0]["name"]), (&"bare".into(), &"middle".into()));
+    let met = |nth: usize| outcome["expectations"][nth]["is_met"].as_bool();
+    assert_eq!((met(0), met(1)), (Some(true), Some(false)), "{outcome}");
+    let Some(output) = lab(&["lab", "compare", &file]) else { return };
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("run 1 of 1: seed 1, bare"), "{said}");
+}
+
+#[test]
 fn what_is_not_as_expected_and_what_fails_has_its_exit_code() {
     let folder = tempfile::tempdir().expect("a folder");
     for (part, instead, words) in [

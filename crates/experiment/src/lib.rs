@@ -3,10 +3,12 @@
 //! # Where to start
 //! - [`Experiment::read`] reads a file, [`Experiment::run`] does one of its runs, and [`Experiment::results`] says what all
 //!   came to.
+//! - [`score_calls`] says what people think of calls that were measured elsewhere.
 //! - [`Results`] is what a result file has.
 
 pub mod limits;
 
+mod calls;
 mod classes;
 mod experiment;
 mod findings;
@@ -23,6 +25,7 @@ mod timers;
 mod transfers;
 mod typed;
 
+pub use calls::{CallScores, WrongCall, score_calls};
 pub use experiment::{Experiment, Options, ReadFile, file_of};
 pub use report::{page, svg, terminal};
 pub use result::{Bound, Curve, Kind, Plot, Results, Row, Scale, StoppedRun, Table, World};

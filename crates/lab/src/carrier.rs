@@ -27,9 +27,7 @@ use crate::capture::{Capture, Captured};
 use crate::emulation::{Arrival, Emulation, EmulationCounters, ForwardedPort, MachineCounters};
 use crate::lateness::Lateness;
 use crate::limits::PACKET_BYTES_MAX;
-
-/// So long before something is due the thread no longer sleeps: the kernel wakes it up late by some of that.
-const SPINS_FOR: Duration = Duration::from_micros(60);
+use crate::wakefulness::Wakefulness;
 
 /// How long it sleeps at most: so soon it hears that a link changes or that all is over.
 const SLEEPS_FOR: Duration = Duration::from_millis(2);
@@ -145,6 +143,7 @@ struct Work {
     has_begun: bool,
     carried: Carried,
     capture: Option<Capture>,
+    wakefulness: Wakefulness,
 }
 
 impl Work {
@@ -155,7 +154,16 @@ impl Work {
         capture: Option<Capture>,
     ) -> Self {
         let (zero, carried) = (Time::START, Carried::default());
-        Self { emulation, devices: devices.into(), clock, zero, has_begun: false, carried, capture }
+        Self {
+            emulation,
+            devices: devices.into(),
+            clock,
+            zero,
+            has_begun: false,
+            carried,
+            capture,
+            wakefulness: Wakefulness::new(Time::START),
+        }
     }
 
     /// A packet is at the device of a machine.
@@ -189,10 +197,11 @@ impl Work {
                 Err(TryRecvError::Disconnected) => break,
             }
             self.deliver(self.now())?;
-            let sleep = self.sleep();
+            let (from, sleep) = self.sleep();
             // Not epoll: some of its calls sleep for whole milliseconds.
-            match poll(&mut fds, Some(&sleep)) {
-                Ok(_) => {}
+            match poll(&mut fds, Some(&timespec(sleep))) {
+                Ok(_) if sleep.is_zero() => {}
+                Ok(_) => self.wakefulness.note_sleep(from, self.now()),
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(LabError::Device(error.into())),
             }
@@ -214,6 +223,7 @@ impl Work {
     fn begin(&mut self) -> Time {
         let before = self.now();
         self.zero = self.clock.now();
+        self.wakefulness = Wakefulness::new(Time::START);
         self.has_begun = true;
         self.emulation.restart(before);
         self.carried = Carried { has_precedence: self.carried.has_precedence, ..Carried::default() };
@@ -230,12 +240,11 @@ impl Work {
         Ok(())
     }
 
-    /// How long nothing has to be done, unless a packet comes.
-    fn sleep(&self) -> Timespec {
-        let due = self.emulation.deadline().map_or(Duration::MAX, |due| due.saturating_since(self.now()));
-        let sleep = due.saturating_sub(SPINS_FOR).min(SLEEPS_FOR);
-        let nanos = i64::try_from(sleep.as_nanos()).expect("it is short");
-        Timespec { tv_sec: 0, tv_nsec: nanos }
+    /// The time, and how long nothing has to be done from then on, unless a packet comes.
+    fn sleep(&mut self) -> (Time, Duration) {
+        let now = self.now();
+        let until_due = self.emulation.deadline().map_or(Duration::MAX, |due| due.saturating_since(now));
+        (now, self.wakefulness.sleep(until_due, now).min(SLEEPS_FOR))
     }
 
     /// Takes what the programs of a machine send.
@@ -278,6 +287,10 @@ impl Work {
         }
         Ok(())
     }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: 0, tv_nsec: i64::try_from(time.as_nanos()).expect("it is short") }
 }
 
 fn is_refusal(error: &std::io::Error) -> bool {

@@ -23,6 +23,7 @@ mod enclosure;
 mod error;
 mod machine;
 mod waiting;
+mod wakefulness;
 
 pub use carrier::{Carried, Carrier};
 pub use enclosure::{begin_process_table, enclose_children};

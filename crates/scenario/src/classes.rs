@@ -253,6 +253,53 @@ rate = "1500 kbit/s"
     }
 
     #[test]
+    fn what_is_expected_of_a_link_is_judged_by_its_worse_direction() {
+        let expecting = |expected: &str| {
+            let named = changed("delay = \"20 ms\"", "delay = \"20 ms\"\nname = \"middle\"");
+            format!("{named}\n[[expect]]\nlink = \"middle\"\n{expected}\n")
+        };
+        let verdict = |expected: &str| {
+            let scenario = Scenario::parse(&expecting(expected)).expect("a scenario");
+            let outcome = scenario.run(1).expect("all are joined");
+            assert!(outcome.links.iter().all(|link| link.name.as_deref() == Some("middle")));
+            outcome.expectations[0].clone()
+        };
+        let waits = verdict("measure = \"low-delay-wait-max\"\nat_most = \"50 ms\"");
+        let link = forth(SCENARIO).classes.expect("it has some");
+        assert_eq!((waits.measured, waits.is_met), (Some(link.low_delay.waited_ms_max), true));
+        assert!(!verdict("measure = \"low-delay-wait-max\"\nat_most = \"30 ms\"").is_met);
+        // 0.6 of 2.6 Mbit/s, and then 1.1.
+        let loss = verdict("measure = \"low-delay-loss\"\nat_least = \"20 %\"");
+        assert!(loss.is_met && loss.measured.is_some_and(|loss| loss < 0.45), "{loss:?}");
+        let none = verdict("measure = \"high-rate-loss\"\nat_most = \"50 %\"");
+        assert_eq!((none.measured, none.is_met), (None, false), "no packet was of that class");
+        for (wrong, words) in [
+            (
+                "measure = \"missing\"\nat_most = 3",
+                "links have no measure \"missing\": it is one of `high-rate-wait-max`",
+            ),
+            ("measure = \"low-delay-loss\"\nat_most = \"3 ms\"", "3 ms"),
+            ("flow = \"call\"\nmeasure = \"missing\"\nat_most = 3", "either `flow`, `command` or `link`"),
+        ] {
+            let said = Scenario::parse(&expecting(wrong)).expect_err(wrong).to_string();
+            assert!(said.contains(words), "{said}");
+        }
+        let of_flow = format!(
+            "{SCENARIO}\n[[expect]]\nflow = \"call\"\nmeasure = \"low-delay-loss\"\nat_most = \"1 %\"\n"
+        );
+        let said = Scenario::parse(&of_flow).expect_err("a measure of links").to_string();
+        assert!(said.contains("flows have no measure \"low-delay-loss\""), "{said}");
+        let unnamed = format!(
+            "{SCENARIO}\n[[expect]]\nlink = \"middle\"\nmeasure = \"low-delay-loss\"\nat_most = \"1 %\"\n"
+        );
+        let said = Scenario::parse(&unnamed).expect_err("no such link").to_string();
+        assert!(
+            said.contains("expect[0].link: there is no link with a name and classes \"middle\""),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn without_its_dscp_a_packet_is_high_rate_and_waits_as_long_as_there_is_room() {
         let classes = forth(&changed("dscp = [0]", "")).classes.expect("it has some");
         assert_eq!(classes.low_delay.offered, 0);

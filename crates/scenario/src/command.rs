@@ -69,6 +69,8 @@ pub enum Placeholder {
     Folder,
     /// The scenario's folder.
     Here,
+    /// The program that runs the lab.
+    Byway,
     /// Where to send what goes through a flow.
     To(usize),
     /// The address of that.

@@ -146,7 +146,7 @@ impl Reader<'_> {
         let (flows, conversations) = self.flows(&typed.flow, &names, length)?;
         let steps = self.steps(&typed.step, &names, (&shapes, &links), length)?;
         let commands = self.commands(&typed.command, &names, &flows, length)?;
-        let expectations = self.expectations(&typed.expect, &typed.flow, &typed.command)?;
+        let expectations = self.expectations(&typed.expect, &typed.flow, &typed.command, &typed.link)?;
         Ok(Scenario {
             title: typed.title,
             description: typed.description,

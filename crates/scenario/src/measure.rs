@@ -1,8 +1,8 @@
-//! What is measured of flows.
+//! What is measured of flows and links.
 
 use byway_units::Rate;
 
-use crate::outcome::{FlowOutcome, TransfersOutcome};
+use crate::outcome::{ClassOutcome, ClassesOutcome, FlowOutcome, TransfersOutcome};
 use crate::scenario::Measure;
 
 /// What a measure is counted in.
@@ -26,7 +26,7 @@ impl Measure {
             | Self::Duplicates
             | Self::TransfersUnfinished => Unit::Packets,
             Self::Goodput => Unit::Megabits,
-            Self::Repaired | Self::RepairedWithinRtt => Unit::Share,
+            Self::Repaired | Self::RepairedWithinRtt | Self::HighRateLoss | Self::LowDelayLoss => Unit::Share,
             Self::RelayBytes => Unit::Ratio,
             Self::RepairP50
             | Self::RepairP95
@@ -36,11 +36,34 @@ impl Measure {
             | Self::TransferP50
             | Self::TransferP99
             | Self::TransferP999
-            | Self::TransferMax => Unit::Milliseconds,
+            | Self::TransferMax
+            | Self::HighRateWaitMax
+            | Self::LowDelayWaitMax => Unit::Milliseconds,
         }
     }
 
-    /// Its value; `None` if there is nothing to measure, as of repairs where nothing was lost.
+    /// Whether it is one of links; the others are of flows.
+    pub(crate) const fn is_of_links(self) -> bool {
+        matches!(
+            self,
+            Self::HighRateWaitMax | Self::HighRateLoss | Self::LowDelayWaitMax | Self::LowDelayLoss
+        )
+    }
+
+    /// Its value of a link, in one direction; `None` if there were no packets of the class.
+    pub(crate) fn of_classes(self, classes: &ClassesOutcome) -> Option<f64> {
+        let waited = |class: &ClassOutcome| (class.left > 0).then_some(class.waited_ms_max);
+        let lost = |class: &ClassOutcome| share(class.dropped, class.offered);
+        match self {
+            Self::HighRateWaitMax => waited(&classes.high_rate),
+            Self::HighRateLoss => lost(&classes.high_rate),
+            Self::LowDelayWaitMax => waited(&classes.low_delay),
+            Self::LowDelayLoss => lost(&classes.low_delay),
+            _ => None,
+        }
+    }
+
+    /// Its value of flows; `None` if there is nothing to measure, as of repairs where nothing was lost.
     pub(crate) fn of(self, flow: &FlowOutcome) -> Option<f64> {
         match self {
             Self::Sent => Some(number(flow.sent)),
@@ -62,6 +85,7 @@ impl Measure {
             | Self::TransferP999
             | Self::TransferMax
             | Self::Goodput => self.of_transfers(flow.transfers.as_ref()?),
+            Self::HighRateWaitMax | Self::HighRateLoss | Self::LowDelayWaitMax | Self::LowDelayLoss => None,
         }
     }
 

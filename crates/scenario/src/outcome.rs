@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::record::{ConversationRecord, FlowRecord};
 use crate::run::Halt;
-use crate::scenario::{Bound, Expectation, Expected, Scenario};
+use crate::scenario::{Bound, Expectation, Expected, Measure, Scenario};
 
 /// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine, unless
 /// [`Outcome::stopped`] says otherwise.
@@ -220,6 +220,9 @@ pub struct NodeOutcome {
 /// What happened on a link, in one direction. Bytes are those of IP packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkOutcome {
+    /// What the scenario calls it, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The machine where it begins.
     pub from: String,
     /// The machine where it ends.
@@ -320,7 +323,7 @@ pub struct Verdict {
     /// Whose measure it is.
     #[serde(flatten)]
     pub of: Subject,
-    /// What was measured: of flows, packets, a share of 1, milliseconds or Mbit/s.
+    /// What was measured: of flows and links, packets, a share of 1, milliseconds or Mbit/s.
     pub measure: String,
     /// What it came to; `None` if there was nothing to measure.
     pub measured: Option<f64>,
@@ -340,6 +343,17 @@ pub enum Subject {
     Flow(String),
     /// The command of a name, in however many machines.
     Command(String),
+    /// The links of a name.
+    Link(String),
+}
+
+impl Subject {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let (Self::Flow(name) | Self::Command(name) | Self::Link(name)) = self;
+        name
+    }
 }
 
 impl Verdict {
@@ -355,8 +369,22 @@ impl Verdict {
                 (Subject::Flow(name), measure.name().to_owned())
             }
             Expected::Command(name, measure) => (Subject::Command(name.clone()), measure.clone()),
+            Expected::Link(name, measure) => (Subject::Link(name.clone()), measure.name().to_owned()),
         };
         Self { of, measure, measured: None, at_least, at_most, is_met: false }
+    }
+
+    /// Of these values, the one that is furthest from what is expected.
+    #[must_use]
+    pub fn worst(&self, values: impl Iterator<Item = f64>) -> Option<f64> {
+        values.reduce(if self.at_least.is_some() { f64::min } else { f64::max })
+    }
+
+    /// What its measure comes to at links, each direction by itself: the worst; `None` if there were no packets of the class.
+    #[must_use]
+    pub fn at_links<'a>(&self, links: impl Iterator<Item = &'a ClassesOutcome>) -> Option<f64> {
+        let measure = Measure::ALL.iter().find(|measure| measure.name() == self.measure)?;
+        self.worst(links.filter_map(|classes| measure.of_classes(classes)))
     }
 
     /// The verdict if this had been measured.

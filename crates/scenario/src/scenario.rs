@@ -71,6 +71,17 @@ impl Scenario {
         self.expectations.iter().map(|expectation| Verdict::of_nothing(expectation, self)).collect()
     }
 
+    /// What the link between two machines, by their names, is called, if it is.
+    #[must_use]
+    pub fn link_name(&self, from: &str, to: &str) -> Option<&str> {
+        let is = |place: usize, name: &str| self.nodes[place].name == name;
+        let joins = |link: &&LinkPlan| {
+            is(link.from, from) && is(link.to, to)
+                || link.is_both_ways && is(link.from, to) && is(link.to, from)
+        };
+        self.shapes[self.links.iter().find(joins)?.shape].name.as_deref()
+    }
+
     /// The names of all machines, in order.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
@@ -138,6 +149,8 @@ pub(crate) struct LinkPlan {
 /// What the links of one table are like.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkShape {
+    /// What variants of the scenario and expectations call it.
+    pub(crate) name: Option<String>,
     pub(crate) delay: Drawn<TypedDuration>,
     pub(crate) jitter: Drawn<TypedDuration>,
     pub(crate) reorders: bool,
@@ -416,6 +429,8 @@ pub(crate) enum Expected {
     Flow(usize, Measure),
     /// Of the commands of a name, with the measure's name.
     Command(String, String),
+    /// Of the links of a name, each direction by itself.
+    Link(String, Measure),
 }
 
 /// A bound of a measure, in its unit.

@@ -41,8 +41,8 @@ pub(crate) struct TypedScenario {
     /// A program that a lab (`byway lab run`) has in a machine, unmodified. It ends with the lab, and so does all that it has started.
     ///
     /// In `run`, `files` and `environment`, `{address:MACHINE}` stands for the machine's IPv4 address and `{address6:MACHINE}` for its IPv6 one,
-    /// `{folder}` for the command's own folder, `{here}` for the scenario's, and `{to:FLOW}` for the address and port to which it sends what goes
-    /// through a flow of kind `command`: the forward's, or, where Byway is not in use, the target's at the receiver's own address, of one
+    /// `{folder}` for the command's own folder, `{here}` for the scenario's, `{byway}` for the program that runs the lab, and `{to:FLOW}` for the
+    /// address and port to which it sends what goes through a flow of kind `command`: the forward's, or, where Byway is not in use, the target's at the receiver's own address, of one
     /// behind a router with `nat` at that router's, which then forwards the port. `{to-host:FLOW}` and `{to-port:FLOW}` are its halves.
     /// `{{folder}` stands for `{folder}` itself.
     #[serde(default)]
@@ -461,6 +461,8 @@ pub(crate) struct TypedExpectation {
     pub(crate) flow: Option<String>,
     /// The command whose measure it is, in the place of `flow`; of one in several machines, each is to meet it. A lab alone judges it.
     pub(crate) command: Option<String>,
+    /// The links of this name, which have `classes`, in the place of `flow`; each direction in which there are packets of the class is to meet it.
+    pub(crate) link: Option<String>,
     /// Which measure; of a command, a number that it tells, by the name that it has there.
     #[schemars(with = "TypedMeasure")]
     pub(crate) measure: TypedExpectedMeasure,
@@ -470,7 +472,7 @@ pub(crate) struct TypedExpectation {
     pub(crate) at_most: Option<TypedBound>,
 }
 
-/// One of the measures of flows, or what a command calls its own.
+/// One of the measures of flows and links, or what a command calls its own.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum TypedExpectedMeasure {
@@ -499,7 +501,7 @@ impl JsonSchema for TypedBound {
 /// Measures, each with its name in files.
 macro_rules! measures {
     ($($(#[$doc:meta])* $measure:ident = $name:literal,)*) => {
-        /// Measures of flows.
+        /// Measures of flows and links.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
         pub(crate) enum TypedMeasure {
             $($(#[$doc])* #[serde(rename = $name)] $measure,)*
@@ -558,4 +560,12 @@ measures! {
     TransferMax = "transfer-max",
     /// What TCP delivers in the mean of the time from its beginning to its end: a rate.
     Goodput = "goodput",
+    /// Of links: the longest that a high-rate packet waited.
+    HighRateWaitMax = "high-rate-wait-max",
+    /// Of links: what was dropped of the high-rate packets that came: a share.
+    HighRateLoss = "high-rate-loss",
+    /// Of links: the longest that a low-delay packet waited.
+    LowDelayWaitMax = "low-delay-wait-max",
+    /// Of links: what was dropped of the low-delay packets that came: a share.
+    LowDelayLoss = "low-delay-loss",
 }

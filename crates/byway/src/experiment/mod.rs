@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use byway_experiment::{Experiment, Finding, Options, Results, file_of, page, svg, terminal};
+use byway_experiment::{Experiment, Finding, Options, Results, file_of, page, score_calls, svg, terminal};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::allowance::Allowance;
@@ -49,6 +49,11 @@ pub(crate) enum ExperimentCommand {
         #[command(flatten)]
         folders: Folders,
     },
+    /// Says what people would think of calls that were measured, by the E-model of ITU-T G.107 for AMR at 12.2 kbit/s, as JSON.
+    Calls {
+        /// A call in each line: the milliseconds that each of its packets took, one spoken each 20 ms, or `lost`, with blanks between.
+        file: PathBuf,
+    },
     /// Makes one page of all results that there are.
     Report {
         #[command(flatten)]
@@ -84,8 +89,18 @@ pub(crate) fn run(command: &ExperimentCommand) -> Result<(), Failure> {
             Ok(())
         }
         ExperimentCommand::List { json, folders } => list(*json, folders),
+        ExperimentCommand::Calls { file } => calls(file),
         ExperimentCommand::Report { folders } => report(folders),
     }
+}
+
+fn calls(file: &Path) -> Result<(), Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(Cause::Settings, format!("{}: {error}", file.display()));
+    let delays = text(file).map_err(|error| failed(&error))?;
+    let scores = score_calls(&delays).map_err(|error| failed(&error))?;
+    println!("{}", serde_json::to_string(&scores).map_err(Failure::machine)?);
+    Ok(())
 }
 
 fn read(id: &str, options: &Options, folders: &Folders) -> Result<Experiment, Failure> {

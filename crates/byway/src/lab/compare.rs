@@ -100,11 +100,12 @@ pub(super) fn run(flags: &CompareFlags) -> anyhow::Result<()> {
     };
     // What is not installed is said before anything is there.
     run.commands(Path::new(""))?;
-    let (total, folder) = (seeds.len() * World::ALL.len(), Folder::new(keep.as_deref())?);
+    let worlds = World::of(&of_first);
+    let (total, folder) = (seeds.len() * worlds.len(), Folder::new(keep.as_deref())?);
     for (nth, seed) in seeds.into_iter().enumerate() {
         let network = network(&scenario, seed)?;
-        for (place, world) in World::ALL.into_iter().enumerate() {
-            let number = nth * World::ALL.len() + place + 1;
+        for (place, world) in worlds.iter().copied().enumerate() {
+            let number = nth * worlds.len() + place + 1;
             eprintln!("run {number} of {total}: seed {seed}, {}", world.name());
             let own = folder.path().join(format!("{}-{seed}", world.name().replace(' ', "-")));
             comparison.add(Run { network: &network, seed, world, ..run }, &own)?;

@@ -3,7 +3,7 @@
 use byway_scenario::{Subject, Verdict};
 
 use super::commands::CommandOutcome;
-use super::outcome::FlowsOutcome;
+use super::outcome::{FlowsOutcome, LinkOutcome};
 
 /// What came of expectations.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,12 +15,21 @@ pub(super) struct Judged {
 }
 
 /// Compares what was expected with what was measured.
-pub(super) fn judge(expected: Vec<Verdict>, flows: &[FlowsOutcome], commands: &[CommandOutcome]) -> Judged {
+pub(super) fn judge(
+    expected: Vec<Verdict>,
+    flows: &[FlowsOutcome],
+    commands: &[CommandOutcome],
+    links: &[LinkOutcome],
+) -> Judged {
     let mut judged = Judged::default();
     for verdict in expected {
         let measured = match &verdict.of {
             // What a task does not tell is nothing to measure.
             Subject::Command(name) => Some(of_commands(name, &verdict, commands)),
+            Subject::Link(name) => {
+                let named = links.iter().filter(|link| link.name.as_ref() == Some(name));
+                Some(verdict.at_links(named.map(|link| &link.classes)))
+            }
             Subject::Flow(name) => flows
                 .iter()
                 .find(|flows| flows.name == *name)
@@ -77,7 +86,7 @@ const fn number(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use byway_scenario::Scenario;
+    use byway_scenario::{ClassOutcome, ClassesOutcome, Scenario};
 
     use super::*;
     use crate::lab::outcome::Delays;
@@ -121,6 +130,36 @@ expect = [
     }
 
     #[test]
+    fn of_links_the_direction_that_is_furthest_from_what_is_expected_counts() {
+        let scenario = SCENARIO
+            .replace(
+                "delay = \"40 ms\"",
+                "name = \"middle\", rate = \"4 Mbit/s\", classes = { kind = \"rate-delay\" }",
+            )
+            .replace(
+                "flow = \"call\", measure = \"missing\", at_most = 3",
+                "link = \"middle\", measure = \"low-delay-wait-max\", at_most = \"10 ms\"",
+            );
+        let expected = Scenario::parse(&scenario).expect("a scenario").expectations();
+        let link = |name: &str, left, waited_ms_max| LinkOutcome {
+            name: Some(name.to_owned()),
+            from: "alice".to_owned(),
+            to: "bob".to_owned(),
+            classes: ClassesOutcome {
+                low_delay: ClassOutcome { left, waited_ms_max, ..ClassOutcome::default() },
+                ..ClassesOutcome::default()
+            },
+        };
+        let first = |links: &[LinkOutcome]| judge(expected.clone(), &[], &[], links).verdicts.remove(0);
+        let both = [link("middle", 7, 9.0), link("middle", 7, 12.0), link("other", 7, 99.0)];
+        assert_eq!((first(&both).measured, first(&both).is_met), (Some(12.0), false));
+        assert_eq!((first(&both[..1]).measured, first(&both[..1]).is_met), (Some(9.0), true));
+        // Where no packet was, nothing was shown.
+        let idle = first(&[link("middle", 0, 0.0)]);
+        assert_eq!((idle.measured, idle.is_met), (None, false));
+    }
+
+    #[test]
     fn what_a_lab_measures_is_judged_and_the_rest_named() {
         let expected = Scenario::parse(SCENARIO).expect("a scenario").expectations();
         let flows = FlowsOutcome {
@@ -140,7 +179,7 @@ expect = [
             seconds: Some(1.0),
             measures,
         };
-        let judged = judge(expected, &[flows], &[asked]);
+        let judged = judge(expected, &[flows], &[asked], &[]);
         let met: Vec<bool> = judged.verdicts.iter().map(|verdict| verdict.is_met).collect();
         assert_eq!(met, [false, true, true, false, true]);
         let left: Vec<&str> = judged.left.iter().map(|verdict| verdict.measure.as_str()).collect();

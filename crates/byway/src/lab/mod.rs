@@ -95,12 +95,13 @@ fn run_once(flags: &RunFlags) -> anyhow::Result<()> {
     let RunFlags { scenario: of, seed, without_relays, bare, keep, capture, json } = flags;
     let (file, scenario) = (&of.file, read(of)?);
     let seed = seed.unwrap_or(scenario.seed());
+    let (network, here) = (network(&scenario, seed)?, here(file)?);
     let world = match (bare, without_relays) {
         (true, _) => World::Bare,
         (false, true) => World::WithoutRelays,
         (false, false) => World::Byway,
     };
-    let (network, here) = (network(&scenario, seed)?, here(file)?);
+    let world = if World::of(&network).contains(&world) { world } else { World::Bare };
     let run = Run { scenario: &scenario, network: &network, seed, world, here: &here, capture: None };
     // What is not installed is said before anything is there.
     run.commands(Path::new(""))?;

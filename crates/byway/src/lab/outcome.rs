@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use byway_lab::Carried;
 use byway_lab::emulation::MachineCounters;
 use byway_lab::lateness::LatenessSummary;
-use byway_scenario::{ClassesOutcome, MachineRole, Network, Subject, Terms, Verdict};
+use byway_scenario::{ClassesOutcome, MachineRole, Network, Scenario, Terms, Verdict};
 use byway_sched::Class;
 use byway_sim::ClassUse;
 use byway_units::Duration;
@@ -89,6 +89,8 @@ pub(super) struct NodeOutcome {
 /// What happened before a link that tells packets apart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct LinkOutcome {
+    /// What the scenario calls it, if it does.
+    pub(super) name: Option<String>,
     /// The machine where it begins.
     pub(super) from: String,
     /// The machine where it ends.
@@ -98,9 +100,10 @@ pub(super) struct LinkOutcome {
 }
 
 /// What happened before links that tell packets apart.
-pub(super) fn of_links(network: &Network, did: &Carried) -> Vec<LinkOutcome> {
+pub(super) fn of_links(scenario: &Scenario, network: &Network, did: &Carried) -> Vec<LinkOutcome> {
     let name = |place: usize| network.machines[place].name.clone();
     let of_link = |((from, to), uses): &((usize, usize), [ClassUse; Class::COUNT])| LinkOutcome {
+        name: scenario.link_name(&name(*from), &name(*to)).map(str::to_owned),
         from: name(*from),
         to: name(*to),
         classes: ClassesOutcome::of(uses),
@@ -291,8 +294,8 @@ impl LabOutcome {
         for verdict in &self.expectations {
             let _ = writeln!(text, "{}", verdict_line(verdict));
         }
-        for Verdict { of: Subject::Flow(of) | Subject::Command(of), measure, .. } in &self.not_judged {
-            let _ = writeln!(text, "not judged: {measure} of {of}, which this run does not tell");
+        for Verdict { of, measure, .. } in &self.not_judged {
+            let _ = writeln!(text, "not judged: {measure} of {}, which this run does not tell", of.name());
         }
         if self.carrier.is_void {
             text.push_str(

@@ -68,7 +68,8 @@ impl Run<'_> {
     /// If a program is not there.
     pub(super) fn commands(&self, folder: &Path) -> Result<Vec<Filled>, Failure> {
         let Self { network, world, here, .. } = *self;
-        let filling = Filling { network, world, here, folder: &folder.join(COMMANDS) };
+        let byway = std::env::current_exe().map_err(Failure::machine)?;
+        let filling = Filling { network, world, here, byway: &byway, folder: &folder.join(COMMANDS) };
         self.scenario.commands().iter().map(|command| filling.filled(command)).collect()
     }
 
@@ -100,11 +101,11 @@ impl Run<'_> {
 
     fn judged(&self, outcome: &LabOutcome) -> Judged {
         let expected = self.scenario.expectations();
-        // What is expected is expected of Byway.
-        if self.world != World::Byway {
+        // What is expected is expected of Byway, unless it has nothing to do.
+        if self.world != World::Byway && !self.network.flows.is_empty() {
             return Judged { verdicts: Vec::new(), left: expected };
         }
-        judging::judge(expected, &outcome.flows, &outcome.commands)
+        judging::judge(expected, &outcome.flows, &outcome.commands, &outcome.links)
     }
 }
 
@@ -126,7 +127,7 @@ impl Stage<'_> {
             flows: outcome::of_flows(run.network, &fates, &tallied.flows),
             commands,
             nodes: outcome::of_nodes(run.network, &did.machines, &tallied.machines),
-            links: outcome::of_links(run.network, &did),
+            links: outcome::of_links(run.scenario, run.network, &did),
             expectations: Vec::new(),
             not_judged: Vec::new(),
             repeated: fates.repeated,

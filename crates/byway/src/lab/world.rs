@@ -1,5 +1,6 @@
 //! What carries the traffic of a run: each world has the same machines and links.
 
+use byway_scenario::Network;
 use serde::Serialize;
 
 /// What carries the traffic of a run.
@@ -16,6 +17,11 @@ pub(super) enum World {
 
 impl World {
     pub(super) const ALL: [Self; 3] = [Self::Bare, Self::WithoutRelays, Self::Byway];
+
+    /// Those that differ: where there are no flows, nodes would do nothing.
+    pub(super) const fn of(network: &Network) -> &'static [Self] {
+        if network.flows.is_empty() { &[Self::Bare] } else { &Self::ALL }
+    }
 
     /// What people call it.
     pub(super) const fn name(self) -> &'static str {

@@ -8,13 +8,10 @@ use super::hosts::{Machine, Sink};
 use super::mos::{Call, mean_opinion};
 use super::typed::TypedSends;
 use super::world::{Run, SEGMENT_BYTES, VOICE_EVERY};
-use crate::findings::{Findings, Unit, number, quantile, share};
+use crate::findings::{Findings, Unit, number, share};
 
 /// From when on calls are judged (section V-C of the paper).
 const CALLS_SETTLE: Duration = Duration::from_secs(10);
-
-/// What a call takes besides the network: the packet that is filled, 20 ms, and the codec's look ahead, 5 ms (RFC 3267).
-const CODEC_DELAY_MS: f64 = 25.0;
 
 /// In the order of [`Class::ALL`].
 const CLASSES: [&str; Class::COUNT] = ["high-rate", "low-delay", "low-average"];
@@ -181,11 +178,7 @@ fn of_calls<'a>(run: &Run<'a>, world: &World<Run<'a>>, findings: &mut Findings) 
     }
 }
 
-/// Shares of the packets that come of which a receiver may wait for the last.
-const WAITS_FOR: [f64; 4] = [0.95, 0.99, 0.999, 1.0];
-
-/// A call as its receiver hears it, which plays each packet a fixed time after it was spoken, whichever of some sounds best: late packets are
-/// lost, and waiting for all takes time. `None` if it was too short to be judged.
+/// A call as its receiver hears it; `None` if it was too short to be judged.
 fn judge(sink: &Sink, spoken: Duration) -> Option<Call> {
     let packets =
         |time: Duration| u32::try_from(time.as_nanos() / VOICE_EVERY.as_nanos()).unwrap_or(u32::MAX);
@@ -196,23 +189,7 @@ fn judge(sink: &Sink, spoken: Duration) -> Option<Call> {
     for (number, delay) in sink.came.iter().filter(|(number, _)| (first..last).contains(number)) {
         delays[(number - first) as usize] = Some(milliseconds(*delay));
     }
-    let mut came: Vec<f64> = delays.iter().copied().flatten().collect();
-    let played = WAITS_FOR.iter().filter_map(|share| quantile(&mut came, *share));
-    let calls = played.map(|plays_after| heard(&delays, plays_after));
-    let silence = Call { delay_ms: 0.0, loss: 1.0, burst_ratio: 1.0 };
-    Some(calls.max_by(|one, other| mean_opinion(one).total_cmp(&mean_opinion(other))).unwrap_or(silence))
-}
-
-/// A call of packets with these delays, which are played so many milliseconds after they were spoken.
-fn heard(delays: &[Option<f64>], plays_after: f64) -> Call {
-    let is_heard: Vec<bool> =
-        delays.iter().map(|delay| delay.is_some_and(|delay| delay <= plays_after)).collect();
-    let missing = is_heard.iter().filter(|heard| !**heard).count() as u64;
-    let bursts = is_heard.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u64;
-    let loss = share(missing, is_heard.len() as u64).unwrap_or(1.0);
-    // The mean burst by that of independent losses, 1/(1 - p) (G.107, section 7.5).
-    let burst_ratio = share(missing, bursts).map_or(1.0, |mean| mean * (1.0 - loss));
-    Call { delay_ms: plays_after + CODEC_DELAY_MS, loss, burst_ratio: burst_ratio.max(1.0) }
+    Some(Call::of(&delays))
 }
 
 fn rate_of(rate: Rate) -> f64 {

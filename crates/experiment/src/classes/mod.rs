@@ -2,7 +2,7 @@
 
 mod hosts;
 mod measures;
-mod mos;
+pub(crate) mod mos;
 mod plan;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! What people think of a call: the E-model (ITU-T G.107) with its default values, for what a network does to a call.
 
+use crate::findings::{quantile, share};
+
 /// A call as a network carried it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Call {
@@ -10,6 +12,24 @@ pub(crate) struct Call {
     /// How much longer bursts of losses are than if losses were independent (`BurstR`); at least 1.
     pub(crate) burst_ratio: f64,
 }
+
+impl Call {
+    /// A call whose packets took so many milliseconds, `None` of those that were lost, as its receiver hears it. That plays each packet a fixed
+    /// time after it was spoken, whichever of some sounds best: late packets are lost, and waiting for all takes time.
+    pub(crate) fn of(delays: &[Option<f64>]) -> Self {
+        let mut came: Vec<f64> = delays.iter().copied().flatten().collect();
+        let played = WAITS_FOR.iter().filter_map(|share| quantile(&mut came, *share));
+        let calls = played.map(|plays_after| heard(delays, plays_after));
+        let silence = Self { delay_ms: 0.0, loss: 1.0, burst_ratio: 1.0 };
+        calls.max_by(|one, other| mean_opinion(one).total_cmp(&mean_opinion(other))).unwrap_or(silence)
+    }
+}
+
+/// What a call takes besides the network: the packet that is filled, 20 ms, and the codec's look ahead, 5 ms (RFC 3267).
+const CODEC_DELAY_MS: f64 = 25.0;
+
+/// Shares of the packets that come of which a receiver may wait for the last.
+const WAITS_FOR: [f64; 4] = [0.95, 0.99, 0.999, 1.0];
 
 /// Of AMR at 12.2 kbit/s (G.113, table I.4: as GSM-EFR): the impairment of the codec itself.
 const CODEC_IMPAIRMENT: f64 = 5.0;
@@ -26,6 +46,18 @@ const ECHO_REFERENCE: f64 = 94.77;
 const TALKER_ECHO: f64 = 65.0;
 /// The weighted echo path loss (WEPL), in dB.
 const ECHO_PATH_LOSS: f64 = 110.0;
+
+/// A call of packets with these delays, which are played so many milliseconds after they were spoken.
+fn heard(delays: &[Option<f64>], plays_after: f64) -> Call {
+    let is_heard: Vec<bool> =
+        delays.iter().map(|delay| delay.is_some_and(|delay| delay <= plays_after)).collect();
+    let missing = is_heard.iter().filter(|heard| !**heard).count() as u64;
+    let bursts = is_heard.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u64;
+    let loss = share(missing, is_heard.len() as u64).unwrap_or(1.0);
+    // The mean burst by that of independent losses, 1/(1 - p) (G.107, section 7.5).
+    let burst_ratio = share(missing, bursts).map_or(1.0, |mean| mean * (1.0 - loss));
+    Call { delay_ms: plays_after + CODEC_DELAY_MS, loss, burst_ratio: burst_ratio.max(1.0) }
+}
 
 /// The mean opinion score, 1 to 4.5.
 pub(crate) fn mean_opinion(call: &Call) -> f64 {

@@ -184,13 +184,14 @@ impl Known<'_> {
         match (word, name) {
             ("folder", None) => Ok(Placeholder::Folder),
             ("here", None) => Ok(Placeholder::Here),
+            ("byway", None) => Ok(Placeholder::Byway),
             ("address", Some(name)) => self.addresses(name, Placeholder::Address),
             ("address6", Some(name)) => self.addresses(name, Placeholder::Address6),
             ("to", Some(name)) => self.flow(name, node).map(Placeholder::To),
             ("to-host", Some(name)) => self.flow(name, node).map(Placeholder::ToHost),
             ("to-port", Some(name)) => self.flow(name, node).map(Placeholder::ToPort),
             _ => {
-                let known = "{address:MACHINE}, {address6:MACHINE}, {folder}, {here}, {to:FLOW}, {to-host:FLOW} or {to-port:FLOW}";
+                let known = "{address:MACHINE}, {address6:MACHINE}, {byway}, {folder}, {here}, {to:FLOW}, {to-host:FLOW} or {to-port:FLOW}";
                 Err(format!("is none of {known}"))
             }
         }

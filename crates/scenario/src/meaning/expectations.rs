@@ -6,7 +6,7 @@ use super::{Reader, element};
 use crate::measure::{Unit, megabits};
 use crate::scenario::{Bound, Expectation, Expected, Measure};
 use crate::typed::{
-    TypedBound, TypedCommand, TypedCommandKind, TypedExpectation, TypedExpectedMeasure, TypedFlow,
+    TypedBound, TypedCommand, TypedCommandKind, TypedExpectation, TypedExpectedMeasure, TypedFlow, TypedLink,
 };
 
 impl Reader<'_> {
@@ -15,22 +15,29 @@ impl Reader<'_> {
         typed: &[TypedExpectation],
         flows: &[TypedFlow],
         commands: &[TypedCommand],
+        links: &[TypedLink],
     ) -> Result<Vec<Expectation>, Problem> {
         let one = |(place, typed): (usize, &TypedExpectation)| {
             let here = element("expect", place);
-            let expected = match (&typed.flow, &typed.command) {
-                (Some(name), None) => {
+            let expected = match (&typed.flow, &typed.command, &typed.link) {
+                (Some(name), None, None) => {
                     let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
                     let group = self.named(&here.key("flow"), "flow", name, &names)?;
-                    Expected::Flow(group, self.measure(&here.key("measure"), &typed.measure)?)
+                    Expected::Flow(group, self.measure(&here, typed, false)?)
                 }
-                (None, Some(name)) => {
+                (None, Some(name), None) => {
                     let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
                     let place = self.named(&here.key("command"), "command", name, &names)?;
                     self.expect_task(&here.key("command"), &commands[place])?;
                     Expected::Command(name.clone(), typed.measure.name().to_owned())
                 }
-                _ => return Err(self.problem(&here, "give either `flow` or `command`")),
+                (None, None, Some(name)) => {
+                    let with_classes = links.iter().filter(|link| link.classes.is_some());
+                    let names: Vec<&str> = with_classes.filter_map(|link| link.name.as_deref()).collect();
+                    self.named(&here.key("link"), "link with a name and classes", name, &names)?;
+                    Expected::Link(name.clone(), self.measure(&here, typed, true)?)
+                }
+                _ => return Err(self.problem(&here, "give either `flow`, `command` or `link`")),
             };
             self.expectation(&here, typed, expected)
         };
@@ -39,19 +46,23 @@ impl Reader<'_> {
 
     fn named(&self, path: &KeyPath, what: &str, name: &str, known: &[&str]) -> Result<usize, Problem> {
         known.iter().position(|known| *known == name).ok_or_else(|| {
-            let message = format!("there is no {what} {name:?}: it is one of {}", known.join(", "));
+            let known = if known.is_empty() { "none" } else { &known.join(", ") };
+            let message = format!("there is no {what} {name:?}: it is one of {known}");
             self.problem(path, message)
         })
     }
 
-    /// A measure of flows.
-    fn measure(&self, path: &KeyPath, typed: &TypedExpectedMeasure) -> Result<Measure, Problem> {
-        match typed {
-            TypedExpectedMeasure::Known(measure) => Ok(*measure),
-            TypedExpectedMeasure::Other(name) => {
-                let known: Vec<_> = Measure::ALL.iter().map(|known| format!("`{}`", known.name())).collect();
-                let message = format!("flows have no measure {name:?}: it is one of {}", known.join(", "));
-                Err(self.problem(path, message))
+    /// A measure of flows, or of links.
+    fn measure(&self, here: &KeyPath, typed: &TypedExpectation, of_links: bool) -> Result<Measure, Problem> {
+        match &typed.measure {
+            TypedExpectedMeasure::Known(measure) if measure.is_of_links() == of_links => Ok(*measure),
+            other => {
+                let known = Measure::ALL.iter().filter(|known| known.is_of_links() == of_links);
+                let known: Vec<_> = known.map(|known| format!("`{}`", known.name())).collect();
+                let what = if of_links { "links" } else { "flows" };
+                let message =
+                    format!("{what} have no measure {:?}: it is one of {}", other.name(), known.join(", "));
+                Err(self.problem(&here.key("measure"), message))
             }
         }
     }
@@ -71,7 +82,9 @@ impl Reader<'_> {
         of: Expected,
     ) -> Result<Expectation, Problem> {
         let value = |key, bound: &TypedBound| match &of {
-            Expected::Flow(_, measure) => self.bound(&here.key(key), &bound.text(), measure.unit()),
+            Expected::Flow(_, measure) | Expected::Link(_, measure) => {
+                self.bound(&here.key(key), &bound.text(), measure.unit())
+            }
             Expected::Command(..) => self.number(&here.key(key), &bound.text()),
         };
         let bound = match (&typed.at_least, &typed.at_most) {

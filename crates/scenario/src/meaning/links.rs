@@ -97,6 +97,7 @@ impl Reader<'_> {
             outages.map(|(place, outage)| self.outage(&here.key("outage").place(place), outage, count));
         let share = |share: Option<byway_typed::TypedShare>| share.map_or(Probability::ZERO, |share| share.0);
         Ok(LinkShape {
+            name: link.name.clone(),
             delay: link.delay.clone().unwrap_or_else(nothing),
             jitter: link.jitter.clone().unwrap_or_else(nothing),
             reorders: link.reorders.unwrap_or(false),

@@ -575,7 +575,7 @@ fn what_is_wrong_with_commands_is_named_with_its_place_and_a_remedy() {
             "server, client",
         ),
         ("command = \"client\"", "command = \"server\"", "expect[1].command", "name a task"),
-        ("command = \"client\"", "", "scenario.toml:72: expect[1]", "either `flow` or `command`"),
+        ("command = \"client\"", "", "scenario.toml:72: expect[1]", "either `flow`, `command` or `link`"),
         ("at_most = 40.5", "at_most = \"40 ms\"", "scenario.toml:75: expect[1].at_most", "is no number"),
     ] {
         let said = parse(&with_commands(line, instead)).expect_err(instead).to_string();

@@ -32,16 +32,23 @@ impl Run<'_> {
         let flows = self.flow_outcomes(relay_bytes, &conversations, world.now());
         // A run that did not come to its end has met nothing.
         let has_ended = stopped.is_none();
+        let links = links(scenario, world);
         // What is expected of commands is for a lab to judge.
         let verdict = |expectation: &Expectation| match &expectation.of {
             Expected::Flow(group, measure) => {
                 // Where nothing was sent, nothing is as it should be.
                 let measured = measure.of(&flows[*group]).filter(|_| flows[*group].sent > 0);
-                let verdict = Verdict::of_nothing(expectation, scenario).with(measured);
-                Some(Verdict { is_met: verdict.is_met && has_ended, ..verdict })
+                Some(Verdict::of_nothing(expectation, scenario).with(measured))
+            }
+            Expected::Link(name, _) => {
+                let named = links.iter().filter(|link| link.name.as_ref() == Some(name));
+                let verdict = Verdict::of_nothing(expectation, scenario);
+                let measured = verdict.at_links(named.filter_map(|link| link.classes.as_ref()));
+                Some(verdict.with(measured))
             }
             Expected::Command(..) => None,
         };
+        let in_the_end = |verdict: Verdict| Verdict { is_met: verdict.is_met && has_ended, ..verdict };
         Outcome {
             title: scenario.title.clone(),
             seed,
@@ -50,10 +57,10 @@ impl Run<'_> {
             digest: format!("{:016x}", world.digest()),
             link_crossings: world.links().map(|(_, _, counters)| counters.sent).sum(),
             unroutable: world.unroutable(),
-            expectations: scenario.expectations.iter().filter_map(verdict).collect(),
+            expectations: scenario.expectations.iter().filter_map(verdict).map(in_the_end).collect(),
             flows,
             nodes,
-            links: links(scenario, world),
+            links,
             records: self.records(world),
             conversations,
         }
@@ -238,6 +245,7 @@ fn links(scenario: &Scenario, world: &World<Run<'_>>) -> Vec<LinkOutcome> {
     let link = |(from, to, counters): (NodeId, NodeId, &LinkCounters)| {
         let usage = world.bottleneck_use(from, to);
         LinkOutcome {
+            name: scenario.link_name(&name(from), &name(to)).map(str::to_owned),
             from: name(from),
             to: name(to),
             sent: counters.sent,

@@ -32,6 +32,8 @@ pub(crate) struct Filling<'a> {
     pub(crate) world: World,
     /// The scenario's folder.
     pub(crate) here: &'a Path,
+    /// This program.
+    pub(crate) byway: &'a Path,
     /// Where commands have their folders.
     pub(crate) folder: &'a Path,
 }
@@ -71,6 +73,7 @@ impl Filling<'_> {
             Placeholder::Address6(first, count) => all_addresses(first, count, 1),
             Placeholder::Folder => own.display().to_string(),
             Placeholder::Here => self.here.display().to_string(),
+            Placeholder::Byway => self.byway.display().to_string(),
             Placeholder::To(flow) => self.to(flow).to_string(),
             Placeholder::ToHost(flow) => self.to(flow).ip().to_string(),
             Placeholder::ToPort(flow) => self.to(flow).port().to_string(),
@@ -112,7 +115,7 @@ flow = [
     { name = "names", from = "alice", to = "bob", service = "internet", sends = { kind = "command", listen = "127.0.0.1:5000", target = "127.0.0.1:53" } },
 ]
 command = [
-    { name = "ask", node = "alice", run = ["sh", "{here}/ask", "{to:names}", "{to-host:names}", "{address6:bob}"], environment = { AT = "{folder}" } },
+    { name = "ask", node = "alice", run = ["sh", "{here}/ask", "{to:names}", "{to-host:names}", "{address6:bob}"], environment = { AT = "{folder}", BY = "{byway}" } },
 ]
 "#;
 
@@ -120,7 +123,8 @@ command = [
         let scenario = Scenario::parse(scenario).expect("a scenario");
         let network = scenario.network(1).expect("they are joined");
         let (here, folder) = (Path::new("/scenarios"), Path::new("/scratch"));
-        Filling { network: &network, world, here, folder }.filled(&scenario.commands()[0])
+        Filling { network: &network, world, here, byway: Path::new("/bin/byway"), folder }
+            .filled(&scenario.commands()[0])
     }
 
     #[test]
@@ -129,7 +133,11 @@ command = [
             let filled = filled(world, SCENARIO).expect("there is a shell");
             let host = to.split(':').next().expect("an address");
             assert_eq!(filled.arguments, ["/scenarios/ask", to, host, "fd77::2"]);
-            assert_eq!(filled.environment, [("AT".to_owned(), "/scratch/ask".to_owned())]);
+            let environment = [("AT", "/scratch/ask"), ("BY", "/bin/byway")];
+            assert_eq!(
+                filled.environment,
+                environment.map(|(name, text)| (name.to_owned(), text.to_owned()))
+            );
         }
     }
 
