@@ -3,7 +3,8 @@
 use std::fmt;
 
 use byway_api::{
-    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount,
+    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount, UplinkClass,
+    UplinkStatus,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -239,8 +240,27 @@ impl Collector for RelayMetrics {
             "Sessions with agents and relays",
             &[(vec![], sessions)],
         )?;
-        gauges(&mut encoder, "byway_relay_held_bytes", "Bytes that wait to be asked for", &[(vec![], held)])
+        gauges(&mut encoder, "byway_relay_held_bytes", "Bytes that wait to be asked for", &[(vec![], held)])?;
+        status.uplink.as_ref().map_or(Ok(()), |uplink| uplink_metrics(&mut encoder, uplink))
     }
+}
+
+/// How a relay's uplink is shared.
+fn uplink_metrics(encoder: &mut DescriptorEncoder<'_>, uplink: &UplinkStatus) -> fmt::Result {
+    #[allow(clippy::cast_precision_loss, reason = "rates and bytes are far below 2^53")]
+    let by_class = |of: fn(&UplinkClass) -> u64| {
+        [("high-rate", &uplink.high_rate), ("low-delay", &uplink.low_delay)]
+            .map(|(class, values)| (vec![("class", class)], of(values) as f64))
+    };
+    let rows = by_class(|class| class.waiting_bytes);
+    gauges(encoder, "byway_relay_uplink_waiting_bytes", "Bytes that wait for the uplink", &rows)?;
+    let rows = by_class(|class| class.flows);
+    gauges(encoder, "byway_relay_uplink_flows", "About how many flows there are", &rows)?;
+    let rows = by_class(|class| class.rate_bits_per_second);
+    let help = "What a class gets while both have something to send";
+    gauges(encoder, "byway_relay_uplink_rate_bits_per_second", help, &rows)?;
+    let help = "What no low-delay packet waits longer than";
+    gauges(encoder, "byway_relay_uplink_delay_seconds", help, &[(vec![], uplink.delay_ms / 1_000.0)])
 }
 
 impl Collector for ControllerMetrics {

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use byway_api::{
     AgentStatus, ControllerState, ControllerStatus, Counted, FlowReceived, MappingStatus, NodeStatus,
-    RelayStatus,
+    RelayStatus, UplinkStatus,
 };
+use byway_units::{Bytes, Rate};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -147,8 +148,22 @@ fn relay_text(status: &RelayStatus) -> String {
         status.sessions,
         status.held_bytes
     );
+    if let Some(uplink) = &status.uplink {
+        page += &uplink_text(uplink);
+    }
     counted(&mut page, "did", &status.counters);
     counted(&mut page, "dropped or left out", &status.drops);
+    page
+}
+
+fn uplink_text(uplink: &UplinkStatus) -> String {
+    let rate = Rate::from_bits_per_second(uplink.rate_bits_per_second);
+    let mut page = format!("  sends {rate} at most; low-delay packets wait {} ms at most\n", uplink.delay_ms);
+    for (name, class) in [("high-rate", &uplink.high_rate), ("low-delay", &uplink.low_delay)] {
+        let rate = Rate::from_bits_per_second(class.rate_bits_per_second);
+        let (waiting, room) = (Bytes::new(class.waiting_bytes), Bytes::new(class.room_bytes));
+        let _ = writeln!(page, "    {name}: {} flows at {rate}; {waiting} of {room} wait", class.flows);
+    }
     page
 }
 
