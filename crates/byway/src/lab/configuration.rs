@@ -438,6 +438,25 @@ flow = [
     }
 
     #[test]
+    fn the_uplink_of_a_relay_is_said_to_it_alone() {
+        let uplink = "role = \"relay\", uplink = { rate = \"10 Mbit/s\", delay = \"12 ms\", ratio = 2.5, guard = false } },";
+        let scenario = SCENARIO.replacen("role = \"relay\" },", uplink, 1);
+        let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
+        let folder = tempfile::tempdir().expect("a folder");
+        with(&network, folder.path(), |configuration| {
+            for (place, has_uplink) in [(0, false), (4, true), (5, false)] {
+                let text = configuration.file(place).expect("TOML");
+                assert_eq!(text.contains("[uplink]"), has_uplink, "{text}");
+                let file = folder.path().join(format!("{place}.toml"));
+                std::fs::write(&file, &text).expect("room on the disk");
+                assert_eq!(crate::settings::check_file(&file).expect("a right file").len(), 1);
+                let typed: crate::settings::TypedFile = toml::from_str(&text).expect("the same");
+                assert_eq!(typed.uplink, network.machines[place].uplink);
+            }
+        });
+    }
+
+    #[test]
     fn what_a_scenario_says_of_codes_is_said_to_agents() {
         let network = network();
         let file = with(&network, Path::new("/lab"), |configuration| configuration.file(0).expect("TOML"));

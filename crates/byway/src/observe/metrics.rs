@@ -388,6 +388,37 @@ mod tests {
     }
 
     #[test]
+    fn an_uplink_has_its_classes_and_without_one_there_is_nothing() {
+        let class = |flows| UplinkClass {
+            flows,
+            rate_bits_per_second: 1_000 * flows,
+            waiting_bytes: 10 * flows,
+            room_bytes: 100 * flows,
+        };
+        let uplink = UplinkStatus {
+            rate_bits_per_second: 10_000,
+            delay_ms: 12.5,
+            high_rate: class(7),
+            low_delay: class(3),
+        };
+        let page = of_relay(RelayStatus { uplink: Some(uplink), ..RelayStatus::default() });
+        for row in [
+            "byway_relay_uplink_waiting_bytes{class=\"high-rate\"} 70.0",
+            "byway_relay_uplink_flows{class=\"low-delay\"} 3.0",
+            "byway_relay_uplink_rate_bits_per_second{class=\"high-rate\"} 7000.0",
+            "byway_relay_uplink_delay_seconds 0.0125",
+        ] {
+            assert!(page.contains(row), "{row}: {page}");
+            let name = row.split(['{', ' ']).next().expect("a name");
+            assert!(
+                METRICS.contains(&format!("| `{name}` | gauge |")),
+                "docs/metrics.md does not say what {name} is"
+            );
+        }
+        assert!(!of_relay(RelayStatus::default()).contains("uplink"));
+    }
+
+    #[test]
     fn drops_have_their_reasons() {
         let drops = vec![Counted { reason: "forged".to_owned(), count: 5 }];
         let page = of_relay(RelayStatus { drops, ..RelayStatus::default() });

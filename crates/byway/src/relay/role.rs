@@ -257,6 +257,23 @@ mod tests {
     }
 
     #[test]
+    fn the_uplinks_of_shards_are_added_up() {
+        let class = |flows| UplinkClass { flows, waiting_bytes: 10 * flows, ..UplinkClass::default() };
+        let shard = |flows, delay_ms| {
+            let (high_rate, low_delay) = (class(flows), class(2 * flows));
+            let uplink = Some(UplinkStatus { rate_bits_per_second: 500, delay_ms, high_rate, low_delay });
+            ShardStatus { uplink, ..ShardStatus::default() }
+        };
+        let mut all = ShardStatus::default();
+        all.add(&shard(1, 10.0));
+        all.add(&shard(2, 12.0));
+        assert_eq!(
+            all.uplink,
+            Some(UplinkStatus { rate_bits_per_second: 1_000, ..shard(3, 12.0).uplink.expect("one") })
+        );
+    }
+
+    #[test]
     fn why_another_relay_is_not_met_is_said() {
         let listen = ["0.0.0.0:4600".parse().expect("an address")];
         let problem = |relay: &RelayEntry| reach(relay, &listen).expect_err("it cannot be met");

@@ -230,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn how_an_uplink_is_shared_is_said_of_a_relay_that_has_one() {
+        let mut relay = RelayStatus::default();
+        let page = |relay: &RelayStatus| text(&serde_json::to_value(relay).expect("JSON"));
+        assert!(!page(&relay).contains("at most"));
+        let mut uplink =
+            UplinkStatus { rate_bits_per_second: 10_000_000, delay_ms: 10.0, ..UplinkStatus::default() };
+        uplink.low_delay.flows = 3;
+        uplink.high_rate.waiting_bytes = 1_500;
+        relay.uplink = Some(uplink);
+        let page = page(&relay);
+        assert!(page.contains("sends 10 Mbit/s at most; low-delay packets wait 10 ms at most"), "{page}");
+        assert!(page.contains("low-delay: 3 flows") && page.contains("1.5 kB of 0 B wait"), "{page}");
+    }
+
+    #[test]
     fn why_the_controller_is_of_no_help_is_said_of_agents_and_relays() {
         let node = NodeStatus {
             controller: ControllerState::Away,

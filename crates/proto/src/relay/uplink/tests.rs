@@ -59,9 +59,9 @@ struct Line {
 }
 
 impl Line {
-    fn new(link: Settings) -> Self {
+    fn new(promised: Settings) -> Self {
         Self {
-            uplink: Uplink::new(UplinkSettings::new(link), &[7; 32], Time::START),
+            uplink: Uplink::new(UplinkSettings::new(promised), &[7; 32], Time::START),
             outbox: Outbox::default(),
             now: Time::START,
             lateness: Duration::ZERO,
@@ -265,8 +265,9 @@ fn repair_packets_leave_room_for_originals() {
 #[test]
 fn a_repair_packet_goes_where_nothing_waits_however_little_room_there_is() {
     // Two packets take what was promised: a low-delay packet has no room before one was seen.
-    let link = promise(2).with_delay(UPLINK_PACKET / Rate::from_megabits_per_second(1)).expect("just enough");
-    let mut line = Line::new(link);
+    let promised =
+        promise(2).with_delay(UPLINK_PACKET / Rate::from_megabits_per_second(1)).expect("just enough");
+    let mut line = Line::new(promised);
     let heading =
         Heading { urgency: Urgency::Scavenger, owner: flow(1, Class::LowDelay), ..Heading::of_session(to()) };
     line.send_as(heading, FULL);
@@ -317,8 +318,8 @@ fn once_grown_nothing_is_allocated() {
 
 #[test]
 fn flows_of_one_agent_count_for_few_if_it_is_guarded() {
-    let flows = |link: Settings| {
-        let mut line = Line::new(link);
+    let flows = |promised: Settings| {
+        let mut line = Line::new(promised);
         let owners: Vec<_> = (0..500).map(|number| flow(number, Class::HighRate)).collect();
         line.keep_sending(&owners, Duration::from_millis(100), 100, Duration::from_secs(2));
         line.uplink.status().queue.flows[0]
