@@ -26,5 +26,5 @@ pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpd
 pub use name::{NAME_BYTES_MAX, NameError, checked_name};
 pub use status::{
     AgentStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus,
-    PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes,
+    PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes, UplinkClass, UplinkStatus,
 };

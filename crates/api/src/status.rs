@@ -242,8 +242,37 @@ pub struct RelayStatus {
     pub sessions: u64,
     /// Bytes of repair packets and copies that wait to be asked for.
     pub held_bytes: u64,
+    /// What all that it sends waits for; absent if nothing waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<UplinkStatus>,
     /// What its halves, sessions and sockets did, of all shards together.
     pub counters: Vec<Counted>,
     /// Packets dropped by reason.
     pub drops: Vec<Counted>,
+}
+
+/// The uplink of a relay, of all shards together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UplinkStatus {
+    /// What it carries.
+    pub rate_bits_per_second: u64,
+    /// What no low-delay packet waits longer than: what was asked for, or what one packet needs.
+    pub delay_ms: f64,
+    /// What it is of high-rate packets.
+    pub high_rate: UplinkClass,
+    /// What it is of low-delay packets.
+    pub low_delay: UplinkClass,
+}
+
+/// A class of packets at the uplink of a relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UplinkClass {
+    /// About how many flows there are.
+    pub flows: u64,
+    /// What the class gets while both have something to send.
+    pub rate_bits_per_second: u64,
+    /// Bytes that wait.
+    pub waiting_bytes: u64,
+    /// How many may.
+    pub room_bytes: u64,
 }

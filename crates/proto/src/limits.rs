@@ -572,3 +572,21 @@ pub const PEER_FLOW_PAIRS_MAX: usize = FLOW_PAIRS_MAX / 4;
 
 /// How long a pair of flows lives without datagrams (RFC 4787, REQ-5: not less than two minutes, five by default).
 pub const FLOW_PAIR_IDLE: Duration = Duration::from_secs(300);
+
+/// Longest IP packet that a relay sends on an Ethernet path: longer ones, which are sent in fragments, count as this much.
+pub const UPLINK_PACKET: byway_units::Bytes = byway_units::Bytes::new(PACKET_BYTES_MAX as u64 + 48);
+
+/// What a relay sends at once where packets take less: a quarter of what is heard as jitter at the least (a millisecond), and at a gigabit per
+/// second twenty of the longest packets, which go with one system call.
+pub const UPLINK_QUANTUM: Duration = Duration::from_micros(250);
+
+/// What of its rate an uplink makes up for when it is looked at late: timers of a busy machine come as late as this. More at once would be a
+/// burst where the next link is as slow.
+pub const UPLINK_CREDIT: Duration = Duration::from_millis(1);
+
+/// Bytes of a piece of memory for packets that wait for the uplink: twenty of the longest.
+pub const UPLINK_BLOCK_BYTES: usize = 32 << 10;
+
+/// Up to this latency budget a flow is of low delay, unless it is told otherwise: what nobody notices in a conversation, from mouth to ear (ITU-T
+/// G.114). The usual budget of a flow is more.
+pub const LOW_DELAY_BUDGET: Duration = Duration::from_millis(150);

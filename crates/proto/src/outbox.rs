@@ -6,7 +6,8 @@ use core::net::SocketAddr;
 use core::ops::Range;
 
 use byway_code::{prefetch, prefetch_value};
-use byway_wire::Ecn;
+use byway_sched::Class;
+use byway_wire::{Ecn, FlowKey};
 
 /// How a datagram competes for the sender's uplink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,12 +31,30 @@ pub struct Transmit<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Whose a datagram is, for a queue that tells flows apart, and the class that it has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// One flow.
+    Flow(FlowKey, Class),
+    /// The flows of a coding group towards an egress relay: the number of the port, and of the group.
+    Group(u16, u32, Class),
+}
+
 /// What is said about a datagram beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
     pub(crate) to: SocketAddr,
     pub(crate) ecn: Ecn,
     pub(crate) urgency: Urgency,
+    /// `None` of what sessions need to live, and where nothing waits.
+    pub(crate) owner: Option<Owner>,
+}
+
+impl Heading {
+    /// Of what sessions need to live.
+    pub(crate) const fn of_session(to: SocketAddr) -> Self {
+        Self { to, ecn: Ecn::NotCapable, urgency: Urgency::Original, owner: None }
+    }
 }
 
 /// A queue of things with bytes, the bytes end to end in one buffer that is used again and again.

@@ -13,6 +13,13 @@ impl Generator {
         Self(ChaCha12Rng::from_seed(seed))
     }
 
+    /// Another one from the same seed, of which neither tells anything of the other.
+    pub(crate) fn beside(seed: [u8; 32]) -> Self {
+        let mut other = ChaCha12Rng::from_seed(seed);
+        other.set_stream(1);
+        Self(other)
+    }
+
     pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.fill(&mut bytes);

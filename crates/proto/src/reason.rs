@@ -13,6 +13,8 @@ pub enum Reason {
     Loss,
     /// Something to be sent behind the originals.
     Pacing,
+    /// A packet that waits for the uplink.
+    Uplink,
     /// A report to be given.
     Report,
     /// An offer to be said (again).

@@ -338,7 +338,9 @@ impl<'a> Plan<'a> {
         let authority = Authority::Static(self.grants(node));
         let follows_up = self.scenario.nodes[node].follows_up;
         let settings = self.relay_card(node).settings(Suite::Aes256Gcm, authority, others);
-        let settings = RelaySettings { follows_up, ..settings };
+        let uplink = self.scenario.nodes[node].uplink.as_ref();
+        let uplink = uplink.map(|uplink| uplink.settings(1).expect("it was checked when it was read"));
+        let settings = RelaySettings { follows_up, uplink, ..settings };
         let own_seed = cast::bytes(self.seed.numbered(now.as_nanos()), "relay's seed", node);
         Relay::new(settings, Engine::fastest(), &Checksums, own_seed, now)
     }

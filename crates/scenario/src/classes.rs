@@ -163,7 +163,7 @@ impl QueuePlan {
         })
     }
 
-    fn settings(&self, rate: Rate, packet: Bytes, room: Bytes) -> Result<Settings, NoPromise> {
+    pub(crate) fn settings(&self, rate: Rate, packet: Bytes, room: Bytes) -> Result<Settings, NoPromise> {
         let broken = |key| move |error| NoPromise { key, error };
         let mut settings = Settings::new(rate, packet).map_err(broken("rate"))?;
         settings = settings.with_buffers(room, room);

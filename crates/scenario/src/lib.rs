@@ -58,6 +58,7 @@ mod scenario;
 mod swarm;
 mod trace;
 mod typed;
+mod uplink;
 mod watch;
 
 pub use build::BuildError;
@@ -76,3 +77,4 @@ pub use reference::reference;
 pub use run::{Captured, Halt, Progress, Trace, Watching};
 pub use scenario::{CapturedCopies, CapturedTraffic, ProgramEnds, Scenario};
 pub use swarm::{swarm_faults, swarm_files, swarm_scenario};
+pub use uplink::{NoUplink, TypedUplink};

@@ -12,6 +12,7 @@ use crate::build::{BuildError, Laid, Plan};
 use crate::limits::NETWORK_DATAGRAMS_MAX;
 use crate::record::Terms;
 use crate::scenario::{Action, CapturedTraffic, Load, ProgramEnds, Role};
+use crate::uplink::TypedUplink;
 
 /// What a machine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum MachineRole {
 }
 
 /// A machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NetworkMachine {
     /// What the scenario calls it; of several of a kind, with its number.
     pub name: String,
@@ -33,6 +34,8 @@ pub struct NetworkMachine {
     pub role: MachineRole,
     /// The place of the router that translates its address; `None` if none does.
     pub behind: Option<usize>,
+    /// Of a relay, what it sends at most.
+    pub uplink: Option<TypedUplink>,
 }
 
 /// One direction of what is between two machines, by their places.
@@ -192,6 +195,7 @@ impl Scenario {
                 Role::Router => MachineRole::Router,
             },
             behind: node.behind,
+            uplink: node.uplink.clone(),
         });
         let mut laid = plan.links();
         let links = laid.iter().map(|(ends, laid)| placed(*ends, &laid.link)).collect();

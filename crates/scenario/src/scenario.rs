@@ -16,6 +16,7 @@ use crate::frames::FrameTrace;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::outcome::Verdict;
 use crate::routes::PassesOn;
+use crate::uplink::TypedUplink;
 
 /// A scenario, checked: what one seed makes of it is a run.
 #[derive(Clone, Debug)]
@@ -116,6 +117,8 @@ pub(crate) struct Node {
     pub(crate) role: Role,
     /// Of a relay, whether it follows up on what does not come.
     pub(crate) follows_up: bool,
+    /// Of a relay, what it sends at most.
+    pub(crate) uplink: Option<TypedUplink>,
     /// Of a router, whether it translates addresses; where it stands in its file.
     pub(crate) nat: Option<String>,
     /// The router that translates its address, by its place.

@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use crate::classes::TypedClasses;
+use crate::uplink::TypedUplink;
 
 /// A scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -65,6 +66,8 @@ pub(crate) struct TypedNode {
     /// Of relays only: whether they follow up on what does not come. They ask receivers again whose packets a repair waits for, and
     /// fetch from the ingress relay what repair packets cannot restore in time. Default: `true`; the published systems do not.
     pub(crate) follows_up: Option<bool>,
+    /// Of relays only: what it sends at most, and how its flows share that. Default: it sends at once what it has to send.
+    pub(crate) uplink: Option<TypedUplink>,
     /// Of routers only: whether it translates addresses as that of a home does. Agents that are linked with it and with nothing else are
     /// inside, all others outside. Those inside have its IPv4 address outside, where one that they have sent to answers, and nobody else
     /// gets in; of IPv6, nothing passes. A lab alone has it. Default: `false`.

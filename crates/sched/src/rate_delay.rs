@@ -224,6 +224,12 @@ impl<P> RateDelay<P> {
         self.queues[LOW].discard(is_late, |packet| dropped(packet, Dropped::Flushed));
     }
 
+    /// What waits of a class, and the room that it has.
+    #[must_use]
+    pub const fn fill(&self, class: Class) -> (Bytes, Bytes) {
+        (Bytes::new(self.queues[class.place()].bytes()), Bytes::new(self.room.class(class)))
+    }
+
     /// How the link is shared.
     #[must_use]
     pub fn status(&self) -> Status {

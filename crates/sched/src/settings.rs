@@ -199,6 +199,12 @@ impl Settings {
         self.ratio_milli
     }
 
+    /// Whether there are guards against senders who choose the wrong class, or make up flows.
+    #[must_use]
+    pub const fn is_guarded(&self) -> bool {
+        self.is_guarded
+    }
+
     /// What the link carries.
     #[must_use]
     pub const fn capacity(&self) -> Rate {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use byway_lab::addresses;
-use byway_scenario::{CapturedCopies, MachineRole, Network, NetworkFlow, NetworkTraffic};
-use byway_typed::TypedPorts;
+use byway_scenario::{CapturedCopies, MachineRole, Network, NetworkFlow, NetworkTraffic, TypedUplink};
+use byway_typed::{TypedDuration, TypedPorts};
 use byway_wire::{BlockShape, Service};
 use serde::Serialize;
 
@@ -33,6 +33,8 @@ struct NodeFile {
     agent: Option<Node>,
     #[serde(skip_serializing_if = "Option::is_none")]
     relay: Option<Node>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uplink: Option<Uplink>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forward: Vec<Forward>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,6 +50,37 @@ struct Node {
     name: String,
     state: PathBuf,
     listen: Vec<SocketAddr>,
+}
+
+/// As a scenario has it.
+#[derive(Serialize)]
+struct Uplink {
+    rate: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    low_delay_budget: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guard: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ecn: Option<bool>,
+}
+
+impl Uplink {
+    fn of(typed: &TypedUplink) -> Self {
+        let TypedUplink { rate, delay, ratio, low_delay_budget, guard, ecn } = *typed;
+        let time = |time: TypedDuration| format!("{} us", time.0.as_micros());
+        Self {
+            rate: format!("{} bit/s", rate.0.bits_per_second()),
+            delay: delay.map(time),
+            ratio,
+            low_delay_budget: low_delay_budget.map(time),
+            guard,
+            ecn,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -188,6 +221,7 @@ impl Configuration<'_> {
         toml::to_string(&NodeFile {
             agent,
             relay,
+            uplink: self.network.machines[place].uplink.as_ref().map(Uplink::of),
             forward: sent().filter_map(|(nth, flow)| self.forward(nth, flow)).collect(),
             capture: sent().filter_map(|(nth, flow)| self.capture(nth, flow)).collect(),
             expose: expose.map(|(nth, flow)| self.expose(nth, flow)).collect(),
@@ -401,6 +435,25 @@ flow = [
         let file = folder.path().join("bob.toml");
         std::fs::write(&file, text).expect("room on the disk");
         assert_eq!(crate::settings::check_file(&file).expect("a right file"), ["agent"]);
+    }
+
+    #[test]
+    fn the_uplink_of_a_relay_is_said_to_it_alone() {
+        let uplink = "role = \"relay\", uplink = { rate = \"10 Mbit/s\", delay = \"12 ms\", ratio = 2.5, guard = false } },";
+        let scenario = SCENARIO.replacen("role = \"relay\" },", uplink, 1);
+        let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
+        let folder = tempfile::tempdir().expect("a folder");
+        with(&network, folder.path(), |configuration| {
+            for (place, has_uplink) in [(0, false), (4, true), (5, false)] {
+                let text = configuration.file(place).expect("TOML");
+                assert_eq!(text.contains("[uplink]"), has_uplink, "{text}");
+                let file = folder.path().join(format!("{place}.toml"));
+                std::fs::write(&file, &text).expect("room on the disk");
+                assert_eq!(crate::settings::check_file(&file).expect("a right file").len(), 1);
+                let typed: crate::settings::TypedFile = toml::from_str(&text).expect("the same");
+                assert_eq!(typed.uplink, network.machines[place].uplink);
+            }
+        });
     }
 
     #[test]

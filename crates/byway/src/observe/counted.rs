@@ -6,7 +6,7 @@ use byway_api::Counted;
 use byway_net::IoCounters;
 use byway_proto::SessionCounters;
 use byway_proto::agent::AgentCounters;
-use byway_proto::relay::{EgressCounters, IngressCounters, RelayCounters};
+use byway_proto::relay::{EgressCounters, IngressCounters, RelayCounters, UplinkCounters};
 
 /// Packets and messages of one place that were dropped or left out; its other counters are of work.
 type Drops = &'static [&'static str];
@@ -55,6 +55,8 @@ const EGRESS_DROPS: Drops = &[
     "refused_room",
     "given_up",
 ];
+
+const UPLINK_DROPS: Drops = &["full", "scavengers", "flushed", "trimmed", "greedy", "early"];
 
 const SESSION_DROPS: Drops = &[
     "malformed",
@@ -142,6 +144,11 @@ impl Counts {
         counts
     }
 
+    /// Adds those of a relay's uplink.
+    pub(crate) fn add_uplink(&mut self, uplink: &UplinkCounters) {
+        self.add("uplink_", uplink.by_name(), UPLINK_DROPS);
+    }
+
     /// Those of an agent.
     pub(crate) fn of_agent(agent: &AgentCounters) -> Self {
         let mut counts = Self::default();
@@ -189,6 +196,7 @@ mod tests {
             &IngressCounters::default(),
             &EgressCounters::default(),
         );
+        relay.add_uplink(&UplinkCounters::default());
         let mut agent = Counts::of_agent(&AgentCounters::default());
         agent.add_received(ReceiveStatistics::default().by_name());
         for counts in [&mut relay, &mut agent] {
@@ -236,7 +244,8 @@ mod tests {
 
     #[test]
     fn what_is_called_a_drop_is_a_counter() {
-        let named: usize = [RELAY_DROPS, INGRESS_DROPS, EGRESS_DROPS].iter().map(|drops| drops.len()).sum();
+        let of_relay = [RELAY_DROPS, INGRESS_DROPS, EGRESS_DROPS, UPLINK_DROPS];
+        let named: usize = of_relay.iter().map(|drops| drops.len()).sum();
         let of_node = SESSION_DROPS.len() + SOCKET_DROPS.len();
         let [(_, relay), (_, agent)] = all();
         assert_eq!(relay.drops.0.len(), named + of_node);

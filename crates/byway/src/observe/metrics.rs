@@ -3,7 +3,8 @@
 use std::fmt;
 
 use byway_api::{
-    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount,
+    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount, UplinkClass,
+    UplinkStatus,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -239,8 +240,27 @@ impl Collector for RelayMetrics {
             "Sessions with agents and relays",
             &[(vec![], sessions)],
         )?;
-        gauges(&mut encoder, "byway_relay_held_bytes", "Bytes that wait to be asked for", &[(vec![], held)])
+        gauges(&mut encoder, "byway_relay_held_bytes", "Bytes that wait to be asked for", &[(vec![], held)])?;
+        status.uplink.as_ref().map_or(Ok(()), |uplink| uplink_metrics(&mut encoder, uplink))
     }
+}
+
+/// How a relay's uplink is shared.
+fn uplink_metrics(encoder: &mut DescriptorEncoder<'_>, uplink: &UplinkStatus) -> fmt::Result {
+    #[allow(clippy::cast_precision_loss, reason = "rates and bytes are far below 2^53")]
+    let by_class = |of: fn(&UplinkClass) -> u64| {
+        [("high-rate", &uplink.high_rate), ("low-delay", &uplink.low_delay)]
+            .map(|(class, values)| (vec![("class", class)], of(values) as f64))
+    };
+    let rows = by_class(|class| class.waiting_bytes);
+    gauges(encoder, "byway_relay_uplink_waiting_bytes", "Bytes that wait for the uplink", &rows)?;
+    let rows = by_class(|class| class.flows);
+    gauges(encoder, "byway_relay_uplink_flows", "About how many flows there are", &rows)?;
+    let rows = by_class(|class| class.rate_bits_per_second);
+    let help = "What a class gets while both have something to send";
+    gauges(encoder, "byway_relay_uplink_rate_bits_per_second", help, &rows)?;
+    let help = "What no low-delay packet waits longer than";
+    gauges(encoder, "byway_relay_uplink_delay_seconds", help, &[(vec![], uplink.delay_ms / 1_000.0)])
 }
 
 impl Collector for ControllerMetrics {
@@ -365,6 +385,37 @@ mod tests {
         let counters = vec![Counted { reason: "ingress_copies".to_owned(), count: 5 }];
         let page = of_relay(RelayStatus { counters, ..RelayStatus::default() });
         assert!(page.contains("# HELP byway_relay_ingress_copies Copies taken from senders."), "{page}");
+    }
+
+    #[test]
+    fn an_uplink_has_its_classes_and_without_one_there_is_nothing() {
+        let class = |flows| UplinkClass {
+            flows,
+            rate_bits_per_second: 1_000 * flows,
+            waiting_bytes: 10 * flows,
+            room_bytes: 100 * flows,
+        };
+        let uplink = UplinkStatus {
+            rate_bits_per_second: 10_000,
+            delay_ms: 12.5,
+            high_rate: class(7),
+            low_delay: class(3),
+        };
+        let page = of_relay(RelayStatus { uplink: Some(uplink), ..RelayStatus::default() });
+        for row in [
+            "byway_relay_uplink_waiting_bytes{class=\"high-rate\"} 70.0",
+            "byway_relay_uplink_flows{class=\"low-delay\"} 3.0",
+            "byway_relay_uplink_rate_bits_per_second{class=\"high-rate\"} 7000.0",
+            "byway_relay_uplink_delay_seconds 0.0125",
+        ] {
+            assert!(page.contains(row), "{row}: {page}");
+            let name = row.split(['{', ' ']).next().expect("a name");
+            assert!(
+                METRICS.contains(&format!("| `{name}` | gauge |")),
+                "docs/metrics.md does not say what {name} is"
+            );
+        }
+        assert!(!of_relay(RelayStatus::default()).contains("uplink"));
     }
 
     #[test]

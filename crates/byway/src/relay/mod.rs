@@ -119,6 +119,7 @@ fn start(
             authority: authority(&standing.bond),
             relays: others.met.clone(),
             follows_up: true,
+            uplink: settings.uplink,
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
         let role = RelayRole::new(relay, number, Shard::new(shard), others);
@@ -139,6 +140,7 @@ async fn report(controls: &[Controls<RelayControl>], about: &About) -> Option<Re
         node: about.status(),
         sessions: all.sessions,
         held_bytes: all.held_bytes,
+        uplink: all.uplink,
         counters: all.counts.work.counted(),
         drops: all.counts.drops.counted(),
     };

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byway_api::{NetworkMap, RelayEntry};
+use byway_api::{NetworkMap, RelayEntry, UplinkClass, UplinkStatus};
 use byway_net::{Arrival, Io, Role, SocketId};
-use byway_proto::relay::{OtherRelay, Relay, RelayInput};
+use byway_proto::relay::{OtherRelay, Relay, RelayInput, UplinkStatus as CoreUplink};
+use byway_sched::Class;
 use byway_units::{RelayId, Time};
 use byway_wire::Shard;
 use byway_wire::seal::PublicKey;
@@ -29,6 +30,7 @@ pub(super) enum RelayControl {
 pub(super) struct ShardStatus {
     pub(super) sessions: u64,
     pub(super) held_bytes: u64,
+    pub(super) uplink: Option<UplinkStatus>,
     pub(super) counts: Counts,
 }
 
@@ -37,7 +39,44 @@ impl ShardStatus {
     pub(super) fn add(&mut self, shard: &Self) {
         self.sessions += shard.sessions;
         self.held_bytes += shard.held_bytes;
+        if let Some(uplink) = &shard.uplink {
+            add_uplink(self.uplink.get_or_insert_default(), uplink);
+        }
         self.counts.add_all(&shard.counts);
+    }
+}
+
+fn add_uplink(all: &mut UplinkStatus, shard: &UplinkStatus) {
+    let add = |all: &mut UplinkClass, shard: &UplinkClass| {
+        all.flows += shard.flows;
+        all.rate_bits_per_second += shard.rate_bits_per_second;
+        all.waiting_bytes += shard.waiting_bytes;
+        all.room_bytes += shard.room_bytes;
+    };
+    all.rate_bits_per_second += shard.rate_bits_per_second;
+    all.delay_ms = all.delay_ms.max(shard.delay_ms);
+    add(&mut all.high_rate, &shard.high_rate);
+    add(&mut all.low_delay, &shard.low_delay);
+}
+
+/// What a shard says of its uplink.
+#[allow(clippy::cast_precision_loss, reason = "microseconds of a queue are far below 2^53")]
+fn uplink_status(status: &CoreUplink) -> UplinkStatus {
+    let CoreUplink { rate, queue, .. } = status;
+    let class = |class: Class| {
+        let place = class as usize;
+        UplinkClass {
+            flows: u64::from(queue.flows[place]),
+            rate_bits_per_second: queue.rates[place].bits_per_second(),
+            waiting_bytes: queue.backlog[place].count(),
+            room_bytes: queue.room[place].count(),
+        }
+    };
+    UplinkStatus {
+        rate_bits_per_second: rate.bits_per_second(),
+        delay_ms: queue.delay.as_micros() as f64 / 1_000.0,
+        high_rate: class(Class::HighRate),
+        low_delay: class(Class::LowDelay),
     }
 }
 
@@ -140,10 +179,14 @@ impl RelayRole {
     fn status(&self, io: &Io) -> ShardStatus {
         let (ingress, egress) = (self.relay.ingress_counters(), self.relay.egress_counters());
         let mut counts = Counts::of_relay(self.relay.counters(), ingress, egress);
+        if let Some(uplink) = self.relay.uplink_counters() {
+            counts.add_uplink(uplink);
+        }
         counts.add_node(self.relay.session_counters(), io.counters());
         ShardStatus {
             sessions: self.relay.sessions() as u64,
             held_bytes: self.relay.packets_held().count(),
+            uplink: self.relay.uplink_status().as_ref().map(uplink_status),
             counts,
         }
     }
@@ -211,6 +254,23 @@ mod tests {
         let place = |shard| (Shard::new(shard), "192.0.2.7:4600".to_owned());
         assert_eq!(places, [place(0), place(1)]);
         assert!(Others::of(&map, RelayId::new(7), &listen).met.is_empty(), "that is itself");
+    }
+
+    #[test]
+    fn the_uplinks_of_shards_are_added_up() {
+        let class = |flows| UplinkClass { flows, waiting_bytes: 10 * flows, ..UplinkClass::default() };
+        let shard = |flows, delay_ms| {
+            let (high_rate, low_delay) = (class(flows), class(2 * flows));
+            let uplink = Some(UplinkStatus { rate_bits_per_second: 500, delay_ms, high_rate, low_delay });
+            ShardStatus { uplink, ..ShardStatus::default() }
+        };
+        let mut all = ShardStatus::default();
+        all.add(&shard(1, 10.0));
+        all.add(&shard(2, 12.0));
+        assert_eq!(
+            all.uplink,
+            Some(UplinkStatus { rate_bits_per_second: 1_000, ..shard(3, 12.0).uplink.expect("one") })
+        );
     }
 
     #[test]

@@ -11,6 +11,8 @@ use super::typed::{NodeTable, TypedFormat, TypedLevel, TypedLog, TypedNetwork};
 use crate::controller::ControllerSettings;
 use crate::token::Token;
 use byway_api::{Role, checked_name};
+use byway_proto::relay::UplinkSettings;
+use byway_scenario::{NoUplink, TypedUplink};
 use byway_typed::{KeyPath, Problem, Source};
 
 /// Where a relay listens unless it is told otherwise.
@@ -71,6 +73,8 @@ pub(crate) struct RelaySettings {
     /// Where others reach it.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) shards: u8,
+    /// What each shard's uplink promises; `None` if nothing waits.
+    pub(crate) uplink: Option<UplinkSettings>,
     pub(crate) observe: SocketAddr,
     pub(crate) log: LogSettings,
     /// Whether it only leaves its network.
@@ -123,7 +127,9 @@ pub(crate) fn check_file(path: &Path) -> Result<Vec<&'static str>, Problem> {
         agent(typed()?)?;
         roles.push("agent");
     }
-    if file.relay.is_some() {
+    if file.relay.is_none() {
+        uplink(file.uplink.as_ref(), 1, &typed()?.source)?;
+    } else {
         relay(typed()?)?;
         roles.push("relay");
     }
@@ -239,10 +245,21 @@ fn relay(typed: Typed) -> Result<RelaySettings, Problem> {
         listens_by_default: node.listens_by_default,
         addresses: node.addresses,
         shards,
+        uplink: uplink(file.uplink.as_ref(), shards, &source)?,
         observe: observe(file.observe.listen, OBSERVE_PORTS[1], &source)?,
         log: log_settings(&file.log),
         leaves: false,
     })
+}
+
+/// What the uplink of each shard promises.
+fn uplink(
+    typed: Option<&TypedUplink>,
+    shards: u8,
+    source: &Source,
+) -> Result<Option<UplinkSettings>, Problem> {
+    let told = |no: NoUplink| source.problem(&KeyPath::of("uplink").key(no.key), no.message);
+    typed.map(|typed| typed.settings(shards).map_err(told)).transpose()
 }
 
 /// How many shards a relay has: what it is told itself, or what a static network says, which have to be the same.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use byway_scenario::TypedUplink;
 use byway_typed::{TypedDuration, TypedPorts, TypedRate, TypedShape};
 
 use super::selectors::{TypedInside, TypedMark, TypedPrefix, TypedUsers};
@@ -20,6 +21,8 @@ pub(crate) struct TypedFile {
     pub(crate) agent: Option<TypedAgent>,
     /// What `byway relay` is told.
     pub(crate) relay: Option<TypedRelay>,
+    /// What a relay sends at most, and how its flows share that. Without it, a relay sends at once what it has to send.
+    pub(crate) uplink: Option<TypedUplink>,
     /// What `byway controller` is told.
     pub(crate) controller: Option<TypedController>,
     /// Ports whose datagrams go to something that another agent exposes.

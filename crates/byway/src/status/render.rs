@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use byway_api::{
     AgentStatus, ControllerState, ControllerStatus, Counted, FlowReceived, MappingStatus, NodeStatus,
-    RelayStatus,
+    RelayStatus, UplinkStatus,
 };
+use byway_units::{Bytes, Rate};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -147,8 +148,22 @@ fn relay_text(status: &RelayStatus) -> String {
         status.sessions,
         status.held_bytes
     );
+    if let Some(uplink) = &status.uplink {
+        page += &uplink_text(uplink);
+    }
     counted(&mut page, "did", &status.counters);
     counted(&mut page, "dropped or left out", &status.drops);
+    page
+}
+
+fn uplink_text(uplink: &UplinkStatus) -> String {
+    let rate = Rate::from_bits_per_second(uplink.rate_bits_per_second);
+    let mut page = format!("  sends {rate} at most; low-delay packets wait {} ms at most\n", uplink.delay_ms);
+    for (name, class) in [("high-rate", &uplink.high_rate), ("low-delay", &uplink.low_delay)] {
+        let rate = Rate::from_bits_per_second(class.rate_bits_per_second);
+        let (waiting, room) = (Bytes::new(class.waiting_bytes), Bytes::new(class.room_bytes));
+        let _ = writeln!(page, "    {name}: {} flows at {rate}; {waiting} of {room} wait", class.flows);
+    }
     page
 }
 
@@ -212,6 +227,21 @@ mod tests {
         let relay = RelayStatus { node: node("fra"), ..RelayStatus::default() };
         let page = text(&serde_json::to_value(&relay).expect("JSON"));
         assert!(page.starts_with("relay fra"), "{page}");
+    }
+
+    #[test]
+    fn how_an_uplink_is_shared_is_said_of_a_relay_that_has_one() {
+        let mut relay = RelayStatus::default();
+        let page = |relay: &RelayStatus| text(&serde_json::to_value(relay).expect("JSON"));
+        assert!(!page(&relay).contains("at most"));
+        let mut uplink =
+            UplinkStatus { rate_bits_per_second: 10_000_000, delay_ms: 10.0, ..UplinkStatus::default() };
+        uplink.low_delay.flows = 3;
+        uplink.high_rate.waiting_bytes = 1_500;
+        relay.uplink = Some(uplink);
+        let page = page(&relay);
+        assert!(page.contains("sends 10 Mbit/s at most; low-delay packets wait 10 ms at most"), "{page}");
+        assert!(page.contains("low-delay: 3 flows") && page.contains("1.5 kB of 0 B wait"), "{page}");
     }
 
     #[test]

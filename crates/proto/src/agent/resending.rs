@@ -3,13 +3,13 @@
 use byway_units::Time;
 use byway_wire::messages::CopyNack;
 use byway_wire::packets::{EnvelopeRole, SourceHeader};
-use byway_wire::{CODED_OVERHEAD, Ecn, Flags, SequenceNumber};
+use byway_wire::{CODED_OVERHEAD, Flags, SequenceNumber};
 
 use super::send_flow::SendFlowId;
 use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::limits::RESEND_REACH;
-use crate::outbox::{Heading, Urgency};
+use crate::outbox::Heading;
 use crate::parts::packet_log::Handle;
 use crate::session::SessionId;
 
@@ -68,7 +68,7 @@ impl Agent {
         let mut front = [0; SourceHeader::BYTES];
         header.emit(&mut front);
         self.counters.originals_again += 1;
-        let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
+        let heading = Heading::of_session(to);
         self.sessions.outbox.add(heading, |out| {
             out.extend_from_slice(&front[..SourceHeader::CODED_START]);
             out.extend_from_slice(coded);

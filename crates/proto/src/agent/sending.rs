@@ -145,7 +145,7 @@ impl Agent {
             && let Some(to) = address
         {
             self.counters.originals += 1;
-            let heading = Heading { to, ecn, urgency: Urgency::Original };
+            let heading = Heading { ecn, ..Heading::of_session(to) };
             self.sessions.outbox.add(heading, |out| {
                 out.extend_from_slice(front);
                 out.extend_from_slice(coded);
@@ -230,7 +230,7 @@ impl Agent {
         }
         relay.sent(bytes, now);
         self.counters.copies += 1;
-        let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
+        let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
         self.sessions.send_envelope(relay.session, &contents, urgency, now);
     }
 
@@ -276,7 +276,7 @@ impl Agent {
             relay.sent(bytes, now);
             let WaitingCopy { role, alias, sequence, ecn, urgency, .. } = waiting;
             self.sessions.use_session(relay.session, now);
-            let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
+            let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
             self.sessions.send_envelope(relay.session, &contents, urgency, now);
         }
     }

@@ -21,7 +21,9 @@ mod reach;
 mod registration;
 mod relaying;
 mod settings;
+mod uplink;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -34,12 +36,14 @@ use byway_wire::{Capabilities, Ecn, Shard};
 pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
 pub use settings::{Authority, OtherRelay, RelaySettings};
+pub use uplink::{UplinkCounters, UplinkSettings, UplinkStatus};
 
 use egress::{Action, Egress};
 use ingress::{ArrivingCopy, Ingress};
 use links::{FlowRef, Links};
 use outlet::Outlet;
 use ports::Ports;
+use uplink::Uplink;
 
 use crate::counters::counters;
 use crate::limits::CODED_START;
@@ -107,6 +111,8 @@ pub struct Relay {
     egress: Egress,
     /// What the egress half wants done; empty between inputs.
     actions: Vec<Action>,
+    /// What all that is sent waits for.
+    uplink: Option<Box<Uplink>>,
     /// When sessions may be given up next to make room.
     next_shedding: Time,
     counters: RelayCounters,
@@ -124,8 +130,8 @@ impl Relay {
         seed: [u8; 32],
         now: Time,
     ) -> Self {
-        let RelaySettings { number, shard, secret, suite, started_unix_nanos, authority, relays, follows_up } =
-            settings;
+        let RelaySettings { number, shard, secret, suite, started_unix_nanos, .. } = settings;
+        let RelaySettings { authority, relays, follows_up, uplink, .. } = settings;
         let capabilities = Capabilities::DIGESTS;
         let local = Local { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
@@ -138,6 +144,7 @@ impl Relay {
             ingress: Ingress::new(engine),
             egress: Egress::new(engine, follows_up),
             actions: Vec::new(),
+            uplink: uplink.map(|settings| Box::new(Uplink::new(settings, &seed, now))),
             next_shedding: Time::START,
             counters: RelayCounters::default(),
         };
@@ -160,11 +167,22 @@ impl Relay {
         }
         self.perform_actions(now);
         self.handle_changes(now);
+        self.flush(now);
+    }
+
+    /// Sends all messages that wait to be put together, and lets go what need not wait for the uplink.
+    fn flush(&mut self, now: Time) {
         self.sessions.flush_all(now);
+        if let Some(uplink) = &mut self.uplink {
+            uplink.take(&mut self.sessions.outbox, now);
+        }
     }
 
     /// The next datagram to be sent.
     pub fn poll(&mut self) -> Option<Transmit<'_>> {
+        if let Some(uplink) = &mut self.uplink {
+            return uplink.poll();
+        }
         let (heading, bytes) = self.sessions.outbox.take()?;
         Some(Transmit { to: heading.to, ecn: heading.ecn, urgency: heading.urgency, bytes })
     }
@@ -180,6 +198,7 @@ impl Relay {
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.ports.deadline().map(|at| (at, Reason::Registration)),
             self.links.next_end().map(|at| (at, Reason::Registration)),
+            self.uplink.as_ref().and_then(|uplink| uplink.deadline()).map(|at| (at, Reason::Uplink)),
         ]
         .into_iter()
         .flatten()
@@ -227,6 +246,24 @@ impl Relay {
     #[must_use]
     pub const fn session_counters(&self) -> &SessionCounters {
         &self.sessions.counters
+    }
+
+    /// How the uplink is shared; `None` if nothing waits for one.
+    #[must_use]
+    pub fn uplink_status(&self) -> Option<UplinkStatus> {
+        self.uplink.as_ref().map(|uplink| uplink.status())
+    }
+
+    /// What became of what was to be sent; `None` if nothing waits for an uplink.
+    #[must_use]
+    pub fn uplink_counters(&self) -> Option<&UplinkCounters> {
+        self.uplink.as_ref().map(|uplink| &uplink.counters)
+    }
+
+    /// The class of a flow with this latency budget.
+    fn class_within(&self, latency_budget: byway_units::Duration) -> byway_sched::Class {
+        let uplink = self.uplink.as_ref();
+        uplink.map_or(byway_sched::Class::HighRate, |uplink| uplink.class_within(latency_budget))
     }
 
     fn handle_deadline(&mut self, now: Time) {

@@ -30,7 +30,7 @@ impl Relay {
                 }
             }
         }
-        self.sessions.flush_all(now);
+        self.flush(now);
     }
 
     /// Begins a session with another relay; `None` if its key is known. Of two that know each other, the one with the
@@ -79,7 +79,7 @@ impl Relay {
             self.sessions.send_alone(session, &close, Urgency::Original, now);
         }
         self.sessions.remove(session);
-        self.sessions.flush_all(now);
+        self.flush(now);
     }
 
     /// A flow goes to another relay no more. One that then goes nowhere is forgotten.

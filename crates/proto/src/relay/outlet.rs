@@ -6,14 +6,14 @@ use byway_code::Repair;
 use byway_units::Time;
 use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamRepair};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Alias, Ecn, FlowKey, Message, Place, SequenceNumber};
+use byway_wire::{Alias, Ecn, Message, Place, SequenceNumber};
 
 use super::egress::{Action, CarriedCopy, CrossStream, Egress};
-use super::ingress::{ClosedBatch, Covered, EgressPort, FlowSlot, Onward, Sink};
+use super::ingress::{ClosedBatch, Covered, EgressPort, FlowSlot, Onward, Registration, Sink};
 use super::links::{End, Links};
 use super::ports::Ports;
 use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, PACKET_BYTES_MAX};
-use crate::outbox::Urgency;
+use crate::outbox::{Owner, Urgency};
 use crate::session::{Enveloped, SessionId, Sessions};
 
 /// The ingress half's view of the rest of the relay, for the length of one input.
@@ -45,12 +45,12 @@ impl Sink for Outlet<'_> {
         }
     }
 
-    fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>) {
+    fn in_stream(&mut self, port: EgressPort, owner: Owner, repair: &InStreamRepair<'_>) {
         match self.ports.session(port) {
             Some(session) => {
                 let message = Message::InStreamRepair(*repair);
                 self.sessions.use_session(session, self.now);
-                self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
+                self.sessions.send_repair(session, &message, owner, self.now);
             }
             None => self.keep_in_stream(port, repair),
         }
@@ -59,6 +59,7 @@ impl Sink for Outlet<'_> {
     fn carry(
         &mut self,
         onward: Onward,
+        owner: Owner,
         sequence: SequenceNumber,
         coded: &[u8],
         ecn: Ecn,
@@ -66,7 +67,8 @@ impl Sink for Outlet<'_> {
     ) -> bool {
         if let Some(session) = self.ports.session(onward.port) {
             let role = EnvelopeRole::Carried;
-            let contents = Enveloped { role, alias: onward.alias, sequence_low: sequence.low(), coded, ecn };
+            let (alias, sequence_low) = (onward.alias, sequence.low());
+            let contents = Enveloped { role, alias, sequence_low, coded, ecn, owner: Some(owner) };
             self.sessions.use_session(session, self.now);
             self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
             return true;
@@ -79,11 +81,12 @@ impl Sink for Outlet<'_> {
         false
     }
 
-    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) {
-        for slot in self.links.receivers_of(key) {
+    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) {
+        let owner = Some(flow.owner());
+        for slot in self.links.receivers_of(flow.key) {
             if let Some(End { session, alias }) = self.links.receiver(*slot) {
                 let role = EnvelopeRole::Forwarded;
-                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
+                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner };
                 self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
             }
         }
@@ -125,7 +128,7 @@ impl Outlet<'_> {
                 cover,
             };
             let message = Message::CrossStreamRepair(CrossStreamRepair { head, payload: repair.payload });
-            self.sessions.send_alone(session, &message, Urgency::Scavenger, self.now);
+            self.sessions.send_repair(session, &message, batch.owner(), self.now);
         }
     }
 

@@ -38,7 +38,8 @@ impl Relay {
                     Given::Forwarded => (EnvelopeRole::Forwarded, Urgency::Original),
                 };
                 let End { session, alias } = receiver;
-                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn };
+                let owner = self.egress.owner(flow);
+                let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner };
                 self.sessions.send_envelope(session, &contents, urgency, now);
             }
             Action::InStream { flow, first, mask, place, length_symbol, payload } => {
@@ -50,7 +51,9 @@ impl Relay {
                 let alias = receiver.alias;
                 let head = InStreamHead { alias, first_low: first.low(), mask, place, length_symbol };
                 let message = Message::InStreamRepair(InStreamRepair { head, payload });
-                self.sessions.send_alone(receiver.session, &message, Urgency::Scavenger, now);
+                if let Some(owner) = self.egress.owner(flow) {
+                    self.sessions.send_repair(receiver.session, &message, owner, now);
+                }
             }
             Action::Outage { flow, is_dark } => self.tell_outage(flow, is_dark, now),
             Action::Ask { .. } | Action::Confirm { .. } => {}

@@ -178,6 +178,7 @@ impl Relay {
         if !self.ingress.has_room(group) {
             return Err(Refusal::NoRoom);
         }
+        let class = self.class_within(register.budget.duration());
         let slot = self.ingress.register(
             |slot| Registration {
                 key,
@@ -192,6 +193,7 @@ impl Relay {
                 duplicates: register.options.relay_side_duplication,
                 makes_repairs: register.options.sender_makes_repairs,
                 is_selective: register.options.selective,
+                class,
             },
             now,
         );
@@ -236,7 +238,9 @@ impl Relay {
         }
         let rate = register.rate.rate().min(grant.rate.rate());
         let (key, service) = (register.flow_key, register.service);
-        Ok(FlowRef::Received(self.egress.register(key, service, rate, register.consent, now)))
+        let slot = self.egress.register(key, service, rate, register.consent, now);
+        self.egress.set_class(slot, self.class_within(register.budget.duration()));
+        Ok(FlowRef::Received(slot))
     }
 
     /// Forgets a flow of an agent. That is said also if there was none: the first answer may have been lost.

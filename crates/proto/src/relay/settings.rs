@@ -7,6 +7,8 @@ use byway_units::RelayId;
 use byway_wire::seal::{PublicKey, StaticSecret, Suite, VerifyingKey};
 use byway_wire::{Grant, Shard};
 
+use super::uplink::UplinkSettings;
+
 /// Who the relay is, and what it goes by.
 #[derive(Debug)]
 pub struct RelaySettings {
@@ -28,6 +30,8 @@ pub struct RelaySettings {
     /// Whether it follows up on what does not come: asks receivers again whose packets a repair waits for, and fetches from the
     /// ingress relay what repair packets cannot restore in time. The published systems do not.
     pub follows_up: bool,
+    /// What all that this shard sends waits for; `None`: nothing waits.
+    pub uplink: Option<UplinkSettings>,
 }
 
 /// Who says what flows may use a relay.

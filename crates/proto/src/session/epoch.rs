@@ -12,6 +12,7 @@ use byway_wire::{Alias, CodedBytes, Counter, Ecn, SequenceNumber, SessionIndex};
 use thiserror::Error;
 
 use crate::limits::{EPOCH_OPENS_FOR, EPOCH_PACKETS_MAX, EPOCH_SEALS_FOR, REKEY_AFTER, REKEY_PACKETS};
+use crate::outbox::Owner;
 
 /// Why a packet of an epoch was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -52,6 +53,8 @@ pub(crate) struct Enveloped<'a> {
     pub(crate) coded: &'a [u8],
     /// The ECN field of the packet that it travels in.
     pub(crate) ecn: Ecn,
+    /// Whose it is where that packet may have to wait.
+    pub(crate) owner: Option<Owner>,
 }
 
 /// The keys of digests.

@@ -6,14 +6,14 @@ use byway_units::{Bytes, Time};
 use byway_wire::messages::Unknown;
 use byway_wire::packets::{CookiePacket, InitiationPacket, Kind, ResponsePacket};
 use byway_wire::seal::{Acceptance, Initiation, Purpose, ReceivedInitiation, Screened, SplitKeys};
-use byway_wire::{Address, Boot, Capabilities, Ecn, Message, SessionIndex};
+use byway_wire::{Address, Boot, Capabilities, Message, SessionIndex};
 
 use super::attempt::Attempt;
 use super::epoch::Digests;
 use super::session::Answered;
 use super::{Change, Epoch, Received, SessionId, Sessions};
 use crate::limits::{ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN};
-use crate::outbox::{Heading, Urgency};
+use crate::outbox::Heading;
 use crate::parts::token_bucket::Packets;
 
 /// Where a handshake packet came from, and where its answer goes.
@@ -76,7 +76,7 @@ impl Sessions {
         let proved = session.path.address().copied();
         let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
         for to in proved.into_iter().chain(named) {
-            let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
+            let heading = Heading::of_session(to);
             self.outbox.add(heading, |out| out.extend_from_slice(&attempt.packet));
         }
         if let Some(detour) = session.detour {
@@ -205,7 +205,7 @@ impl Sessions {
     fn answer(&mut self, origin: Origin, packet: &[u8], now: Time) {
         match origin {
             Origin::Address(to) => {
-                let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
+                let heading = Heading::of_session(to);
                 self.outbox.add(heading, |out| out.extend_from_slice(packet));
             }
             Origin::Detour(detour) => self.send_through(detour, packet, now),
@@ -381,7 +381,7 @@ impl Sessions {
         let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN + 1);
         let to = self.get(id).and_then(|session| session.path.address()).copied();
         if let Some(to) = to {
-            self.outbox.add(Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original }, |out| {
+            self.outbox.add(Heading::of_session(to), |out| {
                 out.push(Kind::GREASE);
                 out.extend_from_slice(&random[..length]);
             });

@@ -16,7 +16,7 @@ use crate::limits::{
     CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
     MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD,
 };
-use crate::outbox::{Heading, Urgency};
+use crate::outbox::{Heading, Owner, Urgency};
 use crate::parts::line_scale::TrainShape;
 
 /// The longest message that a padded probe is.
@@ -30,6 +30,14 @@ const PROBE_MESSAGE_BYTES: usize = 15;
 
 /// The payload of UDP with such a probe.
 const PROBE_PAYLOAD_BYTES: usize = PROBE_MESSAGE_BYTES + MESSAGE_OVERHEAD;
+
+/// How a packet is treated on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handling {
+    ecn: Ecn,
+    urgency: Urgency,
+    owner: Option<Owner>,
+}
 
 impl Sessions {
     /// Whether packets can be sent to the peer now.
@@ -109,16 +117,31 @@ impl Sessions {
 
     /// Seals messages in a packet of their own and sends it.
     pub(crate) fn send_messages(&mut self, id: SessionId, messages: &[u8], urgency: Urgency, now: Time) {
-        self.send_packet(id, urgency, Ecn::NotCapable, now, |epoch, out| epoch.seal_messages(messages, out));
+        let handling = Handling { ecn: Ecn::NotCapable, urgency, owner: None };
+        self.send_packet(id, handling, now, |epoch, out| epoch.seal_messages(messages, out));
     }
 
     /// Sends a message in a packet of its own, however long.
     pub(crate) fn send_alone(&mut self, id: SessionId, message: &Message<'_>, urgency: Urgency, now: Time) {
+        self.send_handled(id, message, Handling { ecn: Ecn::NotCapable, urgency, owner: None }, now);
+    }
+
+    /// Sends a repair packet of these flows.
+    pub(crate) fn send_repair(&mut self, id: SessionId, message: &Message<'_>, owner: Owner, now: Time) {
+        let owner = Some(owner);
+        let handling = Handling { ecn: Ecn::NotCapable, urgency: Urgency::Scavenger, owner };
+        self.send_handled(id, message, handling, now);
+    }
+
+    fn send_handled(&mut self, id: SessionId, message: &Message<'_>, handling: Handling, now: Time) {
         let mut buffer = core::mem::take(&mut self.long);
         buffer.resize(DATAGRAM_ROOM, 0);
         let mut writer = Writer::new(&mut buffer);
         match message.emit(&mut writer) {
-            Ok(()) => self.send_messages(id, writer.into_written(), urgency, now),
+            Ok(()) => {
+                let messages: &[u8] = writer.into_written();
+                self.send_packet(id, handling, now, |epoch, out| epoch.seal_messages(messages, out));
+            }
             Err(_) => self.counters.unsendable += 1,
         }
         self.long = buffer;
@@ -131,7 +154,7 @@ impl Sessions {
         message.emit(&mut writer).expect("messages about paths have 11 bytes");
         let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         if let Some(epoch) = session.and_then(|session| session.sealing(now)) {
-            let heading = Heading { to, ecn: Ecn::NotCapable, urgency: Urgency::Original };
+            let heading = Heading::of_session(to);
             self.outbox.add(heading, |out| epoch.seal_messages(writer.written(), out));
         }
     }
@@ -178,15 +201,15 @@ impl Sessions {
         urgency: Urgency,
         now: Time,
     ) {
-        self.send_packet(id, urgency, contents.ecn, now, |epoch, out| epoch.envelop(contents, out));
+        let handling = Handling { ecn: contents.ecn, urgency, owner: contents.owner };
+        self.send_packet(id, handling, now, |epoch, out| epoch.envelop(contents, out));
     }
 
     /// Sends a packet that `write` seals under the newest epoch.
     pub(crate) fn send_packet(
         &mut self,
         id: SessionId,
-        urgency: Urgency,
-        ecn: Ecn,
+        handling: Handling,
         now: Time,
         write: impl FnOnce(&mut super::Epoch, &mut Vec<u8>),
     ) {
@@ -200,7 +223,8 @@ impl Sessions {
         let detour = detour.filter(|_| *is_doubtful || direct.is_none());
         match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), detour, direct) {
             (Some(epoch), None, Some(to)) => {
-                self.outbox.add(Heading { to: *to, ecn, urgency }, |out| write(epoch, out));
+                let Handling { ecn, urgency, owner } = handling;
+                self.outbox.add(Heading { to: *to, ecn, urgency, owner }, |out| write(epoch, out));
             }
             (Some(epoch), Some(detour), _) => {
                 let mut packet = core::mem::take(&mut self.scratch);

@@ -51,6 +51,14 @@ impl Names {
             let message = format!("{} follows up on nothing: relays alone do", word(role));
             return Err(reader.problem(&here.key("follows_up"), message));
         }
+        if let Some(uplink) = &typed.uplink {
+            let path = here.key("uplink");
+            if role != Role::Relay {
+                let message = format!("{} has no uplink of its own: relays alone do", word(role));
+                return Err(reader.problem(&path, message));
+            }
+            uplink.settings(1).map_err(|no| reader.problem(&path.key(no.key), no.message))?;
+        }
         if typed.nat.is_some() && role != Role::Router {
             let message = format!("{} translates no addresses: routers alone do", word(role));
             return Err(reader.problem(&here.key("nat"), message));
@@ -59,7 +67,15 @@ impl Names {
         let nat = typed.nat.unwrap_or(false).then(|| reader.source.place(&here.key("nat")));
         let is_one = typed.count.is_none();
         let called = |nth| if is_one { name.clone() } else { format!("{name}.{nth}") };
-        let node = |nth| Node { name: called(nth), role, follows_up, nat: nat.clone(), behind: None };
+        let uplink = &typed.uplink;
+        let node = |nth| Node {
+            name: called(nth),
+            role,
+            follows_up,
+            uplink: uplink.clone(),
+            nat: nat.clone(),
+            behind: None,
+        };
         self.nodes.extend((1..=count).map(node));
         self.by_name.insert(name.clone(), first..first + count);
         Ok(())

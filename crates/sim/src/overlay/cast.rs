@@ -92,6 +92,7 @@ impl RelayCard {
             authority,
             relays: others,
             follows_up: true,
+            uplink: None,
         }
     }
 

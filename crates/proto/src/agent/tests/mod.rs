@@ -450,7 +450,8 @@ impl Hall {
     fn gives(&mut self, role: EnvelopeRole, sequence: u32, coded: &[u8]) {
         let session = self.relay.agents[&RECEIVER];
         let (alias, urgency) = (alias_of(RECEIVER), Urgency::Scavenger);
-        let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
+        let contents =
+            Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable, owner: None };
         self.relay.sessions.send_envelope(session, &contents, urgency, self.now);
         self.drain_relay();
     }

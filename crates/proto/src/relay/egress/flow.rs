@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
@@ -102,6 +103,8 @@ pub(crate) struct EgressFlow {
     pub(crate) barred: bool,
     /// How often its receiver answers late.
     pub(crate) lateness: Lateness,
+    /// The class of its packets where they have to wait.
+    pub(crate) class: Class,
     /// The highest number of a flow that rests.
     rested_at: SequenceNumber,
     /// Allocated while packets of the flow are known.
@@ -178,6 +181,7 @@ impl EgressFlow {
             patience: Duration::ZERO,
             packet_bytes: 0,
             barred: false,
+            class: Class::HighRate,
             lateness: Lateness::default(),
             rested_at: SequenceNumber::FIRST,
             active: None,

@@ -34,6 +34,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use byway_code::{AlignedBuffer, Engine, JointDecoder};
+use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
@@ -53,6 +54,7 @@ use rounds::{RoundSlot, Rounds};
 use tails::Tails;
 
 use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, REPAIR_RETENTION};
+use crate::outbox::Owner;
 use crate::parts::packet_log::{Handle, PacketLog};
 use byway_wire::Service;
 use byway_wire::messages::Consent;
@@ -159,6 +161,18 @@ impl Egress {
     /// The key of a flow.
     pub(crate) fn key(&self, slot: FlowSlot) -> Option<FlowKey> {
         self.flow(slot).map(|flow| flow.key)
+    }
+
+    /// Gives the packets of a flow a class where they have to wait.
+    pub(crate) fn set_class(&mut self, slot: FlowSlot, class: Class) {
+        if let Some(flow) = self.flow_mut(slot) {
+            flow.class = class;
+        }
+    }
+
+    /// Whose the packets of a flow are.
+    pub(crate) fn owner(&self, slot: FlowSlot) -> Option<Owner> {
+        self.flow(slot).map(|flow| Owner::Flow(flow.key, flow.class))
     }
 
     /// A packet to be sent.

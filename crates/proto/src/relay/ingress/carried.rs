@@ -108,11 +108,11 @@ impl Ingress {
         now: Time,
     ) {
         let flow = self.flows[slot.0 as usize].as_mut().expect("the copy was taken for a flow");
-        let is_forwarded = forwards(flow.registration.service);
+        let (is_forwarded, owner) = (forwards(flow.registration.service), flow.registration.owner());
         let (mut ways, mut may_be_lost) = (0, false);
         for onward in flow.onward.iter().filter(|onward| onward.known) {
             ways += 1;
-            may_be_lost |= sink.carry(*onward, sequence, coded, ecn, is_forwarded);
+            may_be_lost |= sink.carry(*onward, owner, sequence, coded, ecn, is_forwarded);
         }
         self.counters.uncovered_unknown += u64::from(ways == 0);
         self.counters.carried += ways;
@@ -161,7 +161,7 @@ impl Ingress {
         let useful = flow.registration.latency_budget.saturating_sub(flow.round_trip + round_trip / 2);
         let ways = u8::try_from(flow.onward.len()).expect("a flow has few ways on");
         let asker = Asker { round_trip, useful, ways };
-        let is_forwarded = forwards(flow.registration.service);
+        let (is_forwarded, owner) = (forwards(flow.registration.service), flow.registration.owner());
         let active = flow.active_mut();
         let kept = active.and_then(|active| Some((&active.copies, active.carried.as_deref_mut()?)));
         let (Some(onward), Some((copies, carried))) = (onward, kept) else {
@@ -179,7 +179,7 @@ impl Ingress {
                         self.counters.resent += 1;
                         self.counters.resent_bytes += coded.len() as u64;
                         let sequence = SequenceNumber::new(number);
-                        sink.carry(onward, sequence, coded, Ecn::NotCapable, is_forwarded);
+                        sink.carry(onward, owner, sequence, coded, Ecn::NotCapable, is_forwarded);
                     }
                     Answer::UnderWay => {}
                     Answer::Refused => self.counters.resends_refused += 1,

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use arrayvec::ArrayVec;
 use byway_code::Engine;
+use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Alias, FlowKey};
 
@@ -13,6 +14,7 @@ use super::ceilings::{Ceiling, CeilingSlot};
 use super::copies::Copies;
 use super::group::GroupKey;
 use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_PORTS_MAX};
+use crate::outbox::Owner;
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::parts::token_bucket::TokenBucket;
@@ -45,6 +47,15 @@ pub(crate) struct Registration {
     pub(crate) makes_repairs: bool,
     /// Whether the sender copies only some packets: gaps are then no losses.
     pub(crate) is_selective: bool,
+    /// The class of its packets where they have to wait.
+    pub(crate) class: Class,
+}
+
+impl Registration {
+    /// Whose its packets are.
+    pub(crate) const fn owner(&self) -> Owner {
+        Owner::Flow(self.key, self.class)
+    }
 }
 
 /// A way on from here: an egress relay, and what it calls the flow.

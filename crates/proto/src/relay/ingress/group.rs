@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_code::{AlignedBuffer, Encoder, Engine, Repair, SOURCE_PACKETS_MAX};
+use byway_sched::Class;
 use byway_units::{BatchId, Bytes, Rate, Time};
 use byway_wire::messages::Entry;
 use byway_wire::{Alias, SequenceNumber};
@@ -13,6 +14,7 @@ use crate::limits::{
     BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
     PACKET_BYTES_MAX, RESERVE_TIME,
 };
+use crate::outbox::Owner;
 use crate::parts::placement::{Closed, CodingClass, FullestFirst, Packet, Placement, Settings, Spending};
 
 /// A packet in a batch.
@@ -23,6 +25,8 @@ pub(crate) struct Covered {
     pub(crate) digest: Option<[u8; 4]>,
     /// Whose packet it is: who would suffer from a false answer.
     pub(crate) tenant: CodingClass,
+    /// The class of its flow where packets have to wait.
+    pub(crate) wait: Class,
 }
 
 /// A batch that is being filled.
@@ -36,6 +40,8 @@ struct OpenBatch {
 #[derive(Debug)]
 pub(crate) struct ClosedBatch<'a> {
     pub(crate) egress: EgressPort,
+    /// The coding group of the grants.
+    group: u32,
     pub(crate) batch: BatchId,
     pub(crate) covered: &'a [Covered],
     encoder: &'a Encoder<AlignedBuffer>,
@@ -51,6 +57,12 @@ impl ClosedBatch<'_> {
     /// Whether it covers packets of one tenant only.
     pub(crate) fn is_of_one_tenant(&self) -> bool {
         self.covered.windows(2).all(|two| two[0].tenant == two[1].tenant)
+    }
+
+    /// Whose the repair packets are: as urgent as the most urgent packet that they cover.
+    pub(crate) fn owner(&self) -> Owner {
+        let class = self.covered.iter().map(|covered| covered.wait).max();
+        Owner::Group(self.egress.0, self.group, class.unwrap_or(Class::HighRate))
     }
 
     /// How many there are.
@@ -198,13 +210,13 @@ impl Group {
     }
 
     fn close(&mut self, closed: Closed, numbers: &mut BatchNumbers, mut close: impl FnMut(&ClosedBatch<'_>)) {
-        let egress = self.key.egress;
+        let GroupKey { egress, group, .. } = self.key;
         let number = numbers.take(egress);
         let batch = &mut self.open[closed.queue];
         let repairs = usize::from(closed.repairs);
         let covered = core::mem::take(&mut batch.covered);
         let encoder = &mut batch.encoder;
-        close(&ClosedBatch { egress, batch: number, covered: &covered, encoder, repairs });
+        close(&ClosedBatch { egress, group, batch: number, covered: &covered, encoder, repairs });
         encoder.restart();
     }
 }

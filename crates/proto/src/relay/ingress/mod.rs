@@ -38,6 +38,7 @@ use crate::limits::{
     CARRIED_LOG_BYTES, CARRIED_RETENTION, CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX,
     GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
 };
+use crate::outbox::Owner;
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_log::PacketLog;
 use crate::parts::placement::{Packet, PlacedFlow};
@@ -72,19 +73,20 @@ pub(crate) trait Sink {
     /// Sends the repair packets of a batch.
     fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
     /// Sends a repair packet of a flow's block.
-    fn in_stream(&mut self, port: EgressPort, repair: &InStreamRepair<'_>);
+    fn in_stream(&mut self, port: EgressPort, owner: Owner, repair: &InStreamRepair<'_>);
     /// Carries a copy on, with the mark that it came with; to be delivered, or to be kept. Whether it may get lost on its
     /// way: it goes to another relay.
     fn carry(
         &mut self,
         onward: Onward,
+        owner: Owner,
         sequence: SequenceNumber,
         coded: &[u8],
         ecn: Ecn,
         is_forwarded: bool,
     ) -> bool;
     /// Sends a copy to the flow's receivers that are registered here, as the direct path would.
-    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], ecn: Ecn);
+    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], ecn: Ecn);
     /// Asks the flow's sender for copies again.
     fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
 }
@@ -266,7 +268,7 @@ impl Ingress {
         if flow.registration.duplicates {
             self.counters.duplicated += 1;
             self.counters.duplicated_bytes += coded.len() as u64;
-            sink.duplicate(flow.registration.key, sequence, coded, ecn);
+            sink.duplicate(&flow.registration, sequence, coded, ecn);
         }
         match flow.registration.service {
             Service::Internet => {}
@@ -356,7 +358,8 @@ impl Ingress {
             let head = InStreamHead { alias: onward.alias, ..repair.head };
             self.counters.own_repairs += 1;
             self.counters.own_repairs_bytes += repair.payload.len() as u64;
-            sink.in_stream(onward.port, &InStreamRepair { head, payload: repair.payload });
+            let own = InStreamRepair { head, payload: repair.payload };
+            sink.in_stream(onward.port, flow.registration.owner(), &own);
         }
     }
 
@@ -399,6 +402,7 @@ impl Ingress {
         let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
             return;
         };
+        let owner = flow.registration.owner();
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
         };
@@ -409,7 +413,7 @@ impl Ingress {
                 for repair in block.repairs(onward.alias) {
                     self.counters.in_stream += 1;
                     self.counters.in_stream_bytes += repair.payload.len() as u64;
-                    sink.in_stream(onward.port, &repair);
+                    sink.in_stream(onward.port, owner, &repair);
                 }
             }
         }
@@ -433,9 +437,10 @@ impl Ingress {
             return;
         };
         let (placed, tenant) = (flow.registration.placed, flow.registration.tenant);
+        let wait = flow.registration.class;
         let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");
         let digest = sink.digest(onward.port, onward.alias, sequence, coded);
-        let covered = Covered { alias: onward.alias, sequence, digest, tenant };
+        let covered = Covered { alias: onward.alias, sequence, digest, tenant, wait };
         // A false answer to what no digest vouches for is not told from a true one: that stays within a tenant.
         let is_vouched = digest.is_some() && coded.len() <= key.digested_bytes_max();
         let class = if is_vouched { placed.class } else { tenant };

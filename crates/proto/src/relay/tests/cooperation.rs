@@ -194,6 +194,7 @@ fn a_relay_that_no_grant_names_feeds_nobody() {
             sequence_low: 1_000_000,
             coded: &packet(alias, 0),
             ecn: Ecn::NotCapable,
+            owner: None,
         };
         client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
         desk.exchange();

@@ -9,6 +9,7 @@ mod others;
 mod reach;
 mod registration;
 mod relaying;
+mod uplink;
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,7 +29,7 @@ use byway_wire::{
     Services, Shard, TenantId,
 };
 
-use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings};
+use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings, UplinkSettings};
 use crate::limits::{CODED_START, CONSENT};
 use crate::outbox::Urgency;
 use crate::random::Generator;
@@ -88,6 +89,8 @@ struct Desk {
     now: Time,
     /// Whether thousands of sessions, flows or aliases are there: the tables that hold them double now and then.
     has_thousands: bool,
+    /// What the relay sent, and when.
+    sent: Vec<(Time, SocketAddr, Vec<u8>)>,
 }
 
 /// A grant for all flows from an agent to another, from the other relay to this one.
@@ -206,6 +209,16 @@ impl Desk {
 
     /// A relay that began at this time, with so many others, of which the first is there.
     fn of(authority: Authority, started_unix_nanos: u64, others: u8) -> Self {
+        Self::with(authority, started_unix_nanos, others, None)
+    }
+
+    /// The same, with an uplink.
+    fn with(
+        authority: Authority,
+        started_unix_nanos: u64,
+        others: u8,
+        uplink: Option<UplinkSettings>,
+    ) -> Self {
         let relays = (OTHER..OTHER + others).map(|who| OtherRelay {
             number: RelayId::new(who.into()),
             shard: Shard::new(0),
@@ -221,9 +234,11 @@ impl Desk {
             started_unix_nanos,
             authority,
             relays: relays.collect(),
+            uplink,
         };
         let relay = Relay::new(settings, Engine::fastest(), &Portable, [7; 32], Time::START);
-        let mut desk = Self { relay, clients: Vec::new(), now: Time::START, has_thousands: false };
+        let (clients, sent) = (Vec::new(), Vec::new());
+        let mut desk = Self { relay, clients, now: Time::START, has_thousands: false, sent };
         desk.enter(OTHER);
         desk
     }
@@ -285,6 +300,7 @@ impl Desk {
         while let Some(transmit) = self.relay.poll() {
             sent.push((transmit.to, transmit.bytes.to_vec()));
         }
+        self.sent.extend(sent.iter().map(|(to, bytes)| (self.now, *to, bytes.clone())));
         let is_any = !sent.is_empty();
         for (to, bytes) in sent {
             if let Some(client) = self.clients.iter_mut().find(|client| address(client.who) == to) {
@@ -408,7 +424,8 @@ impl Desk {
         let now = self.now;
         let client = self.client(who);
         let alias = Alias::new(alias).expect("not zero");
-        let contents = Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable };
+        let contents =
+            Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable, owner: None };
         client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
         self.exchange();
     }

@@ -49,8 +49,14 @@ impl Desk {
             let now = self.now;
             let client = self.client(1);
             let (alias, role) = (Alias::new(1).expect("not zero"), EnvelopeRole::Copy);
-            let contents =
-                Enveloped { role, alias, sequence_low: sequence, coded: &[7; 40], ecn: Ecn::NotCapable };
+            let contents = Enveloped {
+                role,
+                alias,
+                sequence_low: sequence,
+                coded: &[7; 40],
+                ecn: Ecn::NotCapable,
+                owner: None,
+            };
             client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
             let since = now.saturating_since(begin).as_millis();
             heard.extend(self.passes(ms(10)).into_iter().map(|(at, heard)| (since + at, heard)));

@@ -192,7 +192,8 @@ impl Pair {
         let (node, alias) = (&mut self.nodes[who], Alias::new(1).expect("not zero"));
         let coded = &[number; 40];
         let ecn = Ecn::NotCapable;
-        let contents = Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: 0, coded, ecn };
+        let contents =
+            Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: 0, coded, ecn, owner: None };
         node.sessions.send_envelope(node.peer, &contents, Urgency::Original, self.now);
         self.send(who);
     }

@@ -10,6 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use byway_code::{Engine, Repair, decode};
+use byway_sched::Class;
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
 use byway_wire::{Alias, BlockShape, Ecn, FlowKey, Receiver, SequenceNumber, Service, TenantId};
@@ -18,6 +19,7 @@ use super::ceilings::GrantedFlows;
 use super::{
     ArrivingCopy, Ceiling, ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink,
 };
+use crate::outbox::Owner;
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::CodingRates;
 
@@ -81,7 +83,7 @@ impl Sink for Record {
         });
     }
 
-    fn in_stream(&mut self, _: EgressPort, repair: &InStreamRepair<'_>) {
+    fn in_stream(&mut self, _: EgressPort, _: Owner, repair: &InStreamRepair<'_>) {
         let InStreamHead { alias, first_low, mask, place, length_symbol } = repair.head;
         self.own.push(OwnRepair {
             alias: alias.number(),
@@ -95,6 +97,7 @@ impl Sink for Record {
     fn carry(
         &mut self,
         onward: Onward,
+        _: Owner,
         sequence: SequenceNumber,
         coded: &[u8],
         _ecn: Ecn,
@@ -104,8 +107,8 @@ impl Sink for Record {
         true
     }
 
-    fn duplicate(&mut self, key: FlowKey, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) {
-        self.duplicated.push((key.flow().number(), sequence.number(), coded.to_vec()));
+    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) {
+        self.duplicated.push((flow.key.flow().number(), sequence.number(), coded.to_vec()));
     }
 
     fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber) {
@@ -272,6 +275,7 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
         duplicates: kind.copying == Copying::ByRelay,
         makes_repairs: kind.copying == Copying::OwnRepairs,
         is_selective: kind.copying == Copying::Selective,
+        class: Class::HighRate,
     }
 }
 
