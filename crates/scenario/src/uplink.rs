@@ -57,6 +57,7 @@ impl TypedUplink {
             kind: TypedQueue::RateDelay,
             bound: Some(delay),
             ratio: self.ratio,
+            spike: None,
             discards: TypedDiscards::Late,
             is_guarded: self.guard.unwrap_or(true),
             marks: self.ecn.unwrap_or(false),

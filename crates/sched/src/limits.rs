@@ -38,10 +38,10 @@ pub(crate) const CAP_BURST: Duration = Duration::from_secs(1);
 pub(crate) const CAP_BURST_PACKETS: u64 = 10;
 
 /// From which fill of the low-delay queue on packets are marked.
-pub(crate) const MARKING_BEGINS: f64 = 0.3;
+pub(crate) const MARKING_BEGINS: f64 = 0.15;
 
 /// At which fill all would be.
-pub(crate) const MARKING_ENDS: f64 = 1.2;
+pub(crate) const MARKING_ENDS: f64 = 0.9;
 
 /// How often the low-average class looks at what its packets wait (RFC 9332, appendix A.1: a third of the longest usual round trip, or the target, if less).
 pub(crate) const GOVERNING_INTERVAL: Duration = Duration::from_millis(16);

@@ -85,7 +85,7 @@ impl UplinkCounters {
 
     const fn count_departure(&mut self, class: Class, bytes: u64) {
         let (packets, all) = match class {
-            Class::HighRate => (&mut self.high_rate, &mut self.high_rate_bytes),
+            Class::HighRate | Class::LowAverage => (&mut self.high_rate, &mut self.high_rate_bytes),
             Class::LowDelay => (&mut self.low_delay, &mut self.low_delay_bytes),
         };
         *packets += 1;
@@ -230,10 +230,9 @@ impl Uplink {
     }
 
     pub(super) fn status(&self) -> UplinkStatus {
-        let status = self.queue.status();
-        let delay = status.delay + self.quantum;
-        let rate = self.settings.link.capacity();
-        UplinkStatus { rate, queue: Status { delay, ..status }, held: self.store.held() }
+        let mut queue = self.queue.status();
+        queue.allotment.delay += self.quantum;
+        UplinkStatus { rate: self.settings.link.capacity(), queue, held: self.store.held() }
     }
 }
 

@@ -159,7 +159,7 @@ fn no_low_delay_packet_waits_longer_than_promised_and_a_high_rate_flow_gets_twic
         assert!(counters.full > 0 && counters.trimmed == 0, "{counters:?}");
         let total = line.bytes_of(|_| true);
         assert_eq!(counters.high_rate_bytes + counters.low_delay_bytes, total);
-        assert_eq!(line.uplink.status().queue.delay, PROMISED, "{megabits}");
+        assert_eq!(line.uplink.status().queue.allotment.delay, PROMISED, "{megabits}");
     }
 }
 
@@ -247,8 +247,8 @@ fn repair_packets_leave_room_for_originals() {
     let scavenger =
         Heading { urgency: Urgency::Scavenger, owner: flow(1, Class::HighRate), ..Heading::of_session(to()) };
     (0..400).for_each(|_| line.send_as(scavenger, FULL));
-    let [waits, _] = line.uplink.status().queue.backlog;
-    let [room, _] = line.uplink.status().queue.room;
+    let [waits, ..] = line.uplink.status().queue.backlog;
+    let [room, ..] = line.uplink.status().queue.allotment.room;
     // 250 ms of 10 Mbit/s are 312 kB.
     assert!(room > Bytes::new(300_000), "{room}");
     assert!(waits <= Bytes::new(room.count() / 2 + 1_500), "{waits} of {room}");
