@@ -1,6 +1,6 @@
 //! Queues that tell packets apart, from what is typed of them to what a link is told.
 
-use byway_sched::{Discards, Marking, Settings, SettingsError};
+use byway_sched::{Class, Discards, Marking, Settings, SettingsError};
 use byway_sim::{Queueing, Scheduling};
 use byway_typed::TypedDuration;
 use byway_units::{Bytes, Duration, Rate};
@@ -77,10 +77,25 @@ impl TypedClasses {
         given.into_iter().find_map(|(key, is_given)| is_given.then_some(key))
     }
 
+    /// The key that is given and of the third class alone, where there is none.
+    pub(crate) fn key_of_third_class(&self) -> Option<&'static str> {
+        (self.spike.is_some() && self.average_dscp.is_none()).then_some("spike")
+    }
+
+    /// A DSCP that means low delay and a low average.
+    pub(crate) fn dscp_of_two_classes(&self) -> Option<u8> {
+        let low_delay = |dscp: &&u8| self.low_delay().class(**dscp << 2) == Class::LowDelay;
+        self.average_dscp.iter().flatten().find(low_delay).copied()
+    }
+
+    fn low_delay(&self) -> Marking {
+        let marked = |dscps: &Vec<u8>| dscps.iter().fold(Marking::NONE, |marking, dscp| marking.with(*dscp));
+        self.dscp.as_ref().map_or_else(Marking::default, marked)
+    }
+
     /// What is meant, with 4 and 45 where no DSCP is given.
     pub(crate) fn meaning(&self) -> Classes {
-        let marked = |dscps: &Vec<u8>| dscps.iter().fold(Marking::NONE, |marking, dscp| marking.with(*dscp));
-        let marking = self.dscp.as_ref().map_or_else(Marking::default, marked);
+        let marking = self.low_delay();
         let average = self.average_dscp.iter().flatten();
         Classes {
             plan: QueuePlan {
@@ -314,10 +329,22 @@ rate = "1500 kbit/s"
     }
 
     #[test]
+    fn packets_of_the_third_class_wait_on_average_as_long_as_promised_and_spike() {
+        let third = changed("dscp = [0]", "dscp = [1]\naverage_dscp = [0]");
+        let classes = forth(&third).classes.expect("it has some");
+        let average = classes.low_average.expect("some packets came");
+        assert_eq!((classes.high_rate.offered, classes.low_delay.offered), (0, 0));
+        assert!(
+            average.dropped > 0 && average.waited_ms_max > 50.0 && average.waited_ms_max < 300.0,
+            "{average:?}"
+        );
+    }
+
+    #[test]
     fn what_is_typed_is_what_a_link_is_told() {
         let wanted = changed(
             "bound = \"50 ms\"",
-            "bound = \"50 ms\"\nratio = 2.3\ndiscards = \"all\"\nguard = true\necn = true",
+            "bound = \"50 ms\"\nratio = 2.3\naverage_dscp = [34]\ndiscards = \"all\"\nguard = true\necn = true",
         );
         let network = Scenario::parse(&wanted).expect("a scenario").network(1).expect("all are joined");
         let expected = |kilobits: u64| {
@@ -326,8 +353,9 @@ rate = "1500 kbit/s"
             let settings = Settings::new(rate, Bytes::new(1_500)).expect("a link");
             let settings = settings.with_delay(Duration::from_millis(50)).expect("long enough");
             let settings = settings.with_ratio_milli(2_300).expect("a ratio").with_discards(Discards::All);
+            let settings = settings.with_low_average(Duration::from_millis(250)).expect("long enough");
             let queueing = Queueing::RateDelay(settings.with_buffers(room, room).with_guard().with_ecn());
-            let marking = Marking::NONE.with(0);
+            let marking = Marking::NONE.with(0).with_low_average(34);
             Some(Scheduling { rate, queueing, marking, packet: Bytes::new(1_500) })
         };
         assert!(network.links.iter().all(|link| link.link.scheduling == expected(2_000)));
@@ -367,6 +395,20 @@ rate = "1500 kbit/s"
                 "give more than 1",
             ),
             ("bound", "delay", "scenario.toml:16", "unknown field `delay`"),
+            (
+                "bound = \"50 ms\"",
+                "spike = \"1 s\"",
+                "scenario.toml:16: link[0].classes.spike",
+                "no third class",
+            ),
+            ("bound = \"50 ms\"", "average_dscp = [0]", "link[0].classes.average_dscp", "one class"),
+            ("bound = \"50 ms\"", "average_dscp = [64]", "link[0].classes.average_dscp", "0 to 63"),
+            (
+                "bound = \"50 ms\"",
+                "average_dscp = [1]\nspike = \"1 ms\"",
+                "link[0].classes.spike",
+                "at least twice",
+            ),
             ("1500", "100", "scenario.toml:29: step[0].rate", "240 ms"),
             (
                 "rate = \"2 Mbit/s\"",

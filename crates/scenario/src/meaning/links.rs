@@ -153,9 +153,21 @@ impl Reader<'_> {
                 "only `rate-delay` promises anything: leave it out, or have `kind = \"rate-delay\"`";
             return Err(self.problem(&path.key(key), message));
         }
-        if let Some(dscp) = typed.dscp.iter().flatten().find(|dscp| **dscp > DSCP_MAX) {
-            let message = format!("{dscp} is no DSCP: they are 0 to {DSCP_MAX}, a TOS byte divided by four");
-            return Err(self.problem(&path.key("dscp"), message));
+        for (key, dscps) in [("dscp", &typed.dscp), ("average_dscp", &typed.average_dscp)] {
+            if let Some(dscp) = dscps.iter().flatten().find(|dscp| **dscp > DSCP_MAX) {
+                let message =
+                    format!("{dscp} is no DSCP: they are 0 to {DSCP_MAX}, a TOS byte divided by four");
+                return Err(self.problem(&path.key(key), message));
+            }
+        }
+        if let Some(key) = typed.key_of_third_class() {
+            let message =
+                "there is no third class without `average_dscp`: leave it out, or say whose class it is";
+            return Err(self.problem(&path.key(key), message));
+        }
+        if let Some(dscp) = typed.dscp_of_two_classes() {
+            let message = format!("{dscp} means low delay, too: a DSCP means one class");
+            return Err(self.problem(&path.key("average_dscp"), message));
         }
         let classes = typed.meaning();
         for rate in rate.extremes() {
