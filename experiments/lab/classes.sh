@@ -16,7 +16,7 @@ send() {
     # Each second, what came of all connections together is in a line, behind that with which the server begins.
     awk -v connections="$connections" -v from="$from" -v to="$to" -v all="$([ "$connections" -gt 1 ] && echo '[SUM]' || echo '[')" '
         /^Server output/ { is_server = 1 }
-        !is_server && $NF == "sender" { retransmitted = $(NF - 1) }
+        !is_server && $NF == "sender" { retransmitted = $(NF - 1) + 0 }
         is_server && index($0, all) == 1 && / sec / && !/receiver$/ {
             for (field = 2; field <= NF; field++) if ($field == "sec") { split($(field - 1), times, "-"); kilobits = $(field + 3) }
             if (times[1] >= from - 0.5 && times[2] <= to + 0.5) { sum += kilobits * (times[2] - times[1]); time += times[2] - times[1] }

@@ -7,7 +7,7 @@ use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC sleep);
 
 my ($address, $tos, $each_second, $seconds) = @ARGV;
 socket(my $socket, PF_INET, SOCK_DGRAM, getprotobyname("udp") || 17) or die "socket: $!";
-setsockopt($socket, IPPROTO_IP, IP_TOS, $tos) or die "TOS: $!";
+setsockopt($socket, IPPROTO_IP, IP_TOS, int $tos) or die "TOS: $!";
 my ($begin, $host) = (clock_gettime(CLOCK_MONOTONIC), inet_aton($address));
 for my $number (0 .. $each_second * $seconds - 1) {
     my $wait = $begin + $number / $each_second - clock_gettime(CLOCK_MONOTONIC);

@@ -1,6 +1,7 @@
 # Calls of AMR at 12.2 kbit/s, a packet of 72 bytes each 20 ms:
-#   voice.pl send ADDRESS PORT CALLS SECONDS TOS     so many from the machine NAME.1, the next from NAME.2, and so on
-#   voice.pl listen PORT CALLS SECONDS WAITS BYWAY   listens until WAITS seconds are over, and tells as JSON what people would think of them
+#   voice.pl send ADDRESS PORT CALLS SECONDS TOS          so many from the machine NAME.1, the next from NAME.2, and so on
+#   voice.pl listen PORT CALLS FROM SECONDS WAITS BYWAY   listens until WAITS seconds are over, and tells as JSON what people would think of them; what is
+#                                                         spoken before the second FROM does not count, as links do not know at once of all calls
 use strict;
 use warnings;
 use Cwd;
@@ -18,7 +19,7 @@ socket(my $socket, PF_INET, SOCK_DGRAM, getprotobyname("udp") || 17) or die "soc
 if ($role eq "send") {
     my ($address, $port, $calls, $seconds, $tos) = @rest;
     my ($machine) = getcwd() =~ /\.(\d+)$/;
-    setsockopt($socket, IPPROTO_IP, IP_TOS, $tos) or die "TOS: $!";
+    setsockopt($socket, IPPROTO_IP, IP_TOS, int $tos) or die "TOS: $!";
     connect($socket, sockaddr_in($port, inet_aton($address))) or die "connect: $!";
     my $begin = clock_gettime(CLOCK_MONOTONIC);
     for my $number (0 .. $seconds / EVERY - 1) {
@@ -33,7 +34,7 @@ if ($role eq "send") {
     exit 0;
 }
 
-my ($port, $calls, $seconds, $waits, $byway) = @rest;
+my ($port, $calls, $from, $seconds, $waits, $byway) = @rest;
 setsockopt($socket, SOL_SOCKET, SO_RCVBUF, 4_000_000) or die "buffer: $!";
 bind($socket, sockaddr_in($port, INADDR_ANY)) or die "bind: $!";
 my @took = map { [("lost") x ($seconds / EVERY)] } 1 .. $calls;
@@ -47,6 +48,6 @@ while ((my $left = $until - clock_gettime(CLOCK_MONOTONIC)) > 0) {
     $took[$call][$number] = sprintf("%.3f", 1000 * (clock_gettime(CLOCK_MONOTONIC) - $sent));
 }
 open(my $file, ">", "delays") or die "delays: $!";
-print $file "@$_\n" for @took;
+print $file "@$_[$from / EVERY .. $#$_]\n" for @took;
 close($file) or die "delays: $!";
 exec($byway, "experiment", "calls", "delays") or die "$byway: $!";
