@@ -45,7 +45,11 @@ fn check(mut queue: impl Discipline<u64>) {
 
 #[test]
 fn rate_delay_allocates_nothing() {
-    check(RateDelay::new(Settings::new(RATE, MTU).expect("a usual link"), Time::START));
+    let settings = Settings::new(RATE, MTU).expect("a usual link");
+    let third = settings.with_low_average(Duration::from_millis(50)).expect("long enough");
+    for settings in [settings, settings.with_guard(), third, third.with_guard().with_ecn()] {
+        check(RateDelay::new(settings, Time::START));
+    }
 }
 
 #[test]

@@ -67,14 +67,14 @@ fn uplink_status(status: &CoreUplink) -> UplinkStatus {
         let place = class as usize;
         UplinkClass {
             flows: u64::from(queue.flows[place]),
-            rate_bits_per_second: queue.rates[place].bits_per_second(),
+            rate_bits_per_second: queue.allotment.rates[place].bits_per_second(),
             waiting_bytes: queue.backlog[place].count(),
-            room_bytes: queue.room[place].count(),
+            room_bytes: queue.allotment.room[place].count(),
         }
     };
     UplinkStatus {
         rate_bits_per_second: rate.bits_per_second(),
-        delay_ms: queue.delay.as_micros() as f64 / 1_000.0,
+        delay_ms: queue.allotment.delay.as_micros() as f64 / 1_000.0,
         high_rate: class(Class::HighRate),
         low_delay: class(Class::LowDelay),
     }

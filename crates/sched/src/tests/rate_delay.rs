@@ -8,6 +8,11 @@ fn link(megabits: u64) -> Settings {
     Settings::new(Rate::from_megabits_per_second(megabits), Bytes::new(u64::from(MTU))).expect("a usual link")
 }
 
+#[allow(clippy::cast_precision_loss, reason = "a count to a few digits")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
 /// With a third class.
 fn third(settings: Settings) -> Settings {
     settings.with_low_average(settings.delay() * 5).expect("long enough")
@@ -206,7 +211,7 @@ fn responsive(class: Class) -> (Duration, Duration, f64) {
     let left: Vec<&Left> = wire.left.iter().filter(|left| left.class == class).collect();
     let waits = left.iter().map(|left| left.waited);
     let (sum, longest) = (waits.clone().sum::<Duration>(), waits.max().expect("some left"));
-    (sum / left.len() as u64, longest, 1.0 - left.len() as f64 / f64::from(came))
+    (sum / left.len() as u64, longest, 1.0 - number(left.len()) / f64::from(came))
 }
 
 #[test]
@@ -224,7 +229,7 @@ fn beside_one_that_does_not_slow_down(settings: Settings) -> (f64, f64) {
     let mut wire = wire(settings);
     // Ten high-rate flows and eleven others: 20 Mbit/s in 31 parts.
     let share = 20.0e6 / 31.0 / 8.0 / 500.0;
-    let mut came = [0_u64; 2];
+    let mut came = [0_usize; 2];
     for step in 0..40_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         for number in 20..30 {
@@ -235,15 +240,16 @@ fn beside_one_that_does_not_slow_down(settings: Settings) -> (f64, f64) {
         for number in 0..11 {
             let rate = share * if number == 10 { 10.0 } else { 0.5 };
             for _ in sent(step, rate)..sent(step + 1, rate) {
-                came[usize::from(number == 10)] += u64::from(step >= 10_000);
+                came[usize::from(number == 10)] += usize::from(step >= 10_000);
                 wire.arrive(Class::LowDelay, flow(number), 500, now);
             }
         }
     }
-    let settled = |left: &&Left| left.class == Class::LowDelay && left.packet > wire.came.len() as u32 / 4;
+    let quarter = u32::try_from(wire.came.len() / 4).expect("few packets");
+    let settled = |left: &&Left| left.class == Class::LowDelay && left.packet > quarter;
     let greedy = wire.left.iter().filter(settled).filter(|left| left.flow == flow(10)).count();
     let modest = wire.left.iter().filter(settled).count() - greedy;
-    (100.0 - modest as f64 * 100.0 / came[0] as f64, greedy as f64 / (share * 30.0))
+    (100.0 - number(modest) * 100.0 / number(came[0]), number(greedy) / (share * 30.0))
 }
 
 #[test]
