@@ -284,8 +284,10 @@ rate = "1500 kbit/s"
         assert_eq!((waits.measured, waits.is_met), (Some(link.low_delay.waited_ms_max), true));
         assert!(!verdict("measure = \"low-delay-wait-max\"\nat_most = \"10 ms\"").is_met);
         // 0.6 of 2.6 Mbit/s, and then 1.1.
-        let loss = verdict("measure = \"low-delay-loss\"\nat_least = \"20 %\"");
-        assert!(loss.is_met && loss.measured.is_some_and(|loss| loss < 0.45), "{loss:?}");
+        let loss = verdict("measure = \"low-delay-loss\"\nat_most = \"20 %\"");
+        assert!(!loss.is_met && loss.measured.is_some_and(|loss| loss < 0.45), "{loss:?}");
+        // Back, nothing is lost.
+        assert_eq!(verdict("measure = \"low-delay-loss\"\nat_least = \"20 %\"").measured, Some(0.0));
         let none = verdict("measure = \"high-rate-loss\"\nat_most = \"50 %\"");
         assert_eq!((none.measured, none.is_met), (None, false), "no packet was of that class");
         for (wrong, words) in [
