@@ -406,7 +406,7 @@ mod tests {
             "byway_relay_uplink_waiting_bytes{class=\"high-rate\"} 70.0",
             "byway_relay_uplink_flows{class=\"low-delay\"} 3.0",
             "byway_relay_uplink_rate_bits_per_second{class=\"high-rate\"} 7000.0",
-            "byway_relay_uplink_delay_seconds 0.0125",
+            "byway_relay_uplink_delay_seconds{} 0.0125",
         ] {
             assert!(page.contains(row), "{row}: {page}");
             let name = row.split(['{', ' ']).next().expect("a name");

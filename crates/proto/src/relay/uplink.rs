@@ -10,7 +10,7 @@ mod tests;
 
 use alloc::collections::VecDeque;
 use core::hash::Hasher;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use byway_sched::{Arrival, Class, Departure, Discipline, Dropped, FlowHash, RateDelay, Settings, Status};
 use byway_units::{Bytes, Duration, Rate, Time};
@@ -20,14 +20,14 @@ use siphasher::sip::SipHasher13;
 use store::{Place, Store};
 
 use crate::counters::counters;
-use crate::limits::{LOW_DELAY_BUDGET, UPLINK_CREDIT, UPLINK_PACKET, UPLINK_QUANTUM};
+use crate::limits::{LOW_DELAY_BUDGET, UPLINK_CREDIT, UPLINK_QUANTUM};
 use crate::outbox::{Heading, Outbox, Owner, Transmit, Urgency};
 use crate::random::Generator;
 
 /// What a shard's uplink promises, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UplinkSettings {
-    /// What it promises. Packets of less than [`UPLINK_PACKET`] are expected to be the longest.
+    /// What it promises. Packets that are longer than its longest count as that; [`UPLINK_PACKET`](crate::limits::UPLINK_PACKET) is enough.
     pub link: Settings,
     /// Flows with a latency budget of at most this much are low-delay.
     pub low_delay_budget: Duration,
@@ -180,7 +180,7 @@ impl Uplink {
         let Heading { to, ecn, urgency, owner } = *heading;
         let class = class_of(owner);
         let (waits, room) = self.queue.fill(class);
-        let length = on_line(to, bytes.len());
+        let length = self.on_line(to, bytes.len());
         // A repair packet must not keep out what it would repair.
         if urgency == Urgency::Scavenger && waits + waits > room {
             self.counters.scavengers += 1;
@@ -199,6 +199,12 @@ impl Uplink {
         queue.enqueue(arrival, now, &mut |packet, why| drop_packet(packet, why, store, counters));
     }
 
+    /// What a packet takes of the line, with its headers of IP and UDP.
+    fn on_line(&self, to: SocketAddr, bytes: usize) -> Bytes {
+        let headers = if to.is_ipv4() { 28 } else { 48 };
+        (Bytes::from(bytes) + Bytes::new(headers)).min(self.settings.link.packet())
+    }
+
     /// Lets go what still belongs to the row that goes at once.
     fn let_go(&mut self, now: Time) {
         while self.free_at <= self.row_until {
@@ -207,7 +213,7 @@ impl Uplink {
             let Some(Departure { mut packet, class, is_marked, .. }) = departure else {
                 break;
             };
-            let length = on_line(packet.to, packet.place.bytes());
+            let length = self.on_line(packet.to, packet.place.bytes());
             self.free_at += length / self.settings.link.capacity();
             self.counters.count_departure(class, length.count());
             if is_marked {
@@ -241,12 +247,6 @@ fn drop_packet(packet: Packet, why: Dropped, store: &mut Store, counters: &mut U
     store.forget(packet.class, packet.place);
 }
 
-/// What a packet takes of the line, with its headers of IP and UDP.
-fn on_line(to: SocketAddr, bytes: usize) -> Bytes {
-    let headers = if to.is_ipv4() { 28 } else { 48 };
-    (Bytes::from(bytes) + Bytes::new(headers)).min(UPLINK_PACKET)
-}
-
 const fn class_of(owner: Option<Owner>) -> Class {
     match owner {
         None => Class::LowDelay,
@@ -271,12 +271,11 @@ impl Hashes {
     /// What sessions need counts as one flow. Where flows are held to what they may have, no session's takes another's share of that, and no
     /// more of them count than of any source.
     fn of_flow(&self, owner: Option<Owner>, to: SocketAddr, is_guarded: bool) -> FlowHash {
-        match (owner, to) {
-            (Some(Owner::Flow(key, _)), _) => self.hash(Self::FLOW, &key.to_bytes()),
-            (Some(Owner::Group(port, group, _)), _) => self.of_group(port, group),
-            (None, SocketAddr::V4(to)) if is_guarded => self.hash(Self::SESSIONS, &to.ip().octets()),
-            (None, SocketAddr::V6(to)) if is_guarded => self.hash(Self::SESSIONS, &to.ip().octets()),
-            (None, _) => self.hash(Self::SESSIONS, &[]),
+        match owner {
+            Some(Owner::Flow(key, _)) => self.hash(Self::FLOW, &key.to_bytes()),
+            Some(Owner::Group(port, group, _)) => self.of_group(port, group),
+            None if is_guarded => self.of_session(to),
+            None => self.hash(Self::SESSIONS, &[]),
         }
     }
 
@@ -287,6 +286,17 @@ impl Hashes {
             Some(Owner::Group(port, group, _)) => self.of_group(port, group),
             None => self.hash(Self::SESSIONS, &[]),
         }
+    }
+
+    fn of_session(&self, to: SocketAddr) -> FlowHash {
+        let mut hasher = self.0;
+        hasher.write_u8(Self::SESSIONS);
+        match to.ip() {
+            IpAddr::V4(address) => hasher.write(&address.octets()),
+            IpAddr::V6(address) => hasher.write(&address.octets()),
+        }
+        hasher.write_u16(to.port());
+        FlowHash::new(hasher.finish())
     }
 
     fn of_group(&self, port: u16, group: u32) -> FlowHash {

@@ -8,9 +8,9 @@ use crate::limits::UPLINK_PACKET;
 use crate::reason::Reason;
 
 /// A line that carries this much, where low-delay packets wait 30 ms at most.
-fn uplink(rate: Rate) -> Option<UplinkSettings> {
+fn uplink(rate: Rate) -> UplinkSettings {
     let link = Settings::new(rate, UPLINK_PACKET).and_then(|link| link.with_delay(ms(30)));
-    Some(UplinkSettings::new(link.expect("a usual line")))
+    UplinkSettings::new(link.expect("a usual line"))
 }
 
 fn granted(service: Service) -> Vec<Grant> {
@@ -70,7 +70,7 @@ impl Desk {
 #[test]
 fn an_uplink_that_carries_everything_changes_nothing() {
     let open = Desk::with_two_flows(None, Service::Forwarding).conversation();
-    let fast = uplink(Rate::from_megabits_per_second(1_000_000));
+    let fast = Some(uplink(Rate::from_megabits_per_second(1_000_000)));
     let mut through = Desk::with_two_flows(fast, Service::Forwarding).conversation();
     // Of what goes at the same moment, what is of low delay goes first.
     let mut sorted = open.clone();
@@ -94,7 +94,7 @@ fn without_an_uplink_nothing_waits() {
 
 #[test]
 fn packets_of_a_flow_with_a_small_budget_pass_those_that_wait() {
-    let mut desk = Desk::with_two_flows(uplink(Rate::from_megabits_per_second(4)), Service::Forwarding);
+    let mut desk = Desk::with_two_flows(Some(uplink(Rate::from_megabits_per_second(4))), Service::Forwarding);
     let began = desk.now;
     for sequence in 0..100 {
         desk.copies(1, 1, sequence, &[7; 450]);
@@ -121,7 +121,7 @@ fn a_flow_with_a_usual_budget_waits_its_turn() {
         Authority::Static(granted(Service::Forwarding)),
         1_000,
         1,
-        uplink(Rate::from_megabits_per_second(4)),
+        Some(uplink(Rate::from_megabits_per_second(4))),
     );
     desk.enter_slowly(1..=4);
     for ends in [(1, 2), (3, 4)] {
@@ -144,7 +144,7 @@ fn repair_packets_are_as_urgent_as_the_most_urgent_packet_that_they_cover() {
             let there = grant_here(sender, receiver);
             Grant { egress: grant(1, 2).ingress, ..there }
         });
-        let line = uplink(Rate::from_megabits_per_second(4));
+        let line = Some(uplink(Rate::from_megabits_per_second(4)));
         let mut desk = Desk::with(Authority::Static(grants.to_vec()), 1_000, 1, line);
         for ((sender, receiver), budget) in [(1, 2), (3, 4)].into_iter().zip(budgets) {
             desk.enter_slowly([sender]);

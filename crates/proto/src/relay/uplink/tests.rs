@@ -25,9 +25,9 @@ fn to() -> core::net::SocketAddr {
     (Ipv4Addr::new(192, 0, 2, 7), 4_600).into()
 }
 
-fn flow(number: u16, class: Class) -> Option<Owner> {
+fn flow(number: u16, class: Class) -> Owner {
     let key = FlowKey::new(AgentId::new(1), Receiver::Agent(AgentId::new(2)), FlowId::new(number));
-    Some(Owner::Flow(key, class))
+    Owner::Flow(key, class)
 }
 
 /// A packet that left.
@@ -113,12 +113,18 @@ impl Line {
         self.drain();
     }
 
-    fn send(&mut self, owner: Option<Owner>, payload: usize) {
-        self.send_as(Heading { owner, ..Heading::of_session(to()) }, payload);
+    fn send(&mut self, owner: impl Into<Option<Owner>>, payload: usize) {
+        self.send_as(Heading { owner: owner.into(), ..Heading::of_session(to()) }, payload);
     }
 
     /// These flows each send a packet again and again, at a moment of their own.
-    fn keep_sending(&mut self, owners: &[Option<Owner>], every: Duration, payload: usize, time: Duration) {
+    fn keep_sending<T: Copy + Into<Option<Owner>>>(
+        &mut self,
+        owners: &[T],
+        every: Duration,
+        payload: usize,
+        time: Duration,
+    ) {
         let end = self.now + time;
         let apart = every / owners.len() as u64;
         for owner in owners.iter().cycle() {
@@ -165,7 +171,7 @@ fn no_low_delay_packet_waits_longer_than_promised_and_a_high_rate_flow_gets_twic
 
 #[test]
 fn the_line_is_never_idle_while_something_waits_and_never_carries_more_than_it_can() {
-    for owner in [flow(1, Class::LowDelay), flow(1, Class::HighRate), None] {
+    for owner in [Some(flow(1, Class::LowDelay)), Some(flow(1, Class::HighRate)), None] {
         let mut line = Line::new(promise(20));
         line.keep_sending(&[owner], Duration::from_micros(500), FULL, Duration::from_secs(2));
         // 5 MB in two seconds, and what the line was given before it has carried it.
@@ -244,8 +250,11 @@ fn whoever_wakes_it_late_loses_no_rate_within_a_millisecond_and_gets_no_burst_be
 #[test]
 fn repair_packets_leave_room_for_originals() {
     let mut line = Line::new(promise(10));
-    let scavenger =
-        Heading { urgency: Urgency::Scavenger, owner: flow(1, Class::HighRate), ..Heading::of_session(to()) };
+    let scavenger = Heading {
+        urgency: Urgency::Scavenger,
+        owner: Some(flow(1, Class::HighRate)),
+        ..Heading::of_session(to())
+    };
     (0..400).for_each(|_| line.send_as(scavenger, FULL));
     let [waits, ..] = line.uplink.status().queue.backlog;
     let [room, ..] = line.uplink.status().queue.allotment.room;
@@ -257,8 +266,9 @@ fn repair_packets_leave_room_for_originals() {
     (0..90).for_each(|_| line.send(flow(2, Class::HighRate), FULL));
     assert_eq!(line.uplink.counters.full, 0, "originals have the other half");
     line.pass(Duration::from_secs(1));
-    let [_, original] = [1, 2]
-        .map(|number| line.left.iter().filter(|left| left.owner == flow(number, Class::HighRate)).count());
+    let [_, original] = [1, 2].map(|number| {
+        line.left.iter().filter(|left| left.owner == Some(flow(number, Class::HighRate))).count()
+    });
     assert_eq!(original, 90);
 }
 
@@ -268,8 +278,11 @@ fn a_repair_packet_goes_where_nothing_waits_however_little_room_there_is() {
     let promised =
         promise(2).with_delay(UPLINK_PACKET / Rate::from_megabits_per_second(1)).expect("just enough");
     let mut line = Line::new(promised);
-    let heading =
-        Heading { urgency: Urgency::Scavenger, owner: flow(1, Class::LowDelay), ..Heading::of_session(to()) };
+    let heading = Heading {
+        urgency: Urgency::Scavenger,
+        owner: Some(flow(1, Class::LowDelay)),
+        ..Heading::of_session(to())
+    };
     line.send_as(heading, FULL);
     assert_eq!(line.left.len(), 1, "{:?}", line.uplink.counters);
 }
@@ -279,7 +292,7 @@ fn a_mark_is_given_only_to_what_may_be_marked() {
     let mut line = Line::new(promise(20).with_ecn());
     for number in 0..4_000 {
         let ecn = if number % 2 == 0 { Ecn::Capable0 } else { Ecn::NotCapable };
-        let heading = Heading { ecn, owner: flow(1, Class::LowDelay), ..Heading::of_session(to()) };
+        let heading = Heading { ecn, owner: Some(flow(1, Class::LowDelay)), ..Heading::of_session(to()) };
         line.send_as(heading, FULL);
         line.send(flow(2, Class::HighRate), FULL);
         line.pass(Duration::from_micros(700));
@@ -296,13 +309,15 @@ fn once_grown_nothing_is_allocated() {
     let mut line = Line::new(promise(100));
     let payload = [0_u8; FULL];
     let round = |line: &mut Line| {
-        for (owner, packets) in [(flow(1, Class::HighRate), 10), (flow(2, Class::LowDelay), 4), (None, 2)] {
+        for (owner, packets) in
+            [(Some(flow(1, Class::HighRate)), 10), (Some(flow(2, Class::LowDelay)), 4), (None, 2)]
+        {
             let heading = Heading { owner, ..Heading::of_session(to()) };
             for _ in 0..packets {
                 line.outbox.add(heading, |out| out.extend_from_slice(&payload));
             }
         }
-        line.now = line.now + Duration::from_micros(900);
+        line.now += Duration::from_micros(900);
         line.uplink.take(&mut line.outbox, line.now);
         while line.uplink.poll().is_some() {}
     };
@@ -326,4 +341,31 @@ fn flows_of_one_agent_count_for_few_if_it_is_guarded() {
     };
     assert!(flows(promise(100)) > 450);
     assert!(flows(promise(100).with_guard()) <= 32);
+}
+
+#[test]
+fn a_greedy_flow_of_low_delay_gets_less_than_as_one_of_high_rate_if_it_is_guarded() {
+    let share_of = |promised: Settings, class: Class| {
+        let mut line = Line::new(promised);
+        let greedy = flow(1, class);
+        let others: Vec<_> = (2..6).map(|number| flow(number, Class::HighRate)).collect();
+        // The greedy one sends as much as the line carries, and so do four others together; sessions have little to say.
+        for turn in 0..40_000 {
+            line.send(greedy, FULL);
+            line.send(others[turn % 4], FULL);
+            if turn % 50 == 0 {
+                line.send(None::<Owner>, 100);
+            }
+            line.pass(Duration::from_micros(240));
+        }
+        let late = Time::START + Duration::from_secs(3);
+        let all = line.bytes_of(|left| left.at > late);
+        let sessions = line.left.iter().filter(|left| left.owner.is_none()).count();
+        (line.bytes_of(|left| left.at > late && left.owner == Some(greedy)) * 100 / all, sessions)
+    };
+    let (as_high_rate, all) = share_of(promise(50).with_guard(), Class::HighRate);
+    assert_eq!(all, 800, "sessions get all through beside high-rate flows");
+    let (as_low_delay, most) = share_of(promise(50).with_guard(), Class::LowDelay);
+    assert!(as_low_delay * 3 < as_high_rate * 2, "{as_low_delay} and {as_high_rate} of 100");
+    assert!(most >= 795, "nor does a greedy neighbour take what sessions need: {most}");
 }
