@@ -47,6 +47,9 @@ pub(crate) fn model(experiment: &Experiment, model: Model) -> Results {
     results
 }
 
+/// Where nothing was measured.
+const NOTHING: &str = "–";
+
 struct Report<'a> {
     experiment: &'a Experiment,
     arms: &'a [OfArm],
@@ -166,7 +169,11 @@ impl Report<'_> {
                     .measures
                     .iter()
                     .map(|measure| self.cell(arm, measure, flow.as_deref(), table.spread));
-                lines.push([name].into_iter().chain(cells).collect());
+                let cells: Vec<String> = cells.collect();
+                // A flow that has none of these measures is not what the table is about.
+                if flow.is_none() || cells.iter().any(|cell| cell != NOTHING) {
+                    lines.push([name].into_iter().chain(cells).collect());
+                }
             }
         }
         let columns =
@@ -179,7 +186,7 @@ impl Report<'_> {
         let found = self.arms[arm].iter().filter_map(|findings| findings.measures.get(&key));
         let (values, units): (Vec<f64>, Vec<Unit>) = found.copied().unzip();
         let Some((median, unit)) = median(&values).zip(units.first()) else {
-            return "–".to_owned();
+            return NOTHING.to_owned();
         };
         let shown = |value| words(value, *unit);
         if !spread || values.len() == 1 {
@@ -217,7 +224,7 @@ impl Report<'_> {
     fn plot(&self, plot: &TypedPlot) -> Plot {
         let arms = self.chosen(plot.arms.as_deref());
         let scaled = |value: f64| value * plot.times.unwrap_or(1.0);
-        let (kind, curves, labels) = match plot.form {
+        let (kind, mut curves, labels) = match plot.form {
             TypedForm::Cdf | TypedForm::Ccdf => {
                 (Kind::Steps, self.distributions(plot, &arms, scaled), Vec::new())
             }
@@ -227,6 +234,8 @@ impl Report<'_> {
                 (Kind::Bars, self.bars(plot, &arms, scaled), labels)
             }
         };
+        // A flow that has nothing of the measure is not what the plot is about.
+        curves.retain(|curve| !plot.by_flow || !curve.points.is_empty());
         Plot {
             title: plot.title.clone(),
             caption: plot.caption.clone(),

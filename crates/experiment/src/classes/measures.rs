@@ -37,6 +37,9 @@ fn of_link<'a>(run: &Run<'a>, world: &World<Run<'a>>, link: usize, seconds: f64,
     let settled = &run.settled[link];
     let mut carried = [0.0; Class::COUNT];
     for (place, (all, before)) in uses.iter().zip(settled).enumerate() {
+        if place == Class::LowAverage as usize && all.offered == 0 {
+            continue;
+        }
         let class = since(all, before);
         carried[place] = number(class.left_bytes.count()) * 8.0 / capacity;
         let group = if link == run.plan.observed {
@@ -64,7 +67,8 @@ fn of_link<'a>(run: &Run<'a>, world: &World<Run<'a>>, link: usize, seconds: f64,
 
 /// How many flows the link counted in the mean, and what one of them got.
 fn put_counted(findings: &mut Findings, carried: [f64; Class::COUNT], flows: [Option<f64>; Class::COUNT]) {
-    for (class, flows) in CLASSES.into_iter().zip(flows) {
+    for (class, (flows, carried)) in CLASSES.into_iter().zip(flows.into_iter().zip(carried)) {
+        let flows = flows.filter(|_| class != CLASSES[Class::LowAverage as usize] || carried > 0.0);
         findings.measure("counted-flows", Some(class), flows, Unit::Count);
     }
     let [high_rate, low_delay, _] = flows;
