@@ -38,6 +38,8 @@ pub(crate) enum Owner {
     Flow(FlowKey, Class),
     /// The flows of a coding group towards an egress relay: the number of the port, and of the group.
     Group(u16, u32, Class),
+    /// What an established session needs to live: its number.
+    Session(u32),
 }
 
 /// What is said about a datagram beside its bytes.
@@ -46,13 +48,13 @@ pub(crate) struct Heading {
     pub(crate) to: SocketAddr,
     pub(crate) ecn: Ecn,
     pub(crate) urgency: Urgency,
-    /// `None` of what sessions need to live, and where nothing waits.
+    /// `None` of what answers strangers, and where nothing waits.
     pub(crate) owner: Option<Owner>,
 }
 
 impl Heading {
-    /// Of what sessions need to live.
-    pub(crate) const fn of_session(to: SocketAddr) -> Self {
+    /// With nothing said of it beside where it goes.
+    pub(crate) const fn plain(to: SocketAddr) -> Self {
         Self { to, ecn: Ecn::NotCapable, urgency: Urgency::Original, owner: None }
     }
 }

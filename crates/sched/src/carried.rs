@@ -61,11 +61,12 @@ impl Spread {
     /// What each flow may carry at most, in bytes, so that all together carry this much: the max-min fair share. `None` if they carried less.
     pub(crate) fn fair_share(&self, capacity: u64) -> Option<u64> {
         let (mut below, mut above) = (0_u64, self.flows.iter().sum::<u64>());
-        for (bin, (bytes, flows)) in self.bytes.iter().zip(self.flows).enumerate() {
-            if *bytes > 0 && below.saturating_add(middle(bin).saturating_mul(above)) > capacity {
-                return Some(capacity.saturating_sub(below) / above);
+        for (bin, flows) in self.flows.into_iter().enumerate().filter(|(_, flows)| *flows > 0) {
+            if below.saturating_add(middle(bin).saturating_mul(above)) > capacity {
+                return Some((capacity - below) / above);
             }
-            (below, above) = (below + bytes, above - flows);
+            // By the middle, as above, so that a share is never less than what flows of the bins before carried.
+            (below, above) = (below.saturating_add(middle(bin).saturating_mul(flows)), above - flows);
         }
         None
     }
@@ -119,6 +120,11 @@ mod tests {
         let share = spread.fair_share(300_000).expect("more came");
         assert!((19_000..21_000).contains(&share), "{share}");
         assert_eq!(spread.fair_share(700_000), None);
+        for capacity in (10_000..600_000).step_by(500) {
+            let share = spread.fair_share(capacity).expect("more came");
+            let carried = 100 * share.min(1_000) + 10 * share.min(50_000);
+            assert!(carried.abs_diff(capacity) <= capacity / 8, "{share} of {capacity}");
+        }
         assert!((800..1_000).contains(&spread.fair_share(100_000).expect("more came")));
     }
 

@@ -42,11 +42,11 @@ pub enum Dropped {
     Full,
     /// It is longer than any packet of the link.
     TooLong,
-    /// Its class got less room, as there are fewer flows in it or more in the other one: it could wait longer than was promised.
+    /// Its class got less room, as there are fewer flows in it or more in others: it could wait longer than was promised.
     Flushed,
-    /// The other class got more room.
+    /// Other classes got more room.
     Trimmed,
-    /// Its flow takes more than a fair share, or more than one of the other class does.
+    /// Its flow takes more than a fair share, or more than its part of what one of the high-rate class does.
     Greedy,
     /// The queue grows long, and the packet cannot be marked instead.
     Early,

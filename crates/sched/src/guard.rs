@@ -20,7 +20,7 @@ use crate::limits::{CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS
 use crate::settings::Settings;
 use crate::sizing::{Counts, Weights};
 
-/// What is known of flows: 340 KB, and 88 KB more where there is a third class.
+/// What is known of flows: 373 KB, and 88 KB more where there is a third class.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     /// In the order of [`Class::ALL`]; none of a class that there is not.
@@ -29,6 +29,8 @@ pub(crate) struct Guard {
     carried: [Carried; 2],
     fair: Buckets,
     cap: Buckets,
+    /// The fair share of the last interval in which more came than there was room for.
+    fair_rate: Rate,
     /// Whether the high-rate class always had something to send in the last interval.
     is_short: bool,
     /// Whether it had nothing to send some time in this one.
@@ -43,6 +45,7 @@ impl Guard {
             carried: [Carried::new(), Carried::new()],
             fair: Buckets::new(true),
             cap: Buckets::new(false),
+            fair_rate: Rate::ZERO,
             is_short: false,
             was_idle: true,
             since: now,
@@ -96,12 +99,16 @@ impl Guard {
         let [_, low_delay, low_average] = flows;
         let held = low_delay.saturating_add(low_average);
         let sent = settings.capacity.bytes_in(interval).unwrap_or(Bytes::MAX).count();
-        let share = Weights::of(settings, Counts::of(flows)).but_high_rate(sent);
-        let fair = others.fair_share(share).map_or(settings.capacity, of_interval);
+        let weights = Weights::of(settings, Counts::of(flows));
+        let fair = others.fair_share(weights.but_high_rate(sent)).map(of_interval);
+        // What every low-delay flow has, whatever is made up.
+        let nominal = weights.of_flow(settings);
         let cap = u128::from(typical.bits_per_second()) * 1_000 / u128::from(settings.ratio_milli);
         let cap = Rate::from_bits_per_second(u64::try_from(cap).unwrap_or(u64::MAX));
-        self.cap.set(cap, CAP_BURST, least(CAP_BURST_PACKETS), held);
-        self.fair.set(fair, FAIR_BURST, least(FAIR_BURST_PACKETS), held);
+        self.cap.set(cap.max(nominal), CAP_BURST, least(CAP_BURST_PACKETS), held);
+        // What was fair stays so where less came than there was room for: debts are not paid by a moment's pause of others.
+        self.fair_rate = fair.unwrap_or(self.fair_rate);
+        self.fair.set(self.fair_rate.max(nominal), FAIR_BURST, least(FAIR_BURST_PACKETS), held);
         self.is_short = !self.was_idle;
         (self.was_idle, self.since) = (is_high_rate_idle, now);
         flows

@@ -107,13 +107,13 @@ impl Settings {
     /// With another bound on the queueing delay of low-delay packets (d of the paper).
     ///
     /// # Errors
-    /// If two packets take longer.
+    /// If two packets take longer, or half of the third class's spike is shorter.
     pub fn with_delay(self, delay: Duration) -> Result<Self, SettingsError> {
         let least = (self.packet + self.packet) / self.capacity;
         if delay < least {
             return Err(SettingsError::Delay { given: delay, least, packet: self.packet });
         }
-        Ok(Self { delay, ..self })
+        Self { delay, ..self }.checked()
     }
 
     /// With another ratio of the rates of flows, high-rate to low-delay (k of the paper), in thousandths.
@@ -127,18 +127,23 @@ impl Settings {
         Ok(Self { ratio_milli, ..self })
     }
 
-    /// With a third class, whose packets wait as long on average as those of the low-delay class at most, and where need be as long as
-    /// `spike`, if there are so many flows as were counted. A flow gets the rate of a low-delay one. Without, what is marked for
-    /// this class is high-rate.
+    /// With a third class, whose packets wait as long on average as those of the low-delay class at most, where their senders slow down when they
+    /// are told of congestion, and where need be as long as `spike`, if there are so many flows as were counted. A flow gets the rate of a
+    /// low-delay one. Without, what is marked for this class is high-rate.
     ///
     /// # Errors
     /// If `spike` is less than twice the bound on the delay of the low-delay class.
     pub fn with_low_average(self, spike: Duration) -> Result<Self, SettingsError> {
+        Self { spike: Some(spike), ..self }.checked()
+    }
+
+    /// If spikes are above the average.
+    fn checked(self) -> Result<Self, SettingsError> {
         let least = self.delay + self.delay;
-        if spike < least {
-            return Err(SettingsError::Spike { given: spike, least, delay: self.delay });
+        match self.spike {
+            Some(given) if given < least => Err(SettingsError::Spike { given, least, delay: self.delay }),
+            _ => Ok(self),
         }
-        Ok(Self { spike: Some(spike), ..self })
     }
 
     /// The class in which a packet is served that is marked for one.
@@ -154,7 +159,7 @@ impl Settings {
         if self.spike.is_some() { Class::COUNT } else { Class::COUNT - 1 }
     }
 
-    /// With other buffers: of both classes together (B of the paper), at least two packets, and of the high-rate class at most (`B_max`), at least
+    /// With other buffers: of all classes together (B of the paper), at least a packet of each, and of the high-rate class at most (`B_max`), at least
     /// one.
     #[must_use]
     pub fn with_buffers(self, buffer: Bytes, high_rate_buffer: Bytes) -> Self {
@@ -174,7 +179,7 @@ impl Settings {
         Self { is_guarded: true, ..self }
     }
 
-    /// With ECN in the low-delay class: packets are marked before its queue is full, and of those that may not be marked as many
+    /// With ECN in all classes but the high-rate one: packets are marked before a queue is full, and of those that may not be marked as many
     /// bytes are dropped (RFC 3168, section 5).
     #[must_use]
     pub const fn with_ecn(self) -> Self {
@@ -233,7 +238,7 @@ mod tests {
             assert_eq!(refused, Err(SettingsError::Packet(packet)));
         }
         let spike = |millis| link.with_low_average(Duration::from_millis(millis));
-        assert!(spike(20).is_ok());
+        assert!(spike(20).is_ok_and(|link| link.with_delay(Duration::from_millis(11)).is_err()));
         let refused = spike(19).expect_err("twice the delay is 20 ms");
         assert!(alloc::format!("{refused}").contains("20 ms"), "{refused}");
         let slow = Settings::new(Rate::from_megabits_per_second(1), mtu).expect("a slow link");

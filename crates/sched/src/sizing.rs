@@ -63,6 +63,12 @@ impl Weights {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
+    /// What each low-delay flow is served at where all classes have something to send.
+    pub(crate) fn of_flow(self, settings: &Settings) -> Rate {
+        let bits = u128::from(settings.capacity.bits_per_second()) * 1_000 / self.sum();
+        Rate::from_bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
+    }
+
     /// What of so many bytes of the link all but the high-rate class have, rounded down.
     pub(crate) fn but_high_rate(self, bytes: u64) -> u64 {
         let share = u128::from(bytes) * u128::from(self.low_delay + self.low_average) / self.sum();

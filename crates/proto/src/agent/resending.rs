@@ -68,7 +68,7 @@ impl Agent {
         let mut front = [0; SourceHeader::BYTES];
         header.emit(&mut front);
         self.counters.originals_again += 1;
-        let heading = Heading::of_session(to);
+        let heading = Heading::plain(to);
         self.sessions.outbox.add(heading, |out| {
             out.extend_from_slice(&front[..SourceHeader::CODED_START]);
             out.extend_from_slice(coded);

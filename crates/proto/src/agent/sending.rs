@@ -145,7 +145,7 @@ impl Agent {
             && let Some(to) = address
         {
             self.counters.originals += 1;
-            let heading = Heading { ecn, ..Heading::of_session(to) };
+            let heading = Heading { ecn, ..Heading::plain(to) };
             self.sessions.outbox.add(heading, |out| {
                 out.extend_from_slice(front);
                 out.extend_from_slice(coded);

@@ -10,7 +10,7 @@ mod tests;
 
 use alloc::collections::VecDeque;
 use core::hash::Hasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use byway_sched::{Arrival, Class, Departure, Discipline, Dropped, FlowHash, RateDelay, Settings, Status};
 use byway_units::{Bytes, Duration, Rate, Time};
@@ -191,7 +191,7 @@ impl Uplink {
             packet,
             bytes: u32::try_from(length.count()).expect("a packet is short"),
             class,
-            flow: self.hashes.of_flow(owner, to, self.settings.link.is_guarded()),
+            flow: self.hashes.of_flow(owner),
             source: self.hashes.of_source(owner),
             is_ecn_capable: ecn != Ecn::NotCapable,
         };
@@ -249,7 +249,7 @@ fn drop_packet(packet: Packet, why: Dropped, store: &mut Store, counters: &mut U
 
 const fn class_of(owner: Option<Owner>) -> Class {
     match owner {
-        None => Class::LowDelay,
+        None | Some(Owner::Session(_)) => Class::LowDelay,
         Some(Owner::Flow(_, class) | Owner::Group(_, _, class)) => class,
     }
 }
@@ -259,44 +259,33 @@ const fn class_of(owner: Option<Owner>) -> Class {
 struct Hashes(SipHasher13);
 
 impl Hashes {
-    const SESSIONS: u8 = 0;
+    const STRANGERS: u8 = 0;
     const FLOW: u8 = 1;
     const GROUP: u8 = 2;
     const AGENT: u8 = 3;
+    const SESSION: u8 = 4;
 
     fn new(seed: &[u8; 32]) -> Self {
         Self(SipHasher13::new_with_key(&Generator::beside(*seed).bytes()))
     }
 
-    /// What sessions need counts as one flow. Where flows are held to what they may have, no session's takes another's share of that, and no
-    /// more of them count than of any source.
-    fn of_flow(&self, owner: Option<Owner>, to: SocketAddr, is_guarded: bool) -> FlowHash {
+    /// Each session counts by itself, so that all have their share beside however many flows; what strangers are answered is one flow, whoever
+    /// they say they are.
+    fn of_flow(&self, owner: Option<Owner>) -> FlowHash {
         match owner {
             Some(Owner::Flow(key, _)) => self.hash(Self::FLOW, &key.to_bytes()),
-            Some(Owner::Group(port, group, _)) => self.of_group(port, group),
-            None if is_guarded => self.of_session(to),
-            None => self.hash(Self::SESSIONS, &[]),
+            _ => self.of_source(owner),
         }
     }
 
-    /// The agent that sends it; a coding group and the sessions are sources of their own.
+    /// The agent that sends it; a coding group and a session are sources of their own, and all strangers are one.
     fn of_source(&self, owner: Option<Owner>) -> FlowHash {
         match owner {
             Some(Owner::Flow(key, _)) => self.hash(Self::AGENT, &key.sender().number().to_be_bytes()),
             Some(Owner::Group(port, group, _)) => self.of_group(port, group),
-            None => self.hash(Self::SESSIONS, &[]),
+            Some(Owner::Session(number)) => self.hash(Self::SESSION, &number.to_be_bytes()),
+            None => self.hash(Self::STRANGERS, &[]),
         }
-    }
-
-    fn of_session(&self, to: SocketAddr) -> FlowHash {
-        let mut hasher = self.0;
-        hasher.write_u8(Self::SESSIONS);
-        match to.ip() {
-            IpAddr::V4(address) => hasher.write(&address.octets()),
-            IpAddr::V6(address) => hasher.write(&address.octets()),
-        }
-        hasher.write_u16(to.port());
-        FlowHash::new(hasher.finish())
     }
 
     fn of_group(&self, port: u16, group: u32) -> FlowHash {

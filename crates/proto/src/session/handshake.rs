@@ -76,7 +76,7 @@ impl Sessions {
         let proved = session.path.address().copied();
         let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
         for to in proved.into_iter().chain(named) {
-            let heading = Heading::of_session(to);
+            let heading = Heading::plain(to);
             self.outbox.add(heading, |out| out.extend_from_slice(&attempt.packet));
         }
         if let Some(detour) = session.detour {
@@ -205,7 +205,7 @@ impl Sessions {
     fn answer(&mut self, origin: Origin, packet: &[u8], now: Time) {
         match origin {
             Origin::Address(to) => {
-                let heading = Heading::of_session(to);
+                let heading = Heading::plain(to);
                 self.outbox.add(heading, |out| out.extend_from_slice(packet));
             }
             Origin::Detour(detour) => self.send_through(detour, packet, now),
@@ -381,7 +381,7 @@ impl Sessions {
         let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN + 1);
         let to = self.get(id).and_then(|session| session.path.address()).copied();
         if let Some(to) = to {
-            self.outbox.add(Heading::of_session(to), |out| {
+            self.outbox.add(Heading::plain(to), |out| {
                 out.push(Kind::GREASE);
                 out.extend_from_slice(&random[..length]);
             });

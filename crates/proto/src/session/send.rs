@@ -154,7 +154,7 @@ impl Sessions {
         message.emit(&mut writer).expect("messages about paths have 11 bytes");
         let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         if let Some(epoch) = session.and_then(|session| session.sealing(now)) {
-            let heading = Heading::of_session(to);
+            let heading = Heading::plain(to);
             self.outbox.add(heading, |out| epoch.seal_messages(writer.written(), out));
         }
     }
@@ -224,6 +224,7 @@ impl Sessions {
         match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), detour, direct) {
             (Some(epoch), None, Some(to)) => {
                 let Handling { ecn, urgency, owner } = handling;
+                let owner = owner.or(Some(Owner::Session(id.0)));
                 self.outbox.add(Heading { to: *to, ecn, urgency, owner }, |out| write(epoch, out));
             }
             (Some(epoch), Some(detour), _) => {

@@ -44,7 +44,7 @@ struct Row {
 /// The bytes of all packets.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    rows: [Row; 2],
+    rows: [Row; Class::COUNT],
     free: Vec<Vec<u8>>,
     /// How many pieces there are.
     blocks: usize,

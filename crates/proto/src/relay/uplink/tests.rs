@@ -42,7 +42,7 @@ struct Left {
 
 impl Left {
     const fn is_low_delay(&self) -> bool {
-        matches!(self.owner, None | Some(Owner::Flow(_, Class::LowDelay)))
+        matches!(self.owner, None | Some(Owner::Session(_) | Owner::Flow(_, Class::LowDelay)))
     }
 }
 
@@ -114,7 +114,7 @@ impl Line {
     }
 
     fn send(&mut self, owner: impl Into<Option<Owner>>, payload: usize) {
-        self.send_as(Heading { owner: owner.into(), ..Heading::of_session(to()) }, payload);
+        self.send_as(Heading { owner: owner.into(), ..Heading::plain(to()) }, payload);
     }
 
     /// These flows each send a packet again and again, at a moment of their own.
@@ -253,7 +253,7 @@ fn repair_packets_leave_room_for_originals() {
     let scavenger = Heading {
         urgency: Urgency::Scavenger,
         owner: Some(flow(1, Class::HighRate)),
-        ..Heading::of_session(to())
+        ..Heading::plain(to())
     };
     (0..400).for_each(|_| line.send_as(scavenger, FULL));
     let [waits, ..] = line.uplink.status().queue.backlog;
@@ -281,7 +281,7 @@ fn a_repair_packet_goes_where_nothing_waits_however_little_room_there_is() {
     let heading = Heading {
         urgency: Urgency::Scavenger,
         owner: Some(flow(1, Class::LowDelay)),
-        ..Heading::of_session(to())
+        ..Heading::plain(to())
     };
     line.send_as(heading, FULL);
     assert_eq!(line.left.len(), 1, "{:?}", line.uplink.counters);
@@ -292,7 +292,7 @@ fn a_mark_is_given_only_to_what_may_be_marked() {
     let mut line = Line::new(promise(20).with_ecn());
     for number in 0..4_000 {
         let ecn = if number % 2 == 0 { Ecn::Capable0 } else { Ecn::NotCapable };
-        let heading = Heading { ecn, owner: Some(flow(1, Class::LowDelay)), ..Heading::of_session(to()) };
+        let heading = Heading { ecn, owner: Some(flow(1, Class::LowDelay)), ..Heading::plain(to()) };
         line.send_as(heading, FULL);
         line.send(flow(2, Class::HighRate), FULL);
         line.pass(Duration::from_micros(700));
@@ -312,7 +312,7 @@ fn once_grown_nothing_is_allocated() {
         for (owner, packets) in
             [(Some(flow(1, Class::HighRate)), 10), (Some(flow(2, Class::LowDelay)), 4), (None, 2)]
         {
-            let heading = Heading { owner, ..Heading::of_session(to()) };
+            let heading = Heading { owner, ..Heading::plain(to()) };
             for _ in 0..packets {
                 line.outbox.add(heading, |out| out.extend_from_slice(&payload));
             }
@@ -354,13 +354,13 @@ fn a_greedy_flow_of_low_delay_gets_less_than_as_one_of_high_rate_if_it_is_guarde
             line.send(greedy, FULL);
             line.send(others[turn % 4], FULL);
             if turn % 50 == 0 {
-                line.send(None::<Owner>, 100);
+                line.send(Owner::Session(7), 100);
             }
             line.pass(Duration::from_micros(240));
         }
         let late = Time::START + Duration::from_secs(3);
         let all = line.bytes_of(|left| left.at > late);
-        let sessions = line.left.iter().filter(|left| left.owner.is_none()).count();
+        let sessions = line.left.iter().filter(|left| left.owner == Some(Owner::Session(7))).count();
         (line.bytes_of(|left| left.at > late && left.owner == Some(greedy)) * 100 / all, sessions)
     };
     let (as_high_rate, all) = share_of(promise(50).with_guard(), Class::HighRate);
