@@ -34,11 +34,6 @@ impl<P> Fifo<P> {
         self.packets.is_empty()
     }
 
-    /// The bytes of the first one.
-    pub(crate) fn first_bytes(&self) -> Option<u32> {
-        self.packets.front().map(|waiting| waiting.bytes)
-    }
-
     /// When the first one came.
     pub(crate) fn since(&self) -> Option<Time> {
         self.packets.front().map(|waiting| waiting.since)

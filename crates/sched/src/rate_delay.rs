@@ -101,35 +101,29 @@ impl<P> RateDelay<P> {
         self.resize(now, dropped);
     }
 
-    fn waits(&self, place: usize) -> bool {
-        !self.queues[place].is_empty()
+    /// Which classes have something to send, in the order of [`Class::ALL`].
+    fn waiting(&self) -> [bool; Class::COUNT] {
+        [HIGH, LOW, AVERAGE].map(|place| !self.queues[place].is_empty())
     }
 
     /// The class whose packet goes next: where several wait, one that is behind its share.
-    fn next(&self) -> Option<Class> {
-        let low_delay = self.waits(LOW);
-        let others = [self.waits(HIGH), self.waits(AVERAGE)];
-        let is_low_delay = match (others != [false; 2], low_delay) {
-            (false, false) => return None,
-            (true, true) => self.outer.next() == 1,
-            (_, low_delay) => low_delay,
-        };
-        let class = match others {
-            _ if is_low_delay => Class::LowDelay,
-            [true, true] if self.inner.next() == 1 => Class::LowAverage,
-            [false, true] => Class::LowAverage,
-            _ => Class::HighRate,
-        };
-        Some(class)
+    fn next(&self, [high_rate, low_delay, low_average]: [bool; Class::COUNT]) -> Option<Class> {
+        if low_delay && (!(high_rate || low_average) || self.outer.next() == 1) {
+            return Some(Class::LowDelay);
+        }
+        if low_average && (!high_rate || self.inner.next() == 1) {
+            return Some(Class::LowAverage);
+        }
+        high_rate.then_some(Class::HighRate)
     }
 
-    /// A packet of a class is sent, of so many bytes, while it and others still wait.
-    fn note_sent(&mut self, class: Class, bytes: u32) {
-        let others = [self.waits(HIGH), self.waits(AVERAGE)];
-        let did_all_wait = others != [false; 2] && self.waits(LOW);
+    /// A packet of a class is sent, of so many bytes; which classes waited, it among them.
+    fn note_sent(&mut self, class: Class, bytes: u32, waiting: [bool; Class::COUNT]) {
+        let [high_rate, low_delay, low_average] = waiting;
+        let did_all_wait = low_delay && (high_rate || low_average);
         self.outer.note(usize::from(class == Class::LowDelay), bytes, did_all_wait);
         if class != Class::LowDelay {
-            self.inner.note(usize::from(class == Class::LowAverage), bytes, others == [true; 2]);
+            self.inner.note(usize::from(class == Class::LowAverage), bytes, high_rate && low_average);
         }
     }
 
@@ -191,18 +185,21 @@ impl<P> RateDelay<P> {
     /// Whether the packet that comes is to tell of congestion: by a mark if `is_marked`, or by its loss.
     fn is_chosen(&mut self, class: Class, bytes: u32, is_marked: bool, now: Time) -> bool {
         #[allow(clippy::cast_precision_loss, reason = "a packet's length")]
-        let length = f64::from(bytes) / self.settings.packet.count() as f64;
-        match class {
-            Class::HighRate => false,
-            Class::LowDelay => {
+        let length = |settings: &Settings| f64::from(bytes) / settings.packet.count() as f64;
+        match (class, &mut self.marker) {
+            (Class::HighRate, _) | (Class::LowDelay, None) => false,
+            (Class::LowDelay, Some(marker)) => {
                 let (backlog, room) = (self.queues[LOW].bytes(), self.room.low_delay);
-                self.marker.as_mut().is_some_and(|marker| {
-                    if is_marked { marker.marks(backlog, room) } else { marker.drops(backlog, room, length) }
-                })
+                if is_marked {
+                    marker.marks(backlog, room)
+                } else {
+                    marker.drops(backlog, room, length(&self.settings))
+                }
             }
-            Class::LowAverage => {
+            (Class::LowAverage, _) => {
                 let oldest = self.queues[AVERAGE].since().unwrap_or(now);
-                self.governor.chooses(now.saturating_since(oldest), is_marked, length, now)
+                let waited = now.saturating_since(oldest);
+                self.governor.chooses(waited, is_marked, length(&self.settings), now)
             }
         }
     }
@@ -273,11 +270,11 @@ impl<P> Discipline<P> for RateDelay<P> {
 
     fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
         self.update_if_due(now, dropped);
-        let class = self.next()?;
-        let bytes = self.queues[class.place()].first_bytes()?;
-        self.note_sent(class, bytes);
-        let Waiting { packet, since, is_marked, .. } = self.queues[class.place()].pop()?;
-        if !self.waits(HIGH) {
+        let waiting = self.waiting();
+        let class = self.next(waiting)?;
+        let Waiting { packet, bytes, since, is_marked, .. } = self.queues[class.place()].pop()?;
+        self.note_sent(class, bytes, waiting);
+        if self.queues[HIGH].is_empty() {
             self.counting.note_idle();
         }
         Some(Departure { packet, class, waited: now.saturating_since(since), is_marked })
