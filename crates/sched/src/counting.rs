@@ -33,6 +33,7 @@ impl Counting {
     }
 
     /// A packet of a flow of a source came.
+    #[inline]
     pub(crate) fn note(&mut self, class: Class, flow: FlowHash, source: FlowHash, now: Time) {
         match self {
             Self::Guarded(guard) => guard.note(class, flow, source),
@@ -66,6 +67,7 @@ impl Counting {
     }
 
     /// The high-rate class has nothing to send.
+    #[inline]
     pub(crate) fn note_idle(&mut self) {
         if let Self::Guarded(guard) = self {
             guard.note_idle();

@@ -123,6 +123,7 @@ impl FlowCounter {
     }
 
     /// Notes a packet of a flow.
+    #[inline]
     pub fn touch(&mut self, flow: FlowHash, now: Time) {
         let slot = flow.slot(self.touched.len());
         self.touched[slot] = stamp(now);

@@ -53,11 +53,13 @@ impl Guard {
     }
 
     /// A packet came.
+    #[inline]
     pub(crate) fn note(&mut self, class: Class, flow: FlowHash, source: FlowHash) {
         self.flows[class.place()].touch(flow, source);
     }
 
     /// A high-rate packet has room.
+    #[inline]
     pub(crate) fn note_high_rate(&mut self, flow: FlowHash, bytes: u32) {
         self.carried[0].note(flow, bytes);
     }
@@ -68,6 +70,7 @@ impl Guard {
     }
 
     /// Whether a packet that is not high-rate is let in behind so many bytes.
+    #[inline]
     pub(crate) fn admits(&mut self, flow: FlowHash, bytes: u32, backlog: u64, now: Time) -> bool {
         self.carried[1].note(flow, bytes);
         if !self.is_short {

@@ -147,6 +147,7 @@ impl Settings {
     }
 
     /// The class in which a packet is served that is marked for one.
+    #[inline]
     pub(crate) const fn served(&self, class: Class) -> Class {
         match (class, self.spike) {
             (Class::LowAverage, None) => Class::HighRate,

@@ -125,6 +125,7 @@ impl Room {
     }
 
     /// That of a class.
+    #[inline]
     pub(crate) const fn class(&self, class: Class) -> u64 {
         match class {
             Class::HighRate => self.high_rate,

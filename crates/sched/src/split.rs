@@ -20,6 +20,7 @@ impl Split {
     }
 
     /// Which goes next, where both wait.
+    #[inline]
     pub(crate) fn next(&self) -> usize {
         let [first, second] =
             [0, 1].map(|party| i128::from(self.sent[party]) * i128::from(self.weights[1 - party]));
@@ -27,6 +28,7 @@ impl Split {
     }
 
     /// A party sent so many bytes; whether the other one waited, too.
+    #[inline]
     pub(crate) fn note(&mut self, party: usize, bytes: u32, did_both_wait: bool) {
         if did_both_wait {
             self.sent[party] += i64::from(bytes);
@@ -38,6 +40,7 @@ impl Split {
     }
 
     /// What the second is behind its share, in bytes, rounded up (δL): it has to be sent before more of the first, for its bound to hold.
+    #[inline]
     fn debt(&self) -> i64 {
         let [first, second] = self.weights.map(i128::from);
         let due = (i128::from(self.sent[0]) * second + first - 1) / first;
