@@ -39,6 +39,7 @@ impl Governor {
     }
 
     /// Moves the level, once in an interval.
+    #[inline(never)]
     fn look(&mut self, waited: Duration, now: Time) {
         if now < self.look_at {
             return;

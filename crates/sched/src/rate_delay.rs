@@ -103,7 +103,8 @@ impl<P> RateDelay<P> {
 
     /// Which classes have something to send, in the order of [`Class::ALL`].
     fn waiting(&self) -> [bool; Class::COUNT] {
-        [HIGH, LOW, AVERAGE].map(|place| !self.queues[place].is_empty())
+        let [high_rate, low_delay, low_average] = &self.queues;
+        [!high_rate.is_empty(), !low_delay.is_empty(), !low_average.is_empty()]
     }
 
     /// The class whose packet goes next: where several wait, one that is behind its share.
@@ -127,10 +128,15 @@ impl<P> RateDelay<P> {
         }
     }
 
+    #[inline]
     fn update_if_due(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
-        if now < self.update_at {
-            return;
+        if now >= self.update_at {
+            self.update(now, dropped);
         }
+    }
+
+    #[cold]
+    fn update(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
         let idle = now.saturating_since(self.update_at);
         self.update_at = if idle < UPDATE_INTERVAL { self.update_at } else { now } + UPDATE_INTERVAL;
         if idle > FLOW_EXPIRY {
@@ -144,6 +150,7 @@ impl<P> RateDelay<P> {
     }
 
     /// Gives the queues their room, and drops what has none any more.
+    #[cold]
     fn resize(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
         let before = self.room.low_delay;
         self.room = Room::of(&self.settings, self.weights, u64::from(self.low_delay_packet));

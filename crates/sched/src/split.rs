@@ -22,8 +22,8 @@ impl Split {
     /// Which goes next, where both wait.
     #[inline]
     pub(crate) fn next(&self) -> usize {
-        let [first, second] =
-            [0, 1].map(|party| i128::from(self.sent[party]) * i128::from(self.weights[1 - party]));
+        let first = i128::from(self.sent[0]) * i128::from(self.weights[1]);
+        let second = i128::from(self.sent[1]) * i128::from(self.weights[0]);
         usize::from(second <= first)
     }
 
