@@ -148,8 +148,9 @@ impl Bench {
 
     /// All that could be changed, as the system's own tools show it.
     fn seen(&self, device: &str) -> String {
+        // HTB shows how many packets it did not sort: neighbours are looked for at any time.
         self.shell(&format!(
-            "tc qdisc show; tc class show dev '{device}'; tc filter show dev '{device}' egress; tc filter show dev '{device}' ingress
+            "tc qdisc show | sed 's/direct_packets_stat [0-9]*//'; tc class show dev '{device}'; tc filter show dev '{device}' egress; tc filter show dev '{device}' ingress
              ip -d link show dev '{device}'; ethtool -k '{device}' 2>/dev/null"
         ))
     }
