@@ -28,11 +28,10 @@ impl Allotment {
     }
 
     pub(crate) fn with(settings: &Settings, weights: Weights, room: Room) -> Self {
-        let Room { delay, .. } = room;
         Self {
             rates: weights.rates(settings),
             room: Class::ALL.map(|class| Bytes::new(room.class(class))),
-            delay,
+            delay: room.delay,
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) const MARKING_BEGINS: f64 = 0.15;
 /// At which fill all would be.
 pub(crate) const MARKING_ENDS: f64 = 0.9;
 
-/// How often the low-average class looks at what its packets wait (RFC 9332, appendix A.1: a third of the longest usual round trip, or the target, if less).
+/// How often the low-average class looks at what its packets wait (about as RFC 9332, appendix A.1, has it).
 pub(crate) const GOVERNING_INTERVAL: Duration = Duration::from_millis(16);
 
 /// The longest usual round trip, in seconds (RFC 9332, appendix A.1): what is told has its effect so much later.
@@ -52,7 +52,7 @@ pub(crate) const GOVERNED_ROUND_TRIP: f64 = 0.1;
 /// How long after its last packet the low-average class forgets how much it had to drop.
 pub(crate) const GOVERNING_EXPIRY: Duration = Duration::from_secs(1);
 
-/// The square root of the share of low-average packets that is dropped or marked at most before there is no room: a quarter (RFC 9332, section 2.5).
+/// The square root of the share of low-average packets that is dropped or marked at most before there is no room: a quarter (RFC 9332, appendix A.1).
 pub(crate) const GOVERNED_LEVEL_MAX: f64 = 0.5;
 
 /// Ratios of rates are in thousandths; more than this many times the rate leaves the low-delay class nothing.

@@ -68,7 +68,7 @@ fn of_link<'a>(run: &Run<'a>, world: &World<Run<'a>>, link: usize, seconds: f64,
 /// How many flows the link counted in the mean, and what one of them got.
 fn put_counted(findings: &mut Findings, carried: [f64; Class::COUNT], flows: [Option<f64>; Class::COUNT]) {
     for (class, (flows, carried)) in CLASSES.into_iter().zip(flows.into_iter().zip(carried)) {
-        let flows = flows.filter(|_| class != CLASSES[Class::LowAverage as usize] || carried > 0.0);
+        let flows = flows.filter(|_| carried > 0.0);
         findings.measure("counted-flows", Some(class), flows, Unit::Count);
     }
     let [high_rate, low_delay, _] = flows;
