@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use core::hash::Hasher;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use byway_units::{Duration, Time};
 use siphasher::sip::SipHasher13;
@@ -52,15 +52,27 @@ impl FlowKey {
     #[must_use]
     pub fn hash(&self, flow: &FlowTuple) -> FlowHash {
         let mut hasher = self.0;
-        for address in [flow.source, flow.destination] {
-            match address {
-                IpAddr::V4(address) => hasher.write(&address.octets()),
-                IpAddr::V6(address) => hasher.write(&address.octets()),
+        match (flow.source, flow.destination) {
+            // Words rather than octets: this is most of what a queue takes for a packet.
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                hasher.write_u64(u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits()));
+            }
+            (source, destination) => {
+                for address in [source, destination] {
+                    hasher.write(&address_v6(address).octets());
+                }
             }
         }
         let [source, destination] = flow.ports;
         hasher.write_u64(u64::from(source) << 32 | u64::from(destination) << 8 | u64::from(flow.protocol));
         FlowHash(hasher.finish())
+    }
+}
+
+fn address_v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
     }
 }
 
@@ -186,7 +198,7 @@ pub fn estimated_flows(active: usize, slots: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
-    use core::net::{Ipv4Addr, Ipv6Addr};
+    use core::net::Ipv4Addr;
 
     use super::*;
 

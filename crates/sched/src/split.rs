@@ -43,7 +43,8 @@ impl Split {
     #[inline]
     fn debt(&self) -> i64 {
         let [first, second] = self.weights.map(i128::from);
-        let due = (i128::from(self.sent[0]) * second + first - 1) / first;
+        // Where the second has sent alone, which is usual of short queues, there is nothing to divide.
+        let due = if self.sent[0] == 0 { 0 } else { (i128::from(self.sent[0]) * second + first - 1) / first };
         i64::try_from(due - i128::from(self.sent[1])).unwrap_or(i64::MAX).max(0)
     }
 }
