@@ -1,18 +1,58 @@
 #!/usr/bin/env bash
 # Measures `byway link` where the kernel forwards: sender -> router -> receiver in network namespaces, the router's way out attached.
 # What waits there is taken from captures on both sides of the router. Needs root, tcpdump, python3, and iperf3 for TCP.
-#
-#   scripts/measure_link.sh PROGRAM [udp|tcp|leave] [RATE_MBIT] [SECONDS] [FLOWS_R] [FLOWS_D]
-#
-# udp: every flow sends more than its share. leave: the same, and most low-delay flows leave half-way. tcp: greedy connections.
 set -euo pipefail
 
-program=$(realpath "${1:?the byway program}")
-mode=${2:-udp}
-megabits=${3:-100}
-seconds=${4:-15}
-flows_r=${5:-10}
-flows_d=${6:-10}
+usage() {
+  cat <<'END'
+Usage: scripts/measure_link.sh PROGRAM [OPTIONS]
+
+Measures `byway link` of PROGRAM between network namespaces of its own.
+
+  --load udp|leave|tcp   what is sent: half as much again as each flow's share by UDP; the same, and most low-delay flows leave half-way; or greedy
+                         connections of TCP [udp]
+  --rate MBIT            of the link, in Mbit/s [100]
+  --seconds N            how long to send, 5 at least [15]
+  --high N, --low N      flows of each class [10]
+  --round-trip MS        what a round trip takes without queues: answers are held for as long [0]
+  --json                 print one line of JSON
+END
+}
+
+fail() {
+  echo "measure_link.sh: $1" >&2
+  exit 2
+}
+
+load=udp megabits=100 seconds=15 flows_r=10 flows_d=10 round_trip=0 json='' program=''
+while (($#)); do
+  case $1 in
+    --help) usage && exit ;;
+    --json) json=yes && shift && continue ;;
+    --*) [[ $# -ge 2 ]] || fail "$1 takes a value; see --help" ;;
+    *) program=$1 && shift && continue ;;
+  esac
+  case $1 in
+    --load)
+      [[ $2 =~ ^(udp|leave|tcp)$ ]] || fail "--load $2: use udp, leave or tcp"
+      load=$2
+      ;;
+    --rate | --seconds | --high | --low | --round-trip)
+      [[ $2 =~ ^[0-9]{1,6}$ ]] || fail "$1 $2: give a whole number"
+      ;;&
+    --rate) megabits=$2 ;;
+    --seconds) seconds=$2 ;;
+    --high) flows_r=$2 ;;
+    --low) flows_d=$2 ;;
+    --round-trip) round_trip=$2 ;;
+    *) fail "$1 is no option; see --help" ;;
+  esac
+  shift 2
+done
+[[ -x $program ]] || fail "name the byway program, as target/release/byway; see --help"
+((seconds >= 5 && megabits > 0 && flows_r > 0 && flows_d > 0)) || fail "5 seconds, 1 Mbit/s and a flow of each class are the least"
+((EUID == 0)) || fail "it makes network namespaces: run it as root"
+program=$(realpath "$program")
 
 folder=$(mktemp -d)
 sender=byway-s-$$ router=byway-r-$$ receiver=byway-e-$$
@@ -50,9 +90,54 @@ make_network() {
   within $router ip link set out up
   within $receiver ip link set in gso_max_segs 1 up
   within $sender ip route add default via 10.1.0.2
-  within $receiver ip route add default via 10.2.0.1
   within $router sysctl -q net.ipv4.ip_forward=1
+  if ((round_trip == 0)); then
+    within $receiver ip route add default via 10.2.0.1
+  else
+    # Answers come by another way, and are looked at by nobody.
+    within $router sysctl -q net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+    python3 -c "$holding" "$round_trip" "/run/netns/$receiver" "/run/netns/$router" &
+    jobs_to_end+=($!)
+    local space
+    for space in $receiver $router; do
+      until within "$space" ip link set back up 2>/dev/null; do
+        kill -0 "${jobs_to_end[-1]}" 2>/dev/null || fail "what holds answers has ended"
+        sleep 0.1
+      done
+    done
+    within $receiver ip route add default dev back src 10.2.0.2
+  fi
 }
+
+# Takes packets from a device of one namespace, and gives them to one of another a while later.
+holding='
+import collections, ctypes, fcntl, os, select, struct, sys, time
+hold = int(sys.argv[1]) / 1e3
+def device(namespace):
+    space = os.open(namespace, os.O_RDONLY)
+    if ctypes.CDLL(None, use_errno=True).setns(space, 0):
+        raise OSError(ctypes.get_errno(), namespace)
+    tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"back", 0x1001))
+    return tun
+source, sink = map(device, sys.argv[2:])
+held = collections.deque()
+while True:
+    wait = max(0, held[0][0] - time.monotonic()) if held else None
+    if select.select([source], [], [], wait)[0]:
+        try:
+            while True:
+                held.append((time.monotonic() + hold, os.read(source, 65536)))
+        except BlockingIOError:
+            pass
+        except OSError:
+            time.sleep(0.01)
+    while held and held[0][0] <= time.monotonic():
+        try:
+            os.write(sink, held.popleft()[1])
+        except OSError:
+            pass
+'
 
 start() { # start NAMESPACE COMMAND...
   # Not by a function, so that the job is the command itself: nsenter becomes it.
@@ -69,7 +154,7 @@ capture() { # capture DEVICE FILE
 used() { awk '{ print $1 }' "/proc/$1/schedstat"; }
 
 send_udp() {
-  within $sender python3 - "$megabits" "$seconds" "$flows_r" "$flows_d" "$mode" <<'END'
+  within $sender python3 - "$megabits" "$seconds" "$flows_r" "$flows_d" "$load" <<'END'
 import socket, sys, time
 megabits, seconds, flows_r, flows_d = map(int, sys.argv[1:5])
 leaves = sys.argv[5] == "leave"
@@ -114,8 +199,8 @@ send_tcp() {
 }
 
 analyse() { # analyse CONTROLLER_SHARE
-  python3 - "$folder/in.pcap" "$folder/out.pcap" "$megabits" "$flows_r" "$flows_d" "$seconds" "$mode" "$1" <<'END'
-import struct, sys
+  python3 - "$folder/in.pcap" "$folder/out.pcap" "$megabits" "$flows_r" "$flows_d" "$seconds" "$load" "$1" "$json" <<'END'
+import json, struct, sys
 def packets(path):
     data = open(path, "rb").read()
     assert data[:4] == b"\x4d\x3c\xb2\xa1", "a capture with nanoseconds"
@@ -148,17 +233,29 @@ for key, time, length, is_low in out:
     if sys.argv[7] != "leave" or time < half:
         bytes_of[is_low] += length
         flows[is_low].add(key[0])
-def shown(name, values):
-    values = sorted(value for value, _ in values)
-    pick = lambda share: values[min(len(values) - 1, int(len(values) * share))] / 1e6
-    print(f"{name}: {len(values)} packets waited p50 {pick(.5):.3f} p99 {pick(.99):.3f} p99.9 {pick(.999):.3f} max {values[-1] / 1e6:.3f} ms")
-    return pick(.99)
-low = shown("low delay", waits[True])
-shown("high rate", waits[False])
-ratio = bytes_of[False] / len(flows[False]) / (bytes_of[True] / len(flows[True]))
-use = total * 8 / ((end - begin) / 1e9) / megabits / 1e4
-print(f"rate of a high-rate flow: {ratio:.3f} times that of a low-delay one ({len(flows[False])} and {len(flows[True])} flows)")
-print(f"link use: {use:.2f} %; controller: {float(sys.argv[8]):.3f} % of a processor")
+def of_class(is_low):
+    values = sorted(value / 1e6 for value, _ in waits[is_low])
+    if not values:
+        sys.exit("measure_link.sh: no packet of the %s class came through" % ("low-delay" if is_low else "high-rate"))
+    pick = lambda share: values[min(len(values) - 1, int(len(values) * share))]
+    waited = {"p50": pick(.5), "p99": pick(.99), "p999": pick(.999), "max": values[-1]}
+    sent = len(flows[is_low])
+    return {"packets": len(values), "waited_ms": waited, "flows": sent, "bytes": bytes_of[is_low]}
+found = {"high_rate": of_class(False), "low_delay": of_class(True)}
+# Of those that sent, and of all that there were: who sends nothing has nothing.
+per_flow = lambda of, flows: found[of]["bytes"] / flows
+of_senders = per_flow("high_rate", found["high_rate"]["flows"]) / per_flow("low_delay", found["low_delay"]["flows"])
+of_all = per_flow("high_rate", flows_r) / per_flow("low_delay", flows_d)
+found |= {"ratio": of_senders, "ratio_of_all": of_all, "use": total * 8 / ((end - begin) / 1e9) / megabits / 1e6,
+          "controller": float(sys.argv[8])}
+if sys.argv[9]:
+    print(json.dumps(found))
+    sys.exit()
+for name, of in (("low delay", "low_delay"), ("high rate", "high_rate")):
+    waited = ", ".join(f"{name} {value:.3f}" for name, value in found[of]["waited_ms"].items())
+    print(f"{name}: {found[of]['packets']} packets of {found[of]['flows']} flows waited {waited} ms")
+print(f"rate of a high-rate flow: {of_senders:.3f} times that of a low-delay one; {of_all:.3f} with those that sent nothing")
+print(f"link use: {found['use'] * 100:.2f} %; controller: {found['controller'] * 100:.3f} % of a processor")
 END
 }
 
@@ -170,11 +267,11 @@ capture in in.pcap
 capture out out.pcap
 sleep 1
 before=$(used "$controller") since=$(date +%s%N)
-if [[ $mode == tcp ]]; then send_tcp; else send_udp; fi
-share=$(awk -v used=$(($(used "$controller") - before)) -v time=$(($(date +%s%N) - since)) 'BEGIN { print 100 * used / time }')
-within $router "$program" link status out --state "$folder"
+if [[ $load == tcp ]]; then send_tcp; else send_udp; fi
+share=$(awk -v used=$(($(used "$controller") - before)) -v time=$(($(date +%s%N) - since)) 'BEGIN { print used / time }')
+[[ $json ]] || within $router "$program" link status out --state "$folder"
 sleep 0.5
-for job in "${jobs_to_end[@]:1}"; do kill "$job" 2>/dev/null || true; done
+for job in "${jobs_to_end[@]}"; do [[ $job == "$controller" ]] || kill "$job" 2>/dev/null || true; done
 sleep 0.5
-grep -h "dropped by kernel" "$folder"/*.log || true
+grep -h "dropped by kernel" "$folder"/*.log >&2 || true
 analyse "$share"

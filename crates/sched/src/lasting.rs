@@ -19,11 +19,15 @@ pub(crate) struct LastingFlows {
     slots: Box<[u8]>,
     /// How many slots each source took in this interval; sources share places by their hash.
     sources: Box<[u8]>,
+    /// How many of these had been there before, in the last interval and in this one.
+    lasting: [Box<[u8]>; 2],
 }
 
 impl LastingFlows {
     pub(crate) fn new() -> Self {
-        Self { slots: vec![0; FLOW_SLOTS].into_boxed_slice(), sources: vec![0; SOURCES].into_boxed_slice() }
+        let places = |count| vec![0; count].into_boxed_slice();
+        let lasting = [places(SOURCES), places(SOURCES)];
+        Self { slots: places(FLOW_SLOTS), sources: places(SOURCES), lasting }
     }
 
     /// Notes a packet of a flow of a source.
@@ -32,17 +36,25 @@ impl LastingFlows {
         if *slot & NOW != 0 {
             return;
         }
-        let taken = &mut self.sources[source.slot(SOURCES)];
-        if *taken < FLOWS_PER_SOURCE_MAX {
-            *taken += 1;
+        let place = source.slot(SOURCES);
+        if self.sources[place] < FLOWS_PER_SOURCE_MAX {
+            self.sources[place] += 1;
+            self.lasting[1][place] += u8::from(*slot & WINDOW != 0);
             *slot |= NOW;
         }
+    }
+
+    /// About how many flows of a source there were in the last interval that had been there before.
+    #[inline]
+    pub(crate) fn of_source(&self, source: FlowHash) -> u8 {
+        self.lasting[0][source.slot(SOURCES)]
     }
 
     /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.slots.fill(0);
         self.sources.fill(0);
+        self.lasting.iter_mut().for_each(|lasting| lasting.fill(0));
     }
 
     /// About how many flows there are; an interval ends.
@@ -53,6 +65,8 @@ impl LastingFlows {
             *slot <<= 1;
         }
         self.sources.fill(0);
+        self.lasting.swap(0, 1);
+        self.lasting[1].fill(0);
         estimated_flows(active, self.slots.len())
     }
 }
@@ -92,6 +106,13 @@ mod tests {
             let count = flows.count();
             assert!(count <= u32::from(FLOWS_PER_SOURCE_MAX) + 10, "{count}");
         }
+        assert_eq!(
+            [7, 1_000, 2_000].map(|source| flows.of_source(hash(source))),
+            [FLOWS_PER_SOURCE_MAX, 1, 0]
+        );
+        (0..FLOWS_PER_SOURCE_MAX).for_each(|number| flows.touch(hash(5_000 + u64::from(number)), hash(7)));
+        flows.count();
+        assert_eq!(flows.of_source(hash(7)), 0, "none of these was there before");
     }
 
     #[test]

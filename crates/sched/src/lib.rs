@@ -16,6 +16,7 @@
 extern crate alloc;
 
 mod allotment;
+mod allowance;
 mod buckets;
 mod carried;
 mod class;

@@ -12,11 +12,14 @@ pub const FLOW_EXPIRY: Duration = Duration::from_secs(1);
 /// counts are within 1 %.
 pub const FLOW_SLOTS: usize = 72_000;
 
-/// Flows of one source that count. A source that makes up flows gains 5 % of a class of two hundred flows by so many at most; one that really
+/// Flows of one source that count, and as many of which it may take what they may. A source that makes up flows gains 5 % of a class of two hundred flows by so many at most; one that really
 /// has more, as a server has, is counted for these.
 pub(crate) const FLOWS_PER_SOURCE_MAX: u8 = 32;
 
-/// Places for what sources took of the counter: 16 KB. Up to as many sources hardly get into each other's way.
+/// As how many flows a source is held to at the least, of which none lasts: as one that begins short transfers all the time.
+pub(crate) const FLOWS_PER_SOURCE_MIN: u8 = 4;
+
+/// Places for what sources took of the counter: 16 KB for each count of them. Up to as many sources hardly get into each other's way.
 pub(crate) const SOURCES: usize = 16_384;
 
 /// Slots for what flows carry: 32 KB. Where several thousand flows share them, each gets so little that packets are what counts.

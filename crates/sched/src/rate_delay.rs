@@ -169,15 +169,15 @@ impl<P> RateDelay<P> {
     }
 
     /// Whether a packet has room and is let in.
-    fn admit(&mut self, class: Class, flow: FlowHash, bytes: u32, now: Time) -> Result<(), Dropped> {
+    fn admit(&mut self, class: Class, names: [FlowHash; 2], bytes: u32, now: Time) -> Result<(), Dropped> {
         let (backlog, room) = (self.queues[class.place()].bytes(), self.room.class(class));
         let is_full = backlog + u64::from(bytes) > room;
         let is_let_in = match (&mut self.counting, class) {
             (Counting::Guarded(guard), Class::LowDelay | Class::LowAverage) => {
-                guard.admits(flow, bytes, backlog, now)
+                guard.admits(class, names, bytes, backlog, now)
             }
             (Counting::Guarded(guard), Class::HighRate) if !is_full => {
-                guard.note_high_rate(flow, bytes);
+                guard.note_high_rate(names[0], bytes);
                 true
             }
             _ => true,
@@ -258,7 +258,7 @@ impl<P> Discipline<P> for RateDelay<P> {
             self.low_delay_packet = bytes;
             self.resize(now, dropped);
         }
-        if let Err(why) = self.admit(class, flow, bytes, now) {
+        if let Err(why) = self.admit(class, [flow, source], bytes, now) {
             return dropped(packet, why);
         }
         let is_marked = self.settings.marks && is_ecn_capable;

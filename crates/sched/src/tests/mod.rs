@@ -70,6 +70,10 @@ impl<Q: Discipline<u32>> Wire<Q> {
     }
 
     fn arrive(&mut self, class: Class, flow: FlowHash, bytes: u32, now: Time) {
+        self.arrive_from(flow, class, flow, bytes, now);
+    }
+
+    fn arrive_from(&mut self, source: FlowHash, class: Class, flow: FlowHash, bytes: u32, now: Time) {
         self.send_until(now);
         if self.queue.backlog().is_zero() {
             self.free_at = self.free_at.max(now);
@@ -77,7 +81,7 @@ impl<Q: Discipline<u32>> Wire<Q> {
         let packet = u32::try_from(self.came.len()).expect("few packets");
         self.came.push((flow, bytes));
         let dropped = &mut self.dropped;
-        let arrival = Arrival { packet, bytes, class, flow, source: flow, is_ecn_capable: false };
+        let arrival = Arrival { packet, bytes, class, flow, source, is_ecn_capable: false };
         self.queue.enqueue(arrival, now, &mut |packet, why| dropped.push((packet, why)));
     }
 

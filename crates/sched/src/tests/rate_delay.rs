@@ -282,3 +282,34 @@ fn flows_of_one_packet_do_not_have_the_guard_keep_calls_out() {
     let guarded = lost_beside_flows_of_one_packet(link(20).with_guard());
     assert!(guarded < 2.0, "{guarded} % lost");
 }
+
+/// What forty calls of low delay lose, in percent, beside a source that sends as much as the link carries in their class and uses one after the
+/// other of a hundred thousand flows; and what that gets, in Mbit/s.
+fn beside_ever_new_flows(settings: Settings) -> (f64, f64) {
+    let (mut wire, mut came) = (wire(settings), 0);
+    for step in 0..20_000_u32 {
+        let now = Time::START + Duration::from_millis(1) * u64::from(step);
+        for nth in 0..8 {
+            let number = u64::from(step * 8 + nth);
+            wire.arrive(Class::HighRate, flow(900 + number % 100), MTU, now);
+            let made_up = FlowHash::new((number % 100_000).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            wire.arrive_from(flow(1), Class::LowDelay, made_up, MTU, now);
+        }
+        came += usize::from(step >= 10_000);
+        wire.arrive(Class::LowDelay, flow(u64::from(100 + step % 40)), 200, now);
+    }
+    let half = u32::try_from(wire.came.len() / 2).expect("few packets");
+    let settled = |left: &&Left| left.class == Class::LowDelay && left.packet >= half;
+    let of_calls = wire.left.iter().filter(settled).filter(|left| left.bytes == 200).count();
+    let of_source = wire.left.iter().filter(settled).count() - of_calls;
+    (100.0 - number(of_calls) * 100.0 / number(came), number(of_source) * f64::from(MTU) * 8.0 / 10.0e6)
+}
+
+#[test]
+fn ever_new_flows_of_one_source_are_held_to_what_a_few_may_have() {
+    let (_, taken) = beside_ever_new_flows(link(100));
+    assert!(taken > 40.0, "not guarded, it gets what it likes: {taken} Mbit/s");
+    let (lost, taken) = beside_ever_new_flows(link(100).with_guard());
+    // Forty calls and a hundred high-rate flows, and nobody else who lasts: a low-delay flow has 100 Mbit/s in 240 parts.
+    assert!(lost < 2.0 && taken < 1.2 * 4.0 * 100.0 / 240.0, "{lost} % lost, {taken} Mbit/s taken");
+}
