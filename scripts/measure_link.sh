@@ -12,7 +12,8 @@ Measures `byway link` of PROGRAM between network namespaces of its own.
   --load udp|leave|tcp   what is sent: half as much again as each flow's share by UDP; the same, and most low-delay flows leave half-way; or greedy
                          connections of TCP [udp]
   --rate MBIT            of the link, in Mbit/s [100]
-  --seconds N            how long to send, 5 at least [15]
+  --seconds N            how long to send, 5 more than --settle at least [15]
+  --settle N             how long until it counts [2]
   --high N, --low N      flows of each class [10]
   --round-trip MS        what a round trip takes without queues: answers are held for as long [0]
   --json                 print one line of JSON
@@ -24,7 +25,7 @@ fail() {
   exit 2
 }
 
-load=udp megabits=100 seconds=15 flows_r=10 flows_d=10 round_trip=0 json='' program=''
+load=udp megabits=100 seconds=15 settle=2 flows_r=10 flows_d=10 round_trip=0 json='' program=''
 while (($#)); do
   case $1 in
     --help) usage && exit ;;
@@ -37,11 +38,12 @@ while (($#)); do
       [[ $2 =~ ^(udp|leave|tcp)$ ]] || fail "--load $2: use udp, leave or tcp"
       load=$2
       ;;
-    --rate | --seconds | --high | --low | --round-trip)
+    --rate | --seconds | --settle | --high | --low | --round-trip)
       [[ $2 =~ ^[0-9]{1,6}$ ]] || fail "$1 $2: give a whole number"
       ;;&
     --rate) megabits=$2 ;;
     --seconds) seconds=$2 ;;
+    --settle) settle=$2 ;;
     --high) flows_r=$2 ;;
     --low) flows_d=$2 ;;
     --round-trip) round_trip=$2 ;;
@@ -50,7 +52,8 @@ while (($#)); do
   shift 2
 done
 [[ -x $program ]] || fail "name the byway program, as target/release/byway; see --help"
-((seconds >= 5 && megabits > 0 && flows_r > 0 && flows_d > 0)) || fail "5 seconds, 1 Mbit/s and a flow of each class are the least"
+((settle >= 1 && seconds >= settle + 5 && megabits > 0 && flows_r > 0 && flows_d > 0)) ||
+  fail "a second to settle, five more, 1 Mbit/s and a flow of each class are the least"
 ((EUID == 0)) || fail "it makes network namespaces: run it as root"
 program=$(realpath "$program")
 
@@ -199,7 +202,7 @@ send_tcp() {
 }
 
 analyse() { # analyse CONTROLLER_SHARE
-  python3 - "$folder/in.pcap" "$folder/out.pcap" "$megabits" "$flows_r" "$flows_d" "$seconds" "$load" "$1" "$json" <<'END'
+  python3 - "$folder/in.pcap" "$folder/out.pcap" "$megabits" "$flows_r" "$flows_d" "$seconds" "$load" "$settle" "$1" "$json" <<'END'
 import json, struct, sys
 def packets(path):
     data = open(path, "rb").read()
@@ -219,8 +222,8 @@ came = {key: time for key, time, _, _ in packets(sys.argv[1])}
 megabits, flows_r, flows_d, seconds = map(int, sys.argv[3:7])
 out = list(packets(sys.argv[2]))
 first = out[0][1]
-# The first two seconds are for counting flows; in the last one, senders end.
-begin, end = first + 2 * 10**9, first + (seconds - 1) * 10**9
+# At first flows are counted, and find their rates; in the last second, senders end.
+begin, end = first + int(sys.argv[8]) * 10**9, first + (seconds - 1) * 10**9
 half = first + seconds * 10**9 / 2
 waits, bytes_of, total = {True: [], False: []}, {True: 0, False: 0}, 0
 flows = {True: set(), False: set()}
@@ -247,8 +250,8 @@ per_flow = lambda of, flows: found[of]["bytes"] / flows
 of_senders = per_flow("high_rate", found["high_rate"]["flows"]) / per_flow("low_delay", found["low_delay"]["flows"])
 of_all = per_flow("high_rate", flows_r) / per_flow("low_delay", flows_d)
 found |= {"ratio": of_senders, "ratio_of_all": of_all, "use": total * 8 / ((end - begin) / 1e9) / megabits / 1e6,
-          "controller": float(sys.argv[8])}
-if sys.argv[9]:
+          "controller": float(sys.argv[9])}
+if sys.argv[10]:
     print(json.dumps(found))
     sys.exit()
 for name, of in (("low delay", "low_delay"), ("high rate", "high_rate")):

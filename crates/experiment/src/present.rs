@@ -7,7 +7,7 @@ use crate::findings::{Findings, Unit, key, quantile};
 use crate::model::Model;
 use crate::result::{Bound, Curve, Kind, Plot, Results, Row, StoppedRun, Table, World};
 use crate::target::target;
-use crate::typed::{TypedForm, TypedPlot, TypedRow, TypedTable};
+use crate::typed::{TypedForm, TypedPlot, TypedRow, TypedStudy, TypedTable};
 
 /// What the runs of one arm came to, in the order of the seeds.
 pub(crate) type OfArm = Vec<Findings>;
@@ -128,13 +128,13 @@ impl Report<'_> {
         (!name.is_empty()).then(|| self.place(Some(name)))
     }
 
-    /// Whether a row's target is missed without the overlay, as it must be: else it says nothing of the overlay.
+    /// Whether a row's target is missed by its control, as it must be: else it says nothing of what it is about.
     fn fails_without(&self, row: &TypedRow, bound: Bound) -> Option<bool> {
         let values: Vec<f64> = self.values(row, self.control(row)?).iter().map(|(value, _)| *value).collect();
         Some(median(&values).is_none_or(|value| !bound.holds(value)))
     }
 
-    /// The rows' values without the overlay.
+    /// The rows' values by their controls.
     fn controls(&self) -> Option<Table> {
         let mut lines = Vec::new();
         for row in &self.experiment.typed.row {
@@ -148,13 +148,17 @@ impl Report<'_> {
                 median(&numbers).map_or_else(|| "nothing to measure".to_owned(), |value| words(value, unit));
             let verdict = match self.fails_without(row, bound) {
                 Some(true) => "missed, as it must be",
-                _ => "reached without the overlay: the row proves nothing",
+                _ => "reached: the row proves nothing",
             };
             lines.push(vec![row.metric.clone(), shown, verdict.to_owned()]);
         }
+        let (title, value) = match self.experiment.typed.study {
+            TypedStudy::Classes => ("Controls, in which targets have to be missed", "control"),
+            _ => ("The same without the overlay", "without"),
+        };
         (!lines.is_empty()).then(|| Table {
-            title: "The same without the overlay".to_owned(),
-            columns: ["measure", "without", "target"].map(str::to_owned).to_vec(),
+            title: title.to_owned(),
+            columns: ["measure", value, "target"].map(str::to_owned).to_vec(),
             lines,
         })
     }

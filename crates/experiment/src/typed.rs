@@ -40,7 +40,7 @@ pub(crate) struct TypedExperiment {
     /// The variants. Default: one, the scenario as it is.
     #[serde(default)]
     pub(crate) arm: Vec<TypedArm>,
-    /// The arm without the overlay, in which every target that names no other has to be missed.
+    /// The arm in which every target that names no other has to be missed: that without the overlay, or what is compared with.
     pub(crate) control: Option<String>,
     /// What is reported.
     #[serde(default)]

@@ -102,7 +102,7 @@ impl TypedClasses {
                 kind: self.kind,
                 bound: self.bound.map(|bound| bound.0),
                 ratio: self.ratio,
-                spike: self.average_dscp.is_some().then(|| self.spike.map(|spike| spike.0)),
+                third: ThirdClass::of(self.average_dscp.is_some(), self.spike),
                 discards: self.discards.unwrap_or_default(),
                 is_guarded: self.guard.unwrap_or(false),
                 marks: self.ecn.unwrap_or(false),
@@ -144,14 +144,46 @@ pub struct QueuePlan {
     pub bound: Option<Duration>,
     /// The rate of a high-rate flow by that of a low-delay one. `None`: the usual one.
     pub ratio: Option<f64>,
-    /// Whether there is a third class, and what its packets may wait; `None` in it: the usual multiple of the bound.
-    pub spike: Option<Option<Duration>>,
+    /// Whether there is a third class, whose delay is low on average but may spike.
+    pub third: ThirdClass,
     /// Which low-delay packets are dropped when their class gets less room.
     pub discards: TypedDiscards,
     /// Whether senders are kept from gaining by the wrong class or by flows that they make up.
     pub is_guarded: bool,
     /// Whether low-delay packets are marked before the queue is full.
     pub marks: bool,
+}
+
+/// The third class of a Rate-Delay link.
+#[derive(Clone, Copy, Debug)]
+pub enum ThirdClass {
+    /// There is none.
+    Absent,
+    /// Its packets may wait for the usual multiple of the bound of the low-delay class.
+    Usual,
+    /// They may wait for so long.
+    Spike(Duration),
+}
+
+impl ThirdClass {
+    /// What is meant by whether it is wanted, and a `spike`.
+    #[must_use]
+    pub fn of(is_wanted: bool, spike: Option<TypedDuration>) -> Self {
+        match spike {
+            _ if !is_wanted => Self::Absent,
+            None => Self::Usual,
+            Some(spike) => Self::Spike(spike.0),
+        }
+    }
+
+    /// What its packets may wait, where there is one.
+    fn spike(self, bound: Duration) -> Option<Duration> {
+        match self {
+            Self::Absent => None,
+            Self::Usual => Some(bound * SPIKE_USUAL),
+            Self::Spike(spike) => Some(spike),
+        }
+    }
 }
 
 /// What a link cannot promise.
@@ -194,8 +226,7 @@ impl QueuePlan {
             let milli = (ratio * 1_000.0).round() as u32;
             settings = settings.with_ratio_milli(milli).map_err(broken("ratio"))?;
         }
-        if let Some(spike) = self.spike {
-            let spike = spike.unwrap_or(settings.delay() * SPIKE_USUAL);
+        if let Some(spike) = self.third.spike(settings.delay()) {
             settings = settings.with_low_average(spike).map_err(broken("spike"))?;
         }
         settings = settings.with_discards(match self.discards {

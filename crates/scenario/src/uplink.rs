@@ -8,7 +8,7 @@ use byway_units::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::classes::{NoPromise, QueuePlan, TypedDiscards, TypedQueue};
+use crate::classes::{NoPromise, QueuePlan, ThirdClass, TypedDiscards, TypedQueue};
 
 /// What a relay sends at most, and how its flows share that.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -57,7 +57,7 @@ impl TypedUplink {
             kind: TypedQueue::RateDelay,
             bound: Some(delay),
             ratio: self.ratio,
-            spike: None,
+            third: ThirdClass::Absent,
             discards: TypedDiscards::Late,
             is_guarded: self.guard.unwrap_or(true),
             marks: self.ecn.unwrap_or(false),

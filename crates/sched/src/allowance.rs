@@ -6,8 +6,7 @@ use crate::buckets::Buckets;
 use crate::flows::FlowHash;
 use crate::limits::{FLOWS_PER_SOURCE_MAX, FLOWS_PER_SOURCE_MIN};
 
-/// A rate for each flow, and for each source as many times this as flows of it last, but some times at the least: else, who uses each flow but
-/// once would never exceed it.
+/// A rate for each flow, and for each source the rate of all its flows that last: else, who uses each flow but once would never exceed one.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowance {
     flows: Buckets,
@@ -40,6 +39,7 @@ impl Allowance {
         let lasting = lasting.clamp(FLOWS_PER_SOURCE_MIN, FLOWS_PER_SOURCE_MAX);
         // All sources' buckets fill as fast; who has fewer flows empties them sooner.
         let taken = bytes.saturating_mul(u32::from(FLOWS_PER_SOURCE_MAX)) / u32::from(lasting);
-        self.flows.exceeds(flow, bytes, now) || self.sources.exceeds(source, taken, now)
+        // First the source: what it has too much of is not to empty buckets that its many flows share with those of others.
+        self.sources.exceeds(source, taken, now) || self.flows.exceeds(flow, bytes, now)
     }
 }

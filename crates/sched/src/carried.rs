@@ -49,13 +49,18 @@ impl Spread {
     /// The mean of all flows says little where most are acknowledgments or calls, or few are elephants. Weighted by bytes, the former hardly
     /// count; and the median does not care how large the latter are.
     pub(crate) fn median(&self) -> u64 {
-        let half = self.bytes.iter().sum::<u64>() / 2;
+        let half = self.bytes() / 2;
         let mut below = 0;
         let median = self.bytes.iter().position(|bytes| {
             below += bytes;
             below > half
         });
         median.map_or(0, middle)
+    }
+
+    /// What all carried together, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.iter().sum()
     }
 
     /// What each flow may carry at most, in bytes, so that all together carry this much: the max-min fair share. `None` if they carried less.

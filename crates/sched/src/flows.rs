@@ -53,9 +53,11 @@ impl FlowKey {
     pub fn hash(&self, flow: &FlowTuple) -> FlowHash {
         let mut hasher = self.0;
         match (flow.source, flow.destination) {
-            // Words rather than octets: this is most of what a queue takes for a packet.
+            // One word, which has the octets as they are in a header: hashing is most of what a queue takes for a packet.
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                hasher.write_u64(u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits()));
+                let [source, destination] =
+                    [source, destination].map(|address| u64::from(u32::from_le_bytes(address.octets())));
+                hasher.write_u64(source | destination << 32);
             }
             (source, destination) => {
                 for address in [source, destination] {
@@ -266,6 +268,24 @@ mod tests {
         }
         assert_eq!(key.hash(&one), key.hash(&one));
         assert_ne!(key.hash(&one), FlowKey::new(&[2; 16]).hash(&one));
+    }
+
+    #[test]
+    fn a_flow_is_hashed_octet_by_octet_as_its_headers_have_them() {
+        let secret = [7; 16];
+        let [v4, other_v4] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 200)];
+        let [v6, other_v6] = [v4, other_v4].map(|address| address.to_ipv6_compatible());
+        let of_v4 = [v4.octets(), other_v4.octets()].concat();
+        let of_v6 = [v6.octets(), other_v6.octets()].concat();
+        let pairs = [([IpAddr::V4(v4), other_v4.into()], of_v4), ([v6.into(), other_v6.into()], of_v6)];
+        for ([source, destination], mut octets) in pairs {
+            // Protocol, destination port and source port, least significant first, and two zeros.
+            octets.extend([6, 0xbb, 0x01, 0x00, 0x40, 0x9c, 0, 0]);
+            let flow = FlowTuple { source, destination, protocol: 6, ports: [40_000, 443] };
+            let mut hasher = SipHasher13::new_with_key(&secret);
+            hasher.write(&octets);
+            assert_eq!(FlowKey::new(&secret).hash(&flow).number(), hasher.finish(), "{octets:?}");
+        }
     }
 
     #[test]

@@ -17,17 +17,22 @@ const WINDOW: u8 = 0b111;
 #[derive(Clone, Debug)]
 pub(crate) struct LastingFlows {
     slots: Box<[u8]>,
-    /// How many slots each source took in this interval; sources share places by their hash.
-    sources: Box<[u8]>,
-    /// How many of these had been there before, in the last interval and in this one.
-    lasting: [Box<[u8]>; 2],
+    /// What each source took in the last interval and in this one; sources share places by their hash.
+    sources: [Box<[Taken]>; 2],
+}
+
+/// How many slots a source took in an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    all: u8,
+    /// Of these, that it had taken before.
+    known: u8,
 }
 
 impl LastingFlows {
     pub(crate) fn new() -> Self {
-        let places = |count| vec![0; count].into_boxed_slice();
-        let lasting = [places(SOURCES), places(SOURCES)];
-        Self { slots: places(FLOW_SLOTS), sources: places(SOURCES), lasting }
+        let sources = || vec![Taken::default(); SOURCES].into_boxed_slice();
+        Self { slots: vec![0; FLOW_SLOTS].into_boxed_slice(), sources: [sources(), sources()] }
     }
 
     /// Notes a packet of a flow of a source.
@@ -37,9 +42,15 @@ impl LastingFlows {
             return;
         }
         let place = source.slot(SOURCES);
-        if self.sources[place] < FLOWS_PER_SOURCE_MAX {
-            self.sources[place] += 1;
-            self.lasting[1][place] += u8::from(*slot & WINDOW != 0);
+        let before = self.sources[0][place].all;
+        let taken = &mut self.sources[1][place];
+        let is_known = *slot & WINDOW != 0;
+        // New flows have the room that those of the last interval leave: else a source with many would show others each time, and hardly one would
+        // be seen to last.
+        let new = taken.all - taken.known;
+        if taken.all < FLOWS_PER_SOURCE_MAX && (is_known || new < FLOWS_PER_SOURCE_MAX - before) {
+            taken.all += 1;
+            taken.known += u8::from(is_known);
             *slot |= NOW;
         }
     }
@@ -47,14 +58,13 @@ impl LastingFlows {
     /// About how many flows of a source there were in the last interval that had been there before.
     #[inline]
     pub(crate) fn of_source(&self, source: FlowHash) -> u8 {
-        self.lasting[0][source.slot(SOURCES)]
+        self.sources[0][source.slot(SOURCES)].known
     }
 
     /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.slots.fill(0);
-        self.sources.fill(0);
-        self.lasting.iter_mut().for_each(|lasting| lasting.fill(0));
+        self.sources.iter_mut().for_each(|sources| sources.fill(Taken::default()));
     }
 
     /// About how many flows there are; an interval ends.
@@ -64,15 +74,16 @@ impl LastingFlows {
             active += usize::from((*slot & WINDOW).count_ones() >= 2);
             *slot <<= 1;
         }
-        self.sources.fill(0);
-        self.lasting.swap(0, 1);
-        self.lasting[1].fill(0);
+        self.sources.swap(0, 1);
+        self.sources[1].fill(Taken::default());
         estimated_flows(active, self.slots.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     /// Spread as by chance, not evenly.
@@ -113,6 +124,23 @@ mod tests {
         (0..FLOWS_PER_SOURCE_MAX).for_each(|number| flows.touch(hash(5_000 + u64::from(number)), hash(7)));
         flows.count();
         assert_eq!(flows.of_source(hash(7)), 0, "none of these was there before");
+    }
+
+    #[test]
+    fn a_source_with_more_flows_than_count_has_as_many_as_do() {
+        for of_source in [32, 64, 100, 1_000, 20_000] {
+            let mut flows = LastingFlows::new();
+            let mut counts = Vec::new();
+            for interval in 0..12_u64 {
+                // Another order each time, as chance has it.
+                let mut order: Vec<u64> = (0..of_source).collect();
+                order.sort_by_key(|number| hash(interval << 32 | number));
+                order.iter().for_each(|number| flows.touch(hash(*number), hash(7)));
+                counts.push(flows.count());
+            }
+            assert!(counts[2..].iter().all(|count| (28..=34).contains(count)), "{of_source}: {counts:?}");
+            assert!((28..=32).contains(&flows.of_source(hash(7))), "{of_source}");
+        }
     }
 
     #[test]

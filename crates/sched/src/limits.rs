@@ -12,14 +12,14 @@ pub const FLOW_EXPIRY: Duration = Duration::from_secs(1);
 /// counts are within 1 %.
 pub const FLOW_SLOTS: usize = 72_000;
 
-/// Flows of one source that count, and as many of which it may take what they may. A source that makes up flows gains 5 % of a class of two hundred flows by so many at most; one that really
-/// has more, as a server has, is counted for these.
+/// Flows of one source that count, and for how many flows it gets at most. A source that makes up flows gains 5 % of a class of two hundred
+/// flows by so many at most; one that really has more, as a server has, is counted for these.
 pub(crate) const FLOWS_PER_SOURCE_MAX: u8 = 32;
 
-/// As how many flows a source is held to at the least, of which none lasts: as one that begins short transfers all the time.
+/// For how many flows a source gets at the least where none of its flows lasts: one that begins short transfers all the time, say.
 pub(crate) const FLOWS_PER_SOURCE_MIN: u8 = 4;
 
-/// Places for what sources took of the counter: 16 KB for each count of them. Up to as many sources hardly get into each other's way.
+/// Places for what sources took of the counter: 64 KB. Up to as many sources hardly get into each other's way.
 pub(crate) const SOURCES: usize = 16_384;
 
 /// Slots for what flows carry: 32 KB. Where several thousand flows share them, each gets so little that packets are what counts.
@@ -57,6 +57,9 @@ pub(crate) const GOVERNING_EXPIRY: Duration = Duration::from_secs(1);
 
 /// The square root of the share of low-average packets that is dropped or marked at most before there is no room: a quarter (RFC 9332, appendix A.1).
 pub(crate) const GOVERNED_LEVEL_MAX: f64 = 0.5;
+
+/// The longest delay that is promised: calculations stay far below what their numbers can hold.
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// Ratios of rates are in thousandths; more than this many times the rate leaves the low-delay class nothing.
 pub(crate) const RATIO_MILLI_MAX: u32 = 1_000_000;

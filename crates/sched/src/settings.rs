@@ -4,7 +4,7 @@ use byway_units::{Bytes, Duration, Rate};
 use thiserror::Error;
 
 use crate::class::Class;
-use crate::limits::{PACKET_BYTES_MAX, RATIO_MILLI_MAX};
+use crate::limits::{DELAY_MAX, PACKET_BYTES_MAX, RATIO_MILLI_MAX};
 
 /// What a Rate-Delay link promises, and what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,10 @@ pub enum SettingsError {
     /// A rate of zero.
     #[error("a link of 0 bit/s sends nothing: give its rate")]
     NoRate,
-    /// A ratio of one or less.
+    /// A ratio of one or less, or above a thousand; in thousandths.
     #[error(
-        "a rate ratio of {0}/1000 gives the high-rate class no more than the low-delay one: give more than 1, up to 1000 (2 is usual)"
+        "a rate ratio of {}: give more than 1, so that the high-rate class gets more than the low-delay one, and up to 1000 (2 is usual)",
+        f64::from(*.0) / 1_000.0
     )]
     Ratio(u32),
     /// A packet of no bytes, or one longer than IP allows.
@@ -60,6 +61,9 @@ pub enum SettingsError {
         /// The longest packet.
         packet: Bytes,
     },
+    /// More delay than anybody waits for.
+    #[error("a queueing delay of {0} is longer than any link needs: give {DELAY_MAX} or less")]
+    DelayTooLong(Duration),
     /// Spikes below the average.
     #[error(
         "a delay of {delay} on average spikes above {given}: give a spike of at least twice as much, {least}"
@@ -107,8 +111,11 @@ impl Settings {
     /// With another bound on the queueing delay of low-delay packets (d of the paper).
     ///
     /// # Errors
-    /// If two packets take longer, or half of the third class's spike is shorter.
+    /// If two packets take longer, if half of the third class's spike is shorter, or if it is more than a minute.
     pub fn with_delay(self, delay: Duration) -> Result<Self, SettingsError> {
+        if delay > DELAY_MAX {
+            return Err(SettingsError::DelayTooLong(delay));
+        }
         let least = (self.packet + self.packet) / self.capacity;
         if delay < least {
             return Err(SettingsError::Delay { given: delay, least, packet: self.packet });
@@ -132,14 +139,17 @@ impl Settings {
     /// low-delay one. Without, what is marked for this class is high-rate.
     ///
     /// # Errors
-    /// If `spike` is less than twice the bound on the delay of the low-delay class.
+    /// If `spike` is less than twice the bound on the delay of the low-delay class, or more than a minute.
     pub fn with_low_average(self, spike: Duration) -> Result<Self, SettingsError> {
+        if spike > DELAY_MAX {
+            return Err(SettingsError::DelayTooLong(spike));
+        }
         Self { spike: Some(spike), ..self }.checked()
     }
 
     /// If spikes are above the average.
     fn checked(self) -> Result<Self, SettingsError> {
-        let least = self.delay + self.delay;
+        let least = self.delay.saturating_add(self.delay);
         match self.spike {
             Some(given) if given < least => Err(SettingsError::Spike { given, least, delay: self.delay }),
             _ => Ok(self),
@@ -238,6 +248,11 @@ mod tests {
             let refused = Settings::new(Rate::from_megabits_per_second(1), packet);
             assert_eq!(refused, Err(SettingsError::Packet(packet)));
         }
+        let days = Duration::from_secs(110_000 * 86_400);
+        assert_eq!(link.with_delay(days), Err(SettingsError::DelayTooLong(days)));
+        assert_eq!(link.with_low_average(days), Err(SettingsError::DelayTooLong(days)));
+        let refused = link.with_ratio_milli(1_000_500).expect_err("it is too large");
+        assert!(alloc::format!("{refused}").contains("1000.5"), "{refused}");
         let spike = |millis| link.with_low_average(Duration::from_millis(millis));
         assert!(spike(20).is_ok_and(|link| link.with_delay(Duration::from_millis(11)).is_err()));
         let refused = spike(19).expect_err("twice the delay is 20 ms");

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use byway_scenario::classes::{NoPromise, QueuePlan};
+use byway_scenario::classes::{NoPromise, QueuePlan, ThirdClass};
 use byway_sched::{Class, Marking};
 use byway_sim::Scheduling;
 use byway_typed::{Drawn, KeyPath, Problem, Source, TypedDuration};
@@ -161,7 +161,7 @@ impl Reader<'_> {
             kind: typed.queue,
             bound: typed.bound.map(|bound| bound.0),
             ratio: typed.ratio,
-            spike: typed.average.then(|| typed.spike.map(|spike| spike.0)),
+            third: ThirdClass::of(typed.average, typed.spike),
             discards: typed.discards,
             is_guarded: typed.guard,
             marks: typed.ecn,

@@ -313,3 +313,42 @@ fn ever_new_flows_of_one_source_are_held_to_what_a_few_may_have() {
     // Forty calls and a hundred high-rate flows, and nobody else who lasts: a low-delay flow has 100 Mbit/s in 240 parts.
     assert!(lost < 2.0 && taken < 1.2 * 4.0 * 100.0 / 240.0, "{lost} % lost, {taken} Mbit/s taken");
 }
+
+/// The share of packets that ten calls lose, in percent, beside a flow of their class that sends twice what the link carries, where the high-rate class
+/// sends so many packets in a millisecond, a tenth of what the link carries each.
+fn lost_beside_a_flood(settings: Settings, high_rate: u32) -> f64 {
+    let mut wire = wire(settings);
+    let mut came = 0;
+    for step in 0..20_000_u32 {
+        let now = Time::START + Duration::from_millis(1) * u64::from(step);
+        (0..high_rate).for_each(|_| wire.arrive(Class::HighRate, flow(30), 250, now));
+        (0..20).for_each(|_| wire.arrive(Class::LowDelay, flow(20), 250, now));
+        came += usize::from(step >= 10_000);
+        wire.arrive(Class::LowDelay, flow(u64::from(step % 10)), 200, now);
+    }
+    let half = u32::try_from(wire.came.len() / 2).expect("few packets");
+    let of_calls = |left: &&Left| left.class == Class::LowDelay && left.bytes == 200 && left.packet >= half;
+    100.0 - number(wire.left.iter().filter(of_calls).count()) * 100.0 / number(came)
+}
+
+#[test]
+fn who_does_not_slow_down_pays_also_where_the_high_rate_class_has_little_to_send() {
+    for high_rate in [0, 2] {
+        let lost = lost_beside_a_flood(link(20), high_rate);
+        assert!(lost > 20.0, "{high_rate}: not guarded, all pay: {lost} % lost");
+        let lost = lost_beside_a_flood(link(20).with_guard(), high_rate);
+        assert!(lost < 1.0, "{high_rate}: {lost} % lost");
+    }
+}
+
+#[test]
+fn a_flow_that_is_alone_has_all_of_the_link() {
+    for settings in [link(20), link(20).with_guard()] {
+        let mut wire = wire(settings);
+        for step in 0..10_000_u32 {
+            let now = Time::START + Duration::from_millis(1) * u64::from(step);
+            (0..9).for_each(|_| wire.arrive(Class::LowDelay, flow(20), 250, now));
+        }
+        assert!(wire.dropped.is_empty(), "{:?}", wire.dropped.first());
+    }
+}
