@@ -16,7 +16,9 @@ Measures `byway link` of PROGRAM between network namespaces of its own.
   --settle N             how long until it counts [2]
   --high N, --low N      flows of each class [10]
   --round-trip MS        what a round trip takes without queues: answers are held for as long [0]
-  --json                 print one line of JSON
+  --json                 print one line of JSON: of each class packets, flows that sent and bytes that left, and what packets waited in ms; the rate of a
+                         high-rate flow by that of a low-delay one, of those that sent (ratio) and of all (ratio_of_all); the shares of the link and
+                         of a processor that were used (use, controller)
 END
 }
 
@@ -31,7 +33,10 @@ while (($#)); do
     --help) usage && exit ;;
     --json) json=yes && shift && continue ;;
     --*) [[ $# -ge 2 ]] || fail "$1 takes a value; see --help" ;;
-    *) program=$1 && shift && continue ;;
+    *)
+      [[ -z $program ]] || fail "$1: one program is measured; see --help for the options"
+      program=$1 && shift && continue
+      ;;
   esac
   case $1 in
     --load)
@@ -39,7 +44,7 @@ while (($#)); do
       load=$2
       ;;
     --rate | --seconds | --settle | --high | --low | --round-trip)
-      [[ $2 =~ ^[0-9]{1,6}$ ]] || fail "$1 $2: give a whole number"
+      [[ $2 =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail "$1 $2: give a whole number"
       ;;&
     --rate) megabits=$2 ;;
     --seconds) seconds=$2 ;;
@@ -54,6 +59,7 @@ done
 [[ -x $program ]] || fail "name the byway program, as target/release/byway; see --help"
 ((settle >= 1 && seconds >= settle + 5 && megabits > 0 && flows_r > 0 && flows_d > 0)) ||
   fail "a second to settle, five more, 1 Mbit/s and a flow of each class are the least"
+[[ $load != leave ]] || ((flows_d > 2)) || fail "--load leave: all low-delay flows but two leave; give --low 3 or more"
 ((EUID == 0)) || fail "it makes network namespaces: run it as root"
 program=$(realpath "$program")
 
@@ -197,6 +203,7 @@ send_tcp() {
   sleep 0.5
   within $sender iperf3 -c 10.2.0.2 -p 5201 -P "$flows_r" -t "$seconds" >/dev/null &
   local other=$!
+  jobs_to_end+=("$other")
   within $sender iperf3 -c 10.2.0.2 -p 5202 -P "$flows_d" -t "$seconds" -S $((45 << 2)) >/dev/null
   wait $other
 }
@@ -221,6 +228,8 @@ def packets(path):
 came = {key: time for key, time, _, _ in packets(sys.argv[1])}
 megabits, flows_r, flows_d, seconds = map(int, sys.argv[3:7])
 out = list(packets(sys.argv[2]))
+if not out:
+    sys.exit("measure_link.sh: nothing left the router")
 first = out[0][1]
 # At first flows are counted, and find their rates; in the last second, senders end.
 begin, end = first + int(sys.argv[8]) * 10**9, first + (seconds - 1) * 10**9
@@ -266,6 +275,7 @@ make_network
 start $router "$program" link attach out --rate "$megabits Mbit/s" --state "$folder" --log-level warn
 controller=$!
 sleep 1
+kill -0 "$controller" 2>/dev/null || fail "byway link did not attach"
 capture in in.pcap
 capture out out.pcap
 sleep 1

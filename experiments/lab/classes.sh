@@ -67,7 +67,9 @@ gain)
         { rate[FILENAME] += $1 * $2; again[FILENAME] += $3 }
         END {
             printf "{\"gain\": %.3f, \"cheater_mbit_s\": %.3f, \"in_its_place_mbit_s\": %.3f, ", rate["cheat.1"] / rate["cheat.2"], rate["cheat.1"] / 1000, rate["cheat.2"] / 1000
-            printf "\"honest_rate\": %.3f, \"honest_retransmitted\": %.3f}\n", rate["low.1"] / rate["low.2"], again["low.1"] / rate["low.1"] / (again["low.2"] / rate["low.2"])
+            # One more on both sides, so that nothing by nothing is one.
+            share = (again["low.1"] + 1) / rate["low.1"]; usual = (again["low.2"] + 1) / rate["low.2"]
+            printf "\"honest_rate\": %.3f, \"honest_retransmitted\": %.3f}\n", rate["low.1"] / rate["low.2"], share / usual
         }' low.1 low.2 cheat.1 cheat.2
     ;;
 esac

@@ -135,7 +135,9 @@ mod tests {
                 // Another order each time, as chance has it.
                 let mut order: Vec<u64> = (0..of_source).collect();
                 order.sort_by_key(|number| hash(interval << 32 | number));
-                order.iter().for_each(|number| flows.touch(hash(*number), hash(7)));
+                for number in order {
+                    flows.touch(hash(number), hash(7));
+                }
                 counts.push(flows.count());
             }
             assert!(counts[2..].iter().all(|count| (28..=34).contains(count)), "{of_source}: {counts:?}");

@@ -15,7 +15,7 @@ use super::record::{Record, Records};
 use super::sharing::CLASSES;
 use super::talk::{Answer, Ask, Asking, Claim, Ear};
 use super::terms::{MarkFlags, PromiseFlags, Terms, Wish};
-use super::{Place, found, records};
+use super::{Place, found, records, talk};
 use crate::exit::{Cause, Failure};
 use crate::membership::random;
 use crate::settings::{LogSettings, TypedFormat, TypedLevel};
@@ -85,12 +85,15 @@ fn begin(flags: &AttachFlags) -> Result<(Controller, Ear, Records), Failure> {
 
 fn claimed(device: &LinkDevice) -> Result<Claim, Failure> {
     let name = &device.name;
-    Claim::take(device.index)?.ok_or_else(|| {
-        Failure::new(
-            Cause::Settings,
-            format!("{name} is attached already (byway link status {name}): change it with byway link change, or end it with byway link detach {name}"),
-        )
-    })
+    if let Some(claim) = Claim::take(device.index)? {
+        return Ok(claim);
+    }
+    // If it is no controller that has the name, it says so.
+    talk::ask(device.index, Ask::Status)?;
+    let message = format!(
+        "{name} is attached already (byway link status {name}): change it with byway link change, or end it with byway link detach {name}"
+    );
+    Err(Failure::new(Cause::Settings, message))
 }
 
 /// The device, without what a controller that was killed has left there.

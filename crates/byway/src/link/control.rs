@@ -150,10 +150,11 @@ impl Controller {
     /// Promises something else from now on.
     ///
     /// # Errors
-    /// If that cannot be promised: then all stays as it is.
+    /// If that cannot be promised, or the link is displaced: then all stays as it is.
     pub(super) fn change(&mut self, wish: &Wish) -> Result<Vec<String>, Failure> {
         let terms = Terms::new(wish, Some(&self.record.terms));
         terms.checked(&self.device)?;
+        self.untroubled()?;
         let record = self.record.clone().with_terms(terms);
         self.records.write(&record)?;
         self.record = record;
@@ -161,12 +162,17 @@ impl Controller {
         // A step that would wait is told now: the operator has changed the link itself.
         self.share();
         self.do_later();
-        if let Some(trouble) = &self.trouble {
-            let name = &self.device.name;
-            let message = format!("{name} is not shared: {trouble}: detach it, and attach it again");
-            return Err(Failure::new(Cause::Machine, message));
-        }
-        Ok(Vec::new())
+        self.untroubled().map(|()| Vec::new())
+    }
+
+    /// If nobody has put something else in the place of what was attached.
+    fn untroubled(&self) -> Result<(), Failure> {
+        let Some(trouble) = &self.trouble else {
+            return Ok(());
+        };
+        let name = &self.device.name;
+        let message = format!("{name} is not shared: {trouble}: detach it, and attach it again");
+        Err(Failure::new(Cause::Machine, message))
     }
 
     /// How the link is.

@@ -27,7 +27,7 @@ use clap::{Args, Subcommand};
 use crate::exit::{Cause, Failure};
 use record::Records;
 use talk::{Answer, Ask};
-use terms::{PromiseFlags, Wish};
+use terms::{ChangedFlags, Wish};
 
 /// What `byway link` does.
 #[derive(Clone, Debug, Subcommand)]
@@ -36,7 +36,7 @@ pub(crate) enum LinkCommand {
     Attach(Box<attach::AttachFlags>),
     /// Puts a device back as it was before `byway link attach`, also after that was killed.
     Detach(DeviceFlags),
-    /// Promises something else at a device that is attached. What is not said stays as it is.
+    /// Promises something else at a device that is attached. What is not said stays as it is; so do DSCPs, which take `detach` and `attach`.
     Change(ChangeFlags),
     /// Shows how devices are that are attached.
     Status(status::StatusFlags),
@@ -67,7 +67,7 @@ pub(crate) struct ChangeFlags {
     #[arg(value_name = "DEVICE")]
     device: OsString,
     #[command(flatten)]
-    promise: PromiseFlags,
+    promise: ChangedFlags,
 }
 
 /// Does it.

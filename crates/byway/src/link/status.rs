@@ -29,7 +29,7 @@ pub(crate) struct StatusFlags {
 /// Shows it.
 ///
 /// # Errors
-/// If nothing is attached.
+/// If nothing is attached, or a controller cannot be asked.
 pub(super) fn run(flags: &StatusFlags) -> Result<(), Failure> {
     let reports = reports(flags)?;
     if reports.is_empty() {
@@ -40,21 +40,25 @@ pub(super) fn run(flags: &StatusFlags) -> Result<(), Failure> {
         );
         return Err(Failure::new(Cause::Settings, message));
     }
+    // One that cannot be asked does not hide the others.
+    let mut failed = Ok(());
     for report in reports {
-        if flags.json {
-            println!("{}", serde_json::to_string(&report).expect("a report has text and numbers"));
-        } else {
-            print!("{}", report.text());
+        match report {
+            Ok(report) if flags.json => {
+                println!("{}", serde_json::to_string(&report).expect("a report has text and numbers"));
+            }
+            Ok(report) => print!("{}", report.text()),
+            Err(failure) => failed = failed.and(Err(failure)),
         }
     }
-    Ok(())
+    failed
 }
 
-fn reports(flags: &StatusFlags) -> Result<Vec<Report>, Failure> {
+fn reports(flags: &StatusFlags) -> Result<Vec<Result<Report, Failure>>, Failure> {
     let mut control = connected()?;
     let records = records(&flags.place)?.all()?;
     let Some(name) = &flags.device else {
-        return records.iter().map(|record| of_record(&mut control, record)).collect();
+        return Ok(records.iter().map(|record| of_record(&mut control, record)).collect());
     };
     let text = name.to_string_lossy();
     let index = match control.device(name) {
@@ -67,13 +71,10 @@ fn reports(flags: &StatusFlags) -> Result<Vec<Report>, Failure> {
     };
     // A controller answers also if its record is elsewhere.
     if let Some(report) = asked(index)? {
-        return Ok(vec![report]);
+        return Ok(vec![Ok(report)]);
     }
-    records
-        .iter()
-        .filter(|record| record.index == index)
-        .map(|record| of_record(&mut control, record))
-        .collect()
+    let of_device = records.iter().filter(|record| record.index == index);
+    Ok(of_device.map(|record| of_record(&mut control, record)).collect())
 }
 
 fn of_record(control: &mut TrafficControl, record: &Record) -> Result<Report, Failure> {

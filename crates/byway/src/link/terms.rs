@@ -32,19 +32,43 @@ pub(super) struct PromiseFlags {
     pub(super) raise: bool,
 }
 
+/// What is typed to have a link promise something else.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct ChangedFlags {
+    /// What the link carries from now on.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<TypedRate>,
+    /// How long a low-delay packet waits at most from now on.
+    #[arg(long, value_name = "TIME")]
+    delay: Option<TypedDuration>,
+    /// How many times the rate of a low-delay flow a high-rate flow gets from now on: more than 1.
+    #[arg(long, value_name = "NUMBER")]
+    ratio: Option<Ratio>,
+    /// Takes the least delay that is possible if that is more than was asked for, instead of refusing; from now on.
+    #[arg(long)]
+    raise: bool,
+}
+
 /// What is typed about the promise of a link, for a controller in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wish {
-    rate_bits_per_second: u64,
+    rate_bits_per_second: Option<u64>,
     delay_ns: Option<u64>,
     ratio: Option<Ratio>,
     raise: bool,
 }
 
 impl From<&PromiseFlags> for Wish {
-    fn from(flags: &PromiseFlags) -> Self {
+    fn from(&PromiseFlags { rate, delay, ratio, raise }: &PromiseFlags) -> Self {
+        Self::from(&ChangedFlags { rate: Some(rate), delay, ratio, raise })
+    }
+}
+
+impl From<&ChangedFlags> for Wish {
+    fn from(flags: &ChangedFlags) -> Self {
         Self {
-            rate_bits_per_second: flags.rate.0.bits_per_second(),
+            rate_bits_per_second: flags.rate.map(|rate| rate.0.bits_per_second()),
             delay_ns: flags.delay.map(|delay| delay.0.as_nanos()),
             ratio: flags.ratio,
             raise: flags.raise,
@@ -126,7 +150,10 @@ impl Terms {
     /// What is wished for, where that is said; what was before, where it is not.
     pub(super) fn new(wish: &Wish, before: Option<&Self>) -> Self {
         Self {
-            rate_bits_per_second: wish.rate_bits_per_second,
+            // A link that is to promise something for the first time has its rate; without, it is refused as one of 0 bit/s.
+            rate_bits_per_second: (wish.rate_bits_per_second)
+                .or_else(|| before.map(|before| before.rate_bits_per_second))
+                .unwrap_or(0),
             delay_ns: wish.delay_ns.or_else(|| before.and_then(|before| before.delay_ns)),
             ratio: wish.ratio.or_else(|| before.map(|before| before.ratio)).unwrap_or(RATIO),
             raises: wish.raise || before.is_some_and(|before| before.raises),
@@ -277,8 +304,8 @@ pub(super) mod tests {
     #[test]
     fn what_is_not_typed_again_stays() {
         let before = terms("100 Mbit/s", Some("20 ms"), true);
-        let flags = |delay: Option<&str>| PromiseFlags {
-            rate: "50 Mbit/s".parse().expect("a rate"),
+        let flags = |delay: Option<&str>| ChangedFlags {
+            rate: None,
             delay: delay.map(|delay| delay.parse().expect("a time")),
             ratio: Some(Ratio(3_000)),
             raise: false,
@@ -290,6 +317,13 @@ pub(super) mod tests {
             .checked(&device(1_500))
             .expect("a link");
         assert_eq!(after.delay(), Duration::from_millis(5));
+        assert_eq!(after.capacity(), Rate::from_megabits_per_second(100));
+        let slower = ChangedFlags { rate: "50 Mbit/s".parse().ok(), ..ChangedFlags::default() };
+        let after = Terms::new(&Wish::from(&slower), Some(&before)).checked(&device(1_500)).expect("a link");
+        assert_eq!(
+            (after.capacity(), after.delay()),
+            (Rate::from_megabits_per_second(50), Duration::from_millis(20))
+        );
     }
 
     #[test]
