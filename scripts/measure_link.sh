@@ -197,15 +197,27 @@ while (now := time.monotonic() - begin) < seconds:
 END
 }
 
+# Ten connections of a program at most: it makes one after the other, and begins when it has all.
 send_tcp() {
-  start $receiver iperf3 -s -p 5201 >/dev/null
-  start $receiver iperf3 -s -p 5202 >/dev/null
+  local port clients=()
+  for ((port = 0; port < (flows_r + 9) / 10; port++)); do
+    start $receiver iperf3 -s -p $((5200 + port)) >/dev/null
+  done
+  for ((port = 0; port < (flows_d + 9) / 10; port++)); do
+    start $receiver iperf3 -s -p $((6200 + port)) >/dev/null
+  done
   sleep 0.5
-  within $sender iperf3 -c 10.2.0.2 -p 5201 -P "$flows_r" -t "$seconds" >/dev/null &
-  local other=$!
-  jobs_to_end+=("$other")
-  within $sender iperf3 -c 10.2.0.2 -p 5202 -P "$flows_d" -t "$seconds" -S $((45 << 2)) >/dev/null
-  wait $other
+  send_class 5200 "$flows_r" 0
+  send_class 6200 "$flows_d" $((45 << 2))
+  wait "${clients[@]}"
+}
+
+send_class() { # send_class PORT FLOWS TOS
+  local port=$1 left=$2
+  for (( ; left > 0; left -= 10, port++)); do
+    start $sender iperf3 -c 10.2.0.2 -p "$port" -P $((left < 10 ? left : 10)) -t "$seconds" -S "$3" >/dev/null
+    clients+=("${jobs_to_end[-1]}")
+  done
 }
 
 analyse() { # analyse CONTROLLER_SHARE

@@ -6,7 +6,8 @@
 #   classes.sh honest ADDRESS PORTS CONNECTIONS SECONDS FROM TO            the same in the low-delay class, of which it leaves most where CHEAT is tcp
 #   classes.sh cheat ADDRESS PORTS CONNECTIONS SECONDS FROM TO             the same as CHEAT says, of NAME.1; NAME.2 sends in the high-rate class
 #   classes.sh ratio FOLDER HIGH LOW    what connections of HIGH.1, HIGH.2 and so on got by what those of LOW.1, LOW.2 and so on got
-#   classes.sh gain FOLDER              what the cheater got by what NAME.2 got, and what others had of it
+#   classes.sh gain FOLDER              what the cheater got by what NAME.2 got, and what others had of it; where flows are made up, which all connections of a class have alike,
+#                                       what one of the cheater's class got in the mean
 number=${PWD##*.}
 
 send() {
@@ -61,12 +62,17 @@ ratio)
 gain)
     for number in 1 2; do
         cat "$1"/*low-delay.$number/goodput > low.$number
-        cat "$1/cheat.$number/goodput" > cheat.$number
+        case $CHEAT.$number in
+        dummies.* | low-dummies.2) cat "$1"/*high-rate.$number/goodput "$1/cheat.$number/goodput" ;;
+        low-dummies.1) cat "$1"/*low-delay.$number/goodput "$1/cheat.$number/goodput" ;;
+        *) cat "$1/cheat.$number/goodput" ;;
+        esac > cheat.$number
     done
     awk '
-        { rate[FILENAME] += $1 * $2; again[FILENAME] += $3 }
+        { rate[FILENAME] += $1 * $2; again[FILENAME] += $3; count[FILENAME] += $2 }
         END {
-            printf "{\"gain\": %.3f, \"cheater_mbit_s\": %.3f, \"in_its_place_mbit_s\": %.3f, ", rate["cheat.1"] / rate["cheat.2"], rate["cheat.1"] / 1000, rate["cheat.2"] / 1000
+            cheater = rate["cheat.1"] / count["cheat.1"]; other = rate["cheat.2"] / count["cheat.2"]
+            printf "{\"gain\": %.3f, \"cheater_mbit_s\": %.3f, \"in_its_place_mbit_s\": %.3f, ", cheater / other, cheater / 1000, other / 1000
             # One more on both sides, so that nothing by nothing is one.
             share = (again["low.1"] + 1) / rate["low.1"]; usual = (again["low.2"] + 1) / rate["low.2"]
             printf "\"honest_rate\": %.3f, \"honest_retransmitted\": %.3f}\n", rate["low.1"] / rate["low.2"], share / usual

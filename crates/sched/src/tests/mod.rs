@@ -36,6 +36,7 @@ struct Left {
     flow: FlowHash,
     bytes: u32,
     waited: Duration,
+    at: Time,
 }
 
 /// A link that sends one packet after the other.
@@ -62,10 +63,10 @@ impl<Q: Discipline<u32>> Wire<Q> {
                 assert!(self.queue.backlog().is_zero(), "something waits while the link is free");
                 return;
             };
-            let (flow, bytes) = self.came[departure.packet as usize];
+            let ((flow, bytes), at) = (self.came[departure.packet as usize], self.free_at);
             self.free_at += Bytes::new(u64::from(bytes)) / self.rate;
             let (packet, class, waited) = (departure.packet, departure.class, departure.waited);
-            self.left.push(Left { packet, class, flow, bytes, waited });
+            self.left.push(Left { packet, class, flow, bytes, waited, at });
         }
     }
 

@@ -13,6 +13,15 @@ fn number(count: usize) -> f64 {
     count as f64
 }
 
+impl Wire<RateDelay<u32>> {
+    /// The link promises something else.
+    fn change(&mut self, settings: Settings, now: Time) {
+        self.send_until(now);
+        let dropped = &mut self.dropped;
+        self.queue.change(settings, now, &mut |packet, why| dropped.push((packet, why)));
+    }
+}
+
 /// With a third class.
 fn third(settings: Settings) -> Settings {
     settings.with_low_average(settings.delay() * 5).expect("long enough")
@@ -22,30 +31,53 @@ fn wire(settings: Settings) -> Wire<RateDelay<u32>> {
     Wire::new(RateDelay::new(settings, Time::START), settings.capacity())
 }
 
+/// Whether there is a guard, ECN, and a third class.
+type Options = (bool, bool, bool);
+
+fn options() -> impl Strategy<Value = Options> {
+    any::<Options>()
+}
+
+fn with(settings: Settings, (is_guarded, marks, is_third): Options) -> Settings {
+    let settings = if is_guarded { settings.with_guard() } else { settings };
+    let settings = if marks { settings.with_ecn() } else { settings };
+    if is_third { third(settings) } else { settings }
+}
+
 proptest! {
     #[test]
     fn no_low_delay_packet_waits_longer_than_was_promised(
         megabits in prop_oneof![Just(5_u64), Just(20), Just(100)],
         ratio in 1_001_u32..8_000,
         discards in prop_oneof![Just(Discards::Late), Just(Discards::All)],
-        (is_guarded, marks, is_third) in any::<(bool, bool, bool)>(),
+        options in options(),
+        changes in prop::collection::vec((0_usize..200, 1_001_u32..8_000, 5_u64..40, options()), 0..4),
         arrivals in arrivals(),
     ) {
-        let settings = link(megabits).with_ratio_milli(ratio).expect("above one").with_discards(discards);
-        let settings = if is_guarded { settings.with_guard() } else { settings };
-        let settings = if marks { settings.with_ecn() } else { settings };
-        let settings = if is_third { third(settings) } else { settings };
-        let mut wire = wire(settings);
-        let (mut now, mut promised) = (Time::START, settings.delay());
-        for (gap, class, number, bytes) in arrivals {
+        let settings = link(megabits).with_discards(discards);
+        let first = with(settings.with_ratio_milli(ratio).expect("above one"), options);
+        let mut wire = wire(first);
+        let mut now = Time::START;
+        let mut promises = Vec::from([(now, first.delay())]);
+        for (place, (gap, class, number, bytes)) in arrivals.into_iter().enumerate() {
             now += Duration::from_micros(gap);
+            for (_, ratio, millis, options) in changes.iter().filter(|(at, ..)| *at == place) {
+                let changed = settings.with_ratio_milli(*ratio).expect("above one");
+                let changed = changed.with_delay(Duration::from_millis(*millis)).expect("two packets fit");
+                wire.change(with(changed, *options), now);
+            }
             wire.arrive(class, flow(number), bytes, now);
-            promised = promised.max(wire.queue.status().allotment.delay);
+            promises.push((now, wire.queue.status().allotment.delay));
         }
         wire.send_until(Time::MAX);
         wire.check();
         for left in wire.left.iter().filter(|left| left.class == Class::LowDelay) {
-            prop_assert!(left.waited <= promised, "{:?}, {} was promised", left, promised);
+            // The longest promise from when it came until it left; changes make longer ones shorter for those who come later.
+            let (came, left_at) = (left.at.saturating_since(Time::START + left.waited), left.at);
+            let since = promises.partition_point(|(at, _)| at.saturating_since(Time::START) <= came);
+            let until = promises.partition_point(|(at, _)| *at <= left_at);
+            let promised = promises[since.saturating_sub(1)..until].iter().map(|(_, delay)| *delay).max();
+            prop_assert!(Some(left.waited) <= promised, "{:?}, {:?} was promised", left, promised);
         }
     }
 
