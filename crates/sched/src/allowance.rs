@@ -27,19 +27,19 @@ impl Allowance {
         self.sources.set(Rate::from_bits_per_second(of_source), burst, least, flows);
     }
 
-    /// Whether the flow, or its source of so many flows that last, has taken more than it may.
+    /// Whether a source of so many flows that last has taken more than they may together. To be asked before a flow of it is: what a source has too
+    /// much of is not to empty buckets that its many flows share with those of others.
     #[inline]
-    pub(crate) fn is_exceeded(
-        &mut self,
-        [flow, source]: [FlowHash; 2],
-        lasting: u8,
-        bytes: u32,
-        now: Time,
-    ) -> bool {
+    pub(crate) fn is_exceeded_by(&mut self, source: FlowHash, lasting: u8, bytes: u32, now: Time) -> bool {
         let lasting = lasting.clamp(FLOWS_PER_SOURCE_MIN, FLOWS_PER_SOURCE_MAX);
         // All sources' buckets fill as fast; who has fewer flows empties them sooner.
         let taken = bytes.saturating_mul(u32::from(FLOWS_PER_SOURCE_MAX)) / u32::from(lasting);
-        // First the source: what it has too much of is not to empty buckets that its many flows share with those of others.
-        self.sources.exceeds(source, taken, now) || self.flows.exceeds(flow, bytes, now)
+        self.sources.exceeds(source, taken, now)
+    }
+
+    /// Whether a flow has taken more than it may.
+    #[inline]
+    pub(crate) fn is_exceeded(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
+        self.flows.exceeds(flow, bytes, now)
     }
 }

@@ -80,13 +80,20 @@ impl Guard {
         backlog: u64,
         now: Time,
     ) -> bool {
-        self.carried[1].note(flow, bytes);
         if self.fair_rate.is_none() {
+            self.carried[1].note(flow, bytes);
             return true;
         }
         let lasting = self.flows[class.place()].of_source(source);
-        let is_beyond = self.fair.is_exceeded([flow, source], lasting, bytes, now);
-        let is_above = self.is_short && self.cap.is_exceeded([flow, source], lasting, bytes, now);
+        let is_source_beyond = self.fair.is_exceeded_by(source, lasting, bytes, now);
+        // What a source has too much of is not among what a fair share is found for: ever new flows would leave others next to nothing.
+        if !is_source_beyond {
+            self.carried[1].note(flow, bytes);
+        }
+        let is_beyond = is_source_beyond || self.fair.is_exceeded(flow, bytes, now);
+        let is_above = self.is_short
+            && (self.cap.is_exceeded_by(source, lasting, bytes, now)
+                || self.cap.is_exceeded(flow, bytes, now));
         !is_above && (backlog == 0 || !is_beyond)
     }
 
