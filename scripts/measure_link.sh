@@ -105,6 +105,7 @@ make_network() {
   else
     # Answers come by another way, and are looked at by nobody.
     within $router sysctl -q net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+    within $receiver sysctl -q net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.in.rp_filter=0
     python3 -c "$holding" "$round_trip" "/run/netns/$receiver" "/run/netns/$router" &
     jobs_to_end+=($!)
     local space

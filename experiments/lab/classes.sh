@@ -71,6 +71,7 @@ gain)
     awk '
         { rate[FILENAME] += $1 * $2; again[FILENAME] += $3; count[FILENAME] += $2 }
         END {
+            if (!(rate["cheat.2"] && rate["low.1"] && rate["low.2"])) { print "somebody got nothing, and there is nothing to compare with" > "/dev/stderr"; exit 1 }
             cheater = rate["cheat.1"] / count["cheat.1"]; other = rate["cheat.2"] / count["cheat.2"]
             printf "{\"gain\": %.3f, \"cheater_mbit_s\": %.3f, \"in_its_place_mbit_s\": %.3f, ", cheater / other, cheater / 1000, other / 1000
             # One more on both sides, so that nothing by nothing is one.

@@ -1,6 +1,6 @@
 //! Queues that tell packets apart, from what is typed of them to what a link is told.
 
-use byway_sched::{Class, Discards, Marking, Settings, SettingsError};
+use byway_sched::{Class, DELAY_MAX, Discards, Marking, Settings, SettingsError};
 use byway_sim::{Queueing, Scheduling};
 use byway_typed::TypedDuration;
 use byway_units::{Bytes, Duration, Rate};
@@ -180,7 +180,7 @@ impl ThirdClass {
     fn spike(self, bound: Duration) -> Option<Duration> {
         match self {
             Self::Absent => None,
-            Self::Usual => Some(bound * SPIKE_USUAL),
+            Self::Usual => Some((bound.min(DELAY_MAX) * SPIKE_USUAL).min(DELAY_MAX)),
             Self::Spike(spike) => Some(spike),
         }
     }

@@ -48,13 +48,12 @@ impl Buckets {
         self.depth = i32::try_from(depth.count()).unwrap_or(i32::MAX);
     }
 
-    /// Whether the flow has taken more than it may; if not, or if there are debts, it takes these bytes.
-    pub(crate) fn exceeds(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
+    /// Whether the flow has less than these bytes left; it takes nothing.
+    pub(crate) fn lacks(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        let places = [flow.slot(BUCKETS), flow.rotated().slot(BUCKETS)];
         let micros = micros(now);
         let mut is_within = false;
-        for (row, place) in self.rows.iter_mut().zip(places) {
+        for (row, place) in self.rows.iter_mut().zip(places(flow)) {
             let bucket = &mut row[place];
             let since = Duration::from_micros(u64::from(micros.wrapping_sub(bucket.at)));
             let come = self.rate.bytes_in(since).unwrap_or(Bytes::MAX).count();
@@ -64,14 +63,31 @@ impl Buckets {
             }
             is_within |= bucket.bytes >= bytes;
         }
-        if is_within || self.has_debts {
-            let least = if self.has_debts { -self.depth } else { 0 };
-            for (row, place) in self.rows.iter_mut().zip(places) {
-                row[place].bytes = row[place].bytes.saturating_sub(bytes).max(least);
-            }
-        }
         !is_within
     }
+
+    /// The flow takes these bytes, which may be more than it has left if there are debts.
+    pub(crate) fn take(&mut self, flow: FlowHash, bytes: u32) {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        let least = if self.has_debts { -self.depth } else { 0 };
+        for (row, place) in self.rows.iter_mut().zip(places(flow)) {
+            row[place].bytes = row[place].bytes.saturating_sub(bytes).max(least);
+        }
+    }
+
+    /// Whether the flow has taken more than it may; if not, or if there are debts, it takes these bytes.
+    pub(crate) fn exceeds(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
+        let is_beyond = self.lacks(flow, bytes, now);
+        if !is_beyond || self.has_debts {
+            self.take(flow, bytes);
+        }
+        is_beyond
+    }
+}
+
+/// Where a flow's buckets are.
+fn places(flow: FlowHash) -> [usize; 2] {
+    [flow.slot(BUCKETS), flow.rotated().slot(BUCKETS)]
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "times wrap around")]

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 
 use byway_units::{Bytes, Duration, Rate, Time};
 
-use crate::allowance::Allowance;
+use crate::allowance::{Allowance, Verdict};
 use crate::carried::Carried;
 use crate::class::Class;
 use crate::flows::FlowHash;
@@ -28,6 +28,8 @@ pub(crate) struct Guard {
     flows: Box<[LastingFlows]>,
     /// By high-rate flows, and what came of others.
     carried: [Carried; 2],
+    /// What came, in this interval, of sources that had too much; in bytes.
+    beyond: u64,
     fair: Allowance,
     cap: Allowance,
     /// The fair share of the last interval in which more came than there was room for; `None` where there is room for all.
@@ -44,6 +46,7 @@ impl Guard {
         Self {
             flows: (0..classes).map(|_| LastingFlows::new()).collect(),
             carried: [Carried::new(), Carried::new()],
+            beyond: 0,
             fair: Allowance::new(true),
             cap: Allowance::new(false),
             fair_rate: None,
@@ -85,15 +88,16 @@ impl Guard {
             return true;
         }
         let lasting = self.flows[class.place()].of_source(source);
-        let is_source_beyond = self.fair.is_exceeded_by(source, lasting, bytes, now);
+        let verdict = self.fair.judge([flow, source], lasting, bytes, now);
         // What a source has too much of is not among what a fair share is found for: ever new flows would leave others next to nothing.
-        if !is_source_beyond {
+        if verdict == Verdict::SourceBeyond {
+            self.beyond = self.beyond.saturating_add(u64::from(bytes));
+        } else {
             self.carried[1].note(flow, bytes);
         }
-        let is_beyond = is_source_beyond || self.fair.is_exceeded(flow, bytes, now);
-        let is_above = self.is_short
-            && (self.cap.is_exceeded_by(source, lasting, bytes, now)
-                || self.cap.is_exceeded(flow, bytes, now));
+        let is_beyond = verdict != Verdict::Within;
+        let is_above =
+            self.is_short && self.cap.judge([flow, source], lasting, bytes, now) != Verdict::Within;
         !is_above && (backlog == 0 || !is_beyond)
     }
 
@@ -130,8 +134,11 @@ impl Guard {
         // Where the high-rate class needs less than its share, the others have the rest.
         let room = if self.is_short { share } else { share.max(sent.saturating_sub(high_rate.bytes())) };
         let fair = others.fair_share(room).map(of_interval);
-        // What was fair stays so where less came than there was room for: debts are not paid by a moment's pause of others.
-        self.fair_rate = fair.or(if self.is_short { self.fair_rate.or(Some(nominal)) } else { None });
+        let came = others.bytes().saturating_add(core::mem::take(&mut self.beyond));
+        // What was fair stays so where less came than there was room for: debts are not paid by a moment's pause of others. But where there is room for
+        // all, all may use it.
+        let is_crowded = self.is_short || came > room;
+        self.fair_rate = fair.or(if is_crowded { self.fair_rate.or(Some(nominal)) } else { None });
         let fair = self.fair_rate.unwrap_or(settings.capacity).max(nominal);
         self.fair.set(fair, FAIR_BURST, least(FAIR_BURST_PACKETS), held);
         (self.was_idle, self.since) = (is_high_rate_idle, now);

@@ -47,7 +47,7 @@ pub use discipline::{Arrival, Departure, Discipline, Dropped};
 pub use drop_tail::DropTail;
 pub use flows::{FlowCounter, FlowHash, FlowKey, FlowTuple, estimated_flows};
 pub use fq_codel::FqCodel;
-pub use limits::{FLOW_EXPIRY, FLOW_SLOTS, UPDATE_INTERVAL};
+pub use limits::{DELAY_MAX, FLOW_EXPIRY, FLOW_SLOTS, UPDATE_INTERVAL};
 pub use priority::StrictPriority;
 pub use rate_delay::{RateDelay, Status};
 pub use settings::{Discards, Settings, SettingsError};

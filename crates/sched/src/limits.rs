@@ -59,7 +59,7 @@ pub(crate) const GOVERNING_EXPIRY: Duration = Duration::from_secs(1);
 pub(crate) const GOVERNED_LEVEL_MAX: f64 = 0.5;
 
 /// The longest delay that is promised: calculations stay far below what their numbers can hold.
-pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60);
+pub const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// Ratios of rates are in thousandths; more than this many times the rate leaves the low-delay class nothing.
 pub(crate) const RATIO_MILLI_MAX: u32 = 1_000_000;

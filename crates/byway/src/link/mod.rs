@@ -36,7 +36,7 @@ pub(crate) enum LinkCommand {
     Attach(Box<attach::AttachFlags>),
     /// Puts a device back as it was before `byway link attach`, also after that was killed.
     Detach(DeviceFlags),
-    /// Promises something else at a device that is attached. What is not said stays as it is; so do DSCPs, which take `detach` and `attach`.
+    /// Promises something else at a device that is attached. What is not said stays as it is; DSCPs are chosen by `attach` alone.
     Change(ChangeFlags),
     /// Shows how devices are that are attached.
     Status(status::StatusFlags),

@@ -41,17 +41,21 @@ pub(super) fn run(flags: &StatusFlags) -> Result<(), Failure> {
         return Err(Failure::new(Cause::Settings, message));
     }
     // One that cannot be asked does not hide the others.
-    let mut failed = Ok(());
+    let mut failed: Option<Failure> = None;
     for report in reports {
         match report {
             Ok(report) if flags.json => {
                 println!("{}", serde_json::to_string(&report).expect("a report has text and numbers"));
             }
             Ok(report) => print!("{}", report.text()),
-            Err(failure) => failed = failed.and(Err(failure)),
+            Err(failure) => {
+                if let Some(earlier) = failed.replace(failure) {
+                    eprintln!("{earlier}");
+                }
+            }
         }
     }
-    failed
+    failed.map_or(Ok(()), Err)
 }
 
 fn reports(flags: &StatusFlags) -> Result<Vec<Result<Report, Failure>>, Failure> {
