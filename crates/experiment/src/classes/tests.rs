@@ -52,7 +52,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "queue = \"rate-delay\"",
             "queue = \"rate-delay\"\nratio = 1.0",
-            "link[0].ratio: a rate ratio of 1000/1000",
+            "link[0].ratio: a rate ratio of 1: give more",
         ),
         (
             "queue = \"rate-delay\"",
