@@ -51,7 +51,7 @@ impl Allowance {
         now: Time,
     ) -> Verdict {
         if self.flows.lacks(flow, bytes, now) {
-            self.flows.exceeds(flow, bytes, now);
+            self.flows.overdraw(flow, bytes);
             return Verdict::FlowBeyond;
         }
         let lasting = lasting.clamp(FLOWS_PER_SOURCE_MIN, FLOWS_PER_SOURCE_MAX);

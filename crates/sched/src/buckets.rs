@@ -75,10 +75,19 @@ impl Buckets {
         }
     }
 
+    /// The flow sends these bytes although it lacks them: they are to be paid back, if there are debts.
+    pub(crate) fn overdraw(&mut self, flow: FlowHash, bytes: u32) {
+        if self.has_debts {
+            self.take(flow, bytes);
+        }
+    }
+
     /// Whether the flow has taken more than it may; if not, or if there are debts, it takes these bytes.
     pub(crate) fn exceeds(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
         let is_beyond = self.lacks(flow, bytes, now);
-        if !is_beyond || self.has_debts {
+        if is_beyond {
+            self.overdraw(flow, bytes);
+        } else {
             self.take(flow, bytes);
         }
         is_beyond

@@ -318,6 +318,19 @@ fn flows_of_one_packet_do_not_have_the_guard_keep_calls_out() {
     assert!(guarded < 2.0, "{guarded} % lost");
 }
 
+/// How many low-delay packets of the second half left: of calls, which have 200 bytes, and others.
+fn settled<Q>(wire: &Wire<Q>) -> [usize; 2] {
+    let half = u32::try_from(wire.came.len() / 2).expect("few packets");
+    let low_delay = wire.left.iter().filter(|left| left.class == Class::LowDelay && left.packet >= half);
+    let (calls, others): (Vec<&Left>, Vec<&Left>) = low_delay.partition(|left| left.bytes == 200);
+    [calls.len(), others.len()]
+}
+
+/// The percentage that is missing of so many.
+fn missing(left: usize, came: usize) -> f64 {
+    100.0 - number(left) * 100.0 / number(came)
+}
+
 /// What forty calls of low delay lose, in percent, beside a source that sends as much as the link carries in their class and uses one after the
 /// other of a hundred thousand flows; and what that gets, in Mbit/s. So many high-rate packets come in a millisecond; eight are as much as the link
 /// carries.
@@ -336,11 +349,8 @@ fn beside_ever_new_flows(settings: Settings, high_rate: u32) -> (f64, f64) {
         came += usize::from(step >= 10_000);
         wire.arrive(Class::LowDelay, flow(u64::from(100 + step % 40)), 200, now);
     }
-    let half = u32::try_from(wire.came.len() / 2).expect("few packets");
-    let settled = |left: &&Left| left.class == Class::LowDelay && left.packet >= half;
-    let of_calls = wire.left.iter().filter(settled).filter(|left| left.bytes == 200).count();
-    let of_source = wire.left.iter().filter(settled).count() - of_calls;
-    (100.0 - number(of_calls) * 100.0 / number(came), number(of_source) * f64::from(MTU) * 8.0 / 10.0e6)
+    let [of_calls, of_source] = settled(&wire);
+    (missing(of_calls, came), number(of_source) * f64::from(MTU) * 8.0 / 10.0e6)
 }
 
 #[test]
@@ -370,11 +380,8 @@ fn beside_a_greedy_flow_of_the_same_source(settings: Settings) -> (f64, f64) {
         came += usize::from(step >= 10_000);
         wire.arrive_from(flow(1), Class::LowDelay, flow(u64::from(step % 9)), 200, now);
     }
-    let half = u32::try_from(wire.came.len() / 2).expect("few packets");
-    let settled = |left: &&Left| left.class == Class::LowDelay && left.packet >= half;
-    let of_calls = wire.left.iter().filter(settled).filter(|left| left.bytes == 200).count();
-    let greedy = wire.left.iter().filter(settled).count() - of_calls;
-    (100.0 - number(of_calls) * 100.0 / number(came), number(greedy) * f64::from(MTU) * 8.0 / 10.0e6)
+    let [of_calls, greedy] = settled(&wire);
+    (missing(of_calls, came), number(greedy) * f64::from(MTU) * 8.0 / 10.0e6)
 }
 
 #[test]
@@ -398,9 +405,7 @@ fn lost_beside_a_flood(settings: Settings, high_rate: u32, packets: u32) -> f64 
         came += usize::from(step >= 10_000);
         wire.arrive(Class::LowDelay, flow(u64::from(step % 10)), 200, now);
     }
-    let half = u32::try_from(wire.came.len() / 2).expect("few packets");
-    let of_calls = |left: &&Left| left.class == Class::LowDelay && left.bytes == 200 && left.packet >= half;
-    100.0 - number(wire.left.iter().filter(of_calls).count()) * 100.0 / number(came)
+    missing(settled(&wire)[0], came)
 }
 
 #[test]
