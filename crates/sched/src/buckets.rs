@@ -26,16 +26,13 @@ pub(crate) struct Buckets {
     rows: [Box<[Bucket]>; 2],
     rate: Rate,
     depth: i32,
-    /// Whether what is taken beyond the rate is paid back, at most as much as a bucket holds: who goes on sending more than the rate is
-    /// never within it.
-    has_debts: bool,
 }
 
 impl Buckets {
     /// Full ones.
-    pub(crate) fn new(has_debts: bool) -> Self {
+    pub(crate) fn new() -> Self {
         let row = || vec![Bucket { bytes: i32::MAX, at: 0 }; BUCKETS].into_boxed_slice();
-        Self { rows: [row(), row()], rate: Rate::ZERO, depth: 0, has_debts }
+        Self { rows: [row(), row()], rate: Rate::ZERO, depth: 0 }
     }
 
     /// From now on each of so many flows may take this rate, and what comes in a time at once, but at least so many bytes.
@@ -66,31 +63,25 @@ impl Buckets {
         !is_within
     }
 
-    /// The flow takes these bytes, which may be more than it has left if there are debts.
+    /// The flow takes these bytes, of which it has as many left.
+    #[inline]
     pub(crate) fn take(&mut self, flow: FlowHash, bytes: u32) {
-        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        let least = if self.has_debts { -self.depth } else { 0 };
-        for (row, place) in self.rows.iter_mut().zip(places(flow)) {
-            row[place].bytes = row[place].bytes.saturating_sub(bytes).max(least);
-        }
+        self.lower(flow, bytes, 0);
     }
 
-    /// The flow sends these bytes although it lacks them: they are to be paid back, if there are debts.
+    /// The flow sends these bytes although it lacks them, and pays them back: at most as much as a bucket holds, so that who goes on sending more than the
+    /// rate is never within it, and who stops is soon.
+    #[inline]
     pub(crate) fn overdraw(&mut self, flow: FlowHash, bytes: u32) {
-        if self.has_debts {
-            self.take(flow, bytes);
-        }
+        self.lower(flow, bytes, -self.depth);
     }
 
-    /// Whether the flow has taken more than it may; if not, or if there are debts, it takes these bytes.
-    pub(crate) fn exceeds(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
-        let is_beyond = self.lacks(flow, bytes, now);
-        if is_beyond {
-            self.overdraw(flow, bytes);
-        } else {
-            self.take(flow, bytes);
+    fn lower(&mut self, flow: FlowHash, bytes: u32, least: i32) {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        for (row, place) in self.rows.iter_mut().zip(places(flow)) {
+            let bucket = &mut row[place].bytes;
+            *bucket = bucket.saturating_sub(bytes).max(least).min(*bucket);
         }
-        is_beyond
     }
 }
 
@@ -112,46 +103,33 @@ mod tests {
         FlowHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    fn buckets(has_debts: bool) -> Buckets {
-        let mut buckets = Buckets::new(has_debts);
-        buckets.set(Rate::from_megabits_per_second(1), Duration::from_millis(100), Bytes::new(2_000), 0);
-        buckets
-    }
-
-    /// The bytes that a flow takes in ten seconds of this many packets of 1,000 bytes in a second.
-    fn taken(buckets: &mut Buckets, number: u64, per_second: u64) -> u64 {
-        let packets = (0..per_second * 10).map(|nth| Time::from_nanos(nth * 1_000_000_000 / per_second));
-        packets.filter(|now| !buckets.exceeds(flow(number), 1_000, *now)).count() as u64 * 1_000
-    }
-
-    #[test]
-    fn a_flow_takes_the_rate_and_no_more() {
-        assert_eq!(taken(&mut buckets(false), 1, 100), 1_000_000, "less than it may");
-        let taken = taken(&mut buckets(false), 1, 1_000);
-        assert!((1_240_000..=1_265_000).contains(&taken), "{taken} of 1,250,000 and a burst of 12,500");
-    }
-
-    #[test]
-    fn who_goes_on_beyond_the_rate_is_not_within_it_until_it_has_paid_back() {
-        let mut buckets = buckets(true);
-        assert_eq!(taken(&mut buckets, 1, 100), 1_000_000, "less than it may");
-        // The first 12,500 bytes come at eight times the rate.
-        let greedy = taken(&mut buckets, 2, 1_000);
-        assert!(greedy <= 16_000, "{greedy}");
-        let after = |millis| Time::from_nanos(10_000_000_000) + Duration::from_millis(millis);
-        assert!(buckets.exceeds(flow(2), 1_000, after(50)));
-        assert!(!buckets.exceeds(flow(2), 1_000, after(300)), "12,500 bytes are paid back in 100 ms");
-    }
-
     #[test]
     fn a_greedy_flow_takes_from_hardly_anybody_else() {
-        let mut buckets = buckets(true);
+        let mut buckets = Buckets::new();
+        buckets.set(Rate::from_megabits_per_second(1), Duration::from_millis(100), Bytes::new(2_000), 0);
         let mut refused = 0;
         for nth in 0..20_000_u64 {
             let now = Time::from_nanos(nth * 100_000);
-            buckets.exceeds(flow(0), 1_000, now);
-            refused += u64::from(buckets.exceeds(flow(1 + nth % 400), 200, now));
+            for (flow, bytes) in [(flow(0), 1_000), (flow(1 + nth % 400), 200)] {
+                if buckets.lacks(flow, bytes, now) {
+                    buckets.overdraw(flow, bytes);
+                    refused += u64::from(bytes == 200);
+                } else {
+                    buckets.take(flow, bytes);
+                }
+            }
         }
         assert_eq!(refused, 0, "400 flows of 8 kbit/s beside one of 80 Mbit/s");
+    }
+
+    #[test]
+    fn what_is_taken_from_one_bucket_does_not_fill_the_other_that_owes() {
+        let mut buckets = Buckets::new();
+        buckets.set(Rate::from_megabits_per_second(1), Duration::from_millis(100), Bytes::new(2_000), 0);
+        let [first, second] = places(flow(5));
+        buckets.lacks(flow(5), 1, Time::START);
+        (buckets.rows[0][first].bytes, buckets.rows[1][second].bytes) = (-5_000, 3_000);
+        buckets.take(flow(5), 1_000);
+        assert_eq!((buckets.rows[0][first].bytes, buckets.rows[1][second].bytes), (-5_000, 2_000));
     }
 }

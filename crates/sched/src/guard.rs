@@ -5,35 +5,40 @@
 //! - *A greedy flow among modest ones* takes what the low-delay class leaves of its share. No low-delay flow gets more than its part of what a
 //!   high-rate one does, as long as that class is short of something.
 //! - *A sender that does not slow down* fills the low-delay queue. Who sends more than a fair share, for longer than TCP does by chance, is let in only
-//!   where nothing waits, until it has paid back: the room is for those who take no more than theirs.
-//! - *Flows that are used but once* have taken nothing yet. So a source is held to what its flows that last may take, and some more ([`Allowance`]).
+//!   where nothing waits, until it has paid back: the room is for those who take no more than theirs. No share is kept for flows that go on while most
+//!   of what they bring is refused ([`FairShare`]).
+//! - *A sender that does so now and then* is held to a share of which it knows from the last time, and has half of the queue until it has paid back.
+//! - *Flows that are used but once*, or for a short time, have taken nothing yet. So a source is held to a fair share of sources, or to what its flows that last
+//!   may take if that is more ([`Allowance`]).
 
 use alloc::boxed::Box;
 
 use byway_units::{Bytes, Duration, Rate, Time};
 
-use crate::allowance::{Allowance, Verdict};
+use crate::allowance::{Allowance, Sender, Terms};
 use crate::carried::Carried;
 use crate::class::Class;
+use crate::fair::{FairShare, Interval};
 use crate::flows::FlowHash;
 use crate::lasting::LastingFlows;
-use crate::limits::{CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS};
+use crate::limits::{CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS, FLOWS_PER_SOURCE_MIN};
 use crate::settings::Settings;
 use crate::sizing::{Counts, Weights};
+use crate::spread::Spread;
 
-/// What is known of flows: 603 KB, and 138 KB more where there is a third class.
+/// What is known of flows: 701 KB, and 138 KB more where there is a third class.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     /// In the order of [`Class::ALL`]; none of a class that there is not.
     flows: Box<[LastingFlows]>,
-    /// By high-rate flows, and what came of others.
-    carried: [Carried; 2],
-    /// What came, in this interval, of sources that had too much; in bytes.
-    beyond: u64,
+    /// By high-rate flows.
+    carried: Carried,
+    /// Of the flows of other classes, and of the sources of these.
+    shares: [FairShare; 2],
+    /// What is fair.
     fair: Allowance,
+    /// What is no more than high-rate flows get.
     cap: Allowance,
-    /// The fair share of the last interval in which more came than there was room for; `None` where there is room for all.
-    fair_rate: Option<Rate>,
     /// Whether the high-rate class always had something to send in the last interval.
     is_short: bool,
     /// Whether it had nothing to send some time in this one.
@@ -45,11 +50,10 @@ impl Guard {
     pub(crate) fn new(classes: usize, now: Time) -> Self {
         Self {
             flows: (0..classes).map(|_| LastingFlows::new()).collect(),
-            carried: [Carried::new(), Carried::new()],
-            beyond: 0,
+            carried: Carried::new(),
+            shares: [FairShare::new(), FairShare::new()],
             fair: Allowance::new(true),
             cap: Allowance::new(false),
-            fair_rate: None,
             is_short: false,
             was_idle: true,
             since: now,
@@ -65,7 +69,7 @@ impl Guard {
     /// A high-rate packet has room.
     #[inline]
     pub(crate) fn note_high_rate(&mut self, flow: FlowHash, bytes: u32) {
-        self.carried[0].note(flow, bytes);
+        self.carried.note(flow, bytes);
     }
 
     /// The high-rate class has nothing to send.
@@ -73,32 +77,33 @@ impl Guard {
         self.was_idle = true;
     }
 
-    /// Whether a packet of a flow and its source, which is not high-rate, is let in behind so many bytes.
+    /// Whether a packet of a flow and its source, which is not high-rate, is let in behind so many bytes where there is room for so many.
     #[inline]
     pub(crate) fn admits(
         &mut self,
         class: Class,
-        [flow, source]: [FlowHash; 2],
+        names: [FlowHash; 2],
         bytes: u32,
-        backlog: u64,
+        [backlog, room]: [u64; 2],
         now: Time,
     ) -> bool {
-        if self.fair_rate.is_none() {
-            self.carried[1].note(flow, bytes);
+        self.shares.iter_mut().zip(names).for_each(|(share, name)| share.note(name, bytes));
+        let [of_flows, _] = &self.shares;
+        if of_flows.rate().is_none() {
             return true;
         }
-        let lasting = self.flows[class.place()].of_source(source);
-        let verdict = self.fair.judge([flow, source], lasting, bytes, now);
-        // What a source has too much of is not among what a fair share is found for: ever new flows would leave others next to nothing.
-        if verdict == Verdict::SourceBeyond {
-            self.beyond = self.beyond.saturating_add(u64::from(bytes));
-        } else {
-            self.carried[1].note(flow, bytes);
+        let is_crowded = of_flows.is_crowded();
+        let ([flow, source], flows) = (names, &self.flows[class.place()]);
+        let sender =
+            Sender { flow, source, lasting: flows.of_source(source), is_counted: flows.is_counted(flow) };
+        let is_fair = self.fair.takes(sender, bytes, now);
+        let is_above = self.is_short && !self.cap.takes(sender, bytes, now);
+        let has_left_over = backlog == 0 || (!is_crowded && backlog <= room / 2);
+        let is_let_in = !is_above && (is_fair || has_left_over);
+        if !is_let_in {
+            self.shares.iter_mut().zip(names).for_each(|(share, name)| share.note_refused(name, bytes));
         }
-        let is_beyond = verdict != Verdict::Within;
-        let is_above =
-            self.is_short && self.cap.judge([flow, source], lasting, bytes, now) != Verdict::Within;
-        !is_above && (backlog == 0 || !is_beyond)
+        is_let_in
     }
 
     /// Forgets all flows.
@@ -115,33 +120,41 @@ impl Guard {
     ) -> [u32; Class::COUNT] {
         let mut flows = [0; Class::COUNT];
         self.flows.iter_mut().zip(&mut flows).for_each(|(counter, flows)| *flows = counter.count());
-        let interval = now.saturating_since(self.since).max(Duration::from_nanos(1));
-        self.is_short = !self.was_idle;
-        let of_interval = |bytes| Rate::over(Bytes::new(bytes), interval).unwrap_or(settings.capacity);
-        let [high_rate, others] = self.carried.each_mut().map(Carried::take);
-        let typical = of_interval(high_rate.median());
-        let least = |packets| Bytes::new(settings.packet.count() * packets);
-        let [_, low_delay, low_average] = flows;
-        let held = low_delay.saturating_add(low_average);
-        let sent = settings.capacity.bytes_in(interval).unwrap_or(Bytes::MAX).count();
+        let length = now.saturating_since(self.since).max(Duration::from_nanos(1));
         let weights = Weights::of(settings, Counts::of(flows));
         // What every low-delay flow has, whatever is made up.
         let nominal = weights.of_flow(settings);
-        let cap = u128::from(typical.bits_per_second()) * 1_000 / u128::from(settings.ratio_milli);
-        let cap = Rate::from_bits_per_second(u64::try_from(cap).unwrap_or(u64::MAX));
-        self.cap.set(cap.max(nominal), CAP_BURST, least(CAP_BURST_PACKETS), held);
+        let [_, low_delay, low_average] = flows;
+        let held = low_delay.saturating_add(low_average);
+        let high_rate = self.carried.take().collect::<Spread>();
+        self.is_short = !self.was_idle;
+        (self.was_idle, self.since) = (is_high_rate_idle, now);
+        self.set_cap(settings, Rate::over(Bytes::new(high_rate.median()), length), nominal, held);
+        let sent = settings.capacity.bytes_in(length).unwrap_or(Bytes::MAX).count();
         let share = weights.but_high_rate(sent);
         // Where the high-rate class needs less than its share, the others have the rest.
         let room = if self.is_short { share } else { share.max(sent.saturating_sub(high_rate.bytes())) };
-        let fair = others.fair_share(room).map(of_interval);
-        let came = others.bytes().saturating_add(core::mem::take(&mut self.beyond));
-        // What was fair stays so where less came than there was room for: debts are not paid by a moment's pause of others. But where there is room for
-        // all, all may use it.
-        let is_crowded = self.is_short || came > room;
-        self.fair_rate = fair.or(if is_crowded { self.fair_rate.or(Some(nominal)) } else { None });
-        let fair = self.fair_rate.unwrap_or(settings.capacity).max(nominal);
-        self.fair.set(fair, FAIR_BURST, least(FAIR_BURST_PACKETS), held);
-        (self.was_idle, self.since) = (is_high_rate_idle, now);
+        let interval = Interval { length, room, is_short: self.is_short, nominal };
+        self.shares.iter_mut().for_each(|share| share.update(interval));
+        let [of_flow, of_source] =
+            self.shares.each_ref().map(|share| share.rate().unwrap_or(settings.capacity));
+        let least = Bytes::new(settings.packet.count() * FAIR_BURST_PACKETS);
+        self.fair.set(Terms { of_flow, of_source, burst: FAIR_BURST, least, flows: held });
         flows
+    }
+
+    /// With what a typical high-rate flow gets, what every low-delay flow has, and about so many of these.
+    fn set_cap(&mut self, settings: &Settings, typical: Option<Rate>, nominal: Rate, flows: u32) {
+        let typical = typical.unwrap_or(settings.capacity).bits_per_second();
+        let cap = u128::from(typical) * 1_000 / u128::from(settings.ratio_milli);
+        let cap = Rate::from_bits_per_second(u64::try_from(cap).unwrap_or(u64::MAX)).max(nominal);
+        let some = cap.bits_per_second().saturating_mul(u64::from(FLOWS_PER_SOURCE_MIN));
+        self.cap.set(Terms {
+            of_flow: cap,
+            of_source: Rate::from_bits_per_second(some),
+            burst: CAP_BURST,
+            least: Bytes::new(settings.packet.count() * CAP_BURST_PACKETS),
+            flows,
+        });
     }
 }

@@ -61,6 +61,12 @@ impl LastingFlows {
         self.sources[0][source.slot(SOURCES)].known
     }
 
+    /// Whether a flow that has just been noted is among those of its source that count.
+    #[inline]
+    pub(crate) fn is_counted(&self, flow: FlowHash) -> bool {
+        self.slots[flow.slot(FLOW_SLOTS)] & NOW != 0
+    }
+
     /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.slots.fill(0);
@@ -124,6 +130,11 @@ mod tests {
         (0..FLOWS_PER_SOURCE_MAX).for_each(|number| flows.touch(hash(5_000 + u64::from(number)), hash(7)));
         flows.count();
         assert_eq!(flows.of_source(hash(7)), 0, "none of these was there before");
+        let counted = |number: &u64| {
+            flows.touch(hash(*number), hash(8));
+            flows.is_counted(hash(*number))
+        };
+        assert_eq!((10_000..11_000).filter(counted).count(), usize::from(FLOWS_PER_SOURCE_MAX));
     }
 
     #[test]

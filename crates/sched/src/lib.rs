@@ -17,12 +17,14 @@ extern crate alloc;
 
 mod allotment;
 mod allowance;
+mod brought;
 mod buckets;
 mod carried;
 mod class;
 mod counting;
 mod discipline;
 mod drop_tail;
+mod fair;
 mod fifo;
 mod flows;
 mod fq_codel;
@@ -38,6 +40,7 @@ mod rate_delay;
 mod settings;
 mod sizing;
 mod split;
+mod spread;
 #[cfg(test)]
 mod tests;
 

@@ -16,7 +16,7 @@ pub const FLOW_SLOTS: usize = 72_000;
 /// flows by so many at most; one that really has more, as a server has, is counted for these.
 pub(crate) const FLOWS_PER_SOURCE_MAX: u8 = 32;
 
-/// For how many flows a source gets at the least where none of its flows lasts: one that begins short transfers all the time, say.
+/// For how many flows a source gets at the least of what a high-rate flow gets: one that begins short transfers all the time, of which none lasts, say.
 pub(crate) const FLOWS_PER_SOURCE_MIN: u8 = 4;
 
 /// Places for what sources took of the counter: 64 KB. Up to as many sources hardly get into each other's way.
@@ -25,7 +25,7 @@ pub(crate) const SOURCES: usize = 16_384;
 /// Slots for what flows carry: 32 KB. Where several thousand flows share them, each gets so little that packets are what counts.
 pub(crate) const TYPICAL_SLOTS: usize = 8_192;
 
-/// Buckets in a row: 32 KB. Up to about as many flows, one that exceeds its rate shares both of its buckets with one in 4,096 others.
+/// Buckets in a row: 32 KB. Up to about as many flows, one that exceeds its rate shares both of its buckets with another by a chance of one in 4,096.
 pub(crate) const BUCKETS: usize = 4_096;
 
 /// What a low-delay flow may take at once of a fair share: three seconds of it, so that what TCP takes by chance above its mean fits.
@@ -33,6 +33,10 @@ pub(crate) const FAIR_BURST: Duration = Duration::from_secs(3);
 
 /// And at least so many of the longest packets.
 pub(crate) const FAIR_BURST_PACKETS: u64 = 4;
+
+/// For so many intervals after the last in which more came than there was room for, ten seconds, fair shares are remembered: who sends more than its own in bursts, with
+/// pauses between, has not paid back until then.
+pub(crate) const CALM_INTERVALS: u32 = 25;
 
 /// What it may take at once of what a high-rate flow gets: a second of it.
 pub(crate) const CAP_BURST: Duration = Duration::from_secs(1);

@@ -174,7 +174,7 @@ impl<P> RateDelay<P> {
         let is_full = backlog + u64::from(bytes) > room;
         let is_let_in = match (&mut self.counting, class) {
             (Counting::Guarded(guard), Class::LowDelay | Class::LowAverage) => {
-                guard.admits(class, names, bytes, backlog, now)
+                guard.admits(class, names, bytes, [backlog, room], now)
             }
             (Counting::Guarded(guard), Class::HighRate) if !is_full => {
                 guard.note_high_rate(names[0], bytes);

@@ -267,8 +267,8 @@ fn beside_one_that_does_not_slow_down(settings: Settings) -> (f64, f64) {
     let mut came = [0_usize; 2];
     for step in 0..40_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
-        for number in 20..30 {
-            wire.arrive(Class::HighRate, flow(number), MTU / 5, now);
+        for number in 0..10 {
+            wire.arrive(Class::HighRate, flow(u64::from(20 + (step + number) % 10)), MTU / 5, now);
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "packets so far")]
         let sent = |step: u32, rate: f64| (f64::from(step) * rate / 1_000.0) as u64;
@@ -331,15 +331,15 @@ fn missing(left: usize, came: usize) -> f64 {
     100.0 - number(left) * 100.0 / number(came)
 }
 
-/// What forty calls of low delay lose, in percent, beside a source that sends as much as the link carries in their class and uses one after the
+/// What forty calls of low delay lose, in percent, beside a source that sends twice what the link carries in their class and uses one after the
 /// other of a hundred thousand flows; and what that gets, in Mbit/s. So many high-rate packets come in a millisecond; eight are as much as the link
 /// carries.
 fn beside_ever_new_flows(settings: Settings, high_rate: u32) -> (f64, f64) {
     let (mut wire, mut came) = (wire(settings), 0);
     for step in 0..20_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
-        for nth in 0..8 {
-            let number = u64::from(step * 8 + nth);
+        for nth in 0..16 {
+            let number = u64::from(step * 16 + nth);
             if nth < high_rate {
                 wire.arrive(Class::HighRate, flow(900 + number % 100), MTU, now);
             }
@@ -362,6 +362,8 @@ fn ever_new_flows_of_one_source_are_held_to_what_a_few_may_have() {
     let few = 4.0 * 100.0 / 240.0;
     assert!(lost < 2.0 && taken < 1.2 * few && taken > 0.5 * few, "{lost} % lost, {taken} Mbit/s taken");
     for high_rate in [0, 1] {
+        let (lost, _) = beside_ever_new_flows(link(100), high_rate);
+        assert!(lost > 5.0, "{high_rate}: not guarded, all pay: {lost} % lost");
         let (lost, _) = beside_ever_new_flows(link(100).with_guard(), high_rate);
         assert!(lost < 2.0, "{high_rate}: {lost} % lost");
     }
@@ -415,6 +417,37 @@ fn who_does_not_slow_down_pays_also_where_the_high_rate_class_has_little_to_send
         assert!(lost > 20.0, "{high_rate}: not guarded, all pay: {lost} % lost");
         let lost = lost_beside_a_flood(link(20).with_guard(), high_rate, packets);
         assert!(lost < 1.0, "{high_rate} {packets}: {lost} % lost");
+    }
+}
+
+/// The share of packets that ten calls lose, in percent, beside a source of their class that sends three times what the link carries for so many
+/// milliseconds, pauses for as many, and takes a new flow after so many. Nobody else sends.
+fn lost_beside_bursts(settings: Settings, [on, off, lifetime]: [u32; 3]) -> f64 {
+    let mut wire = wire(settings);
+    let mut came = 0;
+    for step in 0..60_000_u32 {
+        let now = Time::START + Duration::from_millis(1) * u64::from(step);
+        if step % (on + off) < on {
+            let changing = flow(u64::from(1_000 + step / lifetime));
+            (0..30).for_each(|_| wire.arrive_from(flow(500), Class::LowDelay, changing, 250, now));
+        }
+        came += usize::from(step >= 30_000);
+        wire.arrive(Class::LowDelay, flow(u64::from(step % 10)), 200, now);
+    }
+    let settled = Time::START + Duration::from_secs(30);
+    let left = wire.left.iter().filter(|left| left.bytes == 200 && left.at >= settled).count();
+    missing(left, came)
+}
+
+#[test]
+fn a_source_that_changes_flows_or_pauses_is_held_to_what_it_may_have() {
+    let changing = [100, 500, 1_000, 3_000].map(|lifetime| [1_000, 0, lifetime]);
+    let pausing = [[400, 400, 60_000], [500, 300, 60_000], [900, 1_500, 60_000]];
+    for times in changing.into_iter().chain(pausing) {
+        let lost = lost_beside_bursts(link(20), times);
+        assert!(lost > 20.0, "{times:?}: not guarded, all pay: {lost} % lost");
+        let lost = lost_beside_bursts(link(20).with_guard(), times);
+        assert!(lost < 2.0, "{times:?}: {lost} % lost");
     }
 }
 
