@@ -45,7 +45,7 @@ pub(crate) struct TypedClasses {
     pub(crate) kind: TypedQueue,
     /// Which DSCPs mean low delay, 0 to 63. Default: `[4, 45]`. What simulated applications send has DSCP 0.
     pub(crate) dscp: Option<Vec<u8>>,
-    /// Of `rate-delay`: the bound on the queueing of low-delay packets. Default: `"10 ms"`, or what two packets take if that is more.
+    /// Of `rate-delay`: the bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`, or what two packets take if that is more.
     pub(crate) bound: Option<TypedDuration>,
     /// Of `rate-delay`: the rate of a high-rate flow by that of a low-delay one. Default: 2.
     pub(crate) ratio: Option<f64>,

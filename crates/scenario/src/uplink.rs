@@ -17,7 +17,7 @@ pub struct TypedUplink {
     /// What the relay sends at most, with the headers of IP and UDP: a little less than what its line carries, so that packets wait
     /// here and not elsewhere. Shards share it evenly.
     pub rate: TypedRate,
-    /// The bound on the queueing of low-delay packets. Default: `"10 ms"`.
+    /// The bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`.
     pub delay: Option<TypedDuration>,
     /// The rate of a high-rate flow by that of a low-delay one: more than 1. Default: 2.
     pub ratio: Option<f64>,

@@ -61,7 +61,9 @@ impl Shares {
         let allotment = Allotment::of(settings, [flows[0], flows[1], 0], low_delay_packet);
         let link = settings.capacity();
         let (least, [_, low_delay, _]) = (least_rate(frame), allotment.rates);
-        let low = low_delay.max(least).min(rest(link, least));
+        // A link whose MTU was raised may have less than both need: then each has half.
+        let half = Rate::from_bits_per_second(link.bits_per_second() / 2);
+        let low = low_delay.max(least).min(rest(link, least).max(half));
         let delay = if low < low_delay { scaled(allotment.delay, low_delay, low) } else { allotment.delay };
         // A queue that is too short for a packet is none.
         let room = [
@@ -185,6 +187,15 @@ mod tests {
             assert!(rate_of(&shrunk, LINK) > rate_of(&shrunk, class), "{shrunk:?}");
         }
         assert_eq!(steps(&wide, &wide), Steps::default());
+    }
+
+    #[test]
+    fn both_classes_of_a_slow_link_have_something_when_its_frames_become_long() {
+        let settings = Settings::new(Rate::from_kilobits_per_second(100), FRAME).expect("a link");
+        for flows in [[0, 0], [1_000, 1], [1, 1_000]] {
+            let shares = Shares::of(&settings, Bytes::new(9_018), flows, FRAME);
+            assert_eq!(shares.rates, [Rate::from_kilobits_per_second(50); 2], "{flows:?}");
+        }
     }
 
     proptest! {

@@ -21,7 +21,7 @@ pub(super) struct PromiseFlags {
     /// What the link carries: a little less than its narrowest place, as in "95 Mbit/s". Packets then wait here, and not there.
     #[arg(long, value_name = "RATE")]
     pub(super) rate: TypedRate,
-    /// How long a low-delay packet waits at most. 10 ms by default, or as long as two packets take if that is more.
+    /// How long a low-delay packet waits at most: up to a minute. 10 ms by default, or as long as two packets take if that is more.
     #[arg(long, value_name = "TIME")]
     pub(super) delay: Option<TypedDuration>,
     /// How many times the rate of a low-delay flow a high-rate flow gets: more than 1. 2 by default.

@@ -41,7 +41,7 @@ pub(crate) struct TypedLink {
     /// What is before it. Default: `"drop-tail"`.
     #[serde(default)]
     pub(crate) queue: TypedQueue,
-    /// Of `rate-delay`: the bound on the queueing of low-delay packets. Default: `"10 ms"`.
+    /// Of `rate-delay`: the bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`.
     pub(crate) bound: Option<TypedDuration>,
     /// Of `rate-delay`: the rate of a high-rate flow by that of a low-delay one. Default: 2.
     pub(crate) ratio: Option<f64>,
