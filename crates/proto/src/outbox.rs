@@ -7,6 +7,7 @@ use core::ops::Range;
 
 use byway_code::{prefetch, prefetch_value};
 use byway_sched::Class;
+use byway_units::AgentId;
 use byway_wire::{Ecn, FlowKey};
 
 /// How a datagram competes for the sender's uplink.
@@ -40,6 +41,8 @@ pub(crate) enum Owner {
     Group(u16, u32, Class),
     /// What an established session needs to live: its number.
     Session(u32),
+    /// What is passed on for this agent to one that it does not reach.
+    Passed(AgentId),
 }
 
 /// What is said about a datagram beside its bytes.

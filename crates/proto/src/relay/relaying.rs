@@ -31,7 +31,7 @@ impl Relay {
             return None;
         }
         self.sessions.use_session(there, now);
-        self.sessions.say(there, &Message::RelayedOn(message), now);
+        self.sessions.pass_on(there, &Message::RelayedOn(message), from, now);
         Some(())
     }
 
@@ -66,7 +66,7 @@ impl Relay {
         if !self.links.may_relay(payer, Bytes::from(packet.len()), now) {
             return None;
         }
-        self.sessions.say(there, &Message::Relayed(message), now);
+        self.sessions.pass_on(there, &Message::Relayed(message), from, now);
         Some(())
     }
 

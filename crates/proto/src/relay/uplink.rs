@@ -13,7 +13,7 @@ use core::hash::Hasher;
 use core::net::SocketAddr;
 
 use byway_sched::{Arrival, Class, Departure, Discipline, Dropped, FlowHash, RateDelay, Settings, Status};
-use byway_units::{Bytes, Duration, Rate, Time};
+use byway_units::{AgentId, Bytes, Duration, Rate, Time};
 use byway_wire::Ecn;
 use siphasher::sip::SipHasher13;
 
@@ -249,7 +249,7 @@ fn drop_packet(packet: Packet, why: Dropped, store: &mut Store, counters: &mut U
 
 const fn class_of(owner: Option<Owner>) -> Class {
     match owner {
-        None | Some(Owner::Session(_)) => Class::LowDelay,
+        None | Some(Owner::Session(_) | Owner::Passed(_)) => Class::LowDelay,
         Some(Owner::Flow(_, class) | Owner::Group(_, _, class)) => class,
     }
 }
@@ -264,28 +264,35 @@ impl Hashes {
     const GROUP: u8 = 2;
     const AGENT: u8 = 3;
     const SESSION: u8 = 4;
+    const PASSED: u8 = 5;
 
     fn new(seed: &[u8; 32]) -> Self {
         Self(SipHasher13::new_with_key(&Generator::beside(*seed).bytes()))
     }
 
-    /// Each session counts by itself, so that all have their share beside however many flows; what strangers are answered is one flow, whoever
-    /// they say they are.
+    /// Each session counts by itself, so that all have their share beside however many flows, and what is passed on for an agent does; what strangers are
+    /// answered is one flow, whoever they say they are.
     fn of_flow(&self, owner: Option<Owner>) -> FlowHash {
         match owner {
             Some(Owner::Flow(key, _)) => self.hash(Self::FLOW, &key.to_bytes()),
-            _ => self.of_source(owner),
+            Some(Owner::Passed(agent)) => self.hash(Self::PASSED, &agent.number().to_be_bytes()),
+            None | Some(Owner::Group(..) | Owner::Session(_)) => self.of_source(owner),
         }
     }
 
     /// The agent that sends it; a coding group and a session are sources of their own, and all strangers are one.
     fn of_source(&self, owner: Option<Owner>) -> FlowHash {
         match owner {
-            Some(Owner::Flow(key, _)) => self.hash(Self::AGENT, &key.sender().number().to_be_bytes()),
+            Some(Owner::Flow(key, _)) => self.of_agent(key.sender()),
+            Some(Owner::Passed(agent)) => self.of_agent(agent),
             Some(Owner::Group(port, group, _)) => self.of_group(port, group),
             Some(Owner::Session(number)) => self.hash(Self::SESSION, &number.to_be_bytes()),
             None => self.hash(Self::STRANGERS, &[]),
         }
+    }
+
+    fn of_agent(&self, agent: AgentId) -> FlowHash {
+        self.hash(Self::AGENT, &agent.number().to_be_bytes())
     }
 
     fn of_group(&self, port: u16, group: u32) -> FlowHash {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
-use byway_units::{Bytes, Duration, Time};
+use byway_units::{AgentId, Bytes, Duration, Time};
 use byway_wire::messages::{CopyNack, Probe, Relayed};
 use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Writer};
@@ -130,6 +130,13 @@ impl Sessions {
     pub(crate) fn send_repair(&mut self, id: SessionId, message: &Message<'_>, owner: Owner, now: Time) {
         let owner = Some(owner);
         let handling = Handling { ecn: Ecn::NotCapable, urgency: Urgency::Scavenger, owner };
+        self.send_handled(id, message, handling, now);
+    }
+
+    /// Sends what is passed on for an agent: at its expense where packets wait, not at that of the session.
+    pub(crate) fn pass_on(&mut self, id: SessionId, message: &Message<'_>, from: AgentId, now: Time) {
+        let owner = Some(Owner::Passed(from));
+        let handling = Handling { ecn: Ecn::NotCapable, urgency: Urgency::Original, owner };
         self.send_handled(id, message, handling, now);
     }
 
