@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn other_flows_of_a_source_do_not_pay_for_one_that_owes() {
         let mut allowance = allowance(true, 1);
-        let of_source = |nth: u64| if nth % 10 == 0 { of(2, 1, 2) } else { of(1, 1, 2) };
+        let of_source = |nth: u64| if nth.is_multiple_of(10) { of(2, 1, 2) } else { of(1, 1, 2) };
         for nth in 0..10_000 {
             let now = Time::from_nanos(nth * 1_000_000);
             let takes = allowance.takes(of_source(nth), 1_000, now);
