@@ -37,7 +37,7 @@ impl Brought {
 
     /// What it came to; an interval ends.
     ///
-    /// A flow most of whose packets are refused goes on as if nothing had happened. It has what others leave, and no share: one kept for it would go
+    /// A flow most of whose bytes are refused goes on as if nothing had happened. It has what others leave, and no share: one kept for it would go
     /// to nobody, and be missed by those who slow down.
     pub(crate) fn take(&mut self) -> Demand {
         let mut demand = Demand { asked: Spread::nothing(), bytes: 0 };

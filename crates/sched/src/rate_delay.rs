@@ -169,6 +169,8 @@ impl<P> RateDelay<P> {
     }
 
     /// Whether a packet has room and is let in.
+    ///
+    /// What is let in counts for its sender, also where it finds no room: what counts is what was brought.
     fn admit(&mut self, class: Class, names: [FlowHash; 2], bytes: u32, now: Time) -> Result<(), Dropped> {
         let (backlog, room) = (self.queues[class.place()].bytes(), self.room.class(class));
         let is_full = backlog + u64::from(bytes) > room;

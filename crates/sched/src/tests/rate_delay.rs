@@ -318,11 +318,11 @@ fn flows_of_one_packet_do_not_have_the_guard_keep_calls_out() {
     assert!(guarded < 2.0, "{guarded} % lost");
 }
 
-/// How many low-delay packets of the second half left: of calls, which have 200 bytes, and others.
+/// How many packets of the second half, but high-rate ones, left: of calls, which have 200 bytes, and others.
 fn settled<Q>(wire: &Wire<Q>) -> [usize; 2] {
     let half = u32::try_from(wire.came.len() / 2).expect("few packets");
-    let low_delay = wire.left.iter().filter(|left| left.class == Class::LowDelay && left.packet >= half);
-    let (calls, others): (Vec<&Left>, Vec<&Left>) = low_delay.partition(|left| left.bytes == 200);
+    let held = wire.left.iter().filter(|left| left.class != Class::HighRate && left.packet >= half);
+    let (calls, others): (Vec<&Left>, Vec<&Left>) = held.partition(|left| left.bytes == 200);
     [calls.len(), others.len()]
 }
 
@@ -397,26 +397,28 @@ fn a_greedy_flow_pays_and_not_others_of_its_source() {
 
 /// The share of packets that ten calls lose, in percent, beside a flow of their class that sends so many packets in a millisecond, and high-rate ones that
 /// send so many; ten are as much as the link carries.
-fn lost_beside_a_flood(settings: Settings, high_rate: u32, packets: u32) -> f64 {
+fn lost_beside_a_flood(settings: Settings, class: Class, [high_rate, packets]: [u32; 2]) -> f64 {
     let mut wire = wire(settings);
     let mut came = 0;
     for step in 0..20_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         (0..high_rate).for_each(|_| wire.arrive(Class::HighRate, flow(30), 250, now));
-        (0..packets).for_each(|_| wire.arrive(Class::LowDelay, flow(20), 250, now));
+        (0..packets).for_each(|_| wire.arrive(class, flow(20), 250, now));
         came += usize::from(step >= 10_000);
-        wire.arrive(Class::LowDelay, flow(u64::from(step % 10)), 200, now);
+        wire.arrive(class, flow(u64::from(step % 10)), 200, now);
     }
     missing(settled(&wire)[0], came)
 }
 
 #[test]
 fn who_does_not_slow_down_pays_also_where_the_high_rate_class_has_little_to_send() {
-    for (high_rate, packets) in [(0, 20), (2, 20), (0, 60)] {
-        let lost = lost_beside_a_flood(link(20), high_rate, packets);
-        assert!(lost > 20.0, "{high_rate}: not guarded, all pay: {lost} % lost");
-        let lost = lost_beside_a_flood(link(20).with_guard(), high_rate, packets);
-        assert!(lost < 1.0, "{high_rate} {packets}: {lost} % lost");
+    for (settings, class) in [(link(20), Class::LowDelay), (third(link(20)), Class::LowAverage)] {
+        for flood in [[0, 20], [2, 20], [0, 60]] {
+            let lost = lost_beside_a_flood(settings, class, flood);
+            assert!(lost > 20.0, "{class:?} {flood:?}: not guarded, all pay: {lost} % lost");
+            let lost = lost_beside_a_flood(settings.with_guard(), class, flood);
+            assert!(lost < 1.0, "{class:?} {flood:?}: {lost} % lost");
+        }
     }
 }
 
