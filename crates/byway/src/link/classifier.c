@@ -9,9 +9,9 @@
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 
-/* 144 rows of 1,000 slots, half of them of each class: a row is what one system call reads. As ROWS and ROW_SLOTS in classifier.rs. */
-#define ROW_SLOTS 1000
-#define CLASS_ROWS 72
+/* 72 rows of 2,000 slots, half of them of each class: a row is what one system call reads. As in classifier.rs. */
+#define ROW_SLOTS 2000
+#define CLASS_ROWS 36
 #define CLASS_SLOTS (CLASS_ROWS * ROW_SLOTS)
 
 enum { HIGH_RATE, LOW_DELAY };
@@ -49,7 +49,7 @@ struct seen {
 };
 
 struct row {
-	__u32 milliseconds[ROW_SLOTS];
+	__u16 milliseconds[ROW_SLOTS];
 };
 
 struct map {
@@ -258,8 +258,8 @@ INLINE void note_flow(const struct packet *p, __u32 class, const struct settings
 	__u32 slot = (hashed(p, settings->key) >> 32) * CLASS_SLOTS >> 32;
 	__u32 row = class * CLASS_ROWS + slot / ROW_SLOTS;
 	__u32 place = slot % ROW_SLOTS;
-	/* Zero is never. */
-	__u32 milliseconds = (__u32)(now() / 1000000) | 1;
+	/* Zero is never. Times come again after 65 seconds: whoever reads them forgets those that are older than one. */
+	__u16 milliseconds = (__u16)(now() / 1000000) | 1;
 	struct row *rows = lookup(&FLOWS, &row);
 
 	/* The kernel does not know what a remainder is: it wants to see the bound, which the compiler would leave out. */

@@ -21,9 +21,12 @@ const OBJECT: &[u8] = include_bytes!("classifier.o");
 const PROGRAM: &str = "byway_link";
 
 /// Rows of slots, as in `classifier.c`: a row is what one system call reads.
-const ROW_SLOTS: usize = 1_000;
-const CLASS_ROWS: usize = 72;
+const ROW_SLOTS: usize = 2_000;
+const CLASS_ROWS: usize = 36;
 const _: () = assert!(ROW_SLOTS * CLASS_ROWS == FLOW_SLOTS);
+
+/// When flows were last seen, in milliseconds modulo 65,536; 0: never, or long ago.
+type Row = [u16; ROW_SLOTS];
 
 /// What is noted of the packets of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub(super) struct Seen {
 pub(super) struct Classifier {
     program: Ebpf,
     seen: Array<MapData, [u64; 2]>,
-    flows: Array<MapData, [u32; ROW_SLOTS]>,
+    flows: Array<MapData, Row>,
 }
 
 impl Classifier {
@@ -81,23 +84,30 @@ impl Classifier {
         descriptor.map(|descriptor| run(descriptor.as_fd())).ok_or_else(|| Failure::machine("no program"))
     }
 
-    /// About how many flows of each class had packets within a second.
+    /// About how many flows of each class had packets within a second. Call at least every half a minute: it forgets those that had none, and times
+    /// come again after a minute.
     ///
     /// # Errors
     /// If the kernel does not say.
-    pub(super) fn flows(&self) -> Result<[u32; 2], Failure> {
-        let now = milliseconds();
-        let count = |class: Class| -> Result<u32, Failure> {
-            let begin = class as usize * CLASS_ROWS;
-            let mut active = 0;
-            for row in begin..begin + CLASS_ROWS {
-                let row = u32::try_from(row).expect("there are 144 rows");
-                let row = self.flows.get(&row, 0).map_err(|error| refused(&error, of_map(&error)))?;
-                active += row.iter().filter(|at| is_active(**at, now)).count();
+    pub(super) fn flows(&mut self) -> Result<[u32; 2], Failure> {
+        Ok([self.flows_of(Class::HighRate)?, self.flows_of(Class::LowDelay)?])
+    }
+
+    fn flows_of(&mut self, class: Class) -> Result<u32, Failure> {
+        let begin = class as usize * CLASS_ROWS;
+        let mut active = 0;
+        for number in begin..begin + CLASS_ROWS {
+            let number = u32::try_from(number).expect("there are 72 rows");
+            let failed = |error: MapError| refused(&error, of_map(&error));
+            let mut row = self.flows.get(&number, 0).map_err(failed)?;
+            let found = look(&mut row, milliseconds());
+            // What is noted between these two calls is lost: a flow's next packet tells of it again.
+            if found.has_forgotten {
+                self.flows.set(number, row, 0).map_err(failed)?;
             }
-            Ok(estimated_flows(active, FLOW_SLOTS))
-        };
-        Ok([count(Class::HighRate)?, count(Class::LowDelay)?])
+            active += found.active;
+        }
+        Ok(estimated_flows(active, FLOW_SLOTS))
     }
 
     /// What has been noted of packets; their lengths are noted anew from now on.
@@ -135,18 +145,38 @@ where
 }
 
 /// The time by which the program notes packets: never zero, as that stands for no packet.
-fn milliseconds() -> u32 {
+fn milliseconds() -> u16 {
     let now = clock_gettime(ClockId::Monotonic);
     let millis = i128::from(now.tv_sec) * 1_000 + i128::from(now.tv_nsec) / 1_000_000;
-    u32::try_from(millis & i128::from(u32::MAX)).expect("it has 32 bits") | 1
+    u16::try_from(millis & i128::from(u16::MAX)).expect("it has 16 bits") | 1
 }
 
-/// Whether a slot was touched within a second. Times come again after 49 days: then one flow of old counts for a second or two.
-const fn is_active(at: u32, now: u32) -> bool {
+/// What is in a row.
+struct Found {
+    /// Slots that were touched within a second.
+    active: usize,
+    /// Whether it had others, which are forgotten now.
+    has_forgotten: bool,
+}
+
+fn look(row: &mut Row, now: u16) -> Found {
+    let mut found = Found { active: 0, has_forgotten: false };
+    for at in row.iter_mut().filter(|at| **at != 0) {
+        if is_active(*at, now) {
+            found.active += 1;
+        } else {
+            (*at, found.has_forgotten) = (0, true);
+        }
+    }
+    found
+}
+
+/// Whether a slot that was touched was so within a second.
+const fn is_active(at: u16, now: u16) -> bool {
     let expiry = FLOW_EXPIRY.as_millis().cast_signed();
+    // What the kernel notes after `now` was asked for is in the future.
     let age = now.wrapping_sub(at).cast_signed() as i64;
-    // Packets come while rows are read.
-    at != 0 && age <= expiry && age >= -expiry
+    age <= expiry && age >= -expiry
 }
 
 fn of_loading(error: &EbpfError) -> Option<&io::Error> {
