@@ -12,7 +12,7 @@ Measures `byway link` of PROGRAM between network namespaces of its own.
   --load udp|leave|tcp   what is sent: half as much again as each flow's share by UDP; the same, and most low-delay flows leave half-way; or greedy
                          connections of TCP [udp]
   --rate MBIT            of the link, in Mbit/s [100]
-  --seconds N            how long to send, 5 more than --settle at least [15]
+  --seconds N            how long both classes send, 5 more than --settle at least [15]
   --settle N             how long until it counts [2]
   --high N, --low N      flows of each class [10]
   --round-trip MS        what a round trip takes without queues: answers are held for as long [0]
@@ -62,6 +62,9 @@ done
 [[ $load != leave ]] || ((flows_d > 2)) || fail "--load leave: all low-delay flows but two leave; give --low 3 or more"
 ((EUID == 0)) || fail "it makes network namespaces: run it as root"
 program=$(realpath "$program")
+# A connection takes a round trip, and a little more with what programs tell each other before.
+lead=0
+[[ $load != tcp ]] || lead=$((1 + (round_trip * 15 + 999) / 1000))
 
 folder=$(mktemp -d)
 sender=byway-s-$$ router=byway-r-$$ receiver=byway-e-$$
@@ -198,7 +201,8 @@ while (now := time.monotonic() - begin) < seconds:
 END
 }
 
-# Ten connections of a program at most: it makes one after the other, and begins when it has all.
+# Ten connections of a program at most: it makes one after the other, and begins when it has all. Those of low delay have time for that before anybody else
+# sends: one that loses its first packets, as those are sent again after seconds only, would keep ten from sending.
 send_tcp() {
   local port clients=()
   for ((port = 0; port < (flows_r + 9) / 10; port++)); do
@@ -208,21 +212,22 @@ send_tcp() {
     start $receiver iperf3 -s -p $((6200 + port)) >/dev/null
   done
   sleep 0.5
-  send_class 5200 "$flows_r" 0
-  send_class 6200 "$flows_d" $((45 << 2))
+  send_class 6200 "$flows_d" $((45 << 2)) $((lead + seconds))
+  sleep "$lead"
+  send_class 5200 "$flows_r" 0 "$seconds"
   wait "${clients[@]}"
 }
 
-send_class() { # send_class PORT FLOWS TOS
+send_class() { # send_class PORT FLOWS TOS SECONDS
   local port=$1 left=$2
   for (( ; left > 0; left -= 10, port++)); do
-    start $sender iperf3 -c 10.2.0.2 -p "$port" -P $((left < 10 ? left : 10)) -t "$seconds" -S "$3" >/dev/null
+    start $sender iperf3 -c 10.2.0.2 -p "$port" -P $((left < 10 ? left : 10)) -t "$4" -S "$3" >/dev/null
     clients+=("${jobs_to_end[-1]}")
   done
 }
 
 analyse() { # analyse CONTROLLER_SHARE
-  python3 - "$folder/in.pcap" "$folder/out.pcap" "$megabits" "$flows_r" "$flows_d" "$seconds" "$load" "$settle" "$1" "$json" <<'END'
+  python3 - "$folder/in.pcap" "$folder/out.pcap" "$megabits" "$flows_r" "$flows_d" "$seconds" "$load" "$settle" "$1" "$json" "$lead" <<'END'
 import json, struct, sys
 def packets(path):
     data = open(path, "rb").read()
@@ -243,7 +248,7 @@ megabits, flows_r, flows_d, seconds = map(int, sys.argv[3:7])
 out = list(packets(sys.argv[2]))
 if not out:
     sys.exit("measure_link.sh: nothing left the router")
-first = out[0][1]
+first = out[0][1] + int(sys.argv[11]) * 10**9
 # At first flows are counted, and find their rates; in the last second, senders end.
 begin, end = first + int(sys.argv[8]) * 10**9, first + (seconds - 1) * 10**9
 half = first + seconds * 10**9 / 2
