@@ -46,15 +46,14 @@ impl Buckets {
     }
 
     /// Whether the flow has less than these bytes left; it takes nothing.
+    #[inline]
     pub(crate) fn lacks(&mut self, flow: FlowHash, bytes: u32, now: Time) -> bool {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         let micros = micros(now);
         let mut is_within = false;
         for (row, place) in self.rows.iter_mut().zip(places(flow)) {
             let bucket = &mut row[place];
-            let since = Duration::from_micros(u64::from(micros.wrapping_sub(bucket.at)));
-            let come = self.rate.bytes_in(since).unwrap_or(Bytes::MAX).count();
-            let come = i32::try_from(come).unwrap_or(i32::MAX);
+            let come = come_in(self.rate, micros.wrapping_sub(bucket.at));
             if come > 0 || bucket.bytes > self.depth {
                 *bucket = Bucket { bytes: bucket.bytes.saturating_add(come).min(self.depth), at: micros };
             }
@@ -83,6 +82,13 @@ impl Buckets {
             *bucket = bucket.saturating_sub(bytes).max(least).min(*bucket);
         }
     }
+}
+
+/// What comes into a bucket in so many microseconds, as far as a bucket can tell. By numbers of 64 bits, as it is asked for four times for a packet.
+#[inline]
+fn come_in(rate: Rate, micros: u32) -> i32 {
+    let bits = rate.bits_per_second().checked_mul(u64::from(micros));
+    bits.and_then(|bits| i32::try_from(bits / 8_000_000).ok()).unwrap_or(i32::MAX)
 }
 
 /// Where a flow's buckets are.

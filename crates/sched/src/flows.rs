@@ -51,24 +51,31 @@ impl FlowKey {
     /// The hash of a flow.
     #[must_use]
     pub fn hash(&self, flow: &FlowTuple) -> FlowHash {
-        let mut hasher = self.0;
-        match (flow.source, flow.destination) {
-            // One word, which has the octets as they are in a header: hashing is most of what a queue takes for a packet.
+        let [source, destination] = flow.ports;
+        let rest = u64::from(source) << 32 | u64::from(destination) << 8 | u64::from(flow.protocol);
+        // All at once, which takes half as long as piece by piece: hashing is most of what a queue takes for a packet.
+        FlowHash(match (flow.source, flow.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let [source, destination] =
-                    [source, destination].map(|address| u64::from(u32::from_le_bytes(address.octets())));
-                hasher.write_u64(source | destination << 32);
+                self.0.hash(&joined::<16>(&[&source.octets(), &destination.octets(), &rest.to_le_bytes()]))
             }
             (source, destination) => {
-                for address in [source, destination] {
-                    hasher.write(&address_v6(address).octets());
-                }
+                let [source, destination] = [source, destination].map(|address| address_v6(address).octets());
+                self.0.hash(&joined::<40>(&[&source, &destination, &rest.to_le_bytes()]))
             }
-        }
-        let [source, destination] = flow.ports;
-        hasher.write_u64(u64::from(source) << 32 | u64::from(destination) << 8 | u64::from(flow.protocol));
-        FlowHash(hasher.finish())
+        })
     }
+}
+
+/// Pieces that are so many bytes together.
+fn joined<const N: usize>(pieces: &[&[u8]]) -> [u8; N] {
+    let mut all = [0; N];
+    let mut rest = &mut all[..];
+    for piece in pieces {
+        let (place, behind) = rest.split_at_mut(piece.len());
+        place.copy_from_slice(piece);
+        rest = behind;
+    }
+    all
 }
 
 fn address_v6(address: IpAddr) -> Ipv6Addr {
