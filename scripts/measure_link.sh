@@ -15,7 +15,9 @@ Measures `byway link` of PROGRAM between network namespaces of its own.
   --seconds N            how long both classes send, 5 more than --settle at least [15]
   --settle N             how long until it counts [2]
   --high N, --low N      flows of each class [10]
-  --round-trip MS        what a round trip takes without queues: answers are held for as long [0]
+  --round-trip MS        what a round trip takes without queues, as 100 or 104-300, over which connections are spread: answers are held for as long [0]
+  --segment BYTES        what a segment of TCP carries at most, with TCP's options [as much as fits]
+  --congestion NAME      the congestion control of TCP, as reno [the kernel's own]
   --json                 print one line of JSON: of each class packets, flows that sent and bytes that left, and what packets waited in ms; the rate of a
                          high-rate flow by that of a low-delay one, of those that sent (ratio) and of all (ratio_of_all); the shares of the link and
                          of a processor that were used (use, controller)
@@ -27,7 +29,7 @@ fail() {
   exit 2
 }
 
-load=udp megabits=100 seconds=15 settle=2 flows_r=10 flows_d=10 round_trip=0 json='' program=''
+load=udp megabits=100 seconds=15 settle=2 flows_r=10 flows_d=10 round_trip=0 round_trip_max=0 segment='' congestion='' json='' program=''
 while (($#)); do
   case $1 in
     --help) usage && exit ;;
@@ -43,7 +45,16 @@ while (($#)); do
       [[ $2 =~ ^(udp|leave|tcp)$ ]] || fail "--load $2: use udp, leave or tcp"
       load=$2
       ;;
-    --rate | --seconds | --settle | --high | --low | --round-trip)
+    --round-trip)
+      [[ $2 =~ ^(0|[1-9][0-9]{0,4})(-([1-9][0-9]{0,4}))?$ ]] || fail "--round-trip $2: give whole milliseconds, as 100 or 104-300"
+      round_trip=${BASH_REMATCH[1]} round_trip_max=${BASH_REMATCH[3]:-${BASH_REMATCH[1]}}
+      ((round_trip <= round_trip_max)) || fail "--round-trip $2: the longer one goes last"
+      ;;
+    --congestion)
+      grep -qw -- "$2" /proc/sys/net/ipv4/tcp_available_congestion_control || fail "--congestion $2: this kernel has $(cat /proc/sys/net/ipv4/tcp_available_congestion_control)"
+      congestion=$2
+      ;;
+    --rate | --seconds | --settle | --high | --low | --segment)
       [[ $2 =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail "$1 $2: give a whole number"
       ;;&
     --rate) megabits=$2 ;;
@@ -51,7 +62,7 @@ while (($#)); do
     --settle) settle=$2 ;;
     --high) flows_r=$2 ;;
     --low) flows_d=$2 ;;
-    --round-trip) round_trip=$2 ;;
+    --segment) segment=$2 ;;
     *) fail "$1 is no option; see --help" ;;
   esac
   shift 2
@@ -59,12 +70,13 @@ done
 [[ -x $program ]] || fail "name the byway program, as target/release/byway; see --help"
 ((settle >= 1 && seconds >= settle + 5 && megabits > 0 && flows_r > 0 && flows_d > 0)) ||
   fail "a second to settle, five more, 1 Mbit/s and a flow of each class are the least"
+[[ -z $segment ]] || ((segment >= 536 && segment <= 1460)) || fail "--segment $segment: give 536 to 1460 bytes"
 [[ $load != leave ]] || ((flows_d > 2)) || fail "--load leave: all low-delay flows but two leave; give --low 3 or more"
 ((EUID == 0)) || fail "it makes network namespaces: run it as root"
 program=$(realpath "$program")
 # A connection takes a round trip, and a little more with what programs tell each other before.
 lead=0
-[[ $load != tcp ]] || lead=$((1 + (round_trip * 15 + 999) / 1000))
+[[ $load != tcp ]] || lead=$((1 + (round_trip_max * 15 + 999) / 1000))
 
 folder=$(mktemp -d)
 sender=byway-s-$$ router=byway-r-$$ receiver=byway-e-$$
@@ -103,13 +115,13 @@ make_network() {
   within $receiver ip link set in gso_max_segs 1 up
   within $sender ip route add default via 10.1.0.2
   within $router sysctl -q net.ipv4.ip_forward=1
-  if ((round_trip == 0)); then
+  if ((round_trip_max == 0)); then
     within $receiver ip route add default via 10.2.0.1
   else
     # Answers come by another way, and are looked at by nobody.
     within $router sysctl -q net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
     within $receiver sysctl -q net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.in.rp_filter=0
-    python3 -c "$holding" "$round_trip" "/run/netns/$receiver" "/run/netns/$router" &
+    python3 -c "$holding" "$round_trip" "$round_trip_max" "/run/netns/$receiver" "/run/netns/$router" &
     jobs_to_end+=($!)
     local space
     for space in $receiver $router; do
@@ -122,10 +134,10 @@ make_network() {
   fi
 }
 
-# Takes packets from a device of one namespace, and gives them to one of another a while later.
+# Takes packets from a device of one namespace, and gives them to one of another a while later; of each connection as long as its port says.
 holding='
-import collections, ctypes, fcntl, os, select, struct, sys, time
-hold = int(sys.argv[1]) / 1e3
+import ctypes, fcntl, heapq, os, select, struct, sys, time
+least, most = (int(time) / 1e3 for time in sys.argv[1:3])
 def device(namespace):
     space = os.open(namespace, os.O_RDONLY)
     if ctypes.CDLL(None, use_errno=True).setns(space, 0):
@@ -133,21 +145,26 @@ def device(namespace):
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"back", 0x1001))
     return tun
-source, sink = map(device, sys.argv[2:])
-held = collections.deque()
+source, sink = map(device, sys.argv[3:])
+def hold(packet):
+    port = int.from_bytes(packet[22:24], "big")
+    return least + (most - least) * (port * 40503 % 65536) / 65535
+held, number = [], 0
 while True:
     wait = max(0, held[0][0] - time.monotonic()) if held else None
     if select.select([source], [], [], wait)[0]:
         try:
             while True:
-                held.append((time.monotonic() + hold, os.read(source, 65536)))
+                packet = os.read(source, 65536)
+                number += 1
+                heapq.heappush(held, (time.monotonic() + hold(packet), number, packet))
         except BlockingIOError:
             pass
         except OSError:
             time.sleep(0.01)
     while held and held[0][0] <= time.monotonic():
         try:
-            os.write(sink, held.popleft()[1])
+            os.write(sink, heapq.heappop(held)[2])
         except OSError:
             pass
 '
@@ -221,7 +238,7 @@ send_tcp() {
 send_class() { # send_class PORT FLOWS TOS SECONDS
   local port=$1 left=$2
   for (( ; left > 0; left -= 10, port++)); do
-    start $sender iperf3 -c 10.2.0.2 -p "$port" -P $((left < 10 ? left : 10)) -t "$4" -S "$3" >/dev/null
+    start $sender iperf3 -c 10.2.0.2 -p "$port" -P $((left < 10 ? left : 10)) -t "$4" -S "$3" ${segment:+-M "$segment"} ${congestion:+-C "$congestion"} >/dev/null
     clients+=("${jobs_to_end[-1]}")
   done
 }

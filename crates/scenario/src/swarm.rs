@@ -24,6 +24,9 @@ const WELL_FROM: u64 = 16_000;
 /// See [`FAULTS_FROM`].
 const END: u64 = 20_000;
 
+/// Of all flows, in milliseconds.
+const BUDGET: u64 = 400;
+
 /// How many packets a recording has, and how far apart they were sent, in milliseconds: six seconds.
 const RECORDED_PACKETS: usize = 300;
 /// See [`RECORDED_PACKETS`].
@@ -51,7 +54,7 @@ pub fn swarm_scenario(seed: u64) -> Result<Scenario, Problem> {
 
 fn scenario_text(seed: u64, recordings: &Recordings) -> String {
     let mut random = Seed::new(seed).named("swarm of scenarios").sequence();
-    let shape = Shape::drawn(&mut random);
+    let shape = Shape { uplink: Uplink::drawn(seed), ..Shape::drawn(&mut random) };
     let mut text = format!(
         "# One of a swarm: what goes wrong here is drawn from seed {seed}.\ntitle = \"Swarm, seed {seed}\"\nseed = {seed}\nlength = \"{END} ms\"\n"
     );
@@ -147,6 +150,39 @@ struct Shape {
     /// Whether all senders leave by one router.
     shares_access: bool,
     service: &'static str,
+    /// Of each relay.
+    uplink: Option<Uplink>,
+}
+
+/// What relays send at most, where something waits for that. All flows fit, and so does what all of them send at once.
+#[derive(Clone, Copy, Debug)]
+struct Uplink {
+    megabits: u64,
+    /// Whether the flows are of low delay.
+    is_in_a_hurry: bool,
+    guard: bool,
+    ecn: bool,
+}
+
+impl Uplink {
+    fn drawn(seed: u64) -> Option<Self> {
+        let mut random = Seed::new(seed).named("uplinks of a swarm").sequence();
+        (random.below(3) == 0).then(|| Self {
+            megabits: 100 + random.below(400),
+            is_in_a_hurry: random.below(2) == 0,
+            guard: random.below(2) == 0,
+            ecn: random.below(2) == 0,
+        })
+    }
+
+    /// As a node has it.
+    fn text(self) -> String {
+        let Self { megabits, is_in_a_hurry, guard, ecn } = self;
+        let budget = if is_in_a_hurry { BUDGET } else { BUDGET - 1 };
+        format!(
+            "uplink = {{ rate = \"{megabits} Mbit/s\", low_delay_budget = \"{budget} ms\", guard = {guard}, ecn = {ecn} }}\n"
+        )
+    }
 }
 
 impl Shape {
@@ -157,6 +193,7 @@ impl Shape {
             has_two_relays: random.below(3) > 0,
             shares_access: random.below(3) == 0,
             service: one_of(random, &services),
+            uplink: None,
         }
     }
 
@@ -169,7 +206,8 @@ impl Shape {
             put(text, format!("\n[[node]]\nname = \"{role}\"\nrole = \"agent\"\ncount = {}\n", self.pairs));
         }
         for relay in ["east", "west"].into_iter().take(1 + usize::from(self.has_two_relays)) {
-            put(text, format!("\n[[node]]\nname = \"{relay}\"\nrole = \"relay\"\n"));
+            let uplink = self.uplink.map_or_else(String::new, Uplink::text);
+            put(text, format!("\n[[node]]\nname = \"{relay}\"\nrole = \"relay\"\n{uplink}"));
         }
         if self.shares_access {
             put(text, "\n[[node]]\nname = \"gate\"\nrole = \"router\"\n");
@@ -261,7 +299,7 @@ impl Shape {
         put(
             text,
             format!(
-                "\n[[flow]]\nname = \"call\"\nfrom = \"alice\"\nto = \"bob\"\nservice = \"{}\"\nstandby = {standby}\nin_stream = \"{in_stream}\"\nbatch = \"{batch}\"\nbudget = \"400 ms\"\nsends = {sends}\n",
+                "\n[[flow]]\nname = \"call\"\nfrom = \"alice\"\nto = \"bob\"\nservice = \"{}\"\nstandby = {standby}\nin_stream = \"{in_stream}\"\nbatch = \"{batch}\"\nbudget = \"{BUDGET} ms\"\nsends = {sends}\n",
                 self.service
             ),
         );
@@ -313,7 +351,7 @@ mod tests {
 
     #[test]
     fn each_seed_has_a_scenario_that_is_right() {
-        let (mut losses, mut delays) = (0, 0);
+        let (mut losses, mut delays, mut uplinks) = (0, 0, 0);
         for seed in 0..300 {
             let files = swarm_files(seed);
             let text = &files[0].1;
@@ -326,9 +364,11 @@ mod tests {
             }
             let named = |what: &str| usize::from(files.iter().any(|(name, _)| name.contains(what)));
             (losses, delays) = (losses + named("losses"), delays + named("delays"));
+            uplinks += usize::from(text.contains("uplink"));
         }
         // 75 of each, with a standard deviation of 7.5.
         assert!((40..110).contains(&losses) && (40..110).contains(&delays), "{losses}, {delays}");
+        assert!((60..140).contains(&uplinks), "{uplinks}");
     }
 
     #[test]
