@@ -203,10 +203,10 @@ ensure_bpf_compiler() {
 ensure_namespaces() {
   local absent=()
   has ip || absent+=(iproute2)
-  has nft || has iptables || absent+=(nftables)
+  has iptables || absent+=(iptables)
   has python3 || absent+=(python3-minimal)
   [[ $EUID -eq 0 && ${#absent[@]} -gt 0 ]] && has apt-get || return
-  say "installing ${absent[*]}: test agents behind NATs"
+  say "installing ${absent[*]}: test agents behind NATs, and packets that rules of a firewall choose"
   apt_install "${absent[@]}"
 }
 

@@ -29,13 +29,21 @@ const OWN: u32 = 4_600;
 /// Machines where all that alice sends to bob goes into a queue, Byway's own packets too, and what Byway brings. Systems check sources, at
 /// her machine strictly, and at his loosely.
 fn lab() -> Option<Lab> {
-    let lab = Lab::capturing(&format!("queue = {QUEUE}"))?;
-    let there = addresses(BOB).map(|address| address.to_string());
-    for (program, chosen) in [
-        ("iptables", ["OUTPUT", "-d", &there[0]]),
-        ("ip6tables", ["OUTPUT", "-d", &there[1]]),
-        ("iptables", ["PREROUTING", "-i", "byway0"]),
-    ] {
+    let [ipv4, ipv6] = addresses(BOB).map(|address| address.to_string());
+    lab_with(
+        "",
+        &[
+            ("iptables", &["OUTPUT", "-d", &ipv4]),
+            ("ip6tables", &["OUTPUT", "-d", &ipv6]),
+            ("iptables", &["PREROUTING", "-i", "byway0"]),
+        ],
+    )
+}
+
+/// The same with more keys of alice's capture, where other rules of each program choose what goes into the queue.
+fn lab_with(keys: &str, rules: &[(&str, &[&str])]) -> Option<Lab> {
+    let lab = Lab::capturing(&format!("queue = {QUEUE}\n{keys}"))?;
+    for &(program, chosen) in rules {
         let mut command = Command::new(program);
         command.args(["-w", "1", "-t", "mangle", "-A"]).args(chosen);
         command.args(["-j", "NFQUEUE", "--queue-num", &QUEUE.to_string(), "--queue-bypass"]);
@@ -233,4 +241,33 @@ fn what_stands_in_the_way_is_said_and_nothing_is_half_done() {
     drop(held);
     lab.start(ALICE);
     lab.wait(ALICE, "the agent works");
+}
+
+#[test]
+fn packets_of_a_dscp_are_of_low_delay_at_the_uplinks_of_relays() {
+    let to = SocketAddr::new(addresses(BOB)[0], PORT);
+    let there = to.ip().to_string();
+    let rule: &[&str] = &["OUTPUT", "-d", &there, "-m", "dscp", "--dscp", "45"];
+    let Some(mut lab) = lab_with("latency_budget = \"150 ms\"", &[("iptables", rule)]) else { return };
+    let file = lab.file(RELAY);
+    let relay = std::fs::read_to_string(&file).expect("it was written");
+    std::fs::write(file, relay + "[uplink]\nrate = \"50 Mbit/s\"\n").expect("room on the disk");
+    lab.start_all();
+    let sockets = sockets(&lab);
+    assert!(reaches(&sockets, 500), "what is not marked goes its own way");
+    assert_eq!(queued(&lab)[0], 0);
+    let [alice, bob] = &sockets;
+    rustix::net::sockopt::set_ip_tos(alice, 45 << 2).expect("a sender says what it wants");
+    let until = Instant::now() + PATIENCE;
+    while lab.repaired(BOB) < 10 {
+        assert!(Instant::now() < until, "nothing was repaired");
+        for _ in 0..50 {
+            alice.send_to(&[7; 500], to).expect("it is sent");
+            let _ = bob.recv(&mut [0; 2_000]);
+        }
+    }
+    let [high_rate, low_delay] =
+        ["uplink_high_rate_bytes", "uplink_low_delay_bytes"].map(|name| lab.counted(RELAY, name));
+    assert_eq!(high_rate, 0, "nothing here is of high rate");
+    assert!(low_delay > 10 * 500, "{low_delay} bytes: ten repaired packets, at the least");
 }
