@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use byway_units::Time;
+use byway_units::{Duration, Time};
 
 use crate::class::Class;
 use crate::flows::{FlowCounter, FlowHash};
@@ -58,11 +58,11 @@ impl Counting {
         }
     }
 
-    /// Forgets all flows.
-    pub(crate) fn clear(&mut self) {
+    /// Forgets all flows, as nothing came for so long.
+    pub(crate) fn clear(&mut self, idle: Duration) {
         match self {
             Self::Plain(counters) => counters.iter_mut().for_each(FlowCounter::clear),
-            Self::Guarded(guard) => guard.clear(),
+            Self::Guarded(guard) => guard.clear(idle),
         }
     }
 

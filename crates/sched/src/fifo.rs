@@ -34,6 +34,11 @@ impl<P> Fifo<P> {
         self.packets.is_empty()
     }
 
+    /// The bytes of the longest; it looks at all.
+    pub(crate) fn longest(&self) -> u32 {
+        self.packets.iter().map(|waiting| waiting.bytes).max().unwrap_or(0)
+    }
+
     /// When the first one came.
     pub(crate) fn since(&self) -> Option<Time> {
         self.packets.front().map(|waiting| waiting.since)

@@ -21,7 +21,10 @@ use crate::class::Class;
 use crate::fair::{FairShare, Interval};
 use crate::flows::FlowHash;
 use crate::lasting::LastingFlows;
-use crate::limits::{CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS, FLOWS_PER_SOURCE_MIN};
+use crate::limits::{
+    CALM_INTERVALS, CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS, FLOWS_PER_SOURCE_MIN,
+    UPDATE_INTERVAL,
+};
 use crate::settings::Settings;
 use crate::sizing::{Counts, Weights};
 use crate::spread::Spread;
@@ -106,9 +109,12 @@ impl Guard {
         is_let_in
     }
 
-    /// Forgets all flows.
-    pub(crate) fn clear(&mut self) {
+    /// Forgets all flows, as nothing came for so long; and what is fair, if that is longer than it is remembered.
+    pub(crate) fn clear(&mut self, idle: Duration) {
         self.flows.iter_mut().for_each(LastingFlows::clear);
+        if idle > UPDATE_INTERVAL * u64::from(CALM_INTERVALS) {
+            self.shares = [FairShare::new(), FairShare::new()];
+        }
     }
 
     /// An interval ends: about how many flows there are in each class.

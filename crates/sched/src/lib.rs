@@ -32,6 +32,7 @@ mod governor;
 mod guard;
 mod lasting;
 mod limits;
+mod longest;
 mod marker;
 #[cfg(test)]
 mod naive;

@@ -1,7 +1,7 @@
 //! The figures of the paper, line by line, with what their correction takes: what the fast scheduler is compared with.
 //!
 //! Corrections: counts are at least 1 and sizes always follow the formula; a class that is empty is owed nothing; the debt is a whole number of bytes, rounded up; low-delay packets are flushed when their room shrank, as the
-//! text says, and not when it grew, as Figure 5 does.
+//! text says, and not when it grew, as Figure 5 does; half of the buffer is the high-rate class's; and `S_D` is what is seen of late.
 //!
 //! A third class shares with the high-rate one, by the same rules, what the two of the paper have for the latter. Which of its packets are dropped
 //! early, the same governor says.
@@ -30,6 +30,8 @@ pub(crate) struct Naive {
     debt: [i128; 2],
     governor: Governor,
     low_delay_packet: u128,
+    /// The lengths of D packets of this interval and of the two before.
+    lengths: [Vec<u128>; 3],
     update_at: Time,
 }
 
@@ -53,6 +55,7 @@ impl Naive {
             debt: [0; 2],
             governor: Governor::new(settings.delay, now),
             low_delay_packet: 0,
+            lengths: [const { Vec::new() }; 3],
             update_at: now + UPDATE_INTERVAL,
         };
         naive.size(now, &mut Vec::new());
@@ -88,14 +91,14 @@ impl Naive {
         while room(sent).is_none_or(|room| room < s_d) {
             sent += 1;
         }
-        let others = if self.settings.spike.is_some() { 2 } else { 1 };
-        let buffer = u128::from(self.settings.buffer.count()).max((others + 1) * s_r);
-        self.room[D] = room(sent).unwrap_or(0).min(buffer - others * s_r);
-        let rest = buffer - self.room[D];
+        let classes = if self.settings.spike.is_some() { 3 } else { 2 };
+        let buffer = u128::from(self.settings.buffer.count()).max(2 * classes * s_r);
+        self.room[D] = room(sent).unwrap_or(0).min(buffer / 2);
         let of_a = self.weights()[A];
         let spike = |spike| link(spike) * of_a / (of_r + of_d) + s_r;
-        self.room[A] = self.settings.spike.map_or(0, spike).min(rest - s_r);
-        self.room[R] = (rest - self.room[A]).min(u128::from(self.settings.high_rate_buffer.count()));
+        self.room[A] = self.settings.spike.map_or(0, spike).min((buffer / 2 - self.room[D]).max(s_r));
+        let rest = buffer - self.room[D] - self.room[A];
+        self.room[R] = rest.min(u128::from(self.settings.high_rate_buffer.count()));
         if self.room[D] < before {
             self.discard(now, dropped);
         }
@@ -128,19 +131,31 @@ impl Naive {
         self.queues[D].retain(|waiting| stays(waiting));
     }
 
+    /// A length as it counts: to 8 bytes, if the link has packets so long.
+    fn rounded(&self, bytes: u32) -> u128 {
+        u128::from(bytes).div_ceil(8).saturating_mul(8).min(u128::from(self.settings.packet.count()))
+    }
+
     /// Figure 5.
     fn update(&mut self, now: Time, dropped: &mut Vec<(u32, Dropped)>) {
         if now < self.update_at {
             return;
         }
-        let is_on_time = now.saturating_since(self.update_at) < UPDATE_INTERVAL;
+        let idle = now.saturating_since(self.update_at);
+        let is_on_time = idle < UPDATE_INTERVAL;
         self.update_at = if is_on_time { self.update_at } else { now } + UPDATE_INTERVAL;
         for flows in &mut self.flows {
             flows.retain(|_, last| *last + FLOW_EXPIRY.as_millis() >= millis(now));
         }
-        if self.flows[D].is_empty() && self.queues[D].is_empty() {
-            self.low_delay_packet = 0;
+        if !is_on_time && idle > FLOW_EXPIRY {
+            self.lengths = [const { Vec::new() }; 3];
         }
+        // S_D: of late, or of those that wait; it falls here alone.
+        let waiting = self.queues[D].iter().map(|(_, bytes, _)| self.rounded(*bytes));
+        let longest = self.lengths.iter().flatten().copied().chain(waiting).max().unwrap_or(0);
+        self.low_delay_packet = self.low_delay_packet.min(longest);
+        self.lengths.rotate_right(1);
+        self.lengths[0].clear();
         self.counts = [R, D, A].map(|class| (self.flows[class].len() as u128).max(1));
         self.sent = self.debt.map(|debt| [0, -debt]);
         self.size(now, dropped);
@@ -161,9 +176,13 @@ impl Naive {
             return dropped;
         }
         self.flows[class].insert(flow, millis(now));
-        if class == D && u128::from(bytes) > self.low_delay_packet {
-            self.low_delay_packet = u128::from(bytes);
-            self.size(now, &mut dropped);
+        if class == D {
+            let length = self.rounded(bytes);
+            self.lengths[0].push(length);
+            if length > self.low_delay_packet {
+                self.low_delay_packet = length;
+                self.size(now, &mut dropped);
+            }
         }
         if self.backlog(class) + u128::from(bytes) > self.room[class] {
             dropped.push((packet, Dropped::Full));

@@ -10,12 +10,13 @@ use crate::fifo::{Fifo, Waiting};
 use crate::flows::FlowHash;
 use crate::governor::Governor;
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
+use crate::longest::Longest;
 use crate::marker::Marker;
 use crate::settings::{Discards, Settings};
 use crate::sizing::{Counts, Room, Weights};
 use crate::split::Split;
 
-/// How the link is shared at the moment.
+/// How the link is shared, as of the last packet that came or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// About how many flows there are in a class, 0 if there are none, in the order of [`Class::ALL`].
@@ -30,9 +31,9 @@ pub struct Status {
 ///
 /// To the low-delay class, all others together are the high-rate one of the paper: they share what is not its own by the same rule.
 ///
-/// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, but for what they drop and, every 400 ms, for counting flows. No
-/// low-delay packet is dequeued later than [`Allotment::delay`] after it came, if the link is never free longer than its rate demands; and
-/// nothing waits while the link is free.
+/// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, but for what they drop, every 400 ms for counting flows, and for a packet that is longer than those
+/// of a second before it, which has what waits looked through. No low-delay packet is dequeued later than [`Allotment::delay`] after it came, if the link is never free longer
+/// than its rate demands; and nothing waits while the link is free.
 #[derive(Clone, Debug)]
 pub struct RateDelay<P> {
     settings: Settings,
@@ -46,8 +47,7 @@ pub struct RateDelay<P> {
     outer: Split,
     /// Between the high-rate class and the low-average one.
     inner: Split,
-    /// The longest low-delay packet of the flows that there are (`S_D`).
-    low_delay_packet: u32,
+    longest: Longest,
     update_at: Time,
     /// Of low-delay packets.
     marker: Option<Marker>,
@@ -73,7 +73,7 @@ impl<P> RateDelay<P> {
             queues: [Fifo::new(), Fifo::new(), Fifo::new()],
             outer: Split::new(weights.outer()),
             inner: Split::new(weights.inner()),
-            low_delay_packet: 0,
+            longest: Longest::default(),
             update_at: now + UPDATE_INTERVAL,
             marker: settings.marks.then(Marker::default),
             governor: Governor::new(settings.delay, now),
@@ -81,6 +81,9 @@ impl<P> RateDelay<P> {
     }
 
     /// The link promises something else from now on. What waits stays, if it has room and will not wait too long.
+    ///
+    /// What is promised holds for packets that come later, once high-rate packets have left that are longer than packets of the link are from now on, and the one that is under
+    /// way at another rate.
     pub fn change(&mut self, settings: Settings, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
         if !Counting::is_same(&settings, &self.settings) {
             self.counting = Counting::new(&settings, now);
@@ -140,12 +143,12 @@ impl<P> RateDelay<P> {
         let idle = now.saturating_since(self.update_at);
         self.update_at = if idle < UPDATE_INTERVAL { self.update_at } else { now } + UPDATE_INTERVAL;
         if idle > FLOW_EXPIRY {
-            self.counting.clear();
+            self.counting.clear(idle);
+            self.longest.forget();
         }
         self.flows = self.counting.count(&self.settings, self.queues[HIGH].is_empty(), now);
-        if self.flows[LOW] == 0 && self.queues[LOW].is_empty() {
-            self.low_delay_packet = 0;
-        }
+        let waiting = &self.queues[LOW];
+        self.longest.end_interval(|| waiting.longest());
         self.share(now, dropped);
     }
 
@@ -153,7 +156,8 @@ impl<P> RateDelay<P> {
     #[cold]
     fn resize(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
         let before = self.room.low_delay;
-        self.room = Room::of(&self.settings, self.weights, u64::from(self.low_delay_packet));
+        let longest = self.longest.bytes(self.settings.packet.count());
+        self.room = Room::of(&self.settings, self.weights, longest);
         if self.room.low_delay < before {
             self.discard(now, dropped);
         }
@@ -256,8 +260,7 @@ impl<P> Discipline<P> for RateDelay<P> {
         }
         let class = self.settings.served(class);
         self.counting.note(class, flow, source, now);
-        if class == Class::LowDelay && bytes > self.low_delay_packet {
-            self.low_delay_packet = bytes;
+        if class == Class::LowDelay && self.longest.note(bytes) {
             self.resize(now, dropped);
         }
         if let Err(why) = self.admit(class, [flow, source], bytes, now) {

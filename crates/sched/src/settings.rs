@@ -40,6 +40,18 @@ pub enum SettingsError {
     /// A rate of zero.
     #[error("a link of 0 bit/s sends nothing: give its rate")]
     NoRate,
+    /// A rate at which two packets take longer than any delay that is promised.
+    #[error(
+        "two packets of {packet} take {taken} at {rate}, and no delay above {DELAY_MAX} is promised: give a higher rate"
+    )]
+    TooSlow {
+        /// What was asked for.
+        rate: Rate,
+        /// The longest packet.
+        packet: Bytes,
+        /// How long two of them take.
+        taken: Duration,
+    },
     /// A ratio of one or less, or above a thousand; in thousandths.
     #[error(
         "a rate ratio of {}: give more than 1, so that the high-rate class gets more than the low-delay one, and up to 1000 (2 is usual)",
@@ -56,7 +68,7 @@ pub enum SettingsError {
     Delay {
         /// What was asked for.
         given: Duration,
-        /// What can be promised if there is one flow of each class.
+        /// Below this it is refused. Flows may make more of it: see [`Allotment::delay`](crate::Allotment::delay).
         least: Duration,
         /// The longest packet.
         packet: Bytes,
@@ -84,7 +96,7 @@ impl Settings {
     /// as much as they take.
     ///
     /// # Errors
-    /// If the capacity is zero, or no such packet exists.
+    /// If the capacity is zero or two packets take more than a minute of it, or no such packet exists.
     pub fn new(capacity: Rate, packet: Bytes) -> Result<Self, SettingsError> {
         if capacity.is_zero() {
             return Err(SettingsError::NoRate);
@@ -93,7 +105,11 @@ impl Settings {
             return Err(SettingsError::Packet(packet));
         }
         let buffer = capacity.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX).max(packet + packet);
-        let delay = Duration::from_millis(10).max((packet + packet) / capacity);
+        let taken = (packet + packet) / capacity;
+        if taken > DELAY_MAX {
+            return Err(SettingsError::TooSlow { rate: capacity, packet, taken });
+        }
+        let delay = Duration::from_millis(10).max(taken);
         Ok(Self {
             capacity,
             delay,
@@ -236,6 +252,10 @@ mod tests {
     fn what_cannot_be_promised_is_refused_with_the_bound_that_it_breaks() {
         let mtu = Bytes::new(1_500);
         assert_eq!(Settings::new(Rate::ZERO, mtu), Err(SettingsError::NoRate));
+        let slow = |bits| Settings::new(Rate::from_bits_per_second(bits), mtu);
+        assert!(slow(400).is_ok_and(|link| link.with_delay(link.delay()).is_ok()), "a minute");
+        let refused = slow(399).expect_err("more than a minute");
+        assert!(alloc::format!("{refused}").contains("399 bit/s"), "{refused}");
         let link = Settings::new(Rate::from_megabits_per_second(100), mtu).expect("a usual link");
         assert_eq!(link.with_ratio_milli(1_000), Err(SettingsError::Ratio(1_000)));
         assert!(link.with_ratio_milli(1_001).is_ok() && link.with_ratio_milli(2_000_000).is_err());

@@ -105,8 +105,8 @@ impl Room {
     /// get through.
     pub(crate) fn of(settings: &Settings, weights: Weights, low_delay_packet: u64) -> Self {
         let packet = settings.packet.count();
-        // Room for one packet in each class, at the least.
-        let buffer = settings.buffer.count().max(packet * settings.classes() as u64);
+        // Room for one packet in each class, at the least; and half of all for the high-rate class, whatever is promised to others: they may wait for less.
+        let buffer = settings.buffer.count().max(2 * packet * settings.classes() as u64);
         // What the link sends in d, times n_D; and what of that w takes.
         let least = ahead(settings, weights, low_delay_packet) + u128::from(low_delay_packet) * weights.sum();
         let asked = in_delay(settings, settings.delay);
@@ -115,12 +115,9 @@ impl Room {
             if asked >= needed { (asked, settings.delay) } else { (needed, time_of(settings, needed)) };
         let low_delay = (sent * u128::from(weights.low_delay) - ahead(settings, weights, low_delay_packet))
             / weights.sum();
-        let low_delay = u64::try_from(low_delay)
-            .unwrap_or(u64::MAX)
-            .min(buffer - packet * (settings.classes() as u64 - 1));
-        let rest = buffer - low_delay;
-        let low_average = room_of_low_average(settings, weights).min(rest - packet);
-        let high_rate = (rest - low_average).min(settings.high_rate_buffer.count());
+        let low_delay = u64::try_from(low_delay).unwrap_or(u64::MAX).min(buffer / 2);
+        let low_average = room_of_low_average(settings, weights).min((buffer / 2 - low_delay).max(packet));
+        let high_rate = (buffer - low_delay - low_average).min(settings.high_rate_buffer.count());
         Self { high_rate, low_delay, low_average, delay }
     }
 

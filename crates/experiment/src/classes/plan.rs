@@ -18,8 +18,8 @@ pub(crate) const PACKET: Bytes = Bytes::new(1_048);
 const LOW_DELAY_DSCP: u8 = 45;
 const LOW_AVERAGE_DSCP: u8 = 34;
 
-/// The shortest and the longest IP packets that sources send: a stamp and headers, and what Ethernet carries.
-const PACKETS: RangeInclusive<u64> = 40..=1_500;
+/// The shortest and the longest IP packets that sources send: a stamp and headers, and what links here are made for.
+const PACKETS: RangeInclusive<u64> = 40..=PACKET.count();
 
 /// How often something may happen in a second.
 const FREQUENCIES: RangeInclusive<f64> = 1e-3..=1e5;

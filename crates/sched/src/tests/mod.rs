@@ -3,7 +3,9 @@
 extern crate std;
 
 mod others;
+mod pressed;
 mod rate_delay;
+mod yielding;
 
 use alloc::vec::Vec;
 
