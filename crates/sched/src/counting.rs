@@ -42,19 +42,14 @@ impl Counting {
     }
 
     /// An interval ends: about how many flows there are in each class.
-    pub(crate) fn count(
-        &mut self,
-        settings: &Settings,
-        is_high_rate_idle: bool,
-        now: Time,
-    ) -> [u32; Class::COUNT] {
+    pub(crate) fn count(&mut self, settings: &Settings, now: Time) -> [u32; Class::COUNT] {
         match self {
             Self::Plain(counters) => {
                 let mut flows = [0; Class::COUNT];
                 counters.iter_mut().zip(&mut flows).for_each(|(counter, flows)| *flows = counter.count(now));
                 flows
             }
-            Self::Guarded(guard) => guard.update(settings, is_high_rate_idle, now),
+            Self::Guarded(guard) => guard.update(settings, now),
         }
     }
 
@@ -68,9 +63,9 @@ impl Counting {
 
     /// The high-rate class has nothing to send.
     #[inline]
-    pub(crate) fn note_idle(&mut self) {
+    pub(crate) fn note_idle(&mut self, now: Time) {
         if let Self::Guarded(guard) = self {
-            guard.note_idle();
+            guard.note_idle(now);
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::flows::FlowHash;
 use crate::lasting::LastingFlows;
 use crate::limits::{
     CALM_INTERVALS, CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS, FLOWS_PER_SOURCE_MIN,
-    UPDATE_INTERVAL,
+    SHORT_IDLE_PART, UPDATE_INTERVAL,
 };
 use crate::settings::Settings;
 use crate::sizing::{Counts, Weights};
@@ -42,10 +42,12 @@ pub(crate) struct Guard {
     fair: Allowance,
     /// What is no more than high-rate flows get.
     cap: Allowance,
-    /// Whether the high-rate class always had something to send in the last interval.
+    /// Whether the high-rate class had something to send nearly always in the last interval.
     is_short: bool,
-    /// Whether it had nothing to send some time in this one.
-    was_idle: bool,
+    /// For how long it had nothing to send in this one.
+    idle: Duration,
+    /// Since when it has not, if so.
+    idle_since: Option<Time>,
     since: Time,
 }
 
@@ -58,7 +60,8 @@ impl Guard {
             fair: Allowance::new(true),
             cap: Allowance::new(false),
             is_short: false,
-            was_idle: true,
+            idle: Duration::ZERO,
+            idle_since: Some(now),
             since: now,
         }
     }
@@ -71,13 +74,16 @@ impl Guard {
 
     /// A high-rate packet has room.
     #[inline]
-    pub(crate) fn note_high_rate(&mut self, flow: FlowHash, bytes: u32) {
+    pub(crate) fn note_high_rate(&mut self, flow: FlowHash, bytes: u32, now: Time) {
         self.carried.note(flow, bytes);
+        if let Some(since) = self.idle_since.take() {
+            self.idle += now.saturating_since(since);
+        }
     }
 
     /// The high-rate class has nothing to send.
-    pub(crate) const fn note_idle(&mut self) {
-        self.was_idle = true;
+    pub(crate) fn note_idle(&mut self, now: Time) {
+        self.idle_since.get_or_insert(now);
     }
 
     /// Whether a packet of a flow and its source, which is not high-rate, is let in behind so many bytes where there is room for so many.
@@ -118,12 +124,7 @@ impl Guard {
     }
 
     /// An interval ends: about how many flows there are in each class.
-    pub(crate) fn update(
-        &mut self,
-        settings: &Settings,
-        is_high_rate_idle: bool,
-        now: Time,
-    ) -> [u32; Class::COUNT] {
+    pub(crate) fn update(&mut self, settings: &Settings, now: Time) -> [u32; Class::COUNT] {
         let mut flows = [0; Class::COUNT];
         self.flows.iter_mut().zip(&mut flows).for_each(|(counter, flows)| *flows = counter.count());
         let length = now.saturating_since(self.since).max(Duration::from_nanos(1));
@@ -133,8 +134,8 @@ impl Guard {
         let [_, low_delay, low_average] = flows;
         let held = low_delay.saturating_add(low_average);
         let high_rate = self.carried.take().collect::<Spread>();
-        self.is_short = !self.was_idle;
-        (self.was_idle, self.since) = (is_high_rate_idle, now);
+        self.is_short = self.end_idle(now) < length / SHORT_IDLE_PART;
+        self.since = now;
         self.set_cap(settings, Rate::over(Bytes::new(high_rate.median()), length), nominal, held);
         let sent = settings.capacity.bytes_in(length).unwrap_or(Bytes::MAX).count();
         let share = weights.but_high_rate(sent);
@@ -147,6 +148,15 @@ impl Guard {
         let least = Bytes::new(settings.packet.count() * FAIR_BURST_PACKETS);
         self.fair.set(Terms { of_flow, of_source, burst: FAIR_BURST, least, flows: held });
         flows
+    }
+
+    /// For how long the high-rate class had nothing to send; an interval ends.
+    fn end_idle(&mut self, now: Time) -> Duration {
+        if let Some(since) = &mut self.idle_since {
+            self.idle += now.saturating_since(*since);
+            *since = now;
+        }
+        core::mem::take(&mut self.idle)
     }
 
     /// With what a typical high-rate flow gets, what every low-delay flow has, and about so many of these.

@@ -38,6 +38,10 @@ pub(crate) const FAIR_BURST_PACKETS: u64 = 4;
 /// pauses between, has not paid back until then.
 pub(crate) const CALM_INTERVALS: u32 = 25;
 
+/// The high-rate class is short of something where it had nothing to send for less than this part of an interval: its queue runs empty for a moment also where it takes all
+/// that it gets, and who does not slow down would have what it leaves, and more, until the next interval.
+pub(crate) const SHORT_IDLE_PART: u64 = 8;
+
 /// What it may take at once of what a high-rate flow gets: a second of it.
 pub(crate) const CAP_BURST: Duration = Duration::from_secs(1);
 

@@ -146,7 +146,7 @@ impl<P> RateDelay<P> {
             self.counting.clear(idle);
             self.longest.forget();
         }
-        self.flows = self.counting.count(&self.settings, self.queues[HIGH].is_empty(), now);
+        self.flows = self.counting.count(&self.settings, now);
         let waiting = &self.queues[LOW];
         self.longest.end_interval(|| waiting.longest());
         self.share(now, dropped);
@@ -183,7 +183,7 @@ impl<P> RateDelay<P> {
                 guard.admits(class, names, bytes, [backlog, room], now)
             }
             (Counting::Guarded(guard), Class::HighRate) if !is_full => {
-                guard.note_high_rate(names[0], bytes);
+                guard.note_high_rate(names[0], bytes, now);
                 true
             }
             _ => true,
@@ -287,7 +287,7 @@ impl<P> Discipline<P> for RateDelay<P> {
         let Waiting { packet, bytes, since, is_marked, .. } = self.queues[class.place()].pop()?;
         self.note_sent(class, bytes, waiting);
         if self.queues[HIGH].is_empty() {
-            self.counting.note_idle();
+            self.counting.note_idle(now);
         }
         Some(Departure { packet, class, waited: now.saturating_since(since), is_marked })
     }
