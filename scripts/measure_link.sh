@@ -51,7 +51,7 @@ while (($#)); do
       ((round_trip <= round_trip_max)) || fail "--round-trip $2: the longer one goes last"
       ;;
     --congestion)
-      grep -qw -- "$2" /proc/sys/net/ipv4/tcp_available_congestion_control || fail "--congestion $2: this kernel has $(cat /proc/sys/net/ipv4/tcp_available_congestion_control)"
+      grep -qwF -- "$2" /proc/sys/net/ipv4/tcp_available_congestion_control || fail "--congestion $2: this kernel has $(cat /proc/sys/net/ipv4/tcp_available_congestion_control)"
       congestion=$2
       ;;
     --rate | --seconds | --settle | --high | --low | --segment)
@@ -232,7 +232,8 @@ send_tcp() {
   send_class 6200 "$flows_d" $((45 << 2)) $((lead + seconds))
   sleep "$lead"
   send_class 5200 "$flows_r" 0 "$seconds"
-  wait "${clients[@]}"
+  local client
+  for client in "${clients[@]}"; do wait "$client" || fail "iperf3 ended with an error: it has said which"; done
 }
 
 send_class() { # send_class PORT FLOWS TOS SECONDS
@@ -321,5 +322,5 @@ share=$(awk -v used=$(($(used "$controller") - before)) -v time=$(($(date +%s%N)
 sleep 0.5
 for job in "${jobs_to_end[@]}"; do [[ $job == "$controller" ]] || kill "$job" 2>/dev/null || true; done
 sleep 0.5
-grep -h "dropped by kernel" "$folder"/*.log >&2 || true
+grep -h "^[1-9].* dropped by kernel" "$folder"/*.log >&2 || true
 analyse "$share"

@@ -47,7 +47,7 @@ pub(crate) struct TypedClasses {
     pub(crate) dscp: Option<Vec<u8>>,
     /// Of `rate-delay`: the bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`, or what two packets take if that is more.
     pub(crate) bound: Option<TypedDuration>,
-    /// Of `rate-delay`: the rate of a high-rate flow by that of a low-delay one. Default: 2.
+    /// Of `rate-delay`: the rate of a high-rate flow by that of a low-delay one, more than 1 and at most 1000. Default: 2.
     pub(crate) ratio: Option<f64>,
     /// Of `rate-delay`: which DSCPs mean a third class, whose delay is low on average but may spike, for fewer losses. Default: none, and there is
     /// no such class.

@@ -122,7 +122,7 @@ pub(crate) struct TypedLink {
     /// recorded one in the mean, or 1,500 bytes if that is less. Of a link with `classes`, the packet being sent is not among it, and the default
     /// is 250 ms.
     pub(crate) queue: Option<TypedBytes>,
-    /// That what waits before it is told apart.
+    /// How the link tells packets apart that wait before it.
     pub(crate) classes: Option<TypedClasses>,
     /// What is lost at random. A packet is lost if any of these loses it.
     #[serde(default)]

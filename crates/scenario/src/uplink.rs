@@ -19,7 +19,7 @@ pub struct TypedUplink {
     pub rate: TypedRate,
     /// The bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`.
     pub delay: Option<TypedDuration>,
-    /// The rate of a high-rate flow by that of a low-delay one: more than 1. Default: 2.
+    /// The rate of a high-rate flow by that of a low-delay one: more than 1, at most 1000. Default: 2.
     pub ratio: Option<f64>,
     /// The largest latency budget with which flows are low-delay. Default: `"150 ms"`.
     pub low_delay_budget: Option<TypedDuration>,
