@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::classifier::Classifier;
 use super::control::{Beginning, Controller, first_shares};
-use super::installed::{examine, install, is_leftover, of_device, restore};
+use super::installed::{clear, examine, install, is_leftover, of_device, restore};
 use super::record::{Record, Records};
 use super::sharing::CLASSES;
 use super::talk::{Answer, Ask, Asking, Claim, Ear};
@@ -52,8 +52,9 @@ pub(crate) struct AttachFlags {
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     logs::start(LogSettings { level: flags.log_level, format: flags.log_format });
     node::block_on(async {
-        let mut stop = Stop::listen()?;
+        let mut stop = Stop::listen()?.or_hangup()?;
         let (mut controller, mut ear, records) = begin(flags)?;
+        controller.warn_if_raised();
         let device = controller.record.device.clone();
         tracing::info!(device, "the link is attached");
         signals::tell_ready();
@@ -104,20 +105,22 @@ fn tidied(
 ) -> Result<LinkDevice, Failure> {
     let name = &device.name;
     let failed = |error: LinkError| of_device(name, &error);
-    let left = match records.of(device.index)? {
-        Some(record) => Some(record),
-        None if is_leftover(control, device.index).map_err(failed)? => Some(Record::lost(&device)),
-        None => None,
-    };
-    let Some(left) = left else {
+    let notes = if let Some(left) = records.of(device.index)? {
+        let process = left.process;
+        tracing::warn!(
+            device = name,
+            process,
+            "what a controller that was killed has left is put back first"
+        );
+        restore(control, &left)?
+    } else if is_leftover(control, device.index).map_err(failed)? {
+        let folder = records.folder().display();
+        tracing::warn!(device = name, %folder, "Byway's queues are there without a record: they are removed first, what was there before is not known");
+        clear(control, &device)?
+    } else {
         return Ok(device);
     };
-    tracing::warn!(
-        device = name,
-        process = left.process,
-        "what a controller that was killed has left is put back first"
-    );
-    for note in restore(control, &left)? {
+    for note in notes {
         tracing::warn!(device = name, "{note}");
     }
     records.remove(device.index)?;

@@ -14,6 +14,9 @@ use super::sharing::{CLASSES, Shares, Step, Steps, steps};
 use super::terms::{Terms, Wish, frame};
 use crate::exit::{Cause, Failure};
 
+/// How long a low-delay packet is to wait at most where nothing else is typed.
+const DELAY: byway_units::Duration = byway_units::Duration::from_millis(10);
+
 /// The controller of one device.
 pub(super) struct Controller {
     pub(super) control: TrafficControl,
@@ -78,17 +81,23 @@ impl Controller {
     /// If the device has gone, or the kernel does not say what it has noted.
     pub(super) fn round(&mut self) -> Result<Option<byway_units::Duration>, Failure> {
         self.do_later();
+        self.look()?;
+        self.flows = self.classifier.flows()?;
+        let seen = self.classifier.take_seen()?;
+        self.joined = seen.map(|seen: Seen| seen.joined);
+        self.longest.note(seen, self.flows[1]);
+        Ok(self.share())
+    }
+
+    /// Looks at the device: it may have gone, and somebody may have changed it.
+    fn look(&mut self) -> Result<(), Failure> {
         self.device = match self.control.device_at(self.record.index) {
             Ok(device) => device,
             Err(LinkError::NoDevice) => return Err(gone(&self.record.device)),
             Err(error) => return Err(of_device(&self.record.device, &error)),
         };
         self.note_trouble();
-        self.flows = self.classifier.flows()?;
-        let seen = self.classifier.take_seen()?;
-        self.joined = seen.map(|seen: Seen| seen.joined);
-        self.longest.note(seen, self.flows[1]);
-        Ok(self.share())
+        Ok(())
     }
 
     /// Somebody may have changed what is at the device.
@@ -115,15 +124,20 @@ impl Controller {
         if self.trouble.is_some() {
             return None;
         }
-        self.settings = self.settings_now()?;
-        let frame = frame(&self.device);
-        let low_delay = self.longest.low_delay().unwrap_or(frame).min(PACKET_MAX);
-        let shares = Shares::of(&self.settings, frame, self.flows, low_delay);
+        let shares = self.shares_now()?;
         let Steps { now, later, after } = steps(&self.shares, &shares);
         self.shares = shares;
         self.tell(&now);
         self.later = later;
         (!self.later.is_empty()).then_some(after)
+    }
+
+    /// How the link is to be shared; `None` if it can promise nothing.
+    fn shares_now(&mut self) -> Option<Shares> {
+        self.settings = self.settings_now()?;
+        let frame = frame(&self.device);
+        let low_delay = self.longest.low_delay().unwrap_or(frame).min(PACKET_MAX);
+        Some(Shares::of(&self.settings, frame, self.flows, low_delay))
     }
 
     /// What the link promises, with high-rate packets as long as they are of late.
@@ -147,22 +161,62 @@ impl Controller {
         }
     }
 
-    /// Promises something else from now on.
+    /// Promises something else from now on, and says what.
     ///
     /// # Errors
-    /// If that cannot be promised, or the link is displaced: then all stays as it is.
+    /// If that cannot be promised, the link is displaced, or the kernel refuses: then all stays as it is.
     pub(super) fn change(&mut self, wish: &Wish) -> Result<Vec<String>, Failure> {
-        let terms = Terms::new(wish, Some(&self.record.terms));
-        terms.checked(&self.device)?;
+        self.look()?;
+        let terms = Terms::changed(wish, &self.record.terms, &self.device)?;
         self.untroubled()?;
         let record = self.record.clone().with_terms(terms);
-        self.records.write(&record)?;
-        self.record = record;
+        let before = std::mem::replace(&mut self.record, record);
+        if let Err(failure) = self.share_at_once().and_then(|()| self.records.write(&self.record)) {
+            self.record = before;
+            self.share();
+            self.do_later();
+            return Err(failure);
+        }
+        Ok(vec![self.promise()])
+    }
+
+    /// A step that would wait is told now: the operator has changed the link itself.
+    fn share_at_once(&mut self) -> Result<(), Failure> {
         self.do_later();
-        // A step that would wait is told now: the operator has changed the link itself.
-        self.share();
-        self.do_later();
-        self.untroubled().map(|()| Vec::new())
+        let Some(shares) = self.shares_now() else {
+            return Ok(());
+        };
+        let Steps { now, later, .. } = steps(&self.shares, &shares);
+        let told = apply(&mut self.control, self.record.index, &[now, later].concat());
+        self.shares = if told.is_ok() { shares } else { Shares::unknown(&self.shares) };
+        told.map_err(|error| of_device(&self.device.name, &error))
+    }
+
+    /// What the link promises, in a line.
+    fn promise(&self) -> String {
+        let terms = &self.record.terms;
+        let (wanted, promised) = (self.wanted_delay(), self.shares.delay);
+        let more = if promised.as_micros() > wanted.as_micros() {
+            format!(", more than the {wanted} that are wanted")
+        } else {
+            String::new()
+        };
+        format!(
+            "{}: {}; a high-rate flow gets {} times the rate of a low-delay one; low-delay packets wait {} at most{more}",
+            self.device.name,
+            terms.rate(),
+            f64::from(terms.ratio().0) / 1_000.0,
+            byway_units::Duration::from_micros(promised.as_micros()),
+        )
+    }
+
+    /// Says so, if the link cannot keep low-delay packets from waiting for longer than was asked for.
+    pub(super) fn warn_if_raised(&self) {
+        let (asked, promised) = (self.record.terms.delay().unwrap_or(DELAY), self.shares.delay);
+        if promised.as_micros() > asked.as_micros() {
+            let device = &self.device.name;
+            tracing::warn!(device, %asked, %promised, "low-delay packets wait longer than was asked for: two packets of the link take longer");
+        }
     }
 
     /// If nobody has put something else in the place of what was attached.
@@ -207,7 +261,7 @@ impl Controller {
     }
 
     fn wanted_delay(&self) -> byway_units::Duration {
-        self.record.terms.delay().unwrap_or(byway_units::Duration::from_millis(10)).min(self.settings.delay())
+        self.record.terms.delay().unwrap_or(DELAY).min(self.settings.delay())
     }
 }
 

@@ -2,70 +2,110 @@
 
 use std::ffi::OsString;
 
-use byway_net::LinkError;
+use byway_net::{LinkDevice, LinkError};
+use clap::Args;
 
-use super::installed::{is_leftover, of_device, restore};
+use super::installed::{clear, is_leftover, of_device, restore};
 use super::record::{Record, Records};
 use super::talk::{self, Ask, Claim};
-use super::{DeviceFlags, connected, done, records};
+use super::{Place, connected, done, records, without_record};
 use crate::exit::{Cause, Failure};
+
+/// What `byway link detach` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DetachFlags {
+    /// The network device, as `ip link` names it.
+    #[arg(value_name = "DEVICE")]
+    device: OsString,
+    /// Removes what is Byway's where there is no record of what was there before, which is lost then.
+    #[arg(long)]
+    without_record: bool,
+    #[command(flatten)]
+    place: Place,
+}
 
 /// Has the controller end, or does in its place what it should have done.
 ///
 /// # Errors
 /// If there is nothing to put back, or it cannot be.
-pub(super) fn run(flags: &DeviceFlags) -> Result<(), Failure> {
+pub(super) fn run(flags: &DetachFlags) -> Result<(), Failure> {
     let records = records(&flags.place)?;
     let mut control = connected()?;
     let name = flags.device.to_string_lossy();
     let device = match control.device(&flags.device) {
         Ok(device) => device,
-        Err(LinkError::NoDevice) => return of_gone(&flags.device, &records),
+        Err(LinkError::NoDevice) => return of_gone(&name, &records),
         Err(error) => return Err(of_device(&name, &error)),
     };
-    if let Some(answer) = talk::ask(device.index, Ask::Detach)? {
-        done(answer)?;
+    if ended(device.index)? {
         println!("{name}: what was there is put back");
         return Ok(());
     }
-    let record = match records.of(device.index)? {
-        Some(record) => record,
-        None if is_leftover(&mut control, device.index).map_err(|error| of_device(&name, &error))? => {
-            Record::lost(&device)
-        }
-        None => return of_gone(&flags.device, &records),
+    if let Some(record) = records.of(device.index)? {
+        return put_back(&records, &record, &record.device);
+    }
+    if !is_leftover(&mut control, device.index).map_err(|error| of_device(&name, &error))? {
+        return of_gone(&name, &records);
+    }
+    if flags.without_record {
+        return remove(&device);
+    }
+    Err(without_record(&name, &records))
+}
+
+/// Whether there was a controller, which has put back what was there.
+fn ended(index: u32) -> Result<bool, Failure> {
+    let Some(answer) = talk::ask(index, Ask::Detach)? else {
+        return Ok(false);
     };
-    put_back(&records, &record)
+    done(answer).map(|()| true)
 }
 
 /// Nobody else may begin or end something at the device meanwhile.
-fn put_back(records: &Records, record: &Record) -> Result<(), Failure> {
-    let device = &record.device;
-    let Some(_claim) = Claim::take(record.index)? else {
-        let message = format!("another process is just at work at {device}: try again");
-        return Err(Failure::machine(message));
-    };
+fn claimed(index: u32, device: &str) -> Result<Claim, Failure> {
+    Claim::take(index)?
+        .ok_or_else(|| Failure::machine(format!("another process is just at work at {device}: try again")))
+}
+
+/// Puts back what a record says, of a device that is `called` so now.
+fn put_back(records: &Records, record: &Record, called: &str) -> Result<(), Failure> {
+    let _claim = claimed(record.index, called)?;
     for note in restore(&mut connected()?, record)? {
-        println!("{device}: {note}");
+        println!("{called}: {note}");
     }
     records.remove(record.index)?;
-    println!("{device}: its controller had ended (process {}); what was there is put back", record.process);
+    println!("{called}: its controller had ended (process {}); what was there is put back", record.process);
+    Ok(())
+}
+
+/// Removes what is Byway's, where nothing else is known.
+fn remove(device: &LinkDevice) -> Result<(), Failure> {
+    let name = &device.name;
+    let _claim = claimed(device.index, name)?;
+    for note in clear(&mut connected()?, device)? {
+        println!("{name}: {note}");
+    }
+    println!("{name}: Byway's queues are removed; what was there before is not known");
     Ok(())
 }
 
 /// There is no such device, or nothing at it: but it may have had another name or number when it was attached.
-fn of_gone(name: &OsString, records: &Records) -> Result<(), Failure> {
-    let name = name.to_string_lossy();
+fn of_gone(name: &str, records: &Records) -> Result<(), Failure> {
     let all = records.all()?;
     let Some(record) = all.iter().find(|record| record.device == name) else {
         let message = format!("{name} is not attached (byway link status shows what is)");
         return Err(Failure::new(Cause::Settings, message));
     };
     // It is there under another name, or it has gone with all that was put at it, and perhaps another one came that has its name.
-    if connected()?.device_at(record.index).is_ok() {
-        return put_back(records, record);
+    let Ok(device) = connected()?.device_at(record.index) else {
+        records.remove(record.index)?;
+        println!("{name}: the device that was attached has gone, and with it what was put there");
+        return Ok(());
+    };
+    let called = format!("{} (attached as {name})", device.name);
+    if ended(record.index)? {
+        println!("{called}: what was there is put back");
+        return Ok(());
     }
-    records.remove(record.index)?;
-    println!("{name}: the device that was attached has gone, and with it what was put there");
-    Ok(())
+    put_back(records, record, &called)
 }

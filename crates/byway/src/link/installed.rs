@@ -11,11 +11,20 @@ use crate::exit::{Cause, Failure};
 const RESTORABLE: [&str; 9] =
     ["bfifo", "codel", "fq", "fq_codel", "noqueue", "pfifo", "pfifo_fast", "pfifo_head_drop", "pie"];
 
+/// Options of codel that are times: target, interval and threshold of CE marks (`TCA_CODEL_...` in `linux/pkt_sched.h`).
+const CODEL_TIMES: [u16; 3] = [1, 3, 5];
+
+/// The same of `fq_codel`.
+const FQ_CODEL_TIMES: [u16; 3] = [1, 3, 7];
+
 /// What belongs at the root while a link is attached.
 const KIND: &str = "htb";
 
 /// The place of filters.
 const CLSACT: &str = "clsact";
+
+/// Most segments of a joined packet that the kernel lets any device have (`GSO_MAX_SEGS`).
+const SEGMENTS_MAX: u32 = 65_535;
 
 /// Says what is at a device, to be put back.
 ///
@@ -205,7 +214,8 @@ fn restore_root(
     let Some(before) = record.root() else {
         return control.delete_root(index, HANDLE);
     };
-    if control.put_root_back(index, &before).is_err() {
+    let options = before.options.as_deref().map(|options| retold(&before.kind, options));
+    if control.put_root_back(index, &Qdisc { options, ..before.clone() }).is_err() {
         // Not every kernel takes back all that it says.
         control.put_root_back(index, &Qdisc { options: None, ..before.clone() })?;
     }
@@ -217,6 +227,36 @@ fn restore_root(
         ));
     }
     Ok(())
+}
+
+/// Options of a qdisc, as the kernel has to be told them to come to what it has said of itself.
+///
+/// `codel` keeps times in units of 1,024 ns, and cuts off what remains both when it is told microseconds and when it says them: a microsecond more
+/// than it has said is what it has. (`codel_time_to_us` in `include/net/codel.h`.)
+fn retold(kind: &str, options: &[u8]) -> Vec<u8> {
+    let times: &[u16] = match kind {
+        "codel" => &CODEL_TIMES,
+        "fq_codel" => &FQ_CODEL_TIMES,
+        _ => &[],
+    };
+    let mut told = options.to_vec();
+    let mut rest = told.as_mut_slice();
+    // An attribute is its length, its number and its value, and begins at a multiple of four bytes (netlink(7)).
+    while let [l0, l1, n0, n1, ..] = *rest {
+        let length = usize::from(u16::from_ne_bytes([l0, l1]));
+        let next = length.next_multiple_of(4);
+        if length < 4 || length > rest.len() {
+            break;
+        }
+        if let ([_, _, _, _, value @ ..], true) =
+            (&mut rest[..length], times.contains(&u16::from_ne_bytes([n0, n1])))
+            && let Ok(value) = <&mut [u8; 4]>::try_from(value)
+        {
+            *value = u32::from_ne_bytes(*value).saturating_add(1).to_ne_bytes();
+        }
+        rest = rest.get_mut(next..).unwrap_or_default();
+    }
+    told
 }
 
 fn restore_filters(
@@ -250,6 +290,36 @@ fn restore_segments(control: &mut TrafficControl, record: &Record) -> Result<(),
     if is_as_left { control.set_segments_max(record.index, before) } else { Ok(()) }
 }
 
+/// Removes what is Byway's where it is not known what was there before: the kernel has its own root again, and segments are joined as far as the
+/// device can. Returns what is to be known about it.
+///
+/// # Errors
+/// If the kernel refuses a part.
+pub(super) fn clear(control: &mut TrafficControl, device: &LinkDevice) -> Result<Vec<String>, Failure> {
+    let notes = restore(control, &Record::unknown(device))?;
+    let failed = |error| of_device(&device.name, &error);
+    if control.device_at(device.index).map_err(failed)?.segments_max == Some(1) {
+        let set = |segments| control.set_segments_max(device.index, segments);
+        largest_taken(set).map_err(failed)?;
+    }
+    Ok(notes)
+}
+
+/// Has the largest number of segments set that a device takes. It refuses more than its own maximum (`tso_max_segs`).
+fn largest_taken(mut set: impl FnMut(u32) -> Result<(), LinkError>) -> Result<(), LinkError> {
+    let (mut taken, mut limit) = (1, SEGMENTS_MAX + 1);
+    let mut attempt = SEGMENTS_MAX;
+    while taken + 1 < limit {
+        match set(attempt) {
+            Ok(()) => taken = attempt,
+            Err(LinkError::Other { .. }) => limit = attempt,
+            Err(error) => return Err(error),
+        }
+        attempt = taken.midpoint(limit);
+    }
+    Ok(())
+}
+
 /// What is there of Byway's without a record: of an attach whose file was removed.
 ///
 /// # Errors
@@ -276,6 +346,65 @@ mod tests {
             [(&[], 1), (&[5, 9], 4), (&[49_152], 49_151), (&[1], 2), (&[1, 2, 4], 3)];
         for (taken, free) in cases {
             assert_eq!(free_priority(taken), free, "{taken:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_gets_as_many_segments_as_it_takes() {
+        for most in [1, 2, 44, 64, 65_534, SEGMENTS_MAX] {
+            let mut last = 1;
+            let set = |segments| {
+                if segments > most {
+                    return Err(LinkError::Other {
+                        doing: "setting",
+                        error: rustix::io::Errno::INVAL,
+                        said: String::new(),
+                    });
+                }
+                last = segments;
+                Ok(())
+            };
+            largest_taken(set).expect("it takes some");
+            assert_eq!(last, most);
+        }
+        assert_eq!(largest_taken(|_| Err(LinkError::NoDevice)), Err(LinkError::NoDevice));
+    }
+
+    /// Attributes with a word each, after one of a single byte.
+    fn options(words: &[(u16, u32)]) -> Vec<u8> {
+        let mut options = [5_u16, 8].map(u16::to_ne_bytes).concat();
+        options.extend([9, 0, 0, 0]);
+        for (number, word) in words {
+            options.extend([8_u16, *number].map(u16::to_ne_bytes).concat());
+            options.extend(word.to_ne_bytes());
+        }
+        options
+    }
+
+    #[test]
+    fn codel_is_told_what_makes_it_keep_the_times_that_it_had() {
+        let kept = |told_us: u32| u32::try_from((u64::from(told_us) * 1_000) >> 10).expect("it fits");
+        let said_us = |kept: u32| u32::try_from((u64::from(kept) << 10) / 1_000).expect("it fits");
+        for typed_us in (0..200_000).chain([1_000_000, 4_000_000_000]) {
+            let before = kept(typed_us);
+            assert_eq!(kept(said_us(before) + 1), before, "{typed_us}");
+        }
+        let said = options(&[(1, 4_999), (2, 10_240), (3, 99_999), (5, 1), (7, 999)]);
+        let codel = options(&[(1, 5_000), (2, 10_240), (3, 100_000), (5, 2), (7, 999)]);
+        let fq_codel = options(&[(1, 5_000), (2, 10_240), (3, 100_000), (5, 1), (7, 1_000)]);
+        assert_eq!(retold("codel", &said), codel);
+        assert_eq!(retold("fq_codel", &said), fq_codel);
+        assert_eq!(retold("pie", &said), said);
+    }
+
+    #[test]
+    fn options_that_end_early_are_told_as_they_are() {
+        let said = options(&[(1, 4_999)]);
+        for length in 0..said.len() {
+            assert_eq!(retold("codel", &said[..length]), said[..length]);
+        }
+        for odd in [&[0_u8; 9][..], &[3, 0, 1, 0, 7, 7, 7, 7], &[255, 255, 1, 0, 1, 2, 3, 4]] {
+            assert_eq!(retold("codel", odd), odd);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Limits of `byway link`, and why they are what they are.
 
-use byway_units::{Bytes, Duration};
+use byway_units::{Bytes, Duration, Rate};
 
 /// What HTB may send at once, at least: two packets, or else its clock's error takes from the rate. (Each a class's; see `sharing.rs`.)
 pub(super) const BURST_PACKETS: u64 = 2;
@@ -13,6 +13,12 @@ pub(super) const ETHERNET_HEADER_BYTES: u64 = 18;
 
 /// The longest packet that a class is sized for: IP has none longer.
 pub(super) const PACKET_MAX: Bytes = Bytes::new(65_535);
+
+/// The fastest link: faster than any that one HTB fills, which sends with one lock, and as fast as sharing is tested for.
+pub(super) const RATE_MAX: Rate = Rate::from_bits_per_second(100_000_000_000);
+
+/// The longest queue that the kernel takes: bfifo's limit has 32 bits.
+pub(super) const ROOM_MAX: Bytes = Bytes::new(0xFFFF_FFFF);
 
 /// The longest question or answer between commands: a status has 2 kB.
 pub(super) const LINE_BYTES_MAX: u64 = 64 << 10;

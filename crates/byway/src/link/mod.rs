@@ -32,10 +32,11 @@ use terms::{ChangedFlags, Wish};
 /// What `byway link` does.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum LinkCommand {
-    /// Gives a device two classes, high rate and low delay, until it is told to stop; then all is put back as it was.
+    /// Gives a device two classes, high rate and low delay. It stays in the foreground until Ctrl-C, SIGTERM, a closed terminal or
+    /// `byway link detach`; then all is put back as it was.
     Attach(Box<attach::AttachFlags>),
     /// Puts a device back as it was before `byway link attach`, also after that was killed.
-    Detach(DeviceFlags),
+    Detach(detach::DetachFlags),
     /// Promises something else at a device that is attached. What is not said stays as it is; DSCPs are chosen by `attach` alone.
     Change(ChangeFlags),
     /// Shows how devices are that are attached.
@@ -50,16 +51,6 @@ struct Place {
     state: PathBuf,
 }
 
-/// Which device.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct DeviceFlags {
-    /// The network device, as `ip link` names it.
-    #[arg(value_name = "DEVICE")]
-    device: OsString,
-    #[command(flatten)]
-    place: Place,
-}
-
 /// What `byway link change` takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChangeFlags {
@@ -68,6 +59,8 @@ pub(crate) struct ChangeFlags {
     device: OsString,
     #[command(flatten)]
     promise: ChangedFlags,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Does it.
@@ -84,15 +77,32 @@ pub(crate) fn run(command: &LinkCommand) -> Result<(), Failure> {
 }
 
 fn change(flags: &ChangeFlags) -> Result<(), Failure> {
-    let (_, device) = found(&flags.device)?;
+    let (mut control, device) = found(&flags.device)?;
     let name = &device.name;
-    match talk::ask(device.index, Ask::Change(Wish::from(&flags.promise)))? {
-        Some(answer) => done(answer),
-        None => Err(Failure::new(
-            Cause::Settings,
-            format!("{name} has no controller that could change something: byway link attach {name}"),
-        )),
+    if let Some(answer) = talk::ask(device.index, Ask::Change(Wish::from(&flags.promise)))? {
+        return done(answer);
     }
+    let records = records(&flags.place)?;
+    let is_left = installed::is_leftover(&mut control, device.index)
+        .map_err(|error| installed::of_device(name, &error))?;
+    let why = match records.of(device.index)? {
+        Some(record) => format!("its controller (process {}) has ended", record.process),
+        None if is_left => return Err(without_record(name, &records)),
+        None => "it is not attached".into(),
+    };
+    let message = format!(
+        "{name} has no controller that could change something, as {why}: byway link attach {name} --rate RATE"
+    );
+    Err(Failure::new(Cause::Settings, message))
+}
+
+/// Byway's queues are at a device, and nobody says what was there before.
+fn without_record(name: &str, records: &Records) -> Failure {
+    Failure::machine(format!(
+        "{name} has Byway's queues, but what was there before is not known: {} has no record of it. Name the folder that byway link attach was \
+         given (--state FOLDER), or have the queues removed without it (byway link detach {name} --without-record)",
+        records.folder().display()
+    ))
 }
 
 /// A talk with the kernel, and the device of this name.

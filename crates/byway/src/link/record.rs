@@ -68,10 +68,9 @@ impl Record {
         }
     }
 
-    /// Of a device whose record was lost: what was there before is not known, and so it gets what the kernel has by itself.
-    pub(super) fn lost(device: &LinkDevice) -> Self {
-        let terms = Terms::unknown();
-        Self { process: 0, ..Self::new(&device.name, device.index, terms) }
+    /// Of a device whose record is not to be found: what was there before is not known, and so it gets what the kernel has by itself.
+    pub(super) fn unknown(device: &LinkDevice) -> Self {
+        Self { process: 0, ..Self::new(&device.name, device.index, Terms::unknown()) }
     }
 
     /// With the root that somebody had put there.
@@ -139,6 +138,19 @@ impl Records {
         Ok(Self { folder: folder.to_owned(), namespace: namespace.ino() })
     }
 
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whoever can replace a record has another user's device put back as they like.
+    fn trusted(&self) -> Result<(), Failure> {
+        match files::distrust(&self.folder).map_err(Failure::machine)? {
+            None => Ok(()),
+            Some(why) => Err(Failure::machine(format!("{why}; or name another folder with --state"))),
+        }
+    }
+
     fn path(&self, index: u32) -> PathBuf {
         self.folder.join(format!("link-{}-{index}.json", self.namespace))
     }
@@ -146,12 +158,13 @@ impl Records {
     /// Writes one, so that there is always an old or a new one.
     ///
     /// # Errors
-    /// If the disk does not take it.
+    /// If the disk does not take it, or others may write to the folder.
     pub(super) fn write(&self, record: &Record) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(record).expect("a record has text and numbers");
-        files::make_folder(&self.folder)
-            .and_then(|()| files::replace(&self.path(record.index), &text))
-            .map_err(|error| Failure::machine(format!("{error} (--state names another folder)")))
+        let failed = |error| Failure::machine(format!("{error} (--state names another folder)"));
+        files::make_folder(&self.folder).map_err(failed)?;
+        self.trusted()?;
+        files::replace(&self.path(record.index), &text).map_err(failed)
     }
 
     /// Forgets one.
@@ -165,9 +178,10 @@ impl Records {
     /// That of the device with this number.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If it cannot be read, or others than its owner could have written it.
     pub(super) fn of(&self, index: u32) -> Result<Option<Record>, Failure> {
-        read(&self.path(index))
+        self.trusted()?;
+        read(&self.path(index), index)
     }
 
     /// All of them, by the number of the device.
@@ -192,24 +206,30 @@ impl Records {
     }
 }
 
-fn read(path: &Path) -> Result<Option<Record>, Failure> {
-    let Some(text) = files::read(path).map_err(Failure::machine)? else {
+fn read(path: &Path, index: u32) -> Result<Option<Record>, Failure> {
+    let Some(text) = files::read_own(path).map_err(Failure::machine)? else {
         return Ok(None);
     };
     let wrong = |why: String| {
         let message = format!(
-            "{}: {why}: it is not of this version of Byway. Detach with the version that attached, or put the device in order by hand \
-             (tc qdisc del dev ... root) and remove the file",
+            "{}: {why}: it is not of this version of Byway. Detach with the version that attached, or remove the file and have byway link detach \
+             go on without it (--without-record)",
             path.display()
         );
         Failure::new(Cause::Machine, message)
     };
     let record: Record = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    if record.form == FORM { Ok(Some(record)) } else { Err(wrong(format!("its form is {}", record.form))) }
+    match record {
+        Record { form, .. } if form != FORM => Err(wrong(format!("its form is {form}"))),
+        Record { index: other, .. } if other != index => Err(wrong(format!("it is of device {other}"))),
+        record => Ok(Some(record)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::super::terms::{PromiseFlags, Wish};
     use super::*;
 
@@ -254,6 +274,24 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_others_write_to_has_no_records() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let records = Records::new(folder.path()).expect("a namespace");
+        records.write(&record(3)).expect("room");
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(folder.path(), open).expect("it is ours");
+        let refusals = [
+            records.write(&record(4)).expect_err("refused"),
+            records.of(3).expect_err("refused"),
+            records.all().expect_err("refused"),
+        ];
+        for said in refusals.map(|refusal| refusal.to_string()) {
+            assert!(said.contains("chmod go-w") && said.contains("--state"), "{said}");
+        }
+        assert!(!records.path(4).exists());
+    }
+
+    #[test]
     fn a_file_of_another_version_is_named_with_the_remedy() {
         let folder = tempfile::tempdir().expect("a folder");
         let records = Records::new(folder.path()).expect("a namespace");
@@ -265,5 +303,8 @@ mod tests {
         let text = serde_json::to_string(&Record { form: 2, ..record(3) }).expect("text");
         fs::write(records.path(3), text).expect("room");
         assert!(records.all().is_err());
+        let of_another = serde_json::to_string(&record(4)).expect("text");
+        fs::write(records.path(3), of_another).expect("room");
+        assert!(records.of(3).expect_err("it is another's").to_string().contains("of device 4"));
     }
 }

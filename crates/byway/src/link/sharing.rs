@@ -4,7 +4,7 @@ use byway_net::ClassShape;
 use byway_sched::{Allotment, Settings};
 use byway_units::{Bytes, Duration, Rate};
 
-use super::limits::{BURST_PACKETS, BURST_TIME};
+use super::limits::{BURST_PACKETS, BURST_TIME, ROOM_MAX};
 use super::terms::least_rate;
 
 /// HTB's number, by which it is known as Byway's: "bw" in the upper half.
@@ -69,7 +69,8 @@ impl Shares {
         let room = [
             allotment.room[HIGH].max(settings.packet() + settings.packet()),
             allotment.room[LOW].max(low_delay_packet),
-        ];
+        ]
+        .map(|room| room.min(ROOM_MAX));
         Self { link, frame, rates: [rest(link, low), low], room, delay }
     }
 
@@ -196,6 +197,13 @@ mod tests {
             let shares = Shares::of(&settings, Bytes::new(9_018), flows, FRAME);
             assert_eq!(shares.rates, [Rate::from_kilobits_per_second(50); 2], "{flows:?}");
         }
+    }
+
+    #[test]
+    fn no_queue_is_longer_than_the_kernel_can_make_it() {
+        let settings = Settings::new(Rate::from_megabits_per_second(400_000), FRAME).expect("a link");
+        let settings = settings.with_delay(Duration::from_secs(60)).expect("a long wait");
+        assert_eq!(Shares::of(&settings, FRAME, [10, 10], FRAME).room, [ROOM_MAX; 2]);
     }
 
     proptest! {

@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use byway_net::{LinkError, Qdisc, TrafficControl};
 use clap::Args;
 
-use super::installed::{missing, of_device};
+use super::installed::{is_leftover, missing, of_device};
 use super::record::Record;
 use super::report::{ClassReport, Report, State};
 use super::sharing::{CLASSES, QUEUES};
 use super::talk::{self, Answer, Ask};
-use super::{Place, connected, records};
+use super::{Place, connected, records, without_record};
 use crate::exit::{Cause, Failure};
 
 /// What `byway link status` takes.
@@ -60,7 +60,8 @@ pub(super) fn run(flags: &StatusFlags) -> Result<(), Failure> {
 
 fn reports(flags: &StatusFlags) -> Result<Vec<Result<Report, Failure>>, Failure> {
     let mut control = connected()?;
-    let records = records(&flags.place)?.all()?;
+    let folder = records(&flags.place)?;
+    let records = folder.all()?;
     let Some(name) = &flags.device else {
         return Ok(records.iter().map(|record| of_record(&mut control, record)).collect());
     };
@@ -77,8 +78,11 @@ fn reports(flags: &StatusFlags) -> Result<Vec<Result<Report, Failure>>, Failure>
     if let Some(report) = asked(index)? {
         return Ok(vec![Ok(report)]);
     }
-    let of_device = records.iter().filter(|record| record.index == index);
-    Ok(of_device.map(|record| of_record(&mut control, record)).collect())
+    if let Some(record) = records.iter().find(|record| record.index == index) {
+        return Ok(vec![of_record(&mut control, record)]);
+    }
+    let is_left = is_leftover(&mut control, index).map_err(|error| of_device(&text, &error))?;
+    if is_left { Err(without_record(&text, &folder)) } else { Ok(Vec::new()) }
 }
 
 fn of_record(control: &mut TrafficControl, record: &Record) -> Result<Report, Failure> {
@@ -118,7 +122,7 @@ fn unattended(control: &mut TrafficControl, record: &Record) -> Result<Report, L
         ..ClassReport::counted(&counters, CLASSES[place])
     };
     let remedy = format!(
-        "byway link detach {0} puts back what was there, byway link attach {0} begins anew",
+        "byway link detach {0} puts back what was there, byway link attach {0} --rate RATE begins anew",
         record.device
     );
     Ok(Report {

@@ -9,7 +9,7 @@ use byway_units::{Bytes, Duration, Rate};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::limits::{ETHERNET_HEADER_BYTES, PACKET_MAX};
+use super::limits::{ETHERNET_HEADER_BYTES, PACKET_MAX, RATE_MAX};
 use crate::exit::{Cause, Failure};
 
 /// What a link promises when nothing else is typed.
@@ -45,7 +45,7 @@ pub(super) struct ChangedFlags {
     /// How many times the rate of a low-delay flow a high-rate flow gets from now on: more than 1.
     #[arg(long, value_name = "NUMBER")]
     ratio: Option<Ratio>,
-    /// Takes the least delay that is possible if that is more than was asked for, instead of refusing; from now on.
+    /// Takes the least delay that is possible if that is more than was asked for, instead of refusing; until a --delay is typed without it.
     #[arg(long)]
     raise: bool,
 }
@@ -156,7 +156,8 @@ impl Terms {
                 .unwrap_or(0),
             delay_ns: wish.delay_ns.or_else(|| before.and_then(|before| before.delay_ns)),
             ratio: wish.ratio.or_else(|| before.map(|before| before.ratio)).unwrap_or(RATIO),
-            raises: wish.raise || before.is_some_and(|before| before.raises),
+            // A bound that is typed is meant as it is typed.
+            raises: wish.raise || wish.delay_ns.is_none() && before.is_some_and(|before| before.raises),
         }
     }
 
@@ -208,6 +209,22 @@ impl Terms {
         Self { raises: true, ..*self }.settings(device, longest)
     }
 
+    /// What a change comes to, if it can be. Where it is about neither rate nor delay, the link keeps both, also if longer packets have had the
+    /// delay raised meanwhile.
+    ///
+    /// # Errors
+    /// If the link cannot promise it.
+    pub(super) fn changed(wish: &Wish, before: &Self, device: &LinkDevice) -> Result<Self, Failure> {
+        let terms = Self::new(wish, Some(before));
+        if wish.rate_bits_per_second.is_some() || wish.delay_ns.is_some() {
+            terms.checked(device)?;
+        } else {
+            let settings = terms.settings_raised(device, Bytes::ZERO);
+            settings.map_err(|error| refused(&device.name, &error))?;
+        }
+        Ok(terms)
+    }
+
     /// The same, and that both classes can work at this rate.
     ///
     /// # Errors
@@ -220,14 +237,14 @@ impl Terms {
             );
             return Err(Failure::new(Cause::Settings, message));
         }
-        let refused = |error| {
-            let remedy = match error {
-                SettingsError::Delay { .. } => ", or --raise",
-                _ => "",
-            };
-            Failure::new(Cause::Settings, format!("{name}: {error}{remedy}"))
-        };
-        let settings = self.settings(device, Bytes::ZERO).map_err(refused)?;
+        if self.rate() > RATE_MAX {
+            let message = format!(
+                "{name}: {} is more than queues of the kernel send: give at most {RATE_MAX}",
+                self.rate()
+            );
+            return Err(Failure::new(Cause::Settings, message));
+        }
+        let settings = self.settings(device, Bytes::ZERO).map_err(|error| refused(name, &error))?;
         let least = least_rate(frame(device)).saturating_add(least_rate(frame(device)));
         if settings.capacity() < least {
             let message = format!(
@@ -245,6 +262,14 @@ impl Terms {
 pub(super) fn frame(device: &LinkDevice) -> Bytes {
     let header = if device.is_ethernet { ETHERNET_HEADER_BYTES } else { 0 };
     Bytes::new(u64::from(device.mtu) + header)
+}
+
+fn refused(device: &str, error: &SettingsError) -> Failure {
+    let remedy = match error {
+        SettingsError::Delay { .. } => ", or --raise",
+        _ => "",
+    };
+    Failure::new(Cause::Settings, format!("{device}: {error}{remedy}"))
 }
 
 /// A packet in each round: a class that waits longer for the time to send would not hear in time that it has become faster.
@@ -296,6 +321,7 @@ pub(super) mod tests {
         let said = refusal("60 kbit/s", None);
         assert!(said.contains("give at least 60.72 kbit/s"), "{said}");
         assert!(refusal("0 bit/s", None).contains("sends nothing"));
+        assert!(refusal("101 Gbit/s", None).contains("give at most 100 Gbit/s"));
         let loopback = LinkDevice { is_loopback: true, ..device(65_536) };
         let said = terms("1 Gbit/s", None, false).checked(&loopback).expect_err("no link").to_string();
         assert!(said.contains("leads back"), "{said}");
@@ -324,6 +350,29 @@ pub(super) mod tests {
             (after.capacity(), after.delay()),
             (Rate::from_megabits_per_second(50), Duration::from_millis(20))
         );
+    }
+
+    #[test]
+    fn a_delay_that_is_typed_is_meant_as_it_is_typed() {
+        let before = terms("100 Mbit/s", Some("20 ms"), true);
+        let strict = ChangedFlags { delay: "20 us".parse().ok(), ..ChangedFlags::default() };
+        let said = Terms::changed(&Wish::from(&strict), &before, &device(1_500)).expect_err("too little");
+        assert!(said.to_string().ends_with("or --raise"), "{said}");
+        let raised = ChangedFlags { raise: true, ..strict };
+        assert!(Terms::changed(&Wish::from(&raised), &before, &device(1_500)).is_ok());
+    }
+
+    #[test]
+    fn what_longer_packets_have_raised_is_no_reason_to_refuse_another_change() {
+        let before = terms("100 Mbit/s", Some("1 ms"), false);
+        let long = device(9_000);
+        let ratio = ChangedFlags { ratio: Some(Ratio(3_000)), ..ChangedFlags::default() };
+        let after = Terms::changed(&Wish::from(&ratio), &before, &long).expect("the delay was raised");
+        assert_eq!((after.ratio(), after.delay()), (Ratio(3_000), before.delay()));
+        let rate = ChangedFlags { rate: "90 Mbit/s".parse().ok(), ..ChangedFlags::default() };
+        assert!(Terms::changed(&Wish::from(&rate), &before, &long).is_err());
+        let wrong = ChangedFlags { ratio: Some(Ratio(1_000)), ..ChangedFlags::default() };
+        assert!(Terms::changed(&Wish::from(&wrong), &before, &long).is_err());
     }
 
     #[test]

@@ -4,9 +4,11 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::libc::{ELOOP, O_NOFOLLOW, O_NONBLOCK};
+use rustix::process::geteuid;
 use thiserror::Error;
 
 /// No file that is read here is longer: the map of an agent with the most pairs has less than a megabyte.
@@ -72,12 +74,74 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If it cannot be read, is no text, or absurdly long.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
-    let read = File::open(path).and_then(|file| {
-        let mut text = String::new();
-        let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-        let is_whole = u64::try_from(length).is_ok_and(|length| length <= FILE_BYTES_MAX);
-        if is_whole { Ok(text) } else { Err(io::Error::new(ErrorKind::InvalidData, "the file is too long")) }
+    if_there(path, File::open(path).and_then(text_of))
+}
+
+/// The text in a file that only this user or root can have written; none if there is no file.
+///
+/// # Errors
+/// If it is another user's, a link or no plain file (a pipe would keep its reader waiting), or cannot be read.
+pub(crate) fn read_own(path: &Path) -> Result<Option<String>, FileError> {
+    let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
+    let opened = opened.map_err(|error| match error.raw_os_error() {
+        Some(ELOOP) => invalid("it is a symbolic link"),
+        _ => error,
     });
+    if_there(path, opened.and_then(own).and_then(text_of))
+}
+
+/// A file, if it is a plain one of this user or root.
+fn own(file: File) -> io::Result<File> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(invalid("it is no plain file"));
+    }
+    let owner = metadata.uid();
+    if is_trusted(owner) { Ok(file) } else { Err(invalid(&format!("it belongs to user {owner}"))) }
+}
+
+/// Whether what belongs to this user is taken at its word: it is the one that this process works for, or root.
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+/// Why what is in a folder cannot be trusted: another user may put files there, or replace those that are there. `None` if it can be, or there is
+/// no folder.
+///
+/// # Errors
+/// If nothing is to be learned of it.
+pub(crate) fn distrust(folder: &Path) -> Result<Option<String>, FileError> {
+    let metadata = match fs::metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(FileError::new("reading", folder, cause)),
+    };
+    let (owner, mode, shown) = (metadata.uid(), metadata.permissions().mode(), folder.display());
+    if !is_trusted(owner) {
+        return Ok(Some(format!(
+            "{shown} belongs to user {owner}, who may replace what is there: chown {} {shown}, if all that is in it is yours",
+            geteuid().as_raw()
+        )));
+    }
+    // With the sticky bit, as /tmp has it, each file stays its owner's, which is looked at.
+    let is_open = mode & 0o022 != 0 && mode & 0o1000 == 0;
+    Ok(is_open.then(|| {
+        format!("{shown} may be written to by others than its owner, who may replace what is there: chmod go-w {shown}, if all that is in it is yours")
+    }))
+}
+
+fn text_of(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    let is_whole = u64::try_from(length).is_ok_and(|length| length <= FILE_BYTES_MAX);
+    if is_whole { Ok(text) } else { Err(invalid("the file is too long")) }
+}
+
+fn if_there(path: &Path, read: io::Result<String>) -> Result<Option<String>, FileError> {
     match read {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -180,6 +244,47 @@ mod tests {
         assert!(!temporary(&path).exists());
         remove(&path).expect("removed");
         remove(&path).expect("nothing to remove is no error");
+    }
+
+    #[test]
+    fn what_another_user_may_have_put_there_is_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        assert_eq!(read_own(&path("none")).expect("no file is no error"), None);
+        replace(&path("plain"), "text").expect("a new file");
+        assert_eq!(read_own(&path("plain")).expect("it is ours").as_deref(), Some("text"));
+        std::os::unix::fs::symlink(path("plain"), path("link")).expect("a link");
+        let made = std::process::Command::new("mkfifo").arg(path("pipe")).status().expect("there is mkfifo");
+        assert!(made.success());
+        for (name, why) in [("link", "symbolic link"), ("pipe", "no plain file")] {
+            let said = read_own(&path(name)).expect_err("it is none").to_string();
+            assert!(said.contains(name) && said.contains(why) && said.contains("remove the file"), "{said}");
+        }
+        // Only root gives files away.
+        if std::os::unix::fs::chown(path("plain"), Some(65_534), None).is_ok() {
+            let said = read_own(&path("plain")).expect_err("it is another's").to_string();
+            assert!(said.contains("belongs to user 65534"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_trusted_if_nobody_else_replaces_what_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path();
+        assert_eq!(distrust(&path.join("none")).expect("no folder is no error"), None);
+        for (mode, is_trusted) in
+            [(0o700, true), (0o755, true), (0o1777, true), (0o770, false), (0o707, false)]
+        {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+            let why = distrust(path).expect("it is there");
+            assert_eq!(why.is_none(), is_trusted, "{mode:o}: {why:?}");
+            assert!(why.is_none_or(|why| why.contains("chmod go-w")));
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).expect("it is ours");
+        if std::os::unix::fs::chown(path, Some(65_534), None).is_ok() {
+            let why = distrust(path).expect("it is there").expect("it is another's");
+            assert!(why.contains("belongs to user 65534") && why.contains("chown"), "{why}");
+        }
     }
 
     #[test]
