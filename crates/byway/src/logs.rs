@@ -15,6 +15,8 @@ pub(crate) fn start(settings: LogSettings) {
     };
     let builder =
         tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    // Where nobody reads any more, as a terminal was closed, there is nobody to tell that either, and trying to would end the program.
+    let builder = builder.log_internal_errors(false);
     match settings.format {
         TypedFormat::Text => builder.with_ansi(rustix::termios::isatty(std::io::stderr())).init(),
         TypedFormat::Json => builder.json().init(),
