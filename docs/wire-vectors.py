@@ -332,7 +332,11 @@ def block_shape(name, shape):
     return bytes(shape), [f"{name} {shape[0]} {shape[1]}" if any(shape) else f"{name} -"]
 
 
-def register(key, role, service, shapes, options, rate, budget, consent, grant):
+def far_relay(relay, shard):
+    return relay.to_bytes(4, "big") + bytes([shard]), [f"far-relay {relay} {shard}" if relay else "far-relay -"]
+
+
+def register(key, role, service, shapes, options, rate, budget, consent, far, grant):
     in_stream, batch = shapes
     burst, average, seconds = consent
     consent_bytes = bytes([burst]) + average.to_bytes(2, "big") + bytes([seconds])
@@ -343,7 +347,7 @@ def register(key, role, service, shapes, options, rate, budget, consent, grant):
         flag_bits(*[(name, name in options) for name in names]),
         number("rate", 4, rate), number("budget", 4, budget),
         (consent_bytes, [f"consent {burst} {average} {seconds}"]),
-        silent(len(grant).to_bytes(2, "big")), data("grant", grant),
+        far_relay(*far), silent(len(grant).to_bytes(2, "big")), data("grant", grant),
     ]
 
 
@@ -385,22 +389,23 @@ def selective(value, ignored=0):
 def print_registration():
     section("Messages of registration")
     message("register", *register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["sender-makes-repairs", "selective"],
-            10_000, 150_000, (0, 0, 0), join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)))
-    message("register", *register(MULTICAST, "receiver", "internet", ((0, 0), (0, 0)), [], 0, 0, (25, 100, 10), b""))
+            10_000, 150_000, (0, 0, 0), (0x0D0E0F10, 4), join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)))
+    message("register", *register(MULTICAST, "receiver", "internet", ((0, 0), (0, 0)), [], 0, 0, (25, 100, 10), (7, 0), b""))
     message("register", *register(UNICAST, "receiver", "coding", ((32, 8), (32, 8)), ["relay-side-duplication",
-            "coded-with-other-tenants"], 2**32 - 1, 2**32 - 1, (255, 65535, 255), b"\x2a"))
+            "coded-with-other-tenants"], 2**32 - 1, 2**32 - 1, (255, 65535, 255), (2**32 - 1, 255), b"\x2a"))
     for status in STATUSES:
         value = 513 if status == "accepted" else 0
         outcome = bytes([STATUSES[status]]) + value.to_bytes(2, "big"), [f"status {status}", f"alias {value or '-'}"]
-        message("registered", UNICAST, word("role", FLOW_ROLES, "sender"), outcome)
+        message("registered", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome)
     message("aliases", silent(b"\x00"))
     message("aliases", silent(b"\x02"),
             alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),
             alias(65535), MULTICAST, word("service", SERVICES, "forwarding"), selective(True), number("rate", 4, 0))
     message("aliases-known", silent(b"\x02"),
             alias(0x0102), number("known", 1, 1), alias(7), number("known", 1, 0))
-    message("unregister", MULTICAST, word("role", FLOW_ROLES, "receiver"))
-    message("unregistered", UNICAST, word("role", FLOW_ROLES, "sender"))
+    message("unregister", MULTICAST, word("role", FLOW_ROLES, "receiver"), far_relay(0, 0))
+    message("unregister", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4))
+    message("unregistered", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(1, 0))
 
 
 def in_stream_repair(number_of_alias, first, offsets, at, payload):
@@ -487,7 +492,7 @@ def print_accepted():
     accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),
              number("rate", 4, 1), later)
     accepted("aliases-known", silent(b"\x01"), alias(7), number("known", 1, 0), later)
-    options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), b"")
+    options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), (1, 0), b"")
     options[5] = (bytes([0b1111_1000]), options[5][1])
     accepted("register", *options)
     options = offer(1, VIDEO, NOTHING, b"a")
@@ -507,15 +512,15 @@ def print_refused_messages():
     section("Messages that are not legal")
     refused("message", b"\x14", "type without length")
     refused("message", b"\x14\x00\x06\x00\x01", "a body that is cut off")
-    key = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), [], 1, 1, (0, 0, 0), b"")
+    key = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), [], 1, 1, (0, 0, 0), (1, 0), b"")
     for place_of_part, wrong, why in [
         (0, b"\x80" + UNICAST[0][1:], "a sender that is no agent"), (1, b"\0", "role 0"), (1, b"\x03", "role 3"),
         (2, b"\x05", "service 5"), (3, b"\x05\x00", "source packets without repair packets"),
         (3, b"\x00\x01", "repair packets without source packets"), (3, b"\x21\x01", "33 source packets"),
-        (4, b"\x0a\x09", "9 repair packets"), (9, b"\x00\x01", "a grant that is cut off"),
+        (4, b"\x0a\x09", "9 repair packets"), (10, b"\x00\x01", "a grant that is cut off"),
     ]:
         refused_message("register", why, *key[:place_of_part], silent(wrong), *key[place_of_part + 1 :])
-    role = silent(b"\x01")
+    role = silent(b"\x01" + bytes(5))
     refused_message("registered", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
     refused_message("registered", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
     refused_message("registered", "status 8", UNICAST, role, silent(b"\x08\0\0"))
@@ -523,7 +528,8 @@ def print_refused_messages():
     refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0\0"))
     refused_message("aliases-known", "known 2", silent(b"\x01\0\x01\x02"))
     refused_message("unregister", "no role", UNICAST)
-    refused_message("unregistered", "role 3", UNICAST, silent(b"\x03"))
+    refused_message("unregister", "a far relay that is cut off", UNICAST, silent(b"\x01" + bytes(4)))
+    refused_message("unregistered", "role 3", UNICAST, silent(b"\x03" + bytes(5)))
     print_refused_offers()
     print_refused_repairs()
     refused_message("relayed", "a source packet", silent(b"\0\0\0\x01\x07"))

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_proto::agent::{Agent, Peer, RelayPath, RelayPeer};
-use byway_proto::conventions::{Acquaintance, near_both, shard_of, ways};
+use byway_proto::conventions::{Acquaintance, relay_paths, shard_of};
 use byway_units::{AgentId, RelayId, Time};
 use byway_wire::Shard;
 use byway_wire::seal::{PreSharedKey, PublicKey};
@@ -282,14 +282,14 @@ fn directions(network: &Network) -> Result<Vec<Direction>, NetworkError> {
         }
         let place = |relay: &NetworkRelay| (RelayId::new(relay.number), shard_of(relay.shards, *group));
         for ([sender, receiver], [from, to]) in [([one, other], [0, 1]), ([other, one], [1, 0])] {
-            let (near_sender, near_receiver) = near_both(&near[sender.as_str()], &near[receiver.as_str()]);
-            let places = |near: &[&NetworkRelay]| near.iter().map(|relay| place(relay)).collect::<Vec<_>>();
-            let ways = ways(&places(near_sender), &places(near_receiver)).into_iter();
+            let places =
+                |agent: &String| near[agent.as_str()].iter().map(|relay| place(relay)).collect::<Vec<_>>();
+            let paths = relay_paths(&places(sender), &places(receiver)).into_iter();
             found.push(Direction {
                 sender: AgentId::new(numbers[from]),
                 receiver: AgentId::new(numbers[to]),
                 group: *group,
-                paths: ways
+                paths: paths
                     .map(|(ingress, egress)| RelayPath { ingress, egress, grant: Vec::new() })
                     .collect(),
             });

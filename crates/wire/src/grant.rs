@@ -12,13 +12,37 @@ use crate::writer::Output;
 
 const THING: &str = "grant";
 
-/// A relay's part in a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A relay's part in a flow: the relay, and the shard of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GrantedRelay {
     /// The relay.
     pub relay: RelayId,
     /// The shard of it that serves the flow.
     pub shard: Shard,
+}
+
+impl GrantedRelay {
+    const NONE: Self = Self { relay: RelayId::new(0), shard: Shard::new(0) };
+
+    /// Reads `relay[4] ‖ shard[1]`.
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        Ok(Self { relay: RelayId::new(reader.u32("far relay")?), shard: Shard::new(reader.u8("far shard")?) })
+    }
+
+    /// Reads the same, where zeros stand for none: no relay has the number 0.
+    pub(crate) fn parse_optional(reader: &mut Reader<'_>) -> Result<Option<Self>, ParseError> {
+        let parsed = Self::parse(reader)?;
+        Ok(Some(parsed).filter(|parsed| *parsed != Self::NONE))
+    }
+
+    pub(crate) fn emit_optional(relay: Option<Self>, output: &mut Output<'_>) {
+        relay.unwrap_or(Self::NONE).emit(output);
+    }
+
+    pub(crate) fn emit(self, output: &mut Output<'_>) {
+        output.u32(self.relay.number());
+        output.u8(self.shard.number());
+    }
 }
 
 /// The controller allows flows to use two relays.

@@ -12,6 +12,7 @@ use byway_wire::messages::{
 };
 use byway_wire::{Full, List, Message, Messages, Writer};
 use proptest::collection::vec;
+use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use support::emitted;
@@ -71,19 +72,19 @@ proptest! {
     fn register_survives(
         flow_key in flow_key(), role in flow_role(), service in service(), in_stream in shape(),
         batch in shape(), options in options(), rate in rate(), budget in micros(), consent in consent(),
-        grant in payload(),
+        far_relay in granted_relay(), grant in payload(),
     ) {
         check(Register {
-            flow_key, role, service, in_stream, batch, options, rate, budget, consent, grant: &grant,
+            flow_key, role, service, in_stream, batch, options, rate, budget, consent, far_relay, grant: &grant,
         });
     }
 
     #[test]
     fn registered_survives(
-        flow_key in flow_key(), role in flow_role(),
+        flow_key in flow_key(), role in flow_role(), far_relay in granted_relay(),
         outcome in prop_oneof![alias().prop_map(Ok), select(Refusal::ALL).prop_map(Err)],
     ) {
-        check(Registered { flow_key, role, outcome });
+        check(Registered { flow_key, role, far_relay, outcome });
     }
 
     #[test]
@@ -99,13 +100,13 @@ proptest! {
     }
 
     #[test]
-    fn unregister_survives(flow_key in flow_key(), role in flow_role()) {
-        check(Unregister { flow_key, role });
+    fn unregister_survives(flow_key in flow_key(), role in flow_role(), far_relay in of(granted_relay())) {
+        check(Unregister { flow_key, role, far_relay });
     }
 
     #[test]
-    fn unregistered_survives(flow_key in flow_key(), role in flow_role()) {
-        check(Unregistered { flow_key, role });
+    fn unregistered_survives(flow_key in flow_key(), role in flow_role(), far_relay in of(granted_relay())) {
+        check(Unregistered { flow_key, role, far_relay });
     }
 
     #[test]
@@ -353,7 +354,7 @@ fn a_grant_longer_than_any_packet_does_not_fit() {
 }
 
 fn bytes_of_a_register() -> Vec<u8> {
-    let mut bytes = vec![0; 31];
+    let mut bytes = vec![0; 36];
     (bytes[10], bytes[11]) = (1, 0);
     bytes
 }

@@ -461,6 +461,7 @@ fn registration(flow_key: FlowKey, role: FlowRole, service: Service) -> Register
         rate: RATE,
         budget: Microseconds::new(250_000),
         consent: Consent { burst_percent: 100, average_per_mille: 50, seconds: 30 },
+        far_relay: cast::far_relay(flow_key, role),
         grant: &[],
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
-use byway_proto::conventions::{near_both, shard_of, ways};
+use byway_proto::conventions::{relay_paths, shard_of};
 use byway_units::{AgentId, FlowId, Rate, RelayId};
 use byway_wire::seal::PublicKey;
 use byway_wire::{
@@ -138,14 +138,13 @@ impl StaticNetwork {
 
     /// Ingress and egress relays of each way.
     fn ways(&self, way: Direction<'_>) -> Vec<(RelayShard, RelayShard)> {
-        let (from_sender, from_receiver) = near_both(&way.sender.relays, &way.receiver.relays);
         let place = |relay: usize| {
             let relay = &self.relays[relay];
             let shard = shard_of(relay.shards, way.pair.group);
             RelayShard { relay: relay.number, shard: shard.number() }
         };
-        let ways = ways(from_sender, from_receiver).into_iter();
-        ways.map(|(ingress, egress)| (place(ingress), place(egress))).collect()
+        let paths = relay_paths(&way.sender.relays, &way.receiver.relays).into_iter();
+        paths.map(|(ingress, egress)| (place(ingress), place(egress))).collect()
     }
 
     /// How many pairings of a group use these relays in this order.
@@ -298,7 +297,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The places of an agent's relays, if none stands there twice: each way begins at another.
+    /// The places of an agent's relays, if none stands there twice.
     fn once(&self, path: &KeyPath, places: Vec<usize>) -> Result<Vec<usize>, Problem> {
         let again = (0..places.len()).find(|number| places[..*number].contains(&places[*number]));
         match again {

@@ -121,7 +121,7 @@ impl Agent {
     /// Forgets a flow, and has its relays, and maybe the other end, told from `first` on.
     fn end(&mut self, flow: Flow, tells_peer: bool, first: Time, now: Time) {
         let (flow_key, role) = self.identity_of(flow);
-        let unregister = Unregister { flow_key, role };
+        let unregister = Unregister { flow_key, role, far_relay: None };
         for relay in self.relays_told_of(flow) {
             self.closings.tell(relay, unregister, first);
         }
@@ -214,7 +214,7 @@ impl Agent {
 
     /// The other end of a flow has closed it: so does this one.
     pub(super) fn ended_by_peer(&mut self, session: SessionId, unregister: &Unregister, now: Time) {
-        let Unregister { flow_key, role } = *unregister;
+        let Unregister { flow_key, role, far_relay } = *unregister;
         if !self.is_end_of(session, flow_key, role) {
             self.counters.out_of_role += 1;
             return;
@@ -227,7 +227,8 @@ impl Agent {
             self.end(flow, false, now, now);
             self.events.push_back(Event::FlowClosed(flow_key));
         }
-        self.sessions.say(session, &Message::Unregistered(Unregistered { flow_key, role }), now);
+        let unregistered = Unregistered { flow_key, role, far_relay };
+        self.sessions.say(session, &Message::Unregistered(unregistered), now);
     }
 
     /// Whether the session is with the agent that has this part in a flow.
@@ -242,10 +243,10 @@ impl Agent {
 
     /// Somebody has heard that a flow ended. A relay that says so of a flow that began again has heard it too late.
     pub(super) fn unregistered(&mut self, session: SessionId, unregistered: &Unregistered, now: Time) {
-        let Unregistered { flow_key, role } = *unregistered;
-        self.closings.heard(session, Unregister { flow_key, role });
+        let Unregistered { flow_key, role, far_relay } = *unregistered;
+        self.closings.heard(session, Unregister { flow_key, role, far_relay });
         if let Some(flow) = self.find_flow(flow_key, role) {
-            self.register_again(flow, session, now);
+            self.register_again(flow, session, far_relay, now);
         }
     }
 

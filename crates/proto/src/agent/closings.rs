@@ -98,8 +98,7 @@ impl Closings {
 
     /// A flow begins (again): nobody is to be told any more that it ended. Where it stood.
     pub(super) fn begins(&mut self, key: FlowKey, role: FlowRole, now: Time) -> Option<SequenceNumber> {
-        let unregister = Unregister { flow_key: key, role };
-        self.told.retain(|told| told.unregister != unregister);
+        self.told.retain(|told| (told.unregister.flow_key, told.unregister.role) != (key, role));
         self.stood.remove(&key).filter(|stood| stood.until > now).map(|stood| stood.number)
     }
 
@@ -131,7 +130,7 @@ mod tests {
     }
 
     fn end_of(flow: u16) -> Unregister {
-        Unregister { flow_key: key(flow), role: FlowRole::Sender }
+        Unregister { flow_key: key(flow), role: FlowRole::Sender, far_relay: None }
     }
 
     /// When somebody is told, up to a time.

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
-use byway_wire::Shard;
 use byway_wire::messages::{FlowRole, Unregister};
+use byway_wire::{GrantedRelay, Shard};
 
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::SendFlowId;
@@ -16,6 +16,15 @@ impl RelayPath {
     /// Whether it is the same way, whatever the grant.
     fn leads_as(&self, other: &Self) -> bool {
         (self.ingress, self.egress) == (other.ingress, other.egress)
+    }
+
+    /// The relay at the other agent's end, for the agent with this role.
+    pub(super) const fn far_relay(&self, role: FlowRole) -> GrantedRelay {
+        let (relay, shard) = match role {
+            FlowRole::Sender => self.egress,
+            FlowRole::Receiver => self.ingress,
+        };
+        GrantedRelay { relay, shard }
     }
 
     /// The relay at the end of the agent with this role.
@@ -71,23 +80,30 @@ impl Agent {
         before
     }
 
-    /// Tells the relays that may know a flow, by its paths before, and at which it has no path any more. Those at which
-    /// it has one again need not be told.
+    /// Tells the relays that may know a flow which of its paths before have ended: of those at which a path begins as
+    /// before, the sender's one path; of others, all.
     fn leave_relays(&mut self, flow: Flow, before: &[RelayPath], told: &[bool], now: Time) {
         let (flow_key, role) = self.identity_of(flow);
-        let unregister = Unregister { flow_key, role };
         let settings = self.settings_of(flow);
         let first = now.saturating_add(settings.latency_budget);
-        let places: Vec<(RelayId, Shard)> = settings.paths.iter().map(|path| path.end_of(role)).collect();
-        for place in &places {
-            if let Some(relay) = self.relay_session(*place) {
-                self.closings.heard(relay, unregister);
+        let after = settings.paths.clone();
+        for path in &after {
+            if let Some(relay) = self.relay_session(path.end_of(role)) {
+                for far_relay in [None, Some(path.far_relay(role))] {
+                    self.closings.heard(relay, Unregister { flow_key, role, far_relay });
+                }
             }
         }
         for (path, _) in before.iter().zip(told).filter(|(_, is_told)| **is_told) {
-            let place = path.end_of(role);
-            if let Some(relay) = self.relay_session(place).filter(|_| !places.contains(&place)) {
-                self.closings.tell(relay, unregister, first);
+            let Some(relay) = self.relay_session(path.end_of(role)) else {
+                continue;
+            };
+            let begins_here = |other: &&RelayPath| other.end_of(role) == path.end_of(role);
+            let is_left = !after.iter().any(|other| begins_here(&other));
+            let has_ended = role == FlowRole::Sender && !after.iter().any(|other| other.leads_as(path));
+            let far_relay = Some(path.far_relay(role)).filter(|_| !is_left);
+            if is_left || has_ended {
+                self.closings.tell(relay, Unregister { flow_key, role, far_relay }, first);
             }
         }
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use byway_units::Time;
 use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, Registered, Unregister};
-use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
+use byway_wire::{Alias, FlowKey, GrantedRelay, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
 use super::looking::PathState;
@@ -273,7 +273,7 @@ impl Agent {
             self.registered_too_late(session, registered, now);
             return;
         };
-        for path in self.paths_through(flow, session) {
+        for path in self.paths_answered(flow, session, registered.far_relay) {
             // A relay that numbers flows beyond all reason is as good as one that has no room.
             let outcome = registered.outcome.and_then(|alias| {
                 if self.bind_alias(session, alias, flow, now) { Ok(alias) } else { Err(Refusal::NoRoom) }
@@ -301,16 +301,27 @@ impl Agent {
 
     /// A flow was registered that is closed by now.
     fn registered_too_late(&mut self, session: SessionId, registered: &Registered, now: Time) {
-        let unregister = Unregister { flow_key: registered.flow_key, role: registered.role };
+        let Registered { flow_key, role, .. } = *registered;
+        let unregister = Unregister { flow_key, role, far_relay: None };
         if registered.outcome.is_ok() && !self.closings.is_told(session, unregister) {
             self.closings.tell(session, unregister, now);
             self.tell_closings(now);
         }
     }
 
-    /// A relay forgot a flow that it had accepted.
-    pub(super) fn register_again(&mut self, flow: Flow, session: SessionId, now: Time) {
-        for path in self.paths_through(flow, session) {
+    /// A relay forgot a flow that it had accepted: towards one relay, or altogether.
+    pub(super) fn register_again(
+        &mut self,
+        flow: Flow,
+        session: SessionId,
+        far: Option<GrantedRelay>,
+        now: Time,
+    ) {
+        let paths = match far {
+            Some(far) => self.paths_answered(flow, session, far),
+            None => self.paths_through(flow, session),
+        };
+        for path in paths {
             if self.registrations_of(flow).alias_of(path).is_some() {
                 self.registrations_of_mut(flow).restart(path, now);
             }
@@ -333,7 +344,8 @@ impl Agent {
         let (flow_key, role) = self.identity_of(flow);
         for path in 0..self.settings_of(flow).paths.len() {
             if let Some(session) = self.session_of_path(flow, path) {
-                self.sessions.say(session, &Message::Unregister(Unregister { flow_key, role }), now);
+                let unregister = Unregister { flow_key, role, far_relay: None };
+                self.sessions.say(session, &Message::Unregister(unregister), now);
             }
             self.registrations_of_mut(flow).restart(path, now);
         }
@@ -409,6 +421,20 @@ impl Agent {
     }
 }
 
+impl Agent {
+    /// The paths of a flow that a relay's answer is about: a sender's that ends at `far`, and all of a receiver's, which a
+    /// relay knows as one.
+    fn paths_answered(&self, flow: Flow, session: SessionId, far: GrantedRelay) -> Vec<usize> {
+        let (_, role) = self.identity_of(flow);
+        let mut paths = self.paths_through(flow, session);
+        if role == FlowRole::Sender {
+            let settings = self.settings_of(flow);
+            paths.retain(|path| settings.paths[*path].far_relay(role) == far);
+        }
+        paths
+    }
+}
+
 fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path: usize) -> Register<'_> {
     let selective = settings.duplication.is_selective(settings.traffic);
     Register {
@@ -426,6 +452,7 @@ fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path:
         rate: KilobitsPerSecond::from_rate(settings.rate),
         budget: Microseconds::from_duration(settings.latency_budget),
         consent: settings.consent,
+        far_relay: settings.paths[path].far_relay(role),
         grant: &settings.paths[path].grant,
     }
 }

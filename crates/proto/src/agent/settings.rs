@@ -129,8 +129,8 @@ pub struct FlowSettings {
     pub rate: Rate,
     /// From sending to delivery; what comes later is lost.
     pub latency_budget: Duration,
-    /// The ways through the overlay, best first. Those after the first stand by. An ingress relay knows one way on
-    /// for a flow: each path begins at another.
+    /// The ways through the overlay, best first. Those after the first stand by. Several may begin at one
+    /// ingress relay, where the flow is registered once for each egress relay.
     pub paths: Vec<RelayPath>,
     /// Which packets are copied.
     pub duplication: Duplication,

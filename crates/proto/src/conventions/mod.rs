@@ -5,14 +5,14 @@ mod admission;
 mod contacts;
 mod numbers;
 mod offering;
+mod relay_paths;
 mod segments;
 mod subject;
-mod ways;
 
 pub use admission::{Exposure, Wish, admit, has_room};
 pub use contacts::{Acquaintance, Contacts};
 pub use numbers::{CONTACT_FLOW, FlowNumbers};
 pub use offering::{back, offer_for};
+pub use relay_paths::{relay_paths, shard_of};
 pub use segments::{Segments, ip_bytes};
 pub use subject::Subject;
-pub use ways::{near_both, shard_of, ways};

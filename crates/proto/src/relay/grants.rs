@@ -80,7 +80,8 @@ impl Relay {
     ) -> Result<Grants, Refusal> {
         let role = register.role;
         let covering = || grants.iter().filter(|grant| covers(grant, register.flow_key));
-        let serving = || covering().filter(|grant| self.serves(grant, role));
+        let serving =
+            || covering().filter(|grant| self.serves(grant, role) && leads_as_asked(grant, register));
         let named = || serving().filter(|grant| names(grant, role, peer));
         let allowed = || named().filter(|grant| grant.services.allow(register.service));
         if serving().next().is_none() {
@@ -90,8 +91,7 @@ impl Relay {
             return Err(Refusal::GrantInvalid);
         }
         let mut found = Grants::new();
-        let most = if is_sender_of_group(register) { usize::MAX } else { 1 };
-        for grant in allowed().take(most) {
+        for grant in allowed() {
             if found.iter().all(|known| known.egress != grant.egress) {
                 found.try_push(*grant).map_err(|_| Refusal::NoRoom)?;
             }
@@ -111,7 +111,8 @@ impl Relay {
             return Err(Refusal::NoGrant.into());
         }
         let grant = Grant::parse(register.grant).map_err(|_| Refusal::GrantInvalid)?;
-        if !covers(&grant, register.flow_key) || !names(&grant, register.role, peer) {
+        let is_asked = covers(&grant, register.flow_key) && leads_as_asked(&grant, register);
+        if !is_asked || !names(&grant, register.role, peer) {
             return Err(Refusal::GrantInvalid.into());
         }
         if !self.serves(&grant, register.role) {
@@ -165,6 +166,13 @@ fn covers(grant: &Grant, key: FlowKey) -> bool {
     grant.sender == key.sender()
         && grant.receiver == key.receiver()
         && (grant.first_flow..=grant.last_flow).contains(&key.flow())
+}
+
+/// Whether the grant names the relay that the registration does for the path's other end. The sender of a group
+/// registers for all of them at once.
+fn leads_as_asked(grant: &Grant, register: &Register<'_>) -> bool {
+    let far = if register.role == FlowRole::Sender { grant.egress } else { grant.ingress };
+    is_sender_of_group(register) || far == register.far_relay
 }
 
 /// Whether the grant is for whoever has this key, in this role.

@@ -35,6 +35,37 @@ impl FlowRef {
 struct Registered {
     key: FlowKey,
     flow: FlowRef,
+    /// The relay shard at the path's other end.
+    far: (RelayId, Shard),
+}
+
+/// What identifies a registration of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RegistrationKey {
+    pub(super) flow: FlowKey,
+    /// Whether the agent sends the flow.
+    pub(super) sends: bool,
+    /// The egress relay, of a sender that registers a flow once for each; `None`: whatever it is.
+    pub(super) far: Option<(RelayId, Shard)>,
+}
+
+impl RegistrationKey {
+    fn names(&self, known: &Registered) -> bool {
+        let (flow, sends, far) = (self.flow, self.sends, self.far);
+        known.key == flow && known.flow.is_sent() == sends && far.is_none_or(|far| known.far == far)
+    }
+}
+
+/// A registration whose grant has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndedRegistration {
+    pub(super) session: SessionId,
+    pub(super) alias: Alias,
+    pub(super) key: FlowKey,
+    /// Whether the agent sends the flow.
+    pub(super) sends: bool,
+    /// The relay shard at the path's other end.
+    pub(super) far: (RelayId, Shard),
 }
 
 /// What an agent has registered.
@@ -55,6 +86,23 @@ struct Link {
     round_trip: Option<Duration>,
     /// The agents that flows connect this one with.
     acquainted: BTreeMap<AgentId, Acquaintance>,
+}
+
+impl Link {
+    /// A flow with another agent has ended. Those that are left may lead to it by other relays.
+    fn part_from(&mut self, other: AgentId) {
+        let mut left =
+            self.flows.iter().flatten().filter(|flow| other_end(flow.key, flow.flow) == Some(other));
+        let far = left.next().map(|flow| flow.far);
+        let Some(known) = self.acquainted.get_mut(&other) else {
+            return;
+        };
+        known.flows -= 1;
+        match far {
+            Some(far) => known.place = far,
+            None => _ = self.acquainted.remove(&other),
+        }
+    }
 }
 
 /// An agent at the other end of registered flows.
@@ -116,17 +164,12 @@ impl Links {
         self.link(session)?.flows.get(place)?.map(|registered| registered.flow)
     }
 
-    /// The alias and flow that the session has registered under this key, in this role.
-    pub(super) fn registered(
-        &self,
-        session: SessionId,
-        key: FlowKey,
-        sends: bool,
-    ) -> Option<(Alias, FlowRef)> {
-        let flows = &self.link(session)?.flows;
-        flows.iter().enumerate().find_map(|(place, entry)| {
-            let known = (*entry)?;
-            (known.key == key && known.flow.is_sent() == sends).then(|| (alias_at(place), known.flow))
+    /// The alias and flow that the session has registered under this key.
+    pub(super) fn registered(&self, session: SessionId, key: &RegistrationKey) -> Option<(Alias, FlowRef)> {
+        let mut flows = self.link(session)?.flows.iter().enumerate();
+        flows.find_map(|(place, entry)| {
+            let known = entry.filter(|known| key.names(known))?;
+            Some((alias_at(place), known.flow))
         })
     }
 
@@ -135,13 +178,13 @@ impl Links {
         self.link(session).is_none_or(|link| link.count < FLOWS_PER_SESSION_MAX)
     }
 
-    /// Adds a flow that the agent registered, until its grant ends; its other end is at the relay `there`.
+    /// Adds a flow that the agent registered, until its grant ends; its other end is at the relay `far`.
     pub(super) fn add(
         &mut self,
         session: SessionId,
         key: FlowKey,
         flow: FlowRef,
-        there: (RelayId, Shard),
+        far: (RelayId, Shard),
         end: Time,
     ) -> Alias {
         // A group is nobody: who receives a flow of one may have told who it is by another flow.
@@ -155,14 +198,14 @@ impl Links {
         link.round_trip = None;
         link.count += 1;
         if let Some(other) = other_end(key, flow) {
-            let known = link.acquainted.entry(other).or_insert(Acquaintance { place: there, flows: 0 });
-            *known = Acquaintance { place: there, flows: known.flows + 1 };
+            let known = link.acquainted.entry(other).or_insert(Acquaintance { place: far, flows: 0 });
+            known.flows += 1;
         }
         let place = link.flows.iter().position(Option::is_none).unwrap_or_else(|| {
             link.flows.push(None);
             link.flows.len() - 1
         });
-        link.flows[place] = Some(Registered { key, flow });
+        link.flows[place] = Some(Registered { key, flow, far });
         let alias = alias_at(place);
         let end_here = End { session, alias };
         match flow {
@@ -206,12 +249,12 @@ impl Links {
         self.ends.first().map(|(end, ..)| *end)
     }
 
-    /// A flow whose grant has ended, and whether its agent sends it.
-    pub(super) fn first_ended(&self, now: Time) -> Option<(SessionId, Alias, FlowKey, bool)> {
+    /// A registration whose grant has ended.
+    pub(super) fn first_ended(&self, now: Time) -> Option<EndedRegistration> {
         let (_, session, alias) = *self.ends.first().filter(|(end, ..)| *end <= now)?;
         let place = usize::from(alias.number()) - 1;
-        let ended = self.link(session)?.flows.get(place)?.as_ref()?;
-        Some((session, alias, ended.key, ended.flow.is_sent()))
+        let Registered { key, flow, far } = (*self.link(session)?.flows.get(place)?)?;
+        Some(EndedRegistration { session, alias, key, sends: flow.is_sent(), far })
     }
 
     /// Notes a forged grant; whether that is one too many.
@@ -263,16 +306,11 @@ impl Links {
     ) -> Option<(FlowKey, FlowRef)> {
         let place = usize::from(alias.number()) - 1;
         let link = self.by_session.get_mut(session.0 as usize)?;
-        let Registered { key, flow } = link.flows.get_mut(place)?.take()?;
+        let Registered { key, flow, .. } = link.flows.get_mut(place)?.take()?;
         link.count -= 1;
         link.emptied = now;
-        if let Some(other) = other_end(key, flow)
-            && let Some(known) = link.acquainted.get_mut(&other)
-        {
-            known.flows -= 1;
-            if known.flows == 0 {
-                link.acquainted.remove(&other);
-            }
+        if let Some(other) = other_end(key, flow) {
+            link.part_from(other);
         }
         self.set_end(session, alias, Time::MAX);
         match flow {

@@ -3,7 +3,7 @@
 use byway_units::{RelayId, Time};
 use byway_wire::messages::{Close, CloseReason, FlowRole, Refusal, Registered};
 use byway_wire::seal::{PreSharedKey, Purpose};
-use byway_wire::{Message, Shard};
+use byway_wire::{GrantedRelay, Message, Shard};
 
 use super::Relay;
 use super::ingress::{EgressPort, FlowSlot};
@@ -94,7 +94,9 @@ impl Relay {
         };
         self.forget(session, alias, now);
         let outcome = Err(Refusal::OtherRelay);
-        let registered = Registered { flow_key, role: FlowRole::Sender, outcome };
+        let (relay, shard) = self.ports.place(port);
+        let far_relay = GrantedRelay { relay, shard };
+        let registered = Registered { flow_key, role: FlowRole::Sender, far_relay, outcome };
         self.sessions.say(session, &Message::Registered(registered), now);
     }
 }

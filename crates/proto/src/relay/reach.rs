@@ -2,7 +2,7 @@
 
 use byway_units::Time;
 use byway_wire::messages::{FlowRole, Refusal, Registered};
-use byway_wire::{Alias, Message};
+use byway_wire::{Alias, GrantedRelay, Message};
 
 use super::Relay;
 use super::ingress::EgressPort;
@@ -31,12 +31,14 @@ impl Relay {
     /// Tells the senders of a port's flows whether their packets get any further, where that changed; whether to come
     /// back to it.
     pub(super) fn tell_senders(&mut self, port: EgressPort, now: Time) -> bool {
+        let (relay, shard) = self.ports.place(port);
+        let far_relay = GrantedRelay { relay, shard };
         for news in self.ports.take_news(port, now) {
             let Some(End { session, alias }) = self.links.sender(news.flow) else {
                 continue;
             };
             let outcome = if news.is_cut { Err(Refusal::Unreachable) } else { Ok(alias) };
-            let registered = Registered { flow_key: news.key, role: FlowRole::Sender, outcome };
+            let registered = Registered { flow_key: news.key, role: FlowRole::Sender, far_relay, outcome };
             self.sessions.say(session, &Message::Registered(registered), now);
         }
         let is_watched = self.ports.is_watched(port, now);

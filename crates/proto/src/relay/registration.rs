@@ -5,12 +5,12 @@ use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, FlowRole,
     Refusal, Register, Registered, Unregister, Unregistered,
 };
-use byway_wire::{Alias, FlowKey, Grant, KilobitsPerSecond, Message, Receiver, Service, Shard};
+use byway_wire::{Alias, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message, Receiver, Service, Shard};
 
 use super::Relay;
 use super::grants::{Grants, Ungranted, is_sender_of_group};
 use super::ingress::{Ceiling, EgressPort, FlowSlot, GroupKey, Onward, Registration};
-use super::links::FlowRef;
+use super::links::{EndedRegistration, FlowRef, RegistrationKey};
 use crate::limits::ALIASES_PER_MESSAGE;
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::{CodingRates, copies};
@@ -29,8 +29,9 @@ impl Relay {
             Err(ungranted) => Err(ungranted.refusal()),
         };
         self.counters.registrations_refused += u64::from(outcome.is_err());
-        let (flow_key, role) = (register.flow_key, register.role);
-        self.sessions.say(session, &Message::Registered(Registered { flow_key, role, outcome }), now);
+        let Register { flow_key, role, far_relay, .. } = *register;
+        let registered = Registered { flow_key, role, far_relay, outcome };
+        self.sessions.say(session, &Message::Registered(registered), now);
     }
 
     fn try_register(
@@ -41,7 +42,7 @@ impl Relay {
     ) -> Result<Alias, Ungranted> {
         let key = register.flow_key;
         let sends = register.role == FlowRole::Sender;
-        let known = self.links.registered(session, key, sends);
+        let known = self.links.registered(session, &registration_key(register));
         if let Some((alias, flow)) = known
             && !self.is_news(session, alias, flow, register)
         {
@@ -50,7 +51,7 @@ impl Relay {
         let peer = self.sessions.get(session).ok_or(Refusal::NoGrant)?.remote.key;
         let grants = self.grants(register, &peer, now)?;
         if let Some((alias, flow)) = known {
-            if !self.is_another(flow, register, &grants[0]) {
+            if !self.is_served_otherwise(flow, register.service) {
                 self.renew(session, alias, flow, key, &grants, now)?;
                 return Ok(alias);
             }
@@ -96,7 +97,7 @@ impl Relay {
             FlowRef::Sent(slot) if is_sender_of_group(register) => {
                 !self.leads_to(slot, (grant.egress.relay, grant.egress.shard))
             }
-            FlowRef::Sent(_) => self.is_another(flow, register, &grant),
+            FlowRef::Sent(_) => self.is_served_otherwise(flow, register.service),
             FlowRef::Received(_) => {
                 let ingress = (grant.ingress.relay, grant.ingress.shard);
                 !self.links.is_fed_by(register.flow_key, ingress)
@@ -105,18 +106,7 @@ impl Relay {
         leads_elsewhere || self.links.ends_at(session, alias) < self.ends_at(&grant)
     }
 
-    /// Whether a flow that an agent sends is to be served in another way than before, or to go to another egress relay: it
-    /// then begins anew here.
-    fn is_another(&self, flow: FlowRef, register: &Register<'_>, grant: &Grant) -> bool {
-        let FlowRef::Sent(slot) = flow else {
-            return false;
-        };
-        let leads_elsewhere = !is_sender_of_group(register)
-            && copies(register.service)
-            && !self.leads_to(slot, (grant.egress.relay, grant.egress.shard));
-        leads_elsewhere || self.is_served_otherwise(flow, register.service)
-    }
-
+    /// Whether a flow that an agent sends is to be served in another way than before: it then begins anew here.
     fn is_served_otherwise(&self, flow: FlowRef, service: Service) -> bool {
         match flow {
             FlowRef::Sent(slot) => self.ingress.service_of(slot).is_some_and(|(known, _)| known != service),
@@ -245,11 +235,14 @@ impl Relay {
 
     /// Forgets a flow of an agent. That is said also if there was none: the first answer may have been lost.
     pub(super) fn unregister(&mut self, session: SessionId, unregister: &Unregister, now: Time) {
-        let Unregister { flow_key, role } = *unregister;
-        if let Some((alias, _)) = self.links.registered(session, flow_key, role == FlowRole::Sender) {
+        let Unregister { flow_key, role, far_relay } = *unregister;
+        let far = far_relay.map(|far| (far.relay, far.shard));
+        let key = RegistrationKey { flow: flow_key, sends: role == FlowRole::Sender, far };
+        while let Some((alias, _)) = self.links.registered(session, &key) {
             self.forget(session, alias, now);
         }
-        self.sessions.say(session, &Message::Unregistered(Unregistered { flow_key, role }), now);
+        let unregistered = Unregistered { flow_key, role, far_relay };
+        self.sessions.say(session, &Message::Unregistered(unregistered), now);
     }
 
     pub(super) fn forget(&mut self, session: SessionId, alias: Alias, now: Time) {
@@ -274,12 +267,14 @@ impl Relay {
 
     /// Forgets flows whose grants have ended, and tells their agents.
     pub(super) fn end_grants(&mut self, now: Time) {
-        while let Some((session, alias, flow_key, sends)) = self.links.first_ended(now) {
+        while let Some(EndedRegistration { session, alias, key, sends, far }) = self.links.first_ended(now) {
             self.counters.grants_ended += 1;
             self.forget(session, alias, now);
             let role = if sends { FlowRole::Sender } else { FlowRole::Receiver };
-            let outcome = Err(Refusal::GrantExpired);
-            self.sessions.say(session, &Message::Registered(Registered { flow_key, role, outcome }), now);
+            let far_relay = GrantedRelay { relay: far.0, shard: far.1 };
+            let registered =
+                Registered { flow_key: key, role, far_relay, outcome: Err(Refusal::GrantExpired) };
+            self.sessions.say(session, &Message::Registered(registered), now);
         }
     }
 
@@ -424,6 +419,15 @@ impl Relay {
             self.ingress.set_known(flow, port, has_receiver);
         }
     }
+}
+
+/// What identifies the registration that an agent asks for. A group's sender, and a receiver, register a flow once for
+/// all relays at its other ends.
+fn registration_key(register: &Register<'_>) -> RegistrationKey {
+    let sends = register.role == FlowRole::Sender;
+    let far = Some((register.far_relay.relay, register.far_relay.shard));
+    let far = far.filter(|_| sends && !is_sender_of_group(register));
+    RegistrationKey { flow: register.flow_key, sends, far }
 }
 
 /// How a flow is told apart where batches are put together.

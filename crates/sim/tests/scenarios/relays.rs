@@ -1,5 +1,7 @@
 //! Relays that die, restart or hang: flows go on through others within 600 ms, and come back.
 
+use std::collections::BTreeSet;
+
 use byway_proto::agent::{Delivery, Event};
 use byway_sim::overlay::Sending;
 use byway_sim::{Hang, Link, Loss, Span};
@@ -78,6 +80,41 @@ fn when_both_relays_of_a_path_die_forwarding_goes_on_through_the_standby_within_
     });
     run.finish(&mut world);
     assert_eq!(run.all_missing(at(6_600), Time::MAX), 0);
+}
+
+/// Four flows whose agents know two relays, one of which dies at 6 s. A fifth is opened a second later.
+fn with_both_relays(service: Service, has_controller: bool, dies: usize) -> Run {
+    let mut plan = Plan::pairs(5, service).with_both_relays().losing_in_turn();
+    plan.has_controller = has_controller;
+    plan.flows[4].begin = secs(7);
+    plan.flows[4].length = secs(5);
+    let (mut world, mut run) = plan.build();
+    Run::when(&mut world, at(6_000), move |run, world| world.stop(run.relays[dies]));
+    run.finish(&mut world);
+    run
+}
+
+#[test]
+fn when_the_only_relay_near_either_end_dies_the_other_one_protects_within_600_ms() {
+    for (service, relay, has_controller) in
+        [Service::Forwarding, Service::Caching, Service::Coding].into_iter().flat_map(|service| {
+            [(service, 0, false), (service, 1, false), (service, 0, true), (service, 1, true)]
+        })
+    {
+        let run = with_both_relays(service, has_controller, relay);
+        let told = format!("{service:?}, relay {relay}, controller {has_controller}");
+        assert_eq!(run.all_missing(at(2_500), at(5_800)), 0, "{told}");
+        assert!(run.all_missing(at(5_800), at(6_600)) > 0, "{told}: its death shows");
+        let missing = |flow, from| run.missing(flow, from, at(11_700));
+        assert_eq!((0..4).map(|flow| missing(flow, at(6_600)).len()).sum::<usize>(), 0, "{told}");
+        assert_eq!(missing(4, at(7_600)), [], "{told}: of a flow opened since");
+        let ways = run.ways(0, at(6_600), at(12_000));
+        assert!(ways.keys().any(|way| *way != Delivery::Direct), "{told}: {ways:?}");
+        let delivered: BTreeSet<_> = run.got.iter().map(|got| (got.flow, got.number)).collect();
+        assert_eq!(delivered.len(), run.got.len(), "{told}: something came twice");
+        let ways = run.ways(4, at(7_600), at(12_000));
+        assert!(ways.keys().any(|way| *way != Delivery::Direct), "{told}, a new flow: {ways:?}");
+    }
 }
 
 /// A relay dies at 5 s and is back, with nothing in its memory, after a while.

@@ -2,6 +2,7 @@
 
 use crate::codes::{Code, codes};
 use crate::error::{Full, ParseError};
+use crate::grant::GrantedRelay;
 use crate::ids::FlowKey;
 use crate::quantities::{KilobitsPerSecond, Microseconds};
 use crate::reader::Reader;
@@ -83,6 +84,9 @@ pub struct Register<'a> {
     pub budget: Microseconds,
     /// What a receiver is willing to send for others.
     pub consent: Consent,
+    /// The relay shard at the path's other end: the egress relay of a sender's path, the ingress relay of a receiver's.
+    /// A sender may register a flow once for each egress relay.
+    pub far_relay: GrantedRelay,
     /// The bytes of a grant, empty where the static configuration implies it. A relay that cannot read them answers
     /// so; that is why they are not checked here.
     pub grant: &'a [u8],
@@ -112,6 +116,7 @@ impl<'a> Register<'a> {
                 average_per_mille: reader.u16("consent")?,
                 seconds: reader.u8("consent")?,
             },
+            far_relay: GrantedRelay::parse(&mut reader)?,
             grant: parse_grant(&mut reader)?,
         })
     }
@@ -133,6 +138,7 @@ impl<'a> Register<'a> {
             output.u8(self.consent.burst_percent);
             output.u16(self.consent.average_per_mille);
             output.u8(self.consent.seconds);
+            self.far_relay.emit(output);
             emit_grant(self.grant, output);
         })
     }

@@ -3,6 +3,7 @@
 use super::FlowRole;
 use crate::codes::Code;
 use crate::error::{Full, ParseError};
+use crate::grant::GrantedRelay;
 use crate::ids::FlowKey;
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -14,6 +15,8 @@ pub struct Unregister {
     pub flow_key: FlowKey,
     /// What the agent was to it.
     pub role: FlowRole,
+    /// The relay shard at the other end of the sender's path that ended; `None` if all paths of the flow have.
+    pub far_relay: Option<GrantedRelay>,
 }
 
 impl Unregister {
@@ -26,7 +29,11 @@ impl Unregister {
     /// If a field is cut off or illegal.
     pub fn parse(body: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new("unregister", body);
-        Ok(Self { flow_key: reader.flow_key()?, role: reader.code("role")? })
+        Ok(Self {
+            flow_key: reader.flow_key()?,
+            role: reader.code("role")?,
+            far_relay: GrantedRelay::parse_optional(&mut reader)?,
+        })
     }
 
     /// Appends the message.
@@ -37,6 +44,7 @@ impl Unregister {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u8(self.role.code());
+            GrantedRelay::emit_optional(self.far_relay, output);
         })
     }
 }

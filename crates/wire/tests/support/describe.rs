@@ -9,7 +9,8 @@ use byway_wire::messages::{
 };
 use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
 use byway_wire::{
-    Address, BlockShape, Credential, Flags, FlowKey, Grant, Member, Message, Packet, Ranges, Receiver,
+    Address, BlockShape, Credential, Flags, FlowKey, Grant, GrantedRelay, Member, Message, Packet, Ranges,
+    Receiver,
 };
 
 /// Lines of the form `name value`.
@@ -59,6 +60,11 @@ impl Lines {
     fn shape(&mut self, name: &str, shape: Option<BlockShape>) -> &mut Self {
         let shown = shape.map(|shape| format!("{} {}", shape.source_packets(), shape.repair_packets()));
         self.add(name, shown.as_deref().unwrap_or("-"))
+    }
+
+    fn far_relay(&mut self, relay: Option<GrantedRelay>) -> &mut Self {
+        let shown = relay.map(|relay| format!("{} {}", relay.relay.number(), relay.shard.number()));
+        self.add("far-relay", shown.as_deref().unwrap_or("-"))
     }
 
     fn address(&mut self, address: Address) -> &mut Self {
@@ -179,11 +185,11 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
         Message::Aliases(message) => aliases(message, &mut lines),
         Message::AliasesKnown(message) => aliases_known(message, &mut lines),
         Message::Unregister(message) => {
-            lines.flow_key(&message.flow_key).word("role", message.role);
+            lines.flow_key(&message.flow_key).word("role", message.role).far_relay(message.far_relay);
             "unregister"
         }
         Message::Unregistered(message) => {
-            lines.flow_key(&message.flow_key).word("role", message.role);
+            lines.flow_key(&message.flow_key).word("role", message.role).far_relay(message.far_relay);
             "unregistered"
         }
         Message::Offer(message) => offer(message, &mut lines),
@@ -271,12 +277,12 @@ fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
     lines.yes("selective", options.selective);
     lines.add("rate", message.rate.count()).add("budget", message.budget.count());
     let shown = format!("{} {} {}", consent.burst_percent, consent.average_per_mille, consent.seconds);
-    lines.add("consent", shown).hex("grant", message.grant);
+    lines.add("consent", shown).far_relay(Some(message.far_relay)).hex("grant", message.grant);
     "register"
 }
 
 fn registered(message: &Registered, lines: &mut Lines) -> &'static str {
-    lines.flow_key(&message.flow_key).word("role", message.role);
+    lines.flow_key(&message.flow_key).word("role", message.role).far_relay(Some(message.far_relay));
     match message.outcome {
         Ok(alias) => lines.add("status", "accepted").add("alias", alias.number()),
         Err(refusal) => lines.word("status", refusal).add("alias", "-"),

@@ -185,8 +185,8 @@ pub(crate) fn capabilities() -> impl Strategy<Value = Capabilities> {
     any::<u16>().prop_map(Capabilities::from_bits)
 }
 
-fn granted_relay() -> impl Strategy<Value = GrantedRelay> {
-    any::<(u32, u8)>()
+pub(crate) fn granted_relay() -> impl Strategy<Value = GrantedRelay> {
+    (1..=u32::MAX, any::<u8>())
         .prop_map(|(relay, shard)| GrantedRelay { relay: RelayId::new(relay), shard: Shard::new(shard) })
 }
 

@@ -7,8 +7,9 @@ use byway_proto::agent::{Agent, FlowSettings, flow_between};
 use byway_proto::relay::{Authority, Relay};
 use byway_sim::overlay::cast::{AgentCard, RelayCard, grant, path};
 use byway_units::{AgentId, FlowId, RelayId, Time};
+use byway_wire::messages::FlowRole;
 use byway_wire::seal::{Portable, PublicKey, StaticSecret, Suite};
-use byway_wire::{FlowKey, Grant, KilobitsPerSecond, Service};
+use byway_wire::{FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, Service, Shard};
 
 /// A node of the set-up: agents 1 to 4, relays 1 and 2, and somebody whom nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +75,17 @@ impl Who {
 /// The flow with this number between two agents.
 pub(crate) fn flow(sender: u8, receiver: u8, number: u16) -> FlowKey {
     flow_between(Who::Agent(sender).agent_id(), Who::Agent(receiver).agent_id(), FlowId::new(number))
+}
+
+/// The relay at the other end of a flow's path, for the agent in this role.
+pub(crate) fn far_relay(flow: FlowKey, role: FlowRole) -> GrantedRelay {
+    let receiver_of = |agent: u8| Receiver::Agent(Who::Agent(agent).agent_id());
+    let is_it = |(sender, receiver, ..): &&(u8, u8, u8, u8)| {
+        flow.sender() == Who::Agent(*sender).agent_id() && flow.receiver() == receiver_of(*receiver)
+    };
+    let (_, _, ingress, egress) = *GRANTED.iter().find(is_it).expect("the flow is granted");
+    let relay = RelayId::new(if role == FlowRole::Sender { egress } else { ingress }.into());
+    GrantedRelay { relay, shard: Shard::new(0) }
 }
 
 fn grants() -> Vec<Grant> {

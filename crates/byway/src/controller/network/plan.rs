@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byway_proto::conventions::ways;
+use byway_proto::conventions::relay_paths;
 
 use super::{Digest, Network, Node};
 use crate::controller::limits::PAIRINGS_PER_GROUP_MAX;
@@ -41,8 +41,8 @@ impl Plan {
         });
         for (sender, receiver) in directions {
             let tenant = network.node(sender).and_then(|node| node.tenant).unwrap_or_default();
-            let ways = ways(&orders[&sender], &orders[&receiver]);
-            let paths = ways.into_iter().map(|(ingress, egress)| {
+            let paths = relay_paths(&orders[&sender], &orders[&receiver]);
+            let paths = paths.into_iter().map(|(ingress, egress)| {
                 let sharers = sharers.entry((tenant, ingress, egress)).or_default();
                 let chunk = *sharers / PAIRINGS_PER_GROUP_MAX;
                 *sharers += 1;

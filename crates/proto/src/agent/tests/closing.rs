@@ -171,7 +171,12 @@ fn a_registration_that_is_answered_after_the_end_is_taken_back() {
     hall.run(BUDGET + ms(100));
     assert_eq!(ends(&hall).first(), Some(&(SENDER, FlowRole::Sender)));
     hall.forget();
-    let late = Registered { flow_key: key(), role: FlowRole::Sender, outcome: Ok(alias_of(SENDER)) };
+    let late = Registered {
+        flow_key: key(),
+        role: FlowRole::Sender,
+        far_relay: far_relay(),
+        outcome: Ok(alias_of(SENDER)),
+    };
     hall.relay_says(SENDER, &Message::Registered(late));
     hall.run(ms(100));
     assert_eq!(ends(&hall), [(SENDER, FlowRole::Sender)]);
@@ -181,7 +186,7 @@ fn a_registration_that_is_answered_after_the_end_is_taken_back() {
 fn nobody_ends_the_flows_of_others() {
     let mut hall = Hall::new(&settings(Service::Caching));
     hall.stream(2);
-    let unregister = |flow_key, role| Message::Unregister(Unregister { flow_key, role });
+    let unregister = |flow_key, role| Message::Unregister(Unregister { flow_key, role, far_relay: None });
     // A relay, for either end; and the sender, for the receiver's part and for a flow that another sends.
     hall.relay_says(RECEIVER, &unregister(key(), FlowRole::Sender));
     hall.relay_says(SENDER, &unregister(key(), FlowRole::Receiver));

@@ -25,8 +25,8 @@ use byway_wire::messages::{
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{
-    Alias, Capabilities, Ecn, FlowKey, Message, Messages, Place, RangeSet, Ranges, SequenceNumber, Service,
-    Shard,
+    Alias, Capabilities, Ecn, FlowKey, GrantedRelay, Message, Messages, Place, RangeSet, Ranges,
+    SequenceNumber, Service, Shard,
 };
 
 use super::{
@@ -72,6 +72,11 @@ fn key() -> FlowKey {
 fn path() -> RelayPath {
     let relay = (RelayId::new(9), Shard::new(0));
     RelayPath { ingress: relay, egress: relay, grant: Vec::new() }
+}
+
+/// The relay at both ends of that path.
+fn far_relay() -> GrantedRelay {
+    path().far_relay(FlowRole::Sender)
 }
 
 /// A flow with one path through the relay.
@@ -184,8 +189,8 @@ impl Relay {
             Message::Ack(ack) => Said::Ack(ack.from_low),
             Message::Lost(lost) => Said::Lost(all(&lost.ranges)),
             Message::Unregister(unregister) => {
-                let Unregister { flow_key, role } = *unregister;
-                let answer = Message::Unregistered(Unregistered { flow_key, role });
+                let Unregister { flow_key, role, far_relay } = *unregister;
+                let answer = Message::Unregistered(Unregistered { flow_key, role, far_relay });
                 self.sessions.say(self.agents[&who], &answer, now);
                 Said::Unregister(role)
             }
@@ -197,7 +202,8 @@ impl Relay {
     fn register(&mut self, who: usize, register: &Register<'_>, now: Time) {
         if let Some(answer) = self.answer {
             let outcome = answer.map(|()| alias_of(who));
-            let answer = Registered { flow_key: register.flow_key, role: register.role, outcome };
+            let Register { flow_key, role, far_relay, .. } = *register;
+            let answer = Registered { flow_key, role, far_relay, outcome };
             self.sessions.say(self.agents[&who], &Message::Registered(answer), now);
         }
     }

@@ -112,7 +112,12 @@ fn a_relay_that_numbers_flows_beyond_all_reason_is_not_used() {
         hall.relay.answer = None;
         hall.run(ms(200));
         let alias = Alias::new(u16::try_from(alias).expect("an alias")).expect("not zero");
-        let registered = Registered { flow_key: key(), role: FlowRole::Sender, outcome: Ok(alias) };
+        let registered = Registered {
+            flow_key: key(),
+            role: FlowRole::Sender,
+            far_relay: far_relay(),
+            outcome: Ok(alias),
+        };
         hall.relay_says(SENDER, &Message::Registered(registered));
         hall.run(ms(50));
         hall.stream(5);
@@ -142,7 +147,11 @@ fn only_so_many_relays_are_asked_for_repairs() {
     for nth in 0..count {
         let session = agent.relay_session(place(nth)).expect("it was added");
         let outcome = Ok(alias_of(RECEIVER));
-        agent.registered(session, &Registered { flow_key: key(), role: FlowRole::Receiver, outcome }, now);
+        agent.registered(
+            session,
+            &Registered { flow_key: key(), role: FlowRole::Receiver, far_relay: far_relay(), outcome },
+            now,
+        );
     }
     let asked: Vec<SessionId> = agent.egresses_of(flow).into_iter().map(|(session, _)| session).collect();
     let first: Vec<SessionId> =
@@ -201,7 +210,12 @@ fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
         let mut hall = Hall::unregistered(&settings(Service::Coding));
         hall.relay.answer = None;
         hall.run(ms(100));
-        let registered = Registered { flow_key: key(), role: FlowRole::Sender, outcome: Err(refusal) };
+        let registered = Registered {
+            flow_key: key(),
+            role: FlowRole::Sender,
+            far_relay: far_relay(),
+            outcome: Err(refusal),
+        };
         hall.relay_says(SENDER, &Message::Registered(registered));
         hall.run(ms(100));
         let before = registered_at(&hall, SENDER).len();
@@ -216,7 +230,8 @@ fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
         let mut hall = Hall::new(&settings(Service::Coding));
         if is_refused {
             let outcome = Err(Refusal::GrantExpired);
-            let registered = Registered { flow_key: key(), role: FlowRole::Sender, outcome };
+            let registered =
+                Registered { flow_key: key(), role: FlowRole::Sender, far_relay: far_relay(), outcome };
             hall.relay_says(SENDER, &Message::Registered(registered));
             hall.run(ms(100));
         }

@@ -199,6 +199,7 @@ fn aliases_towards_another_relay_run_out_before_flows_do() {
         &Message::Unregister(byway_wire::messages::Unregister {
             flow_key: flow(1, 2, 2),
             role: FlowRole::Sender,
+            far_relay: None,
         }),
     );
     assert_eq!(desk.registers(1, flow(1, 2, 3), FlowRole::Sender), Err(Refusal::NoRoom), "it rests");

@@ -53,7 +53,11 @@ fn a_flow_of_which_one_end_lies_is_coded_no_more() {
     desk.answers(4, 1, 5, &lie);
     assert_eq!(desk.heard(OTHER), [Heard::Known(2, false)]);
     // Neither is it after all has been registered and announced again.
-    let end = byway_wire::messages::Unregister { flow_key: flow(3, 4, 1), role: FlowRole::Receiver };
+    let end = byway_wire::messages::Unregister {
+        flow_key: flow(3, 4, 1),
+        role: FlowRole::Receiver,
+        far_relay: None,
+    };
     desk.says(4, &Message::Unregister(end));
     desk.heard(OTHER);
     assert!(desk.registers(4, flow(3, 4, 1), FlowRole::Receiver).is_ok());

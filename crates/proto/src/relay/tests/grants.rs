@@ -32,8 +32,10 @@ fn greeting(registers: &[(FlowKey, FlowRole, Grant)]) -> Vec<u8> {
     let mut bytes = alloc::vec![0; 4_096];
     let mut writer = byway_wire::Writer::new(&mut bytes);
     for (key, role, grant) in registers {
+        let far_relay = if *role == FlowRole::Sender { grant.egress } else { grant.ingress };
         let grant = grant.to_bytes();
-        let register = Register { grant: &grant, ..register(*key, *role, Service::Coding, CONSENT) };
+        let register =
+            Register { grant: &grant, far_relay, ..register(*key, *role, Service::Coding, CONSENT) };
         Message::Register(register).emit(&mut writer).expect("it fits");
     }
     writer.written().to_vec()
@@ -229,7 +231,7 @@ fn who_forges_grants_loses_its_session_and_nobody_else_does() {
         assert_eq!(desk.asks(2, &forged), Err(Refusal::GrantInvalid));
     }
     assert_eq!(desk.relay.counters().expelled, 0);
-    desk.says(2, &Message::Register(forged));
+    desk.says(2, &Message::Register(desk.as_granted(&forged)));
     assert_eq!(desk.relay.counters().expelled, 1);
     let sessions = desk.relay.sessions.count();
     assert_eq!(sessions, 2, "the other agent's and the other relay's");

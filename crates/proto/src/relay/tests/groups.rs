@@ -73,7 +73,11 @@ fn who_missed_a_packet_of_the_group_gets_it_from_the_cache_and_nobody_else_does(
 #[test]
 fn a_receiver_that_leaves_the_group_gets_no_more_and_the_others_do() {
     let mut desk = group(Service::Forwarding);
-    let leave = byway_wire::messages::Unregister { flow_key: group_flow(1), role: FlowRole::Receiver };
+    let leave = byway_wire::messages::Unregister {
+        flow_key: group_flow(1),
+        role: FlowRole::Receiver,
+        far_relay: None,
+    };
     desk.says(2, &Message::Unregister(leave));
     desk.copies(1, 1, 0, &packet(1, 0));
     assert_eq!((desk.heard(2), desk.heard(3).len()), (alloc::vec![Heard::Unregistered(1)], 1));

@@ -93,6 +93,9 @@ struct Desk {
     sent: Vec<(Time, SocketAddr, Vec<u8>)>,
 }
 
+/// For the relay at the other end of a path: whichever the grant names.
+const AS_GRANTED: GrantedRelay = GrantedRelay { relay: RelayId::new(0), shard: Shard::new(0) };
+
 /// A grant for all flows from an agent to another, from the other relay to this one.
 fn grant(sender: u8, receiver: u8) -> Grant {
     let shard = Shard::new(0);
@@ -332,10 +335,30 @@ impl Desk {
         self.asks(who, &register(key, role, service, CONSENT))
     }
 
+    /// The registration, towards the relay that the first grant for it names.
+    fn as_granted<'a>(&self, register: &Register<'a>) -> Register<'a> {
+        let shown = Grant::parse(register.grant).ok();
+        let configured = match &self.relay.authority {
+            Authority::Static(grants) => grants.iter().find(|grant| {
+                grant.sender == register.flow_key.sender()
+                    && grant.receiver == register.flow_key.receiver()
+                    && (grant.first_flow..=grant.last_flow).contains(&register.flow_key.flow())
+            }),
+            Authority::Controller(_) => None,
+        };
+        let far_relay = match (shown.as_ref().or(configured), register.role) {
+            _ if register.far_relay != AS_GRANTED => register.far_relay,
+            (Some(grant), FlowRole::Sender) => grant.egress,
+            (Some(grant), FlowRole::Receiver) => grant.ingress,
+            (None, _) => AS_GRANTED,
+        };
+        Register { far_relay, ..*register }
+    }
+
     /// Asks for something to be registered, and hears what the relay says to that.
     fn asks(&mut self, who: u8, register: &Register<'_>) -> Result<u16, Refusal> {
         self.client(who).heard.clear();
-        self.says(who, &Message::Register(*register));
+        self.says(who, &Message::Register(self.as_granted(register)));
         let heard = core::mem::take(&mut self.client(who).heard);
         let mut answers = heard.iter().rev().filter_map(|heard| match heard {
             Heard::Registered(outcome) => Some(*outcome),
@@ -484,6 +507,7 @@ fn register(key: FlowKey, role: FlowRole, service: Service, consent: Consent) ->
         rate: KilobitsPerSecond::new(2_000),
         budget: Microseconds::from_duration(ms(250)),
         consent,
+        far_relay: AS_GRANTED,
         grant: &[],
     }
 }

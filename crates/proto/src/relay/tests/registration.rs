@@ -42,7 +42,14 @@ fn a_flow_registered_twice_keeps_its_alias_and_one_that_left_gives_it_back() {
     assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
     assert_eq!(desk.registers(2, flow(1, 2, 2), FlowRole::Receiver), Ok(2));
     assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
-    desk.says(2, &Message::Unregister(Unregister { flow_key: flow(1, 2, 1), role: FlowRole::Receiver }));
+    desk.says(
+        2,
+        &Message::Unregister(Unregister {
+            flow_key: flow(1, 2, 1),
+            role: FlowRole::Receiver,
+            far_relay: None,
+        }),
+    );
     assert_eq!(desk.registers(2, flow(1, 2, 3), FlowRole::Receiver), Ok(1));
 }
 
@@ -56,7 +63,14 @@ fn one_agent_registers_only_so_many_flows() {
         assert!(desk.registers(2, flow(1, 2, number), FlowRole::Receiver).is_ok());
     }
     assert_eq!(desk.registers(2, flow(1, 2, flows), FlowRole::Receiver), Err(Refusal::NoRoom));
-    desk.says(2, &Message::Unregister(Unregister { flow_key: flow(1, 2, 5), role: FlowRole::Receiver }));
+    desk.says(
+        2,
+        &Message::Unregister(Unregister {
+            flow_key: flow(1, 2, 5),
+            role: FlowRole::Receiver,
+            far_relay: None,
+        }),
+    );
     assert_eq!(desk.registers(2, flow(1, 2, flows), FlowRole::Receiver), Ok(6));
 }
 
@@ -82,7 +96,8 @@ fn flows_that_are_coded_together_have_only_so_many_shapes() {
     desk.enter(1);
     for (number, packets) in (0..).zip(4..20) {
         let register = register(flow(1, 2, number), FlowRole::Sender, Service::Coding, CONSENT);
-        desk.says(1, &Message::Register(Register { batch: BlockShape::new(packets, 2), ..register }));
+        let register = Register { batch: BlockShape::new(packets, 2), ..register };
+        desk.says(1, &Message::Register(desk.as_granted(&register)));
     }
     let accepted = |heard: &Heard| matches!(heard, Heard::Registered(Ok(_)));
     let heard = desk.heard(1);
@@ -107,12 +122,15 @@ fn only_so_many_coding_groups_are_begun() {
         assert!(desk.registers(1, flow(1, 2, number), FlowRole::Sender).is_ok());
     }
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Err(Refusal::NoRoom));
-    desk.says(1, &Message::Unregister(Unregister { flow_key: flow(1, 2, 0), role: FlowRole::Sender }));
+    desk.says(
+        1,
+        &Message::Unregister(Unregister { flow_key: flow(1, 2, 0), role: FlowRole::Sender, far_relay: None }),
+    );
     assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Ok(1));
 }
 
 fn end_of(number: u16, role: FlowRole) -> Message<'static> {
-    Message::Unregister(Unregister { flow_key: flow(1, 2, number), role })
+    Message::Unregister(Unregister { flow_key: flow(1, 2, number), role, far_relay: None })
 }
 
 #[test]

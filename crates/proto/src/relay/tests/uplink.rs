@@ -32,7 +32,7 @@ impl Desk {
     /// Lets an agent register a flow, and gives the answer time to leave.
     fn registers_in_time(&mut self, who: u8, register: &Register<'_>) {
         self.client(who).heard.clear();
-        self.says(who, &Message::Register(*register));
+        self.says(who, &Message::Register(self.as_granted(register)));
         self.pass(ms(50));
         assert!(self.heard(who).contains(&Heard::Registered(Ok(1))));
     }

@@ -3,6 +3,7 @@
 use byway_code::Engine;
 use byway_proto::CodingRates;
 use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, RelayPath, flow_between};
+use byway_proto::conventions::relay_paths;
 use byway_proto::relay::{Authority, Relay, RelaySettings};
 use byway_sim::overlay::Sending;
 use byway_sim::overlay::cast::{self, AgentCard, address, bytes};
@@ -190,6 +191,22 @@ impl Plan {
         }
         for flow in &mut self.flows {
             flow.paths.push((2, 3));
+        }
+        self
+    }
+
+    /// Every agent knows both relays, the other end's over half the way between them, and every flow has the paths that
+    /// two agents get which name both.
+    pub(crate) fn with_both_relays(mut self) -> Self {
+        let far = Link { delay: access().delay + between().delay, ..access() };
+        for agent in &mut self.agents {
+            let near = agent.relays[0].0;
+            agent.relays.push((1 - near, far.clone()));
+        }
+        for flow in &mut self.flows {
+            let near =
+                |agent: usize| self.agents[agent].relays.iter().map(|(relay, _)| *relay).collect::<Vec<_>>();
+            flow.paths = relay_paths(&near(flow.from), &near(flow.to));
         }
         self
     }
