@@ -121,7 +121,7 @@ TYPES = {
     "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5, "unregistered": 6,
     "offer": 7, "offered": 8,
     "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19, "ack": 20,
-    "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24,
+    "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24, "silence": 26,
     "probe": 32, "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36,
     "candidates": 37, "close": 38, "relayed-on": 39, "unknown": 250,
 }
@@ -459,6 +459,7 @@ def print_repair():
     counters = ["highest-low", "direct", "lost", "in-stream", "cooperative", "cached", "forwarded", "late",
                 "bursts", "longest-burst", "delay-p50", "delay-p95", "delay-p99"]
     message("report", UNICAST, *[number(name, 4, 0x01010101 * (n + 1)) for n, name in enumerate(counters)])
+    message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000))
 
 
 def print_paths():

@@ -162,7 +162,8 @@ pub struct PathStatus {
     pub egress: String,
     /// Whether it is the one in use.
     pub is_in_use: bool,
-    /// `asking`, `accepted`, `unreachable`, or why it was refused.
+    /// `asking`, `accepted`, `unreachable` (its packets get no further than the near relay), `does not answer`, or why
+    /// it was refused.
     pub state: String,
 }
 

@@ -62,8 +62,8 @@ fn assert_each_at_most(limit: u64, without: [u64; 4], with: [u64; 4], more: u64)
 // The numbers are such that tables, which double, are full: of sessions each relay has one with the other relay.
 
 #[test]
-fn an_idle_flow_takes_half_a_kibibyte() {
-    assert_each_at_most(512, measured(chain(1, 64)), measured(chain(1, 1_024)), 960);
+fn an_idle_flow_takes_576_bytes() {
+    assert_each_at_most(576, measured(chain(1, 64)), measured(chain(1, 1_024)), 960);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_idle_session_with_a_flow_takes_four_kibibytes() {
 }
 
 #[test]
-fn a_flow_of_a_hundred_packets_a_second_takes_four_kibibytes() {
+fn a_flow_of_a_hundred_packets_a_second_takes_little_more_than_four_kibibytes() {
     let sending = |flows| {
         let mut chain = chain(1, flows);
         chain.lose_one_in(100);
@@ -82,7 +82,7 @@ fn a_flow_of_a_hundred_packets_a_second_takes_four_kibibytes() {
         assert!(chain.ingress().ingress_counters().covered > 2_500 * u64::from(flows));
         measured(chain)
     };
-    assert_each_at_most(4_096, sending(32), sending(64), 32);
+    assert_each_at_most(4_224, sending(32), sending(64), 32);
 }
 
 #[test]

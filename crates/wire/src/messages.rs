@@ -27,6 +27,7 @@ mod registered;
 mod relayed;
 mod relayed_on;
 mod report;
+mod silence;
 mod unknown;
 mod unregister;
 mod unregistered;
@@ -55,6 +56,7 @@ pub use registered::{Refusal, Registered};
 pub use relayed::Relayed;
 pub use relayed_on::RelayedOn;
 pub use report::{DelayPercentiles, RepairCounters, Report};
+pub use silence::Silence;
 pub use unknown::Unknown;
 pub use unregister::Unregister;
 pub use unregistered::Unregistered;
@@ -162,6 +164,8 @@ messages! {
     Report(Report),
     /// Egress to ingress relay: a direct path is dark.
     Outage(Outage),
+    /// Receiver to sender: nothing comes any more.
+    Silence(Silence),
     /// How long is the way?
     Probe(Probe),
     /// The answer to a probe.

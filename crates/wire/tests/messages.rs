@@ -7,8 +7,8 @@ use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesKnown, Candidates, Close, CloseReason, Confirm,
     CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, Entry,
     InStreamHead, InStreamRepair, Lost, Nack, Offer, OfferRefusal, Offered, PathChallenge, PathResponse,
-    Probe, ProbeReply, Refusal, Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Subject,
-    Unknown, Unregister, Unregistered,
+    Probe, ProbeReply, Refusal, Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Silence,
+    Subject, Unknown, Unregister, Unregistered,
 };
 use byway_wire::{Full, List, Message, Messages, Writer};
 use proptest::collection::vec;
@@ -202,6 +202,11 @@ proptest! {
             repaired: RepairCounters { in_stream, cooperative, cached, forwarded },
             delay: DelayPercentiles { p50, p95, p99 },
         });
+    }
+
+    #[test]
+    fn silence_survives(flow_key in flow_key(), from_low in any::<u32>(), elapsed in micros()) {
+        check(Silence { flow_key, from_low, elapsed });
     }
 
     #[test]

@@ -130,6 +130,9 @@ impl AgentRole {
         if flow.paths.is_empty() && asked != Service::Internet {
             return Some("no relay serves this pair of agents: losses are not repaired".to_owned());
         }
+        if asked != Service::Internet && flow.path_in_use.is_none() {
+            return Some("no relay path works now: losses are not repaired".to_owned());
+        }
         if asked != Service::Forwarding && flow.service == Service::Forwarding {
             return Some("no direct path opens: everything goes through the relays".to_owned());
         }
@@ -261,6 +264,7 @@ fn state_name(state: PathState) -> String {
         PathState::Asking => "asking".to_owned(),
         PathState::Accepted => "accepted".to_owned(),
         PathState::Unreachable => "unreachable".to_owned(),
+        PathState::Silent => "does not answer".to_owned(),
         PathState::Refused(refusal) => format!("refused: {refusal:?}"),
         _ => "unknown".to_owned(),
     }

@@ -8,10 +8,11 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::silence::SilenceNotice;
 use crate::limits::{FIRST_NUMBERS, FLOW_REST, INITIAL_ROUND_TRIP, NACK_REACH, PATHS_ASKED_MAX};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
-use crate::policy::{repairs, takes_two_ways};
+use crate::policy::{is_direct, repairs, takes_two_ways};
 use crate::session::SessionId;
 
 impl ReceiveFlow {
@@ -51,6 +52,7 @@ impl Agent {
         self.release(id, now);
         self.ask_for_gaps(id, now);
         self.ask_for_what_follows(id, now);
+        self.tell_silence_if_due(id, now);
         let flow = &mut self.receivers[id.0 as usize];
         if flow.active().is_some_and(|active| active.last_used + FLOW_REST <= now) {
             flow.rest();
@@ -113,6 +115,7 @@ impl Agent {
     /// Asks for everything from the next packet on, when the silence is too long.
     fn ask_for_what_follows(&mut self, id: ReceiveFlowId, now: Time) {
         let again = self.ask_again_after(id);
+        let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
         let service = flow.settings.service;
         let Some(active) = flow.active_mut() else {
@@ -131,6 +134,9 @@ impl Agent {
         active.open_asks = active.open_asks.saturating_add(1);
         if is_silent {
             active.timer.expired(now);
+            if is_direct(service) && !comes && active.silence.is_none() {
+                active.silence = Some(SilenceNotice::noticed(round_trip, now));
+            }
             // Where this agent's address changed unnoticed, the sender hears from the new one.
             self.plan_report(id, true, now);
         }
@@ -262,10 +268,12 @@ impl Agent {
         let silence = (timeout < Duration::MAX).then(|| active.last_original.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;
         let order = active.order.as_ref().and_then(|order| order.deadline());
-        let at = [silence, active.repeat_at(), active.tracker.deadline(), active.tail.ask_at(), order]
-            .into_iter()
-            .flatten()
-            .fold(rest, Time::min);
+        let notice = active.silence.and_then(SilenceNotice::deadline);
+        let at =
+            [silence, notice, active.repeat_at(), active.tracker.deadline(), active.tail.ask_at(), order]
+                .into_iter()
+                .flatten()
+                .fold(rest, Time::min);
         self.timers.arm(key, at);
     }
 

@@ -67,7 +67,7 @@ impl Agent {
             // What a silence with losses lasted says nothing about when packets are sent, repaired or not.
             let follows = active.highest_original.is_some_and(|highest| sequence == highest.next());
             active.timer.arrival(follows, now);
-            active.last_original = now;
+            active.original_came(now);
             active.tail.arrived(sequence, now);
             active.expect_answers_by(now);
         }
@@ -134,7 +134,7 @@ impl Agent {
         }
         let follows = active.highest_original.is_some_and(|highest| sequence == highest.next());
         active.timer.arrival(follows, now);
-        active.last_original = now;
+        active.original_came(now);
         active.highest_original = Some(sequence);
         active.tail.arrived(sequence, now);
         active.came_again(sequence, now);

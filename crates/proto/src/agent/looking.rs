@@ -52,6 +52,8 @@ pub enum PathState {
     Accepted,
     /// It takes part, but the flow's packets get no further than there.
     Unreachable,
+    /// It took part, and does not answer any more.
+    Silent,
     /// It does not take part, for this reason.
     Refused(Refusal),
 }
@@ -124,11 +126,22 @@ impl Agent {
     fn status_of(&self, flow: Flow, peer: SessionId) -> FlowStatus {
         let registrations = self.registrations_of(flow);
         let in_use = registrations.in_use();
+        let paths: Vec<PathState> =
+            (0..registrations.count()).filter_map(|path| self.path_state(flow, path)).collect();
         FlowStatus {
             service: self.settings_of(flow).service,
-            path_in_use: registrations.is_accepted(in_use).then_some(in_use),
-            paths: (0..registrations.count()).filter_map(|path| registrations.state(path)).collect(),
+            path_in_use: (paths.get(in_use) == Some(&PathState::Accepted)).then_some(in_use),
+            paths,
             is_direct: self.sessions.is_direct(peer),
         }
+    }
+
+    /// What a path's relay said last, unless the relay does not answer any more: it protects nothing then.
+    fn path_state(&self, flow: Flow, path: usize) -> Option<PathState> {
+        let state = self.registrations_of(flow).state(path)?;
+        let session = self.session_of_path(flow, path);
+        let is_silent = session.is_some_and(|session| self.relay_is_dead(session));
+        let was_said = matches!(state, PathState::Accepted | PathState::Unreachable);
+        Some(if is_silent && was_said { PathState::Silent } else { state })
     }
 }

@@ -56,6 +56,7 @@ impl Agent {
     fn peer_says(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
         match message {
             Message::Report(report) => self.report_came(session, report, now),
+            Message::Silence(silence) => self.silence_came(session, silence, now),
             Message::Unregister(unregister) => self.ended_by_peer(session, unregister, now),
             Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
             Message::Candidates(candidates) => self.candidates(session, candidates, now),
@@ -153,7 +154,12 @@ impl Agent {
         let flow = &mut self.senders[id.0 as usize];
         if flow.peer == session {
             let before = flow.reports_mut().newest().map_or((0, 0), |newest| (newest.direct, newest.lost));
-            if flow.take_report(report, now) {
+            let was_dark = flow.is_dark;
+            let has_lost = flow.take_report(report, now);
+            if was_dark && !flow.is_dark {
+                self.tell_outage_is_over(id, now);
+            }
+            if has_lost {
                 self.doubt_narrow_line(id, now);
             }
             // Where most packets are lost, they may be too long by now.

@@ -37,6 +37,7 @@ mod resending;
 mod send_flow;
 mod sending;
 mod settings;
+mod silence;
 mod statistics;
 mod tail;
 mod terms;
@@ -162,6 +163,8 @@ pub struct AgentCounters {
     pub copies_resent: u64,
     /// Originals sent again, as a relay missed their copies: both leave by the same line.
     pub originals_again: u64,
+    /// Originals not sent: the direct path was dark, and the line had no room for them beside their copies.
+    pub originals_withheld: u64,
     /// Copies not sent: the line does not bear them, they would queue, do not arrive, or too many wait.
     pub copies_held: u64,
     /// In-stream repair packets sent that this agent made of its own packets.

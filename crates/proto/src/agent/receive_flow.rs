@@ -15,6 +15,7 @@ use super::registration::Registrations;
 use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
+use super::silence::SilenceNotice;
 use super::statistics::Counted;
 use super::tail::Tail;
 use super::two_ways::TwoWays;
@@ -63,6 +64,8 @@ pub(super) struct Active {
     pub(super) clock: ArrivalClock,
     /// When the last original arrived: a packet on its first way, see [`ReceiveFlow::is_original`].
     pub(super) last_original: Time,
+    /// When the sender is to be told that none comes, while none does.
+    pub(super) silence: Option<SilenceNotice>,
     /// The open-ended NACK in force: from which packet on.
     pub(super) open: Option<SequenceNumber>,
     /// By when repairs that it asked for should be here.
@@ -215,6 +218,11 @@ impl ReceiveFlow {
 }
 
 impl Active {
+    /// Notes that an original came.
+    pub(super) const fn original_came(&mut self, now: Time) {
+        (self.last_original, self.silence) = (now, None);
+    }
+
     /// An original shows what is missing; what the open-ended NACK covers may be on its way until a
     /// certain time, and is asked for then. The NACK itself may have been lost.
     pub(super) fn expect_answers_by(&mut self, now: Time) {
@@ -255,6 +263,7 @@ impl Active {
             timer: TwoState::new(round_trip),
             clock: ArrivalClock::default(),
             last_original: now,
+            silence: None,
             open: None,
             answers_due: now,
             open_asks: 0,

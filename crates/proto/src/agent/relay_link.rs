@@ -129,6 +129,11 @@ impl RelayLink {
         self.queue.is_queueing()
     }
 
+    /// Whether what was sent to the relay lately did not wait, as far as is known.
+    pub(super) fn has_no_queue(&self) -> bool {
+        self.queue.delay().is_some_and(|delay| delay <= SPARE_DELAY_MAX)
+    }
+
     /// Whether an envelope that takes so much of the line may leave although the line does not bear all of them; it counts as sent then.
     /// They get what the originals leave of four fifths of the line: copies by a fuller one delay originals more than they help.
     /// Where packets wait already, what is lost is lost for that.
@@ -136,8 +141,7 @@ impl RelayLink {
         let carries = self.scale.carries().unwrap_or(Rate::ZERO).bits_per_second();
         let spare = (carries / 5 * 4).saturating_sub(originals.bits_per_second());
         self.spare.set_rate(Rate::from_bits_per_second(spare));
-        let is_empty = self.queue.delay().is_some_and(|delay| delay <= SPARE_DELAY_MAX);
-        let is_free = is_empty && self.spare.when(bytes, now) <= now;
+        let is_free = self.has_no_queue() && self.spare.when(bytes, now) <= now;
         if is_free {
             self.spare.sent(bytes, now);
         }

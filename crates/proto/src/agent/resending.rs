@@ -5,7 +5,7 @@ use byway_wire::messages::CopyNack;
 use byway_wire::packets::{EnvelopeRole, SourceHeader};
 use byway_wire::{CODED_OVERHEAD, Flags, SequenceNumber};
 
-use super::send_flow::SendFlowId;
+use super::send_flow::{SendFlowId, SentPacket};
 use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::limits::RESEND_REACH;
@@ -28,11 +28,12 @@ impl Agent {
             let flow = &self.senders[id.0 as usize];
             let sequence = SequenceNumber::nearest(low, flow.next);
             match flow.sent.get(sequence.number()) {
-                Some(packet) => {
+                // What the uplink had no room for, or the flow slept through, is not asked for to be sent twice.
+                Some(SentPacket { packet, is_copied: true }) => {
                     self.send_original_again(id, sequence, packet, now);
                     self.send_behind(session, EnvelopeRole::ResentCopy, nack.alias, sequence, packet, now);
                 }
-                None => self.counters.copies_gone += 1,
+                _ => self.counters.copies_gone += 1,
             }
         }
     }

@@ -19,6 +19,15 @@ use crate::session::SessionId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendFlowId(pub(super) u32);
 
+/// A packet that was sent a moment ago.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentPacket {
+    /// Its coded bytes in the log of what was sent.
+    pub(super) packet: Handle,
+    /// Whether the ingress relay was sent a copy.
+    pub(super) is_copied: bool,
+}
+
 /// The sending end of a flow.
 #[derive(Debug)]
 pub(super) struct SendFlow {
@@ -29,14 +38,16 @@ pub(super) struct SendFlow {
     pub(super) next: SequenceNumber,
     /// What the ingress relay of each path calls the flow.
     pub(super) registrations: Registrations,
-    /// Copies that may be asked for again: coded bytes in the log of what was sent.
-    pub(super) sent: SequenceRing<Handle>,
+    /// Packets that were copied, or may be when the direct path falls silent.
+    pub(super) sent: SequenceRing<SentPacket>,
     /// The repair packets that this end makes, if it does.
     pub(super) block: Option<Box<BlockEncoder>>,
     /// Which of the latest packets were not copied.
     pub(super) uncopied: Uncopied,
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
+    /// Whether its receiver says that nothing comes by the direct path: until a report counts more that came so.
+    pub(super) is_dark: bool,
     /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
     stands_in: bool,
     /// How many originals may be sent again.
@@ -58,6 +69,7 @@ impl SendFlow {
             block: None,
             uncopied: Uncopied::NONE,
             copies_until: Time::START,
+            is_dark: false,
             stands_in: false,
             again: ORIGINALS_AGAIN_MAX,
             reports: None,

@@ -6,7 +6,7 @@ use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNu
 
 use super::Agent;
 use super::relay_link::WaitingCopy;
-use super::send_flow::SendFlowId;
+use super::send_flow::{SendFlow, SendFlowId, SentPacket};
 use super::weighing::on_the_line;
 use crate::limits::{
     CODED_BYTES_BESIDE, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_BASE, PIECE_BYTES_MAX,
@@ -112,8 +112,9 @@ impl Agent {
         }
         let coded_bytes = CODED_OVERHEAD + bytes.len();
         let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
-        // What is copied is sealed where it is kept.
-        let room = way.and_then(|_| self.sent.reserve(coded_bytes, now));
+        let is_crowded = self.senders[id.0 as usize].is_dark(now) && !self.has_room();
+        // What is copied is sealed where it is kept; so is what may be copied when the direct path falls silent.
+        let room = if copied { self.sent.reserve(coded_bytes, now) } else { None };
         let (packet, coded) = if let Some((packet, room)) = room {
             (Some(packet), room)
         } else {
@@ -141,7 +142,9 @@ impl Agent {
         let plaintext = Plaintext { sent: Timestamp::at(now), ecn, uncopied: flow.uncopied, datagram: bytes };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
+        let yields = is_crowded && way.is_some() && !SendFlow::probes_dark_path(sequence);
         if !flow.needs_relay()
+            && !yields
             && let Some(to) = address
         {
             self.counters.originals += 1;
@@ -152,6 +155,7 @@ impl Agent {
             });
         }
         self.note_load(id, front.len() + coded_bytes, coded_bytes, copied, now);
+        self.counters.originals_withheld += u64::from(yields);
         let is_covered = match way.zip(packet) {
             Some((way, packet)) => {
                 self.copy(id, &Sealed { sequence, piece, ecn, packet }, way, now);
@@ -160,6 +164,10 @@ impl Agent {
             None => !copied && self.add_to_own_block(id, sequence, now),
         };
         let flow = &mut self.senders[id.0 as usize];
+        if let Some(packet) = packet {
+            let sent = SentPacket { packet, is_copied: is_covered };
+            flow.sent.insert_over(sequence.number(), sent, |sent| self.sent.get(sent.packet, now).is_none());
+        }
         flow.uncopied = flow.uncopied.then(is_covered);
     }
 
@@ -174,7 +182,8 @@ impl Agent {
         let alias = flow.registrations.alias()?;
         let relay = &mut self.relays[place];
         let load = self.load.measured();
-        let is_borne = relay.scale.bears(load.with_extras) || !flow.copies_all();
+        // What a dark path loses leaves its part of the uplink to copies.
+        let is_borne = relay.scale.bears(load.with_extras) || !flow.copies_all() || flow.is_dark(now);
         if !is_borne && relay.scale.may_weigh(now) {
             self.unborne = Some(place);
         }
@@ -210,8 +219,7 @@ impl Agent {
     /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
     fn copy(&mut self, id: SendFlowId, sealed: &Sealed, (place, alias): (usize, Alias), now: Time) {
         let Sealed { sequence, piece, ecn, packet } = *sealed;
-        let flow = &mut self.senders[id.0 as usize];
-        flow.sent.insert_over(sequence.number(), packet, |packet| self.sent.get(packet, now).is_none());
+        let flow = &self.senders[id.0 as usize];
         let Some(coded) = self.sent.get(packet, now) else {
             return;
         };

@@ -1,5 +1,6 @@
 //! Relay paths between two agents: one rule, with a controller and without.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use byway_wire::Shard;
@@ -13,29 +14,26 @@ const PATHS_MAX: usize = FEEDERS_MAX;
 /// Ingress and egress relay of each path between two agents, best first, given the relays near each in the order of
 /// their distance from it: four at most.
 ///
-/// The first path is by the relays near both. For each relay, some path avoids it wherever the agents know another:
-/// the second path avoids the first one's egress relay, the third its ingress relay, and the fourth both, if no path
-/// did yet. If fewer suffice, one more avoids all that they use. A path that stands by may end at a relay that only the other agent named: it is farther away, and used while
-/// nearer ones fail.
+/// The first path is by the relays near both. If these are two, each of them alone stands by: whichever dies, some path
+/// avoids it, and the receiver is registered at the ingress relay, too, which may send to it as the direct path would. One
+/// more path avoids both, if there is a third relay. A path that stands by may end at a relay that only the other agent
+/// named: it is farther away, and used while nearer ones fail.
 #[must_use]
 pub fn relay_paths<R: Copy + Eq>(near_sender: &[R], near_receiver: &[R]) -> Vec<(R, R)> {
     let (ingresses, egresses) =
         (with_others(near_sender, near_receiver), with_others(near_receiver, near_sender));
-    let mut paths: Vec<(R, R)> = Vec::new();
-    let Some(first) = best_without(&ingresses, &egresses, &[]) else {
-        return paths;
+    let Some((ingress, egress)) = best_without(&ingresses, &egresses, &[]) else {
+        return Vec::new();
     };
-    paths.push(first);
-    let (ingress, egress) = first;
-    for avoided in [&[egress][..], &[ingress], &[ingress, egress]] {
-        let avoids = |path: &(R, R)| !avoided.contains(&path.0) && !avoided.contains(&path.1);
-        if !paths.iter().any(avoids) {
-            paths.extend(best_without(&ingresses, &egresses, avoided));
-        }
+    let mut paths = vec![(ingress, egress)];
+    if ingress != egress {
+        paths.extend([(ingress, ingress), (egress, egress)]);
     }
-    if paths.len() < PATHS_MAX {
-        let used: Vec<R> = paths.iter().flat_map(|(ingress, egress)| [*ingress, *egress]).collect();
-        paths.extend(best_without(&ingresses, &egresses, &used));
+    paths.extend(best_without(&ingresses, &egresses, &[ingress, egress]));
+    if ingress == egress
+        && let Some((second, other)) = paths.get(1).copied()
+    {
+        paths.extend(best_without(&ingresses, &egresses, &[ingress, second, other]));
     }
     debug_assert!(paths.len() <= PATHS_MAX);
     paths
@@ -99,7 +97,7 @@ mod tests {
     fn with_three_relays_the_third_stands_by_for_both_others() {
         assert_eq!(relay_paths(&[1, 2, 3], &[2, 1, 3]), [(1, 2), (1, 1), (2, 2), (3, 3)]);
         assert_eq!(relay_paths(&[1, 2, 3], &[1, 2, 3]), [(1, 1), (2, 2), (3, 3)]);
-        assert_eq!(relay_paths(&[1, 3, 2], &[2, 3, 1]), [(1, 2), (1, 3), (3, 2), (3, 3)]);
+        assert_eq!(relay_paths(&[1, 3, 2], &[2, 3, 1]), [(1, 2), (1, 1), (2, 2), (3, 3)]);
     }
 
     #[test]
@@ -122,8 +120,8 @@ mod tests {
     #[test]
     fn agents_that_share_no_relay_stand_by_at_each_others() {
         assert_eq!(relay_paths(&[1], &[2]), [(1, 2), (1, 1), (2, 2)]);
-        assert_eq!(relay_paths(&[1], &[2, 3]), [(1, 2), (1, 3), (2, 2), (3, 3)]);
-        assert_eq!(relay_paths(&[1, 4], &[2, 3]), [(1, 2), (1, 3), (4, 2), (4, 3)]);
+        assert_eq!(relay_paths(&[1], &[2, 3]), [(1, 2), (1, 1), (2, 2), (3, 3)]);
+        assert_eq!(relay_paths(&[1, 4], &[2, 3]), [(1, 2), (1, 1), (2, 2), (4, 3)]);
     }
 
     #[test]

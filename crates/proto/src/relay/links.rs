@@ -202,6 +202,10 @@ impl Links {
             known.flows += 1;
         }
         let place = link.flows.iter().position(Option::is_none).unwrap_or_else(|| {
+            // Most sessions have few flows, and there are many sessions.
+            if link.flows.len() == link.flows.capacity() && link.flows.len() < 4 {
+                link.flows.reserve_exact(1);
+            }
             link.flows.push(None);
             link.flows.len() - 1
         });

@@ -8,7 +8,7 @@ use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
 
 use super::Relay;
 use super::egress::{CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Request};
-use super::ingress::EgressPort;
+use super::ingress::{EgressPort, PathOutage};
 use super::links::FlowRef;
 use super::ports::Fed;
 use crate::limits::{PATIENCE_MAX, RANGES_MAX};
@@ -41,6 +41,7 @@ impl Relay {
             (Message::Nack(nack), None) => self.nack(session, nack, now),
             (Message::Ack(ack), None) => self.ack(session, *ack, now),
             (Message::Lost(lost), None) => self.lost(session, lost, now),
+            (Message::Outage(outage), None) => self.outage_of_sender(session, *outage, now),
             (Message::Relayed(relayed), None) => self.relay(session, relayed, now),
             (Message::RelayedOn(relayed), Some(port)) => self.relay_on(port, relayed, now),
             (Message::Unknown(_), _) => self.counters.messages_unknown += 1,
@@ -234,8 +235,22 @@ impl Relay {
     /// An egress relay says that the direct path of a flow is dark, or not any more.
     fn outage(&mut self, port: EgressPort, outage: Outage, now: Time) {
         match self.ports.announced_mut(port, outage.alias).map(|announced| announced.flow) {
-            Some(flow) => self.ingress.set_dark(flow, outage.is_dark, now),
+            Some(flow) => {
+                let outage = PathOutage { is_dark: outage.is_dark, by_sender: false };
+                self.ingress.set_dark(flow, outage, now);
+            }
             None => self.counters.aliases_unknown += 1,
+        }
+    }
+
+    /// A sender was told that the direct path of its flow is dark.
+    fn outage_of_sender(&mut self, session: SessionId, outage: Outage, now: Time) {
+        match self.links.flow(session, outage.alias) {
+            Some(FlowRef::Sent(flow)) => {
+                let outage = PathOutage { is_dark: outage.is_dark, by_sender: true };
+                self.ingress.set_dark(flow, outage, now);
+            }
+            _ => self.counters.aliases_unknown += 1,
         }
     }
 

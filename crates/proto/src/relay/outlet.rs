@@ -81,15 +81,18 @@ impl Sink for Outlet<'_> {
         false
     }
 
-    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) {
+    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) -> u64 {
         let owner = Some(flow.owner());
+        let mut receivers = 0;
         for slot in self.links.receivers_of(flow.key) {
             if let Some(End { session, alias }) = self.links.receiver(*slot) {
                 let role = EnvelopeRole::Forwarded;
                 let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner };
                 self.sessions.send_envelope(session, &contents, Urgency::Original, self.now);
+                receivers += 1;
             }
         }
+        receivers
     }
 
     fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber) {

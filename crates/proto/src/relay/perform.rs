@@ -9,6 +9,7 @@ use byway_wire::{Message, Microseconds, RangeSet, SequenceNumber};
 
 use super::Relay;
 use super::egress::{Action, FlowSlot, Given};
+use super::ingress::PathOutage;
 use super::links::End;
 use crate::outbox::Urgency;
 use crate::session::Enveloped;
@@ -72,7 +73,7 @@ impl Relay {
             }
         }
         for slot in self.ports.own_flows(key) {
-            self.ingress.set_dark(slot, is_dark, now);
+            self.ingress.set_dark(slot, PathOutage { is_dark, by_sender: false }, now);
         }
     }
 

@@ -92,6 +92,26 @@ impl Sessions {
         session.waiting.extend_from_slice(written);
     }
 
+    /// Sends a message by the direct path and through a relay at once: one of the two may be dark.
+    pub(crate) fn say_urgently(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
+        self.say(id, message, now);
+        let Some(session) = self.get_mut(id).filter(|session| session.is_direct()) else {
+            return;
+        };
+        let mut buffer = [0; MESSAGES_BYTES_MAX];
+        let mut writer = Writer::new(&mut buffer);
+        message.emit(&mut writer).expect("urgent messages are short");
+        let detour = session.detour;
+        let mut packet = core::mem::take(&mut self.scratch);
+        packet.clear();
+        let epoch = self.get_mut(id).and_then(|session| session.sealing(now));
+        if let Some((detour, epoch)) = detour.zip(epoch) {
+            epoch.seal_messages(writer.written(), &mut packet);
+            self.send_through(detour, &packet, now);
+        }
+        self.scratch = packet;
+    }
+
     /// Sends all messages that wait.
     pub(crate) fn flush_all(&mut self, now: Time) {
         while let Some(id) = self.waiting.pop() {
@@ -328,6 +348,14 @@ impl Sessions {
         let due: ArrayVec<SessionId, SESSIONS_AT_HAND> = due.take(SESSIONS_AT_HAND).collect();
         for id in due {
             self.send_probe(id, sent, now);
+        }
+    }
+
+    /// Probes a peer at once, as far as that may be hurried.
+    pub(crate) fn probe_soon(&mut self, id: SessionId, now: Time) {
+        self.use_session(id, now);
+        if self.get(id).is_some_and(|session| session.probes.may_hurry()) && self.is_established(id, now) {
+            self.send_probe(id, Bytes::ZERO, now);
         }
     }
 

@@ -219,6 +219,11 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
             "confirm"
         }
         Message::Report(message) => report(message, &mut lines),
+        Message::Silence(message) => {
+            lines.flow_key(&message.flow_key).add("from-low", message.from_low);
+            lines.add("elapsed", message.elapsed.count());
+            "silence"
+        }
         other => message_of_paths(other, &mut lines),
     };
     (name, lines)

@@ -121,9 +121,11 @@ impl Egress {
         actions: &mut Vec<Action>,
     ) {
         self.counters.open_ended += 1;
-        let Some(active) = self.flow(request.flow).and_then(|flow| flow.active()) else {
+        let Some(flow) = self.flow_mut(request.flow) else {
             return;
         };
+        // Of a flow whose sender waits for losses nothing may be here yet: the request holds for what comes.
+        let active = flow.activate(now);
         let highest = active.highest;
         let evident = highest >= from;
         let continued = active.open.filter(|open| open.to.is_none());
@@ -139,6 +141,7 @@ impl Egress {
         if let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) {
             active.open = Some(open);
         }
+        self.sweep_from(now);
         if !evident {
             return;
         }

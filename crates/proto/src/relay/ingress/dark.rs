@@ -7,6 +7,14 @@ use byway_units::Time;
 use super::{FlowSlot, GroupKey};
 use crate::limits::{OUTAGE_BELIEVED_FOR, OUTAGE_CARRIED_FOR, OUTAGE_PERIOD};
 
+/// Somebody's word on a flow's direct path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathOutage {
+    pub(crate) is_dark: bool,
+    /// Whether the flow's sender says so, or an egress relay.
+    pub(crate) by_sender: bool,
+}
+
 /// What is known of a flow's outages.
 #[derive(Clone, Copy, Debug)]
 struct Outage {
@@ -31,11 +39,16 @@ pub(super) struct DarkPaths(BTreeMap<(Option<GroupKey>, FlowSlot), Outage>);
 
 impl DarkPaths {
     /// Notes that a path is dark, or not any more.
-    pub(super) fn set(&mut self, group: Option<GroupKey>, flow: FlowSlot, is_dark: bool, now: Time) {
-        let until = if is_dark { now + OUTAGE_BELIEVED_FOR } else { now };
+    ///
+    /// What an egress relay says holds for a second, what the sender says for as long as anything is carried: it says when
+    /// that ends.
+    pub(super) fn set(&mut self, group: Option<GroupKey>, flow: FlowSlot, outage: PathOutage, now: Time) {
+        let PathOutage { is_dark, by_sender } = outage;
+        let believed_for = if by_sender { OUTAGE_CARRIED_FOR } else { OUTAGE_BELIEVED_FOR };
+        let until = if is_dark { now + believed_for } else { now };
         match self.0.get_mut(&(group, flow)) {
             Some(outage) => {
-                outage.until = until;
+                outage.until = if is_dark { outage.until.max(until) } else { until };
                 if is_dark && outage.began + OUTAGE_PERIOD <= now {
                     outage.began = now;
                 }

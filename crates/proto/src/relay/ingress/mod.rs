@@ -31,6 +31,7 @@ pub(crate) use group::{ClosedBatch, Covered, GroupKey};
 
 use ceilings::Ceilings;
 use dark::DarkPaths;
+pub(crate) use dark::PathOutage;
 use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
@@ -85,8 +86,8 @@ pub(crate) trait Sink {
         ecn: Ecn,
         is_forwarded: bool,
     ) -> bool;
-    /// Sends a copy to the flow's receivers that are registered here, as the direct path would.
-    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], ecn: Ecn);
+    /// Sends a copy to the flow's receivers that are registered here, as the direct path would; how many there are.
+    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) -> u64;
     /// Asks the flow's sender for copies again.
     fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
 }
@@ -228,10 +229,10 @@ impl Ingress {
     }
 
     /// Notes that the direct path of a flow is dark, or not any more.
-    pub(crate) fn set_dark(&mut self, slot: FlowSlot, is_dark: bool, now: Time) {
+    pub(crate) fn set_dark(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
         let flow = self.flow(slot).filter(|flow| flow.onward.len() == 1);
         if let Some(group) = flow.map(|flow| flow.registration.group) {
-            self.dark.set(group, slot, is_dark, now);
+            self.dark.set(group, slot, outage, now);
         }
     }
 
@@ -266,9 +267,9 @@ impl Ingress {
         let ArrivingCopy { coded, ecn, .. } = *copy;
         let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
         if flow.registration.duplicates {
-            self.counters.duplicated += 1;
-            self.counters.duplicated_bytes += coded.len() as u64;
-            sink.duplicate(&flow.registration, sequence, coded, ecn);
+            let receivers = sink.duplicate(&flow.registration, sequence, coded, ecn);
+            self.counters.duplicated += receivers;
+            self.counters.duplicated_bytes += receivers * coded.len() as u64;
         }
         match flow.registration.service {
             Service::Internet => {}

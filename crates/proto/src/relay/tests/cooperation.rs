@@ -1,7 +1,7 @@
 //! Repairs with the help of others, from message to message.
 
 use super::*;
-use byway_wire::messages::{Ack, Outage};
+use byway_wire::messages::{Ack, AliasesKnown};
 
 /// Two receivers, each of one flow that the other relay codes.
 fn two_receivers() -> Desk {
@@ -91,7 +91,12 @@ fn a_receiver_cannot_speak_for_flows_that_it_does_not_have() {
 fn who_speaks_out_of_role_is_not_heard() {
     let mut desk = two_receivers();
     let alias = Alias::new(1).expect("not zero");
-    desk.says(2, &Message::Outage(Outage { alias, is_dark: true }));
+    desk.says(
+        2,
+        &Message::AliasesKnown(AliasesKnown {
+            aliases: byway_wire::List::collect(&mut core::iter::empty(), &mut []),
+        }),
+    );
     desk.says(OTHER, &Message::Ack(Ack { alias, from_low: 5 }));
     assert_eq!(desk.relay.counters().out_of_role, 2);
 }

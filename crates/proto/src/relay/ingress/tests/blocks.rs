@@ -103,10 +103,10 @@ fn a_dark_path_needs_no_blocks() {
     let mut talk = Talk::new();
     let kind = Kind { rates: CodingRates { in_stream: BlockShape::new(2, 1), ..coded().rates }, ..coded() };
     let (flow, other) = (talk.flow(kind), talk.flow(kind));
-    talk.ingress.set_dark(other, true, talk.now);
+    talk.ingress.set_dark(other, said(true), talk.now);
     (0..2).for_each(|sequence| talk.copy(flow, sequence));
     assert_eq!((talk.own(), talk.ingress.counters.in_stream_saved), (Vec::new(), 1));
-    talk.ingress.set_dark(other, false, talk.now);
+    talk.ingress.set_dark(other, said(false), talk.now);
     (2..4).for_each(|sequence| talk.copy(flow, sequence));
     assert_eq!(talk.own().len(), 1);
 }

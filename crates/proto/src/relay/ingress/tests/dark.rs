@@ -19,12 +19,12 @@ impl Talk {
 fn packets_of_a_dark_path_are_carried_on_and_coded_as_ever() {
     let mut talk = Talk::new();
     let flows = [0; 2].map(|_| talk.flow(batched(2, 2)));
-    talk.ingress.set_dark(flows[1], true, talk.now);
+    talk.ingress.set_dark(flows[1], said(true), talk.now);
     assert_eq!(talk.carries(&flows, 0), (1, 2));
     let alias = alias(flows[1]).number();
     assert_eq!(talk.made.carried, [(alias, 0, packet(alias, 0))]);
     assert_eq!(talk.ingress.counters.carried, 1);
-    talk.ingress.set_dark(flows[1], false, talk.now);
+    talk.ingress.set_dark(flows[1], said(false), talk.now);
     assert_eq!(talk.carries(&flows, 1), (0, 2));
 }
 
@@ -32,7 +32,7 @@ fn packets_of_a_dark_path_are_carried_on_and_coded_as_ever() {
 fn an_outage_that_is_told_no_more_is_over() {
     let mut talk = Talk::new();
     let flows = [0; 2].map(|_| talk.flow(batched(2, 2)));
-    talk.ingress.set_dark(flows[0], true, talk.now);
+    talk.ingress.set_dark(flows[0], said(true), talk.now);
     talk.wait(OUTAGE_BELIEVED_FOR.as_millis() - 1);
     assert_eq!(talk.carries(&flows, 0), (1, 2));
     talk.wait(1);
@@ -43,7 +43,7 @@ fn an_outage_that_is_told_no_more_is_over() {
 fn a_slot_that_is_used_again_is_not_dark() {
     let mut talk = Talk::new();
     let flow = talk.flow(batched(2, 2));
-    talk.ingress.set_dark(flow, true, talk.now);
+    talk.ingress.set_dark(flow, said(true), talk.now);
     talk.ingress.unregister(flow, talk.now);
     let flows = [0; 2].map(|_| talk.flow(batched(2, 2)));
     assert!(flows.contains(&flow));
@@ -58,7 +58,7 @@ fn who_claims_to_get_nothing_has_its_packets_carried_for_a_while_and_again_a_min
     let (mut sequence, mut carried) = (0, Duration::ZERO);
     let began = talk.now;
     while talk.now < began + OUTAGE_PERIOD * 2 {
-        talk.ingress.set_dark(flows[0], true, talk.now);
+        talk.ingress.set_dark(flows[0], said(true), talk.now);
         carried += step * u64::try_from(talk.carries(&flows, sequence).0).expect("one or none");
         sequence += 1;
         talk.wait(step.as_millis());
@@ -70,7 +70,7 @@ fn who_claims_to_get_nothing_has_its_packets_carried_for_a_while_and_again_a_min
 fn what_the_egress_relay_does_not_know_is_not_carried_and_counted_once() {
     let mut talk = Talk::new();
     let flow = talk.unknown_flow(batched(2, 2));
-    talk.ingress.set_dark(flow, true, talk.now);
+    talk.ingress.set_dark(flow, said(true), talk.now);
     assert_eq!(talk.carries(&[flow], 0), (0, 0));
     assert_eq!((talk.ingress.counters.uncovered_unknown, talk.ingress.counters.carried), (1, 0));
 }
@@ -80,6 +80,6 @@ fn a_flow_with_several_egress_relays_stays_coded() {
     let mut talk = Talk::new();
     let flow = talk.flow(batched(2, 2));
     talk.ingress.add_onward(flow, Onward { port: EgressPort(1), alias: alias(flow), known: true });
-    talk.ingress.set_dark(flow, true, talk.now);
+    talk.ingress.set_dark(flow, said(true), talk.now);
     assert_eq!(talk.carries(&[flow], 0).0, 0);
 }

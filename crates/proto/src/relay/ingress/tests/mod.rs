@@ -15,6 +15,7 @@ use byway_units::{AgentId, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair};
 use byway_wire::{Alias, BlockShape, Ecn, FlowKey, Receiver, SequenceNumber, Service, TenantId};
 
+use super::PathOutage;
 use super::ceilings::GrantedFlows;
 use super::{
     ArrivingCopy, Ceiling, ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink,
@@ -107,8 +108,9 @@ impl Sink for Record {
         true
     }
 
-    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) {
+    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) -> u64 {
         self.duplicated.push((flow.key.flow().number(), sequence.number(), coded.to_vec()));
+        1
     }
 
     fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber) {
@@ -165,6 +167,11 @@ fn batched(packets: u8, repairs: u8) -> Kind {
 /// Blocks only.
 fn blocked(packets: u8, repairs: u8) -> Kind {
     Kind { rates: CodingRates { in_stream: BlockShape::new(packets, repairs), batch: None }, ..coded() }
+}
+
+/// An egress relay's word on a direct path.
+fn said(is_dark: bool) -> PathOutage {
+    PathOutage { is_dark, by_sender: false }
 }
 
 /// An ingress half, its clock, and what it made.

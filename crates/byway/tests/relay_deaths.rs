@@ -1,0 +1,122 @@
+//! Relays that are killed while applications speak: what protects a flow moves to another relay, and status says so.
+//!
+//! Small here; `make kills` kills each relay twenty times.
+
+#![allow(clippy::disallowed_methods, reason = "tests of the program use clocks and settings")]
+
+mod sites;
+
+use std::time::{Duration, Instant};
+
+use sites::{ALICE, BOB, EAST, Fate, Mode, Plan, Sites, Stream, WEST};
+
+/// What a relay's death may cost.
+const MOVED: Duration = Duration::from_millis(600);
+
+/// Until when status has to be right.
+const SHOWN: Duration = Duration::from_secs(2);
+
+/// What a packet that is lost takes to be repaired: its relay may die meanwhile.
+const UNDER_WAY: Duration = Duration::from_millis(300);
+
+const CACHING: usize = 0;
+const FORWARDING: usize = 1;
+
+/// How often each relay is killed.
+fn kills() -> usize {
+    std::env::var("KILLS").ok().map_or(1, |kills| kills.parse().expect("KILLS is a number"))
+}
+
+/// Whether the agent's first path is in use again, and the others stand by.
+fn is_steady(sites: &Sites, agent: usize, forward: usize) -> bool {
+    let paths = sites.mapping(agent, forward)["paths"].as_array().cloned().unwrap_or_default();
+    paths.len() == 3 && paths[0]["is_in_use"] == true && paths.iter().all(|path| path["state"] == "accepted")
+}
+
+/// Whether an agent's status says that another relay protects a flow, and nothing by the one that is dead.
+fn shows_death(sites: &Sites, agent: usize, forward: usize, dead: &str) -> bool {
+    let paths = sites.mapping(agent, forward)["paths"].as_array().cloned().unwrap_or_default();
+    let is_through = |path: &serde_json::Value| path["ingress"] == dead || path["egress"] == dead;
+    let in_use: Vec<_> = paths.iter().filter(|path| path["is_in_use"] == true).collect();
+    in_use.len() == 1
+        && !is_through(in_use[0])
+        && !paths.iter().any(|path| is_through(path) && path["state"] == "accepted")
+}
+
+fn wait_until_steady(sites: &Sites) {
+    for (agent, forward) in [(ALICE, CACHING), (ALICE, FORWARDING), (BOB, CACHING), (BOB, FORWARDING)] {
+        sites.wait_for("the first path is in use", || is_steady(sites, agent, forward));
+    }
+}
+
+/// Kills a relay, and revives it; when it was killed.
+fn kill_once(sites: &mut Sites, relay: usize) -> Instant {
+    wait_until_steady(sites);
+    let killed = Instant::now();
+    sites.kill(relay);
+    let dead = if relay == EAST { "east" } else { "west" };
+    for (agent, forward) in [(ALICE, CACHING), (ALICE, FORWARDING), (BOB, CACHING), (BOB, FORWARDING)] {
+        while !shows_death(sites, agent, forward, dead) {
+            let status = sites.mapping(agent, forward);
+            assert!(killed.elapsed() < SHOWN, "{dead} is dead, and status says: {status}");
+        }
+    }
+    std::thread::sleep(SHOWN.saturating_sub(killed.elapsed()));
+    sites.revive(relay);
+    killed
+}
+
+fn check(told: &str, fate: &Fate, kills: &[Instant], until: Instant) {
+    let mut from = fate.sent[100];
+    for killed in kills {
+        assert_eq!(fate.missing(from, *killed - UNDER_WAY), 0, "{told}: before a kill");
+        from = *killed + MOVED;
+    }
+    assert_eq!(fate.missing(from, until), 0, "{told}: 600 ms after a kill");
+    assert_eq!(fate.twice(), 0, "{told}: something came twice");
+}
+
+fn kill_each_relay(mode: Mode) {
+    let plan = Plan {
+        mode,
+        direct: "loss = [{ share = \"5 %\" }]".to_owned(),
+        uplink: String::new(),
+        forwards: ["caching", "forwarding"]
+            .map(|service| format!("service = \"{service}\"\ncopies = \"all\""))
+            .to_vec(),
+    };
+    let Some(mut sites) = Sites::start(plan) else { return };
+    let streams: Vec<(String, Stream)> =
+        [(ALICE, CACHING), (BOB, CACHING), (ALICE, FORWARDING), (BOB, FORWARDING)]
+            .map(|(from, forward)| {
+                (format!("{mode:?}, from {from}, forward {forward}"), sites.begin(from, forward))
+            })
+            .into();
+    let mut killed = Vec::new();
+    for _ in 0..kills() {
+        for relay in [WEST, EAST] {
+            killed.push(kill_once(&mut sites, relay));
+        }
+    }
+    wait_until_steady(&sites);
+    let until = Instant::now();
+    for (told, stream) in streams {
+        check(&told, &stream.finish(), &killed, until);
+    }
+    let status = sites.status(BOB);
+    let received = &status["totals"][0]["received"];
+    assert!(
+        received["lost_direct"].as_u64() > Some(50) && received["cached"].as_u64() > Some(50),
+        "{status}"
+    );
+}
+
+#[test]
+fn whichever_relay_is_killed_flows_of_a_static_network_are_protected_within_600_ms() {
+    kill_each_relay(Mode::Static);
+}
+
+#[test]
+fn whichever_relay_is_killed_flows_of_a_managed_network_are_protected_within_600_ms() {
+    kill_each_relay(Mode::Managed);
+}

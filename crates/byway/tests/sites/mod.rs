@@ -1,0 +1,433 @@
+//! Two agents, each near a relay of its own, in namespaces of their own over emulated links; with a controller or without.
+//! Each exposes `app`, and forwards to the other's.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "programs use files, sockets and clocks"
+)]
+#![allow(clippy::print_stderr, reason = "says what is skipped")]
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use byway_lab::{Carrier, LabError, Machine, addresses};
+use byway_net::Clock;
+use byway_scenario::Scenario;
+
+pub const ALICE: usize = 0;
+pub const BOB: usize = 1;
+pub const EAST: usize = 2;
+pub const WEST: usize = 3;
+const CONTROLLER: usize = 4;
+const NAMES: [&str; 5] = ["alice", "bob", "east", "west", "controller"];
+
+/// The first port at which an agent listens for an application, and that of the application of the other one.
+const FORWARD: u16 = 5_000;
+const APP: u16 = 7;
+
+/// What nothing here takes when all is well: a guard, not a measure.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two packets of an application.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// How nodes know of one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Static,
+    Managed,
+}
+
+/// What a test varies.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub mode: Mode,
+    /// Keys of the direct link beside its delay.
+    pub direct: String,
+    /// Keys of alice's links to both relays beside their delay.
+    pub uplink: String,
+    /// Keys of each `[[forward]]` beside where it listens and leads; the same at both agents.
+    pub forwards: Vec<String>,
+}
+
+pub struct Sites {
+    folder: tempfile::TempDir,
+    plan: Plan,
+    machines: Vec<Machine>,
+    _carrier: Carrier,
+    begun: Instant,
+    nodes: Vec<Option<Child>>,
+}
+
+impl Drop for Sites {
+    fn drop(&mut self) {
+        (0..self.nodes.len()).for_each(|place| self.kill(place));
+    }
+}
+
+impl Sites {
+    /// All nodes run; `None` where the kernel makes no machines for this process.
+    pub fn start(plan: Plan) -> Option<Self> {
+        let network =
+            Scenario::parse(&scenario(&plan)).expect("a scenario").network(1).expect("all are joined");
+        let (mut machines, mut devices) = (Vec::new(), Vec::new());
+        for place in 0..NAMES.len() {
+            match Machine::new(addresses(place)) {
+                Ok((machine, device)) => {
+                    machines.push(machine);
+                    devices.push(Some(device));
+                }
+                Err(LabError::Machine(error)) => {
+                    eprintln!("skipped: the kernel makes no machine: {error}");
+                    return None;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let all: Vec<Vec<IpAddr>> = (0..NAMES.len()).map(|place| addresses(place).to_vec()).collect();
+        let begun = Instant::now();
+        let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
+        let mut sites = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            plan,
+            machines,
+            _carrier: carrier,
+            begun,
+            nodes: (0..NAMES.len()).map(|_| None).collect(),
+        };
+        sites.start_all();
+        Some(sites)
+    }
+
+    fn start_all(&mut self) {
+        match self.plan.mode {
+            Mode::Static => self.write_static_files(),
+            Mode::Managed => self.write_managed_files(),
+        }
+        for place in [EAST, WEST, BOB, ALICE] {
+            self.revive(place);
+        }
+        for place in [EAST, WEST, BOB, ALICE] {
+            self.wait_for(&format!("{} serves its status", NAMES[place]), || self.status(place).is_object());
+        }
+    }
+
+    /// How long the links have worked.
+    pub fn age(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Starts a node.
+    pub fn revive(&mut self, place: usize) {
+        let role = role(place);
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file(place));
+        let log = log.expect("room on the disk");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        command.args([role, "--config"]).arg(self.file(place)).stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("a file")).stderr(log);
+        self.nodes[place] = Some(self.machines[place].run(move || command.spawn().expect("it starts")));
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self, place: usize) {
+        if let Some(mut node) = self.nodes[place].take() {
+            node.kill().and_then(|()| node.wait().map(drop)).expect("it was ours");
+        }
+    }
+
+    pub fn log(&self, place: usize) -> String {
+        std::fs::read_to_string(self.log_file(place)).unwrap_or_default()
+    }
+
+    fn log_file(&self, place: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.log", NAMES[place]))
+    }
+
+    fn file(&self, place: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.toml", NAMES[place]))
+    }
+
+    /// Runs the program in a machine.
+    pub fn run(&self, place: usize, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        command.args(arguments).current_dir(self.folder.path());
+        self.machines[place].run(move || command.output().expect("it starts"))
+    }
+
+    /// What a node says of itself; null before it does.
+    pub fn status(&self, place: usize) -> serde_json::Value {
+        serde_json::from_slice(&self.run(place, &["status", "--json"]).stdout).unwrap_or_default()
+    }
+
+    /// Until something holds.
+    pub fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !holds() {
+            if Instant::now() > until {
+                let logs: Vec<String> = (0..NAMES.len()).map(|place| self.log(place)).collect();
+                panic!("{what}: it does not; alice: {}\nlogs: {}", self.status(ALICE), logs.join("\n"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The mapping of a forward, as the agent that listens for it sees it; null if there is none.
+    pub fn mapping(&self, from: usize, forward: usize) -> serde_json::Value {
+        let status = self.status(from);
+        let endpoint = |mapping: &&serde_json::Value| {
+            let service = mapping["endpoint"].as_str().unwrap_or_default();
+            mapping["is_from_here"] == true && service.ends_with(&format!(":{}", source_port(forward)))
+        };
+        status["mappings"].as_array().into_iter().flatten().find(endpoint).cloned().unwrap_or_default()
+    }
+
+    /// Begins to send packets by a forward of an agent, and to note those that come to the other's application.
+    pub fn begin(&self, from: usize, forward: usize) -> Stream {
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let sender = self.machines[from]
+            .run(move || UdpSocket::bind(address(source_port(forward))).expect("the port is free"));
+        let to = 1 - from;
+        let receiver = self.machines[to]
+            .run(move || UdpSocket::bind(address(app_port(forward))).expect("the port is free"));
+        Stream::begin(sender, address(forward_port(forward)), receiver)
+    }
+
+    fn write(&self, place: usize, text: &str) {
+        std::fs::write(self.file(place), text).expect("room on the disk");
+    }
+
+    /// What an agent's file says whatever the mode.
+    fn agent_tables(&self, place: usize) -> String {
+        let mut tables = String::new();
+        let peer = NAMES[1 - place];
+        for (number, keys) in self.plan.forwards.iter().enumerate() {
+            let (listen, target) = (forward_port(number), app_port(number));
+            let _ = write!(
+                tables,
+                "[[forward]]\nlisten = \"127.0.0.1:{listen}\"\npeer = \"{peer}\"\nto = \"app-{number}\"\n{keys}\n\
+                 [[expose]]\nname = \"app-{number}\"\ntarget = \"127.0.0.1:{target}\"\n"
+            );
+        }
+        tables
+    }
+
+    fn node(&self, place: usize, rest: &str) -> String {
+        let (role, name, state) = (role(place), NAMES[place], self.folder.path().join(NAMES[place]));
+        let [ipv4, ipv6] = sockets(place);
+        let tables = if place < EAST { self.agent_tables(place) } else { String::new() };
+        format!(
+            "[{role}]\nname = \"{name}\"\nstate = \"{}\"\nlisten = [\"{ipv4}\", \"{ipv6}\"]\n{rest}\n{tables}\
+             [observe]\nlisten = \"127.0.0.1:4680\"\n",
+            state.display()
+        )
+    }
+
+    fn write_static_files(&self) {
+        let mut network = String::new();
+        for place in [EAST, WEST, ALICE, BOB] {
+            let key = key(&self.folder.path().join(NAMES[place]));
+            let [ipv4, ipv6] = sockets(place);
+            let (table, number) = if place < EAST { ("agents", place + 1) } else { ("relays", place - 1) };
+            let _ = write!(
+                network,
+                "[[network.{table}]]\nname = \"{}\"\nnumber = {number}\nkey = \"{key}\"\naddresses = [\"{ipv4}\", \"{ipv6}\"]\n",
+                NAMES[place]
+            );
+            if place < EAST {
+                let _ = writeln!(network, "relays = [\"{}\", \"{}\"]", NAMES[place + 2], NAMES[3 - place]);
+            }
+        }
+        network += "[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n";
+        for place in [EAST, WEST, ALICE, BOB] {
+            self.write(place, &format!("{}{network}", self.node(place, "")));
+        }
+    }
+
+    fn write_managed_files(&mut self) {
+        let [ipv4, _] = addresses(CONTROLLER);
+        let state = self.folder.path().join(NAMES[CONTROLLER]);
+        std::fs::create_dir(&state).expect("room on the disk");
+        self.write(
+            CONTROLLER,
+            &format!("[controller]\nstate = \"{}\"\nlisten = [\"{ipv4}:4443\"]\n", state.display()),
+        );
+        self.revive(CONTROLLER);
+        for place in [EAST, WEST, ALICE, BOB] {
+            let token = self.token(role(place));
+            let near =
+                if place < EAST { format!("relay = \"{}\"\n", NAMES[place + 2]) } else { String::new() };
+            self.write(place, &self.node(place, &format!("token = \"{token}\"\n{near}")));
+        }
+    }
+
+    fn token(&self, role: &str) -> String {
+        let state = self.folder.path().join(NAMES[CONTROLLER]);
+        let mut token = String::new();
+        self.wait_for("the controller gives tokens", || {
+            let arguments = ["token", "create", "--role", role, "--state", state.to_str().expect("UTF-8")];
+            let made = self.run(CONTROLLER, &arguments);
+            token = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+            made.status.success()
+        });
+        token
+    }
+}
+
+/// The machines and their links: the direct path takes 40 ms, and so does the one by both relays.
+fn scenario(plan: &Plan) -> String {
+    let Plan { direct, uplink, .. } = plan;
+    let control: String = NAMES[..CONTROLLER]
+        .iter()
+        .map(|name| format!("[[link]]\nbetween = [\"controller\", \"{name}\"]\ndelay = \"10 ms\"\n"))
+        .collect();
+    format!(
+        "title = \"Two sites\"\nlength = \"1 h\"\n\
+         [[node]]\nname = \"alice\"\nrole = \"agent\"\n[[node]]\nname = \"bob\"\nrole = \"agent\"\n\
+         [[node]]\nname = \"east\"\nrole = \"relay\"\n[[node]]\nname = \"west\"\nrole = \"relay\"\n\
+         [[node]]\nname = \"controller\"\nrole = \"agent\"\n\
+         [[link]]\nbetween = [\"alice\", \"bob\"]\ndelay = \"40 ms\"\n{direct}\n\
+         [[link]]\nbetween = [\"alice\", \"east\"]\ndelay = \"5 ms\"\n{uplink}\n\
+         [[link]]\nbetween = [\"alice\", \"west\"]\ndelay = \"35 ms\"\n{uplink}\n\
+         [[link]]\nbetween = [\"bob\", \"west\"]\ndelay = \"5 ms\"\n\
+         [[link]]\nbetween = [\"bob\", \"east\"]\ndelay = \"35 ms\"\n\
+         [[link]]\nbetween = [\"east\", \"west\"]\ndelay = \"30 ms\"\n\
+         {control}\
+         [[flow]]\nname = \"call\"\nfrom = \"alice\"\nto = \"bob\"\nservice = \"caching\"\n\
+         sends = {{ kind = \"steady\", every = \"10 ms\", bytes = 200 }}\n"
+    )
+}
+
+fn role(place: usize) -> &'static str {
+    ["agent", "agent", "relay", "relay", "controller"][place]
+}
+
+fn sockets(place: usize) -> [SocketAddr; 2] {
+    addresses(place).map(|address| SocketAddr::new(address, 4_600))
+}
+
+fn port(base: u16, forward: usize) -> u16 {
+    base + u16::try_from(forward).expect("few forwards")
+}
+
+fn forward_port(forward: usize) -> u16 {
+    port(FORWARD, forward)
+}
+
+fn app_port(forward: usize) -> u16 {
+    port(APP, forward)
+}
+
+fn source_port(forward: usize) -> u16 {
+    port(FORWARD + 100, forward)
+}
+
+/// Makes a node's key; its public part.
+fn key(folder: &Path) -> String {
+    std::fs::create_dir(folder).expect("room on the disk");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+    let output = command.arg("keygen").arg(folder.join("key")).arg("--json").output().expect("it starts");
+    let made: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    made["public_key"].as_str().expect("a key").to_owned()
+}
+
+/// Packets on their way from one application to another, a hundred a second.
+pub struct Stream {
+    ends: Arc<AtomicBool>,
+    sending: JoinHandle<Vec<Instant>>,
+    receiving: JoinHandle<()>,
+    came: Arc<Mutex<Vec<u32>>>,
+}
+
+/// What became of the packets of a stream.
+pub struct Fate {
+    /// When each was sent.
+    pub sent: Vec<Instant>,
+    /// How often each came.
+    pub came: Vec<u32>,
+}
+
+impl Stream {
+    fn begin(sender: UdpSocket, to: SocketAddr, receiver: UdpSocket) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let came = Arc::new(Mutex::new(Vec::new()));
+        let sending = {
+            let ends = Arc::clone(&ends);
+            std::thread::spawn(move || send_all(&sender, to, &ends))
+        };
+        let receiving = {
+            let (ends, came) = (Arc::clone(&ends), Arc::clone(&came));
+            std::thread::spawn(move || receive_all(&receiver, &ends, &came))
+        };
+        Self { ends, sending, receiving, came }
+    }
+
+    /// How many packets have come.
+    pub fn count(&self) -> usize {
+        self.came.lock().expect("nobody panicked").iter().filter(|count| **count > 0).count()
+    }
+
+    /// Ends it, and waits for what is still under way.
+    pub fn finish(self) -> Fate {
+        self.ends.store(true, Ordering::Relaxed);
+        let sent = self.sending.join().expect("it was sent");
+        self.receiving.join().expect("it came");
+        let mut came = std::mem::take(&mut *self.came.lock().expect("nobody panicked"));
+        came.resize(sent.len(), 0);
+        Fate { sent, came }
+    }
+}
+
+impl Fate {
+    /// How many packets of a span of time never came.
+    pub fn missing(&self, from: Instant, until: Instant) -> usize {
+        let all = self.sent.iter().zip(&self.came);
+        all.filter(|(sent, came)| (from..until).contains(*sent) && **came == 0).count()
+    }
+
+    /// How many packets came more than once.
+    pub fn twice(&self) -> usize {
+        self.came.iter().filter(|came| **came > 1).count()
+    }
+}
+
+fn send_all(sender: &UdpSocket, to: SocketAddr, ends: &AtomicBool) -> Vec<Instant> {
+    let mut sent = Vec::new();
+    let begun = Instant::now();
+    while !ends.load(Ordering::Relaxed) {
+        let number = u32::try_from(sent.len()).expect("a test is short");
+        std::thread::sleep((INTERVAL * number).saturating_sub(begun.elapsed()));
+        let mut packet = [0; 200];
+        packet[..4].copy_from_slice(&number.to_be_bytes());
+        sent.push(Instant::now());
+        sender.send_to(&packet, to).expect("the agent listens");
+    }
+    sent
+}
+
+/// Takes what comes, and half a second longer than anything is sent.
+fn receive_all(receiver: &UdpSocket, ends: &AtomicBool, came: &Mutex<Vec<u32>>) {
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    let mut packet = [0; 2_000];
+    loop {
+        match receiver.recv(&mut packet) {
+            Ok(_) => {
+                let number = u32::from_be_bytes([packet[0], packet[1], packet[2], packet[3]]) as usize;
+                let mut came = came.lock().expect("nobody panicked");
+                if came.len() <= number {
+                    came.resize(number + 1, 0);
+                }
+                came[number] += 1;
+            }
+            Err(_) if ends.load(Ordering::Relaxed) => return,
+            Err(_) => {}
+        }
+    }
+}
