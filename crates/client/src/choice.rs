@@ -32,11 +32,11 @@ pub(crate) fn choose(
     now: Time,
 ) -> Chosen {
     if let Choice::Service(service) = registration.choice {
-        return Chosen { service, reason: Reason::Asked };
+        return Chosen::of(service, Reason::Asked);
     }
     let paths = known.paths(known.own(), peer);
     let Some(path) = paths.first() else {
-        return Chosen { service: Service::Internet, reason: Reason::NoRelays };
+        return Chosen::of(Service::Internet, Reason::NoRelays);
     };
     let reported = agent.totals().get(&peer).and_then(|totals| totals.reported).unwrap_or_default();
     let facts = Facts {
@@ -74,26 +74,26 @@ fn assumed(direct: Duration, ingress: Duration, is_one_relay: bool) -> Delays {
 
 fn by_budget(budget: Option<Duration>, facts: &Facts) -> Chosen {
     let Some(budget) = budget else {
-        return Chosen { service: Service::Caching, reason: Reason::NoBudget };
+        return Chosen::of(Service::Caching, Reason::NoBudget);
+    };
+    let Some(delays) = facts.delays else {
+        return Chosen::of(Service::Caching, Reason::NotMeasured);
     };
     let (packets, lost) = facts.counted;
-    if lost == 0 && packets >= CLEAN_PACKETS_MIN {
-        return Chosen { service: Service::Internet, reason: Reason::NothingIsLost { packets } };
+    let caches_in_time = delays.delivery(Service::Caching).is_some_and(|delivery| delivery <= budget);
+    if lost == 0 && packets >= CLEAN_PACKETS_MIN && caches_in_time {
+        // Outages come after long clean times, too: what costs nothing until then still bridges them.
+        return Chosen { standby: true, ..Chosen::of(Service::Caching, Reason::NothingIsLost { packets }) };
     }
-    let Some(delays) = facts.delays else {
-        return Chosen { service: Service::Caching, reason: Reason::NotMeasured };
-    };
     // Coding brings bursts back only with others' packets.
     let by_cost = [Service::Coding, Service::Caching, Service::Forwarding].into_iter();
     let competent = by_cost.filter(|service| *service != Service::Coding || facts.has_company);
     let expected = competent.filter_map(|service| Some((service, delays.delivery(service)?)));
     let in_time = expected.clone().find(|(_, delivery)| *delivery <= budget);
     match (in_time, expected.min_by_key(|(_, delivery)| *delivery)) {
-        (Some((service, delivery)), _) => Chosen { service, reason: Reason::Cheapest { delivery, budget } },
-        (None, Some((service, delivery))) => {
-            Chosen { service, reason: Reason::NoneInTime { delivery, budget } }
-        }
-        (None, None) => Chosen { service: Service::Caching, reason: Reason::NotMeasured },
+        (Some((service, delivery)), _) => Chosen::of(service, Reason::Cheapest { delivery, budget }),
+        (None, Some((service, delivery))) => Chosen::of(service, Reason::NoneInTime { delivery, budget }),
+        (None, None) => Chosen::of(Service::Caching, Reason::NotMeasured),
     }
 }
 
@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn only_what_was_seen_to_lose_nothing_goes_without_relays() {
         let counted = |packets, lost| Facts { counted: (packets, lost), ..facts(true) };
-        assert_eq!(service(150, &counted(CLEAN_PACKETS_MIN, 0)), Service::Internet);
+        let clean = by_budget(Some(ms(150)), &counted(CLEAN_PACKETS_MIN, 0));
+        assert_eq!((clean.service, clean.standby), (Service::Caching, true), "it bridges outages");
         assert_eq!(service(150, &counted(CLEAN_PACKETS_MIN - 1, 0)), Service::Coding);
         assert_eq!(service(150, &counted(1_000_000, 1)), Service::Coding);
     }

@@ -218,6 +218,7 @@ impl Client {
         let peer = self.known.peer(peer).ok_or_else(|| RegisterError::UnknownPeer(peer.into()))?;
         let chosen = choose(registration, peer, &self.known, &self.agent, now);
         let terms = registration.terms(chosen.service)?;
+        let terms = Terms { standby: terms.standby || chosen.standby, ..terms };
         if self.pairs.count() >= FLOW_PAIRS_MAX {
             return Err(RegisterError::NoRoom);
         }

@@ -117,8 +117,17 @@ pub struct Registered {
 pub struct Chosen {
     /// The service.
     pub service: Service,
+    /// Whether copies wait for the first losses, or for an outage, also if the registration does not say so.
+    pub standby: bool,
     /// Why.
     pub reason: Reason,
+}
+
+impl Chosen {
+    /// A service that begins to work at once, unless the registration says otherwise.
+    pub(crate) const fn of(service: Service, reason: Reason) -> Self {
+        Self { service, standby: false, reason }
+    }
 }
 
 /// Why a service is chosen.
@@ -168,7 +177,10 @@ impl fmt::Display for Chosen {
                 "{name}, as round trips to the peer and the relay are not measured yet: it repairs whatever is lost"
             ),
             Reason::NothingIsLost { packets } => {
-                write!(f, "{name}, as none of {packets} packets to the peer was lost")
+                write!(
+                    f,
+                    "{name} on standby, as none of {packets} packets to the peer was lost: copies begin with the first losses, or an outage"
+                )
             }
             Reason::Cheapest { delivery, budget } => write!(
                 f,
