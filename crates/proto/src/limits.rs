@@ -369,7 +369,8 @@ pub const UNREGISTER_RETRY: Duration = Duration::from_millis(250);
 /// How often somebody is told so who does not answer: within eight seconds. Then the other side is not there.
 pub const UNREGISTER_TRIES: u32 = 6;
 
-/// Most who wait to hear that a flow ended, at some 40 bytes each: all flows of a busy proxy at a relay that is away.
+/// Most ends of flows of which one session waits to hear, at some 100 bytes each: all flows of a busy proxy at a relay that is
+/// away.
 pub const CLOSINGS_MAX: usize = FLOWS_PER_SESSION_MAX;
 
 /// How often an agent that leaves says so: with 10 % loss, one in a thousand peers hears none of it.
@@ -563,12 +564,26 @@ pub const HELD_SKIPS_MAX: usize = 32;
 /// under way for longer, nobody knows since when it is listened to.
 pub const FIRST_NUMBERS: u64 = 64;
 
-/// Most pairs of flows that the applications of one agent have: each takes two flows at each of its relays, which take 4,096
-/// of one agent.
-pub const FLOW_PAIRS_MAX: usize = 2_048;
+/// Most pairs of flows of one agent, unless it is told otherwise: each takes two flows at each of its relays, which take
+/// 4,096 of one agent. The rest of those is for contacts, and for flows whose end relays have not heard of yet.
+pub const FLOW_PAIRS_MAX: usize = 2_000;
 
-/// Most of them that one peer may ask for: a quarter, so that three busy peers leave room for others.
-pub const PEER_FLOW_PAIRS_MAX: usize = FLOW_PAIRS_MAX / 4;
+/// Most of them that one peer began, unless it is told otherwise: half, so that one busy peer leaves room for others. At 50 new
+/// ports a second, each lasts for 20 s.
+pub const PEER_FLOW_PAIRS_MAX: usize = FLOW_PAIRS_MAX / 2;
+
+/// Highest limit of pairs of flows: as many offers stand between two agents.
+pub const FLOW_PAIRS_LIMIT: usize = OFFERS_PER_PEER_MAX;
+
+const _: () = assert!(2 * FLOW_PAIRS_MAX < FLOWS_PER_SESSION_MAX && 2 * FLOW_PAIRS_LIMIT <= ALIASES_MAX);
+
+/// Idle time after which a pair of flows makes room for another, where there are as many as may be: longer than most
+/// conversations pause, and than a question is asked again (RFC 1035 resolvers: 5 s).
+pub const EVICTION_IDLE: Duration = Duration::from_secs(10);
+
+/// The factor by which idle time counts as long as nobody has answered: a flood of ports that nobody answers takes its own
+/// places after a second. That is longer than consent and the first answer take.
+pub const UNANSWERED_FACTOR: u64 = 10;
 
 /// How long a pair of flows lives without datagrams (RFC 4787, REQ-5: not less than two minutes, five by default).
 pub const FLOW_PAIR_IDLE: Duration = Duration::from_secs(300);
