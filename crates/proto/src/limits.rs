@@ -1,9 +1,11 @@
 //! Every limit of this crate, with its reason.
 
+mod pairs;
 mod sizes;
 
 use byway_units::Duration;
 
+pub use pairs::*;
 pub use sizes::*;
 
 /// Most packets of one flow that the egress relay knows where to find: 2 s of a flow of 1,000 packets/s.
@@ -563,30 +565,6 @@ pub const HELD_SKIPS_MAX: usize = 32;
 /// A flow whose first number is below this has begun just now: what it passed over is missing. Of one that has been
 /// under way for longer, nobody knows since when it is listened to.
 pub const FIRST_NUMBERS: u64 = 64;
-
-/// Most pairs of flows of one agent, unless it is told otherwise: each takes two flows at each of its relays, which take
-/// 4,096 of one agent. The rest of those is for contacts, and for flows whose end relays have not heard of yet.
-pub const FLOW_PAIRS_MAX: usize = 2_000;
-
-/// Most of them that one peer began, unless it is told otherwise: half, so that one busy peer leaves room for others. At 50 new
-/// ports a second, each lasts for 20 s.
-pub const PEER_FLOW_PAIRS_MAX: usize = FLOW_PAIRS_MAX / 2;
-
-/// Highest limit of pairs of flows: as many offers stand between two agents.
-pub const FLOW_PAIRS_LIMIT: usize = OFFERS_PER_PEER_MAX;
-
-const _: () = assert!(2 * FLOW_PAIRS_MAX < FLOWS_PER_SESSION_MAX && 2 * FLOW_PAIRS_LIMIT <= ALIASES_MAX);
-
-/// Idle time after which a pair of flows makes room for another, where there are as many as may be: longer than most
-/// conversations pause, and than a question is asked again (RFC 1035 resolvers: 5 s).
-pub const EVICTION_IDLE: Duration = Duration::from_secs(10);
-
-/// The factor by which idle time counts as long as nobody has answered: a flood of ports that nobody answers takes its own
-/// places after a second. That is longer than consent and the first answer take.
-pub const UNANSWERED_FACTOR: u64 = 10;
-
-/// How long a pair of flows lives without datagrams (RFC 4787, REQ-5: not less than two minutes, five by default).
-pub const FLOW_PAIR_IDLE: Duration = Duration::from_secs(300);
 
 /// Longest IP packet that a relay sends on an Ethernet path: longer ones, which are sent in fragments, count as this much.
 pub const UPLINK_PACKET: byway_units::Bytes = byway_units::Bytes::new(PACKET_BYTES_MAX as u64 + 48);
