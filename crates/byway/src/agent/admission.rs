@@ -56,25 +56,37 @@ pub(super) fn admit(
     Ok(Admission { place, source, replaces })
 }
 
-/// Times at which the log said last that there is no mapping left: here for a peer's port, or at a peer for one of here, or
-/// here for one of here.
+/// Place where nothing is left for another port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Full {
+    /// This agent has no mapping.
+    Here,
+    /// The peer has none.
+    Peer,
+    /// A relay has no room for the flow.
+    Relay,
+    /// The system has no socket.
+    Sockets,
+}
+
+/// Times at which the log said last that nothing is left for ports of an owner.
 #[derive(Debug, Default)]
-pub(super) struct FullNotices(BTreeMap<(Owner, bool), Time>);
+pub(super) struct FullNotices(BTreeMap<(Full, Owner), Time>);
 
 impl FullNotices {
-    /// True if that is to be said now of an owner's ports, here or at the peer.
-    pub(super) fn is_due(&mut self, owner: Owner, is_here: bool, now: Time) -> bool {
-        let said = self.0.get(&(owner, is_here));
+    /// True if that is to be said now.
+    pub(super) fn is_due(&mut self, full: Full, owner: Owner, now: Time) -> bool {
+        let said = self.0.get(&(full, owner));
         let is_due = said.is_none_or(|said| now.saturating_since(*said) >= FULL_SAID_EVERY);
         if is_due {
-            self.0.insert((owner, is_here), now);
+            self.0.insert((full, owner), now);
         }
         is_due
     }
 
     /// Forgets a peer.
     pub(super) fn forget(&mut self, peer: AgentId) {
-        self.0.retain(|(owner, _), _| *owner != Owner::Peer(peer));
+        self.0.retain(|(_, owner), _| *owner != Owner::Peer(peer));
     }
 }
 
@@ -185,11 +197,11 @@ mod tests {
     fn that_there_is_no_mapping_left_is_said_once_a_minute_of_each_owner_and_place() {
         let (mut said, owner) = (FullNotices::default(), Owner::Peer(PEER));
         let at = |seconds| Time::START + Duration::from_secs(seconds);
-        assert!(said.is_due(owner, true, at(0)) && !said.is_due(owner, true, at(59)));
-        assert!(said.is_due(owner, false, at(59)) && said.is_due(Owner::Here, true, at(59)));
-        assert!(said.is_due(owner, true, at(60)) && !said.is_due(owner, true, at(61)));
+        assert!(said.is_due(Full::Here, owner, at(0)) && !said.is_due(Full::Here, owner, at(59)));
+        assert!(said.is_due(Full::Peer, owner, at(59)) && said.is_due(Full::Here, Owner::Here, at(59)));
+        assert!(said.is_due(Full::Here, owner, at(60)) && !said.is_due(Full::Here, owner, at(61)));
         said.forget(PEER);
-        assert!(said.is_due(owner, true, at(61)) && !said.is_due(Owner::Here, true, at(61)));
+        assert!(said.is_due(Full::Here, owner, at(61)) && !said.is_due(Full::Here, Owner::Here, at(61)));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Room for new mappings: the longest idle one is closed at both ends, or the new one is refused, counted and logged.
 
 use byway_net::{Io, SocketId};
-use byway_proto::agent::OfferRefusal;
+use byway_proto::agent::{Event, OfferRefusal};
 use byway_units::{AgentId, Time};
+use byway_wire::messages::Refusal;
 
+use super::admission::Full;
 use super::mappings::{AllInUse, MappingId, Owner};
 use super::outsides::Caller;
 use super::role::AgentRole;
@@ -49,7 +51,7 @@ impl AgentRole {
                 Some(socket)
             }
             Err(error) => {
-                if self.full_notices.is_due(Owner::Here, false, io.now()) {
+                if self.full_notices.is_due(Full::Sockets, Owner::Here, io.now()) {
                     tracing::error!(
                         %error,
                         "no socket towards what is exposed: give the process more file descriptors (LimitNOFILE), or free some ports"
@@ -62,7 +64,7 @@ impl AgentRole {
 
     /// Logs that there is no mapping left for a new port, with the setting that makes more.
     fn log_full(&mut self, owner: Owner, now: Time) {
-        if !self.full_notices.is_due(owner, true, now) {
+        if !self.full_notices.is_due(Full::Here, owner, now) {
             return;
         }
         let limits = self.mappings.limits();
@@ -83,12 +85,18 @@ impl AgentRole {
 
     /// Logs that a peer has no mapping left.
     pub(super) fn log_full_peer(&mut self, peer: AgentId, now: Time) {
-        if self.full_notices.is_due(Owner::Peer(peer), false, now) {
+        if self.full_notices.is_due(Full::Peer, Owner::Peer(peer), now) {
             tracing::warn!(
                 peer = self.known.name_of(peer),
                 "the peer has no mapping left for another port: all are in use; raise `peer_max`, or `max`, of [mappings] there"
             );
         }
+    }
+
+    /// True if the log has a line for the event. A relay that is full says so of each flow, and is quoted once a minute.
+    pub(super) fn is_logged(&mut self, event: &Event, now: Time) -> bool {
+        !matches!(event, Event::FlowRefused { refusal: Refusal::NoRoom, .. })
+            || self.full_notices.is_due(Full::Relay, Owner::Here, now)
     }
 
     /// Counts a datagram of a mapping that the peer refuses, by the reason.

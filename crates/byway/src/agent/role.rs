@@ -167,7 +167,9 @@ impl AgentRole {
     }
 
     fn event(&mut self, event: Event, io: &mut Io) {
-        if let Some(notice) = Notice::of(&event, &self.known) {
+        if let Some(notice) = Notice::of(&event, &self.known)
+            && self.is_logged(&event, io.now())
+        {
             notice.log();
         }
         self.hasten_look();
