@@ -11,7 +11,8 @@ use byway_proto::agent::{
     Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Offer, OfferRefusal, Terms, flow_between,
 };
 use byway_proto::conventions::{
-    self, CONTACT_FLOW, Contacts, Exposure, FlowNumbers, Segments, Subject, Wish, ip_bytes, offer_for,
+    self, CONTACT_FLOW, Contacts, Exposure, FlowNumbers, PairUse, Segments, Subject, Wish, ip_bytes,
+    offer_for,
 };
 use byway_proto::limits::{DATAGRAM_BYTES_MAX, FLOW_PAIRS_MAX};
 use byway_units::{AgentId, FlowId, Time};
@@ -20,7 +21,7 @@ use byway_wire::{Ecn, FlowKey, Receiver};
 use thiserror::Error;
 
 use crate::choice::choose;
-use crate::flow_pair::{Entry, FlowPair, FlowPairs, Side};
+use crate::flow_pair::{AllInUse, Entry, FlowPair, FlowPairs, Side};
 use crate::limits::{EXPOSED_MAX, SWEEP_INTERVAL};
 use crate::network::{Known, Network, NetworkError};
 use crate::output::{Event, Output};
@@ -172,7 +173,7 @@ impl Client {
         if datagram.len() > DATAGRAM_BYTES_MAX {
             return Err(SendError::TooLong(datagram.len()));
         }
-        entry.used = now;
+        entry.usage.note(entry.side == Side::Incoming, now);
         let flow = entry.sent;
         self.agent.handle(AgentInput::Send { flow, datagram, ecn: Ecn::NotCapable, marked }, now);
         Ok(())
@@ -357,7 +358,7 @@ impl Client {
 
     fn deliver(&mut self, flow: FlowPair, delivery: Delivery) -> Output<'_> {
         if let Some(entry) = self.pairs.get_mut(flow) {
-            entry.used = self.now;
+            entry.usage.note(entry.side != Side::Incoming, self.now);
         }
         Output::Delivered { flow, datagram: &self.delivered, delivery }
     }
@@ -380,7 +381,7 @@ impl Client {
             return None;
         };
         let name = name.into();
-        Some(self.pairs.add(Entry { peer, number, sent, received, side, name, used: now }))
+        Some(self.pairs.add(Entry { peer, number, sent, received, side, name, usage: PairUse::new(now) }))
     }
 
     /// Closes a pair at both ends.
@@ -489,11 +490,11 @@ impl Client {
         let exposures = exposures.map(|Exposed { name, peers }| Exposure { name, peers: peers.as_deref() });
         let (place, _) = conventions::admit(&wish, exposures)?;
         let replaced = self.pairs.of_number(peer, number);
-        let of_peer = self.pairs.of_peer(peer).count();
-        if replaced.is_none() && !conventions::has_room(self.pairs.count(), of_peer) {
-            return Err(OfferRefusal::NoRoom);
-        }
-        if let Some(old) = replaced {
+        let evicted = match replaced {
+            Some(_) => replaced,
+            None => self.pairs.make_room(peer, self.now).map_err(|AllInUse| OfferRefusal::NoRoom)?,
+        };
+        if let Some(old) = evicted {
             self.end(old);
         }
         let name = self.exposed[place].name.clone();

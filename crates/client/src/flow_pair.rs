@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use byway_proto::agent::{ReceiveFlowId, SendFlowId};
+use byway_proto::conventions::{Candidate, PairLimits, PairUse, choose_evicted};
 use byway_proto::limits::FLOW_PAIR_IDLE;
 use byway_units::{AgentId, FlowId, Time};
 
@@ -39,6 +40,10 @@ pub(crate) enum Side {
     Incoming,
 }
 
+/// Error of a new pair where all that could make room for it are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllInUse;
+
 /// What is known of a pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -49,8 +54,8 @@ pub(crate) struct Entry {
     pub(crate) side: Side,
     /// What it is for: the name of what is exposed.
     pub(crate) name: String,
-    /// When a datagram came or went last.
-    pub(crate) used: Time,
+    /// When a datagram came or went last, and whether both ends have sent any.
+    pub(crate) usage: PairUse,
 }
 
 /// All pairs.
@@ -118,10 +123,33 @@ impl FlowPairs {
 
     /// Those that peers' applications began and that nobody uses any more.
     pub(crate) fn idle(&self, now: Time) -> Vec<FlowPair> {
-        let is_idle = |entry: &Entry| {
-            entry.side == Side::Incoming && now.saturating_since(entry.used) >= FLOW_PAIR_IDLE
-        };
+        let is_idle = |entry: &Entry| entry.side == Side::Incoming && entry.usage.idle(now) >= FLOW_PAIR_IDLE;
         self.iter().filter(|(_, entry)| is_idle(entry)).map(|(pair, _)| pair).collect()
+    }
+
+    /// Finds room for another pair that a peer begins: the one to be closed before, if there are as many as may be. Those that
+    /// this application registered stay.
+    ///
+    /// # Errors
+    /// If all that could make room are in use.
+    pub(crate) fn make_room(&self, peer: AgentId, now: Time) -> Result<Option<FlowPair>, AllInUse> {
+        let limits = PairLimits::default();
+        let count = |owner: AgentId| self.incoming().filter(|(_, entry)| entry.peer == owner).count();
+        let its_alone = count(peer) >= limits.of_peer;
+        if !its_alone && self.count() < limits.all {
+            return Ok(None);
+        }
+        let mut counts = BTreeMap::new();
+        self.incoming().for_each(|(_, entry)| *counts.entry(entry.peer).or_insert(0) += 1);
+        let may = self.incoming().filter(|(_, entry)| !its_alone || entry.peer == peer);
+        let candidates =
+            may.map(|(pair, entry)| Candidate { pair, of_owner: counts[&entry.peer], usage: entry.usage });
+        choose_evicted(candidates, now).map(Some).map_err(|_| AllInUse)
+    }
+
+    /// Those that peers' applications began.
+    fn incoming(&self) -> impl Iterator<Item = (FlowPair, &Entry)> {
+        self.iter().filter(|(_, entry)| entry.side == Side::Incoming)
     }
 
     /// All of them are gone.
@@ -141,6 +169,11 @@ impl FlowPairs {
 
 #[cfg(test)]
 mod tests {
+    use byway_code::Engine;
+    use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, flow_between};
+    use byway_units::Duration;
+    use byway_wire::seal::{Portable, PreSharedKey, StaticSecret, Suite};
+
     use super::*;
 
     #[test]
@@ -158,5 +191,42 @@ mod tests {
             assert!(pairs.remove(FlowPair::from_number(number)).is_none());
         }
         assert_eq!(pairs.count(), 0);
+    }
+
+    const OWN: AgentId = AgentId::new(1);
+
+    fn at(seconds: u64) -> Time {
+        Time::START + Duration::from_secs(seconds)
+    }
+
+    /// A pair with a peer, begun now, of flows that are open somewhere.
+    fn entry(peer: AgentId, number: u16, side: Side, now: Time) -> Entry {
+        let secret = |byte| StaticSecret::from_bytes([byte; 32]);
+        let suite = Suite::ChaCha20Poly1305;
+        let identity = AgentIdentity { number: OWN, secret: secret(1), suite, started_unix_nanos: 1 };
+        let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [0; 32], now);
+        let (key, pre_shared) = (secret(2).public_key(), PreSharedKey::default());
+        agent.add_peer(Peer { number: peer, key, pre_shared, addresses: Vec::new() }, now);
+        let (settings, flow) = (FlowSettings::default(), FlowId::new(2));
+        let sent = agent.open_flow(flow_between(OWN, peer, flow), settings.clone(), now);
+        let received = agent.accept_flow(flow_between(peer, OWN, flow), settings, now);
+        let (sent, received) = sent.zip(received).expect("the peer was added");
+        let number = FlowId::new(number);
+        Entry { peer, number, sent, received, side, name: String::new(), usage: PairUse::new(now) }
+    }
+
+    #[test]
+    fn of_a_peer_with_as_many_pairs_as_may_be_the_longest_idle_one_makes_room_and_none_that_is_registered() {
+        let (peer, other, mut pairs) = (AgentId::new(2), AgentId::new(3), FlowPairs::default());
+        pairs.add(entry(peer, 9_999, Side::Registered { is_accepted: true }, at(0)));
+        let template = entry(peer, 0, Side::Incoming, at(50));
+        for number in 1..u16::try_from(PairLimits::default().of_peer).expect("few") {
+            pairs.add(Entry { number: FlowId::new(number), ..template.clone() });
+        }
+        assert_eq!(pairs.make_room(peer, at(50)), Ok(None));
+        let oldest = pairs.add(Entry { usage: PairUse::new(at(49)), ..template });
+        assert_eq!(pairs.make_room(peer, at(49)), Err(AllInUse));
+        assert_eq!(pairs.make_room(other, at(49)), Ok(None), "there is room for others");
+        assert_eq!(pairs.make_room(peer, at(60)), Ok(Some(oldest)));
     }
 }

@@ -1,9 +1,11 @@
 //! Every limit of this crate, with its reason.
 
+mod pairs;
 mod sizes;
 
 use byway_units::Duration;
 
+pub use pairs::*;
 pub use sizes::*;
 
 /// Most packets of one flow that the egress relay knows where to find: 2 s of a flow of 1,000 packets/s.
@@ -369,7 +371,8 @@ pub const UNREGISTER_RETRY: Duration = Duration::from_millis(250);
 /// How often somebody is told so who does not answer: within eight seconds. Then the other side is not there.
 pub const UNREGISTER_TRIES: u32 = 6;
 
-/// Most who wait to hear that a flow ended, at some 40 bytes each: all flows of a busy proxy at a relay that is away.
+/// Most ends of flows of which one session waits to hear, at some 100 bytes each: all flows of a busy proxy at a relay that is
+/// away.
 pub const CLOSINGS_MAX: usize = FLOWS_PER_SESSION_MAX;
 
 /// How often an agent that leaves says so: with 10 % loss, one in a thousand peers hears none of it.
@@ -578,16 +581,6 @@ pub const HELD_SKIPS_MAX: usize = 32;
 /// A flow whose first number is below this has begun just now: what it passed over is missing. Of one that has been
 /// under way for longer, nobody knows since when it is listened to.
 pub const FIRST_NUMBERS: u64 = 64;
-
-/// Most pairs of flows that the applications of one agent have: each takes two flows at each of its relays, which take 4,096
-/// of one agent.
-pub const FLOW_PAIRS_MAX: usize = 2_048;
-
-/// Most of them that one peer may ask for: a quarter, so that three busy peers leave room for others.
-pub const PEER_FLOW_PAIRS_MAX: usize = FLOW_PAIRS_MAX / 4;
-
-/// How long a pair of flows lives without datagrams (RFC 4787, REQ-5: not less than two minutes, five by default).
-pub const FLOW_PAIR_IDLE: Duration = Duration::from_secs(300);
 
 /// Longest IP packet that a relay sends on an Ethernet path: longer ones, which are sent in fragments, count as this much.
 pub const UPLINK_PACKET: byway_units::Bytes = byway_units::Bytes::new(PACKET_BYTES_MAX as u64 + 48);

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use byway_net::{Io, SocketId};
+use byway_net::Io;
 use byway_proto::agent::{Offer, OfferRefusal};
-use byway_proto::conventions::Wish;
+use byway_proto::conventions::{PairUse, Wish};
 use byway_proto::marking::Marking;
 use byway_units::{AgentId, FlowId};
 
 use super::admission::{Admission, admit};
-use super::mappings::{Consent, Endpoint, Mapping, MappingId, Side};
+use super::mappings::{AllInUse, Consent, Endpoint, Mapping, MappingId, Owner, Side};
 use super::outsides::Caller;
 use super::role::AgentRole;
 use crate::settings::ExposedAt;
@@ -18,7 +18,10 @@ impl AgentRole {
     /// A peer's application wants to send to something here.
     pub(super) fn offered_by(&mut self, peer: AgentId, flow: FlowId, offer: &Offer, io: &mut Io) {
         let answer = self.accept(peer, flow, offer, io);
-        if let Some(refusal) = self.refused.news(peer, answer) {
+        if answer == Err(OfferRefusal::NoRoom) {
+            // That has a message of its own.
+            self.segments.refused_offers += 1;
+        } else if let Some(refusal) = self.refused.news(peer, answer) {
             tracing::info!(peer = self.known.name_of(peer), ?refusal, "refused what a peer offers");
         }
         self.agent.answer_offer(peer, flow, answer, io.now());
@@ -33,8 +36,9 @@ impl AgentRole {
     ) -> Result<(), OfferRefusal> {
         let wish = Wish { peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
         let Admission { place, source, replaces } = admit(peer, &wish, &self.exposed, &self.mappings)?;
-        if let Some(old) = replaces {
-            self.close_mapping(old, io);
+        match replaces {
+            Some(old) => self.close_mapping(old, io),
+            None => self.make_room(Owner::Peer(peer), io).map_err(|AllInUse| OfferRefusal::NoRoom)?,
         }
         match &self.exposed[place].at {
             ExposedAt::Target(target) => {
@@ -106,29 +110,9 @@ impl AgentRole {
             marking,
             consent,
             refusal: None,
-            used: now,
+            usage: PairUse::new(now),
             whole: None,
         };
         Ok(self.mappings.add(mapping))
-    }
-
-    /// The socket from which a peer's application speaks to targets here.
-    fn outside(&mut self, caller: Caller, io: &mut Io) -> Option<SocketId> {
-        if let Some(socket) = self.outsides.socket(caller) {
-            return Some(socket);
-        }
-        match io.open(caller.bind()) {
-            Ok(socket) => {
-                self.outsides.opened(caller, socket);
-                Some(socket)
-            }
-            Err(error) => {
-                tracing::error!(
-                    %error,
-                    "no socket towards what is exposed: give the process more file descriptors (LimitNOFILE), or free some ports"
-                );
-                None
-            }
-        }
     }
 }

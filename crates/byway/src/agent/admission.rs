@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use byway_proto::agent::OfferRefusal;
 use byway_proto::conventions::{self, Exposure, FlowNumbers, Wish};
-use byway_units::{AgentId, FlowId};
+use byway_units::{AgentId, FlowId, Time};
 
-use super::mappings::{MappingId, Mappings};
+use super::limits::FULL_SAID_EVERY;
+use super::mappings::{MappingId, Mappings, Owner};
 use crate::settings::Exposed;
 
 /// A mapping that a peer may have.
@@ -29,21 +30,18 @@ pub(super) enum Declined {
     NoRoom,
 }
 
-/// The peer and the flow of the mapping that an application's endpoint begins, if it may.
+/// The peer and the flow of the mapping that an application's endpoint begins, if it may. There is room for it.
 pub(super) fn begin(
     peer: Option<AgentId>,
     mappings: &Mappings,
     numbers: &mut FlowNumbers,
 ) -> Result<(AgentId, FlowId), Declined> {
     let peer = peer.ok_or(Declined::UnknownPeer)?;
-    if !mappings.has_room() {
-        return Err(Declined::NoRoom);
-    }
     let flow = numbers.draw(peer, |flow| mappings.of_flow(peer, flow).is_some());
     Ok((peer, flow.ok_or(Declined::NoRoom)?))
 }
 
-/// Whether a peer may have the mapping that it asks for.
+/// Whether a peer may have the mapping that it asks for, as far as there is room for it.
 pub(super) fn admit(
     peer: AgentId,
     wish: &Wish<'_>,
@@ -55,11 +53,41 @@ pub(super) fn admit(
     let exposures = exposures.map(|(exposed, name)| Exposure { name, peers: exposed.peers.as_deref() });
     let (place, source) = conventions::admit(wish, exposures)?;
     let replaces = mappings.of_flow(peer, wish.flow);
-    let of_peer = mappings.iter().filter(|(_, mapping)| mapping.peer == peer).count();
-    if replaces.is_none() && !conventions::has_room(mappings.count(), of_peer) {
-        return Err(OfferRefusal::NoRoom);
-    }
     Ok(Admission { place, source, replaces })
+}
+
+/// Place where nothing is left for another port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Full {
+    /// This agent has no mapping.
+    Here,
+    /// The peer has none.
+    Peer,
+    /// A relay has no room for the flow.
+    Relay,
+    /// The system has no socket.
+    Sockets,
+}
+
+/// Times at which the log said last that nothing is left for ports of an owner.
+#[derive(Debug, Default)]
+pub(super) struct FullNotices(BTreeMap<(Full, Owner), Time>);
+
+impl FullNotices {
+    /// True if that is to be said now.
+    pub(super) fn is_due(&mut self, full: Full, owner: Owner, now: Time) -> bool {
+        let said = self.0.get(&(full, owner));
+        let is_due = said.is_none_or(|said| now.saturating_since(*said) >= FULL_SAID_EVERY);
+        if is_due {
+            self.0.insert((full, owner), now);
+        }
+        is_due
+    }
+
+    /// Forgets a peer.
+    pub(super) fn forget(&mut self, peer: AgentId) {
+        self.0.retain(|(_, owner), _| *owner != Owner::Peer(peer));
+    }
 }
 
 /// What peers were refused last, so that the log says it once.
@@ -87,9 +115,9 @@ impl Refused {
 #[cfg(test)]
 mod tests {
     use byway_proto::conventions::{CONTACT_FLOW, Subject};
-    use byway_proto::limits::{FLOW_PAIRS_MAX, PEER_FLOW_PAIRS_MAX};
+    use byway_units::Duration;
 
-    use super::super::mappings::tests::{endpoint, filled, incoming};
+    use super::super::mappings::tests::{endpoint, incoming};
     use super::*;
     use crate::settings::ExposedAt;
 
@@ -143,14 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn an_application_gets_a_free_number_with_a_peer_of_the_map_while_there_is_room() {
+    fn an_application_gets_a_free_number_with_a_peer_of_the_map() {
         let mut numbers = FlowNumbers::new(AgentId::new(1), 2);
         let mut mappings = Mappings::default();
         mappings.add(incoming(PEER, 4, endpoint(7)));
         assert_eq!(begin(Some(PEER), &mappings, &mut numbers), Ok((PEER, FlowId::new(6))));
         assert_eq!(begin(None, &mappings, &mut numbers), Err(Declined::UnknownPeer));
-        let full = filled(FLOW_PAIRS_MAX, |_| PEER);
-        assert_eq!(begin(Some(PEER), &full, &mut numbers), Err(Declined::NoRoom));
     }
 
     #[test]
@@ -160,21 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn one_peer_does_not_take_all_the_room_and_all_of_them_no_more_than_there_is() {
-        let mappings = filled(PEER_FLOW_PAIRS_MAX - 1, |_| PEER);
-        assert!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings).is_ok());
-        let mappings = filled(PEER_FLOW_PAIRS_MAX, |_| PEER);
-        assert_eq!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings), Err(OfferRefusal::NoRoom));
-        let mappings = filled(FLOW_PAIRS_MAX, |number| AgentId::new(10 + number));
-        assert_eq!(ask(u16::MAX - 2, "echo", &exposed(None), &mappings), Err(OfferRefusal::NoRoom));
+    fn a_mapping_of_the_same_number_is_replaced() {
+        let mut mappings = Mappings::default();
+        let old = mappings.add(incoming(PEER, 40_000, endpoint(9)));
+        let admission = ask(40_000, "echo", &exposed(None), &mappings).expect("it is exposed");
+        assert_eq!(admission.replaces, Some(old));
     }
 
     #[test]
-    fn a_mapping_that_is_replaced_makes_its_own_room() {
-        let mut mappings = filled(PEER_FLOW_PAIRS_MAX - 1, |_| PEER);
-        let old = mappings.add(incoming(PEER, 40_000, endpoint(9)));
-        let admission = ask(40_000, "echo", &exposed(None), &mappings).expect("it had that number before");
-        assert_eq!(admission.replaces, Some(old));
+    fn that_there_is_no_mapping_left_is_said_once_a_minute_of_each_owner_and_place() {
+        let (mut said, owner) = (FullNotices::default(), Owner::Peer(PEER));
+        let at = |seconds| Time::START + Duration::from_secs(seconds);
+        assert!(said.is_due(Full::Here, owner, at(0)) && !said.is_due(Full::Here, owner, at(59)));
+        assert!(said.is_due(Full::Peer, owner, at(59)) && said.is_due(Full::Here, Owner::Here, at(59)));
+        assert!(said.is_due(Full::Here, owner, at(60)) && !said.is_due(Full::Here, owner, at(61)));
+        said.forget(PEER);
+        assert!(said.is_due(Full::Here, owner, at(61)) && !said.is_due(Full::Here, Owner::Here, at(61)));
     }
 
     #[test]

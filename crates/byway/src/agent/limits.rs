@@ -17,6 +17,13 @@ pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
 /// After how long a refused mapping is offered again when the application goes on sending.
 pub(super) const REFUSED_FOR: Duration = Duration::from_secs(5);
 
+/// The same where the peer has no mapping left: one makes room within a second if nobody answers it, and within ten if
+/// nobody uses it.
+pub(super) const FULL_FOR: Duration = Duration::from_secs(1);
+
+/// How often the log says that there is no mapping left for a new port: a flood of ports fills no log.
+pub(super) const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
+
 /// How often is looked whether there is something to tell the controller or to ask it for.
 pub(super) const TELL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(3);
 

@@ -3,17 +3,25 @@
 //! A mapping is endpoint-independent in the sense of RFC 4787: all that one application's endpoint sends to one peer leaves
 //! the peer's machine from one port, whatever it is sent to there.
 
+mod room;
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use byway_net::SocketId;
 use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId, Traffic};
-use byway_proto::limits::{FLOW_PAIR_IDLE, FLOW_PAIRS_MAX};
+use byway_proto::conventions::{PairLimits, PairUse};
+use byway_proto::limits::FLOW_PAIR_IDLE;
 use byway_proto::marking::{Candidate, Marking};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::Ecn;
 
-use super::limits::{HELD_BYTES_MAX, HELD_DATAGRAMS_MAX, HELD_FOR, REFUSED_FOR};
+use room::Owned;
+pub(super) use room::{AllInUse, Owner};
+
+use super::limits::{FULL_FOR, HELD_BYTES_MAX, HELD_DATAGRAMS_MAX, HELD_FOR, REFUSED_FOR};
 
 /// A mapping's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +71,11 @@ impl Side {
     pub(super) const fn is_from_here(self) -> bool {
         matches!(self, Self::Forward(_) | Self::Capture { .. })
     }
+
+    /// True if the mapping may make room for another. All connections of a capture share one, which is not idle for good.
+    const fn is_evictable(self) -> bool {
+        matches!(self, Self::Forward(_) | Self::Exposed { .. })
+    }
 }
 
 /// An application, or a target, and the socket that it is spoken to from.
@@ -98,10 +111,22 @@ pub(super) struct Mapping {
     pub(super) consent: Consent,
     /// Why the peer refused last, since it consented.
     pub(super) refusal: Option<OfferRefusal>,
-    /// When a datagram of the mapping came or went last.
-    pub(super) used: Time,
+    /// When a datagram of the mapping came or went last, and whether both ends have sent any.
+    pub(super) usage: PairUse,
     /// The longest datagram that is sent as one packet, once the agent has found that out.
     pub(super) whole: Option<u16>,
+}
+
+impl Mapping {
+    /// Notes a datagram that came from the peer: where the mapping began here, it is an answer.
+    pub(super) const fn note_arrival(&mut self, now: Time) {
+        self.usage.note(self.side.is_from_here(), now);
+    }
+
+    /// Returns whose limit it counts for.
+    pub(super) const fn owner(&self) -> Owner {
+        if self.side.is_from_here() { Owner::Here } else { Owner::Peer(self.peer) }
+    }
 }
 
 /// What becomes of a datagram that an application, or a target, sends.
@@ -158,20 +183,21 @@ pub(super) struct Mappings {
     by_endpoint: BTreeMap<Endpoint, MappingId>,
     by_flow: BTreeMap<(AgentId, FlowId), MappingId>,
     by_received: BTreeMap<ReceiveFlowId, MappingId>,
+    limits: PairLimits,
+    owners: BTreeMap<Owner, Owned>,
+    /// Before, no mapping at all can make room.
+    in_use_until: Time,
     held_bytes: usize,
     /// Datagrams that waited in vain.
     pub(super) held_dropped: u64,
+    /// Datagrams that waited for a peer that has no mapping left for them.
+    pub(super) dropped_at_full_peer: u64,
 }
 
 impl Mappings {
     /// How many there are.
     pub(super) const fn count(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// Whether there is room for another.
-    pub(super) const fn has_room(&self) -> bool {
-        self.count() < FLOW_PAIRS_MAX
     }
 
     /// Adds a mapping whose endpoint and flow have none yet.
@@ -185,6 +211,7 @@ impl Mappings {
         }
         self.by_flow.insert((mapping.peer, mapping.flow), id);
         self.by_received.insert(mapping.received, id);
+        self.count_in(mapping.owner());
         self.slots[id.0] = Some(mapping);
         id
     }
@@ -199,6 +226,7 @@ impl Mappings {
         }
         self.by_flow.remove(&(mapping.peer, mapping.flow));
         self.by_received.remove(&mapping.received);
+        self.count_out(mapping.owner());
         Some(mapping)
     }
 
@@ -264,7 +292,7 @@ impl Mappings {
     pub(super) fn idle(&self, now: Time) -> Vec<MappingId> {
         let is_idle = |mapping: &Mapping| {
             let may_end = !matches!(mapping.side, Side::Capture { .. });
-            may_end && now.saturating_since(mapping.used) >= FLOW_PAIR_IDLE
+            may_end && mapping.usage.idle(now) >= FLOW_PAIR_IDLE
         };
         self.iter().filter(|(_, mapping)| is_idle(mapping)).map(|(id, _)| id).collect()
     }
@@ -277,7 +305,7 @@ impl Mappings {
     /// A datagram is to be sent: the mapping is in use, and the datagram waits if it has to.
     pub(super) fn outgoing(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) -> Option<Outgoing> {
         let mapping = self.get_mut(id)?;
-        mapping.used = now;
+        mapping.usage.note(!mapping.side.is_from_here(), now);
         let outgoing = match mapping.consent {
             Consent::Given => return Some(Outgoing::Sent(mapping.sent)),
             Consent::Refused(until) if until > now => return Some(Outgoing::Refused),
@@ -307,7 +335,11 @@ impl Mappings {
             Err(OfferRefusal::NumberTaken) => Some(Answered::Ends),
             Err(refusal) => {
                 let is_news = mapping.refusal.replace(refusal) != Some(refusal);
-                self.refused(id, now + REFUSED_FOR);
+                if refusal == OfferRefusal::NoRoom {
+                    self.refused_by_full(id, now);
+                } else {
+                    self.refused(id, now + REFUSED_FOR);
+                }
                 Some(Answered::Refused(is_news.then_some(refusal)))
             }
         }
@@ -356,6 +388,14 @@ impl Mappings {
         }
     }
 
+    /// The peer has no mapping left: what waits is dropped, and counted apart.
+    fn refused_by_full(&mut self, id: MappingId, now: Time) {
+        let before = self.held_dropped;
+        self.refused(id, now + FULL_FOR);
+        self.dropped_at_full_peer += self.held_dropped - before;
+        self.held_dropped = before;
+    }
+
     /// Drops what came before this time.
     fn drop_held(&mut self, id: MappingId, before: Time) {
         let Some(Mapping { consent: Consent::Asked(held), .. }) =
@@ -367,190 +407,5 @@ impl Mappings {
             self.held_bytes -= held.0.pop_front().map_or(0, |datagram| datagram.bytes.len());
             self.held_dropped += 1;
         }
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use byway_aws_lc::AwsLc;
-    use byway_code::Engine;
-    use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, flow_between};
-    use byway_wire::seal::{PreSharedKey, StaticSecret, Suite};
-
-    use super::*;
-
-    const PEER: AgentId = AgentId::new(2);
-    const REFUSED: Result<(), OfferRefusal> = Err(OfferRefusal::NotAllowed);
-
-    pub(in super::super) fn endpoint(port: u16) -> SocketAddr {
-        ([127, 0, 0, 1], port).into()
-    }
-
-    /// Flows that are open somewhere.
-    fn flows() -> (SendFlowId, ReceiveFlowId) {
-        let (own, now) = (AgentId::new(1), Time::START);
-        let secret = |byte| StaticSecret::from_bytes([byte; 32]);
-        let suite = Suite::ChaCha20Poly1305;
-        let identity = AgentIdentity { number: own, secret: secret(1), suite, started_unix_nanos: 1 };
-        let mut agent = Agent::new(identity, Engine::fastest(), &AwsLc, [0; 32], now);
-        let (key, pre_shared) = (secret(2).public_key(), PreSharedKey::default());
-        agent.add_peer(Peer { number: PEER, key, pre_shared, addresses: vec![] }, now);
-        let (settings, flow) = (FlowSettings::default(), FlowId::new(2));
-        let sent = agent.open_flow(flow_between(own, PEER, flow), settings.clone(), now);
-        let received = agent.accept_flow(flow_between(PEER, own, flow), settings, now);
-        sent.zip(received).expect("the peer was added")
-    }
-
-    fn mapping(peer: AgentId, flow: u16, endpoint: SocketAddr, side: Side, consent: Consent) -> Mapping {
-        let (sent, received) = flows();
-        let endpoint = Some(Endpoint { socket: SocketId::OVERLAY, address: endpoint });
-        let (flow, marking, used) = (FlowId::new(flow), Marking::default(), Time::START);
-        Mapping {
-            peer,
-            flow,
-            sent,
-            received,
-            endpoint,
-            side,
-            marking,
-            consent,
-            refusal: None,
-            used,
-            whole: None,
-        }
-    }
-
-    /// A mapping that a peer's application began.
-    pub(in super::super) fn incoming(peer: AgentId, flow: u16, endpoint: SocketAddr) -> Mapping {
-        mapping(peer, flow, endpoint, Side::Exposed { place: 0, source: 9 }, Consent::Given)
-    }
-
-    /// So many of them, with peers by number.
-    pub(in super::super) fn filled(count: usize, peer: impl Fn(u32) -> AgentId) -> Mappings {
-        let mut mappings = Mappings::default();
-        for number in (0..=u16::MAX).take(count) {
-            mappings.add(incoming(peer(u32::from(number)), number, endpoint(number)));
-        }
-        mappings
-    }
-
-    fn at(ms: u64) -> Time {
-        Time::START + Duration::from_millis(ms)
-    }
-
-    /// An application's mapping, whose peer was asked.
-    fn asked() -> (Mappings, MappingId) {
-        let mut mappings = Mappings::default();
-        let consent = Consent::Asked(Held::default());
-        let id = mappings.add(mapping(PEER, 2, endpoint(5_000), Side::Forward(0), consent));
-        (mappings, id)
-    }
-
-    fn send(mappings: &mut Mappings, id: MappingId, bytes: &[u8], ms: u64) -> Option<Outgoing> {
-        mappings.outgoing(id, &Datagram { bytes, ecn: Ecn::NotCapable, marked: false }, at(ms))
-    }
-
-    #[test]
-    fn datagrams_wait_for_consent_and_then_go_in_order() {
-        let (mut mappings, id) = asked();
-        for number in 0..3 {
-            assert_eq!(send(&mut mappings, id, &[number], 0), Some(Outgoing::Held));
-        }
-        assert_eq!(mappings.answered(id, Ok(()), at(1)), Some(Answered::Consented));
-        let held = mappings.consented(id, Duration::ZERO, at(1));
-        assert!(held.iter().map(|held| held.bytes[0]).eq(0..3));
-        assert!(matches!(send(&mut mappings, id, &[3], 2), Some(Outgoing::Sent(_))));
-        assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 0));
-    }
-
-    #[test]
-    fn what_waited_too_long_is_dropped_and_the_latency_budget_lengthens_that() {
-        for (budget_ms, sent) in [(0, 1), (1_500, 2)] {
-            let (mut mappings, id) = asked();
-            send(&mut mappings, id, &[0], 0);
-            send(&mut mappings, id, &[1], 1_000);
-            let held = mappings.consented(id, Duration::from_millis(budget_ms), at(1_500));
-            assert_eq!((held.len(), mappings.held_dropped), (sent, 2 - sent as u64), "{budget_ms}");
-        }
-    }
-
-    #[test]
-    fn of_too_many_that_wait_the_oldest_are_dropped_and_bytes_have_a_limit() {
-        let (mut mappings, id) = asked();
-        let datagram = vec![0; 1_000];
-        for _ in 0..HELD_DATAGRAMS_MAX + 3 {
-            send(&mut mappings, id, &datagram, 0);
-        }
-        assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_DATAGRAMS_MAX * 1_000, 3));
-        mappings.held_bytes = HELD_BYTES_MAX - 999;
-        let other = mapping(PEER, 4, endpoint(5_001), Side::Forward(0), Consent::Asked(Held::default()));
-        let other = mappings.add(other);
-        send(&mut mappings, other, &datagram, 0);
-        assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_BYTES_MAX - 999, 4));
-    }
-
-    #[test]
-    fn a_peer_that_refuses_is_asked_again_after_a_while_and_only_for_a_datagram() {
-        let (mut mappings, id) = asked();
-        send(&mut mappings, id, &[0], 0);
-        let refused = Some(Answered::Refused(Some(OfferRefusal::NotAllowed)));
-        assert_eq!(mappings.answered(id, REFUSED, at(0)), refused);
-        assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 1));
-        assert_eq!(send(&mut mappings, id, &[1], 4_999), Some(Outgoing::Refused));
-        assert_eq!(send(&mut mappings, id, &[2], 5_000), Some(Outgoing::Asks));
-        assert_eq!(send(&mut mappings, id, &[3], 5_001), Some(Outgoing::Held));
-        assert_eq!(mappings.consented(id, Duration::ZERO, at(5_002)).len(), 2);
-    }
-
-    #[test]
-    fn the_same_refusal_is_news_only_once() {
-        let (mut mappings, id) = asked();
-        let mut answered = |outcome| mappings.answered(id, outcome, at(0));
-        let (no_room, news) = (OfferRefusal::NoRoom, |refusal| Some(Answered::Refused(Some(refusal))));
-        assert_eq!(answered(REFUSED), news(OfferRefusal::NotAllowed));
-        assert_eq!(answered(REFUSED), Some(Answered::Refused(None)));
-        assert_eq!(answered(Err(no_room)), news(no_room));
-        assert_eq!(answered(Ok(())), Some(Answered::Consented));
-        assert_eq!(answered(Err(no_room)), news(no_room), "it consented since");
-        assert_eq!(answered(Err(OfferRefusal::NumberTaken)), Some(Answered::Ends));
-    }
-
-    #[test]
-    fn only_what_was_offered_is_answered() {
-        let mut mappings = Mappings::default();
-        let id = mappings.add(incoming(PEER, 3, endpoint(7)));
-        assert_eq!(mappings.answered(id, REFUSED, at(0)), None);
-        assert!(matches!(send(&mut mappings, id, &[1], 0), Some(Outgoing::Sent(_))));
-    }
-
-    #[test]
-    fn a_mapping_is_found_by_what_it_stands_for_until_it_is_removed_and_its_place_is_used_again() {
-        let (mut mappings, id) = asked();
-        send(&mut mappings, id, &[0], 0);
-        assert_eq!(
-            mappings.of_endpoint(Endpoint { socket: SocketId::OVERLAY, address: endpoint(5_000) }),
-            Some(id)
-        );
-        assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), Some(id));
-        assert!(mappings.has_source(endpoint(5_000)) && mappings.begun_by(PEER).is_empty());
-        assert!(mappings.remove(id).is_some() && mappings.remove(id).is_none());
-        assert_eq!((mappings.count(), mappings.held_bytes, mappings.held_dropped), (0, 0, 1));
-        assert_eq!(
-            mappings.of_endpoint(Endpoint { socket: SocketId::OVERLAY, address: endpoint(5_000) }),
-            None
-        );
-        assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), None);
-        assert_eq!(send(&mut mappings, id, &[0], 0), None);
-        let again = mappings.add(incoming(PEER, 3, endpoint(7)));
-        assert_eq!((again, mappings.begun_by(PEER)), (id, vec![id]));
-        assert!(!mappings.has_source(endpoint(7)), "a target is no source");
-    }
-
-    #[test]
-    fn a_mapping_without_datagrams_is_idle_after_five_minutes() {
-        let (mut mappings, id) = asked();
-        send(&mut mappings, id, &[0], 10_000);
-        assert_eq!(mappings.idle(at(309_999)), []);
-        assert_eq!(mappings.idle(at(310_000)), [id]);
     }
 }

@@ -2,6 +2,7 @@
 
 mod accepting;
 mod admission;
+mod evicting;
 mod known;
 mod limits;
 mod mappings;
@@ -181,6 +182,7 @@ async fn start(
     let (forwards, exposed) = (settings.forwards.clone(), settings.exposed.clone());
     let (started, starting) = oneshot::channel();
     let role = AgentRole::new(agent, known, forwards, exposed, tunnel, random, started);
+    let role = role.limited_to(settings.mappings);
     let handle = spawn(&settings.name, sockets, role, clock)
         .map_err(|error| node::no_thread("the agent's thread", &error))?;
     let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));

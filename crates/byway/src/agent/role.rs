@@ -10,17 +10,18 @@ use byway_proto::agent::{
     Agent, AgentInput, AgentOutput, Event, FlowSettings, Offer, OfferRefusal, ReceiveFlowId, SendFlowId,
     Traffic, flow_between,
 };
-use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, Subject};
+use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, PairLimits, PairUse, Subject};
 use byway_proto::marking::{Candidate, Marking};
 use byway_proto::{Transmit, Urgency};
 use byway_units::{AgentId, FlowId, Time};
 use tokio::sync::oneshot;
 
-use super::admission::{Declined, Refused, begin};
+use super::admission::{Declined, FullNotices, Refused, begin};
 use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
 use super::mappings::{
-    Answered, Consent, Datagram, Endpoint, Held, HeldDatagram, Mapping, MappingId, Mappings, Outgoing, Side,
+    AllInUse, Answered, Consent, Datagram, Endpoint, Held, HeldDatagram, Mapping, MappingId, Mappings,
+    Outgoing, Owner, Side,
 };
 use super::notices::{Notice, receiver};
 use super::numbers::Sources;
@@ -74,6 +75,7 @@ pub(super) struct AgentRole {
     /// Packets of a device, if there is one.
     pub(super) tunnel: Option<Tunnelled>,
     pub(super) refused: Refused,
+    pub(super) full_notices: FullNotices,
     offered: VecDeque<(AgentId, FlowId, Offer)>,
     next_sweep: Time,
     /// Who waits to hear whether the forwards' ports could be had.
@@ -108,11 +110,18 @@ impl AgentRole {
             outsides: Outsides::default(),
             tunnel,
             refused: Refused::default(),
+            full_notices: FullNotices::default(),
             offered: VecDeque::new(),
             next_sweep: Time::START + SWEEP_INTERVAL,
             started: Some(started),
             has_left: false,
         }
+    }
+
+    /// Has no more mappings than these.
+    pub(super) fn limited_to(mut self, limits: PairLimits) -> Self {
+        self.mappings.limit_to(limits);
+        self
     }
 
     /// Takes what the agent wants done, until it wants nothing more.
@@ -137,7 +146,7 @@ impl AgentRole {
                 AgentOutput::Deliver { flow, datagram, ecn, .. } => {
                     let Some(id) = self.mappings.of_received(flow) else { continue };
                     let Some(mapping) = self.mappings.get_mut(id) else { continue };
-                    mapping.used = io.now();
+                    mapping.note_arrival(io.now());
                     if let Some(Endpoint { socket, address: to }) = mapping.endpoint {
                         self.segments.delivered(datagram);
                         io.send(socket, &Transmit { to, ecn, urgency: Urgency::Original, bytes: datagram });
@@ -158,7 +167,9 @@ impl AgentRole {
     }
 
     fn event(&mut self, event: Event, io: &mut Io) {
-        if let Some(notice) = Notice::of(&event, &self.known) {
+        if let Some(notice) = Notice::of(&event, &self.known)
+            && self.is_logged(&event, io.now())
+        {
             notice.log();
         }
         self.hasten_look();
@@ -171,6 +182,7 @@ impl AgentRole {
                     self.flow_closed(peer, key.flow(), io);
                 }
             }
+            Event::PeerEstablished(peer) => self.mappings.abandon(peer, io.now()),
             Event::PeerLeft(peer) => {
                 self.peer_left(peer);
                 // What is sent to it waits for its return.
@@ -219,7 +231,7 @@ impl AgentRole {
                 self.agent.handle(AgentInput::Send { flow, datagram: bytes, ecn, marked }, io.now());
             }
             Some(Outgoing::Asks) => self.offer(id, io),
-            Some(Outgoing::Refused) => self.segments.refused += 1,
+            Some(Outgoing::Refused) => self.count_refused(id),
             Some(Outgoing::Held) | None => {}
         }
     }
@@ -249,6 +261,10 @@ impl AgentRole {
         endpoint: Option<Endpoint>,
         io: &mut Io,
     ) -> Result<MappingId, Declined> {
+        let is_known = self.wanted(side).is_some_and(|(wanted, _)| self.known.peer(&wanted.peer).is_some());
+        if is_known {
+            self.make_room(Owner::Here, io).map_err(|AllInUse| Declined::NoRoom)?;
+        }
         let (wanted, traffic) = self.wanted(side).ok_or(Declined::NoRoom)?;
         let (terms, back, marking) =
             (wanted.forth(traffic), back(wanted, traffic), Marking::new(&wanted.marks));
@@ -270,7 +286,7 @@ impl AgentRole {
             marking,
             consent,
             refusal: None,
-            used: now,
+            usage: PairUse::new(now),
             whole: None,
         };
         let id = self.mappings.add(mapping);
@@ -334,6 +350,7 @@ impl AgentRole {
         match self.mappings.answered(id, outcome, io.now()) {
             Some(Answered::Consented) => self.send_held(id, io),
             Some(Answered::Ends) => self.close_mapping(id, io),
+            Some(Answered::Refused(Some(OfferRefusal::NoRoom))) => self.log_full_peer(peer, io.now()),
             Some(Answered::Refused(Some(refusal))) => {
                 let to = self.mappings.get(id).map(|mapping| self.subject_of(mapping).to_owned());
                 tracing::warn!(
@@ -425,6 +442,7 @@ impl AgentRole {
             self.agent.remove_peer(peer, now);
             self.flow_numbers.forget(peer);
             self.refused.forget(peer);
+            self.full_notices.forget(peer);
             self.peer_left(peer);
         }
         self.hasten_look();

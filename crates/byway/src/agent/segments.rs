@@ -24,6 +24,12 @@ pub(super) struct Segments {
     pub(super) unknown_peer: u64,
     /// Datagrams of applications for which there is no mapping left.
     pub(super) no_room: u64,
+    /// Datagrams to a peer that has no mapping left.
+    pub(super) full_peer: u64,
+    /// Offers of peers for which there is no mapping left.
+    pub(super) refused_offers: u64,
+    /// Mappings that made room for others.
+    pub(super) evicted: u64,
 }
 
 impl Segments {

@@ -5,7 +5,9 @@ use byway_api::{
     PeerTotals, RelayReach,
 };
 use byway_net::{Io, QueueCounters};
-use byway_proto::agent::{PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId};
+use byway_proto::agent::{
+    OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId,
+};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
 use byway_wire::{Service, Shard};
@@ -125,6 +127,12 @@ impl AgentRole {
 
     /// What a person should know of a mapping.
     fn note(&self, mapping: &Mapping) -> Option<String> {
+        if mapping.refusal == Some(OfferRefusal::NoRoom) {
+            return Some(
+                "the peer has no mapping left for it: raise `peer_max`, or `max`, of [mappings] there"
+                    .to_owned(),
+            );
+        }
         let flow = self.agent.flow_status(mapping.sent)?;
         let asked = self.asked_service(mapping);
         if flow.paths.is_empty() && asked != Service::Internet {
@@ -165,12 +173,13 @@ impl AgentRole {
         for totals in self.agent.totals().values() {
             counts.add_received(totals.received.by_name());
         }
-        let Segments { taken, taken_bytes, delivered, delivered_bytes, .. } = self.segments;
+        let Segments { taken, taken_bytes, delivered, delivered_bytes, evicted, .. } = self.segments;
         for (name, count) in [
             ("proxy_taken", taken),
             ("proxy_taken_bytes", taken_bytes),
             ("proxy_delivered", delivered),
             ("proxy_delivered_bytes", delivered_bytes),
+            ("proxy_mappings_evicted", evicted),
         ] {
             counts.work.add(name, count);
         }
@@ -179,6 +188,8 @@ impl AgentRole {
             ("proxy_refused_by_peer", self.segments.refused),
             ("proxy_unknown_peer", self.segments.unknown_peer),
             ("proxy_no_room", self.segments.no_room),
+            ("proxy_no_room_at_peer", self.segments.full_peer + self.mappings.dropped_at_full_peer),
+            ("proxy_mappings_refused", self.segments.refused_offers),
             ("proxy_waited_too_long", self.mappings.held_dropped),
         ] {
             counts.drops.add(name, count);

@@ -7,10 +7,12 @@ use super::flags::{AgentFlags, ControllerFlags, RelayFlags, Typed};
 use super::flows::{Exposed, Forward, exposed, forwards};
 use super::network::StaticNetwork;
 use super::tunnel::{Tunnel, tunnel};
-use super::typed::{NodeTable, TypedFormat, TypedLevel, TypedLog, TypedNetwork};
+use super::typed::{NodeTable, TypedFormat, TypedLevel, TypedLog, TypedMappings, TypedNetwork};
 use crate::controller::ControllerSettings;
 use crate::token::Token;
 use byway_api::{Role, checked_name};
+use byway_proto::conventions::PairLimits;
+use byway_proto::limits::{FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX};
 use byway_proto::relay::UplinkSettings;
 use byway_scenario::{NoUplink, TypedUplink};
 use byway_typed::{KeyPath, Problem, Source};
@@ -51,6 +53,8 @@ pub(crate) struct AgentSettings {
     pub(crate) relay: Option<String>,
     pub(crate) forwards: Vec<Forward>,
     pub(crate) exposed: Vec<Exposed>,
+    /// How many mappings it has at most.
+    pub(crate) mappings: PairLimits,
     pub(crate) tunnel: Option<Tunnel>,
     pub(crate) observe: SocketAddr,
     pub(crate) log: LogSettings,
@@ -214,11 +218,25 @@ pub(super) fn agent(typed: Typed) -> Result<AgentSettings, Problem> {
         tunnel: tunnel(file.tunnel.as_ref(), &file.capture, &file.expose, &source)?,
         forwards: forwards(&file.forward, &source)?,
         exposed: exposed(&file.expose, &source)?,
+        mappings: mappings(file.mappings, &source)?,
         observe: observe(file.observe.listen, OBSERVE_PORTS[0], &source)?,
         log: log_settings(&file.log),
         leaves: false,
         is_dry_run: false,
     })
+}
+
+/// Limits of mappings, within their ranges.
+fn mappings(typed: TypedMappings, source: &Source) -> Result<PairLimits, Problem> {
+    let root = KeyPath::of("mappings");
+    let checked = |key, typed: Option<u32>, default, max| {
+        let limit = typed.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let message = || format!("{limit} is not between 1 and {max}");
+        if (1..=max).contains(&limit) { Ok(limit) } else { Err(source.problem(&root.key(key), message())) }
+    };
+    let all = checked("max", typed.max, FLOW_PAIRS_MAX, FLOW_PAIRS_LIMIT)?;
+    let of_peer = checked("peer_max", typed.peer_max, all.div_ceil(2), all)?;
+    Ok(PairLimits { all, of_peer })
 }
 
 fn relay(typed: Typed) -> Result<RelaySettings, Problem> {

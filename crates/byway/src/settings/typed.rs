@@ -34,6 +34,9 @@ pub(crate) struct TypedFile {
     /// What other agents may send to.
     #[serde(default)]
     pub(crate) expose: Vec<TypedExpose>,
+    /// Limits of an agent's mappings. Where they are reached, the longest idle mapping makes room for the next port.
+    #[serde(default)]
+    pub(crate) mappings: TypedMappings,
     /// The device through which packets are captured.
     pub(crate) tunnel: Option<TypedTunnel>,
     /// Who is who, where there is no controller: static mode.
@@ -292,6 +295,18 @@ pub(crate) struct TypedTunnel {
     /// come from there. Default: none, and packets come from the address that they would have without Byway.
     #[serde(default)]
     pub(crate) addresses: Vec<TypedInside>,
+}
+
+/// Limits of an agent's mappings.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypedMappings {
+    /// Most mappings at the same time, of this agent's applications and of its peers': 1 to 4096. Each takes about 12 kB, and one
+    /// of a peer a socket. A relay repairs about 2,000 of one agent; beyond that, mappings have the direct path alone. Default:
+    /// 2000.
+    pub(crate) max: Option<u32>,
+    /// Most of them that one peer's applications have: 1 to `max`. Default: half of `max`.
+    pub(crate) peer_max: Option<u32>,
 }
 
 /// Something that other agents may send to.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use byway_units::Time;
 use byway_wire::messages::{Close, CloseReason, FlowRole, Unregister, Unregistered};
-use byway_wire::{FlowKey, Message, Receiver};
+use byway_wire::{FlowKey, Message, Receiver, SequenceNumber};
 
 use super::closings::Closings;
 use super::events::Event;
@@ -160,7 +160,9 @@ impl Agent {
         self.sent_by_key.remove(&flow.key);
         self.drop_what_waited(id);
         self.closed.add_sent(&flow);
-        self.closings.stood(flow.key, FlowRole::Sender, flow.next, now);
+        if flow.next > SequenceNumber::FIRST {
+            self.closings.stood(flow.key, FlowRole::Sender, flow.next, now);
+        }
         for path in &flow.settings.paths {
             if let Some(relay) = self.relay_places.get(&path.ingress).copied() {
                 self.set_copy_rate(relay);

@@ -7,7 +7,6 @@ use byway_wire::messages::OfferRefusal;
 
 use super::numbers::CONTACT_FLOW;
 use super::subject::Subject;
-use crate::limits::{FLOW_PAIRS_MAX, PEER_FLOW_PAIRS_MAX};
 
 /// What a peer asks for.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +47,6 @@ pub fn admit<'a>(
         return Err(OfferRefusal::NotAllowed);
     }
     Ok((place, subject.source))
-}
-
-/// Whether there is room for another pair of flows, beside so many, of which the peer that asks for it has so many.
-#[must_use]
-pub const fn has_room(all: usize, of_peer: usize) -> bool {
-    all < FLOW_PAIRS_MAX && of_peer < PEER_FLOW_PAIRS_MAX
 }
 
 #[cfg(test)]
@@ -101,12 +94,5 @@ mod tests {
     fn who_is_not_known_any_more_is_let_in_nowhere_and_nobody_by_the_number_of_contact() {
         assert_eq!(ask(FlowId::new(3), None, &echo(), None), Err(OfferRefusal::NotAllowed));
         assert_eq!(ask(CONTACT_FLOW, Some("bob"), &echo(), None), Err(OfferRefusal::NumberTaken));
-    }
-
-    #[test]
-    fn one_peer_does_not_take_all_the_room() {
-        assert!(has_room(FLOW_PAIRS_MAX - 1, PEER_FLOW_PAIRS_MAX - 1));
-        assert!(!has_room(FLOW_PAIRS_MAX - 1, PEER_FLOW_PAIRS_MAX));
-        assert!(!has_room(FLOW_PAIRS_MAX, 0));
     }
 }

@@ -3,14 +3,16 @@
 
 mod admission;
 mod contacts;
+mod eviction;
 mod numbers;
 mod offering;
 mod relay_paths;
 mod segments;
 mod subject;
 
-pub use admission::{Exposure, Wish, admit, has_room};
+pub use admission::{Exposure, Wish, admit};
 pub use contacts::{Acquaintance, Contacts};
+pub use eviction::{Candidate, PairLimits, PairUse, choose_evicted};
 pub use numbers::{CONTACT_FLOW, FlowNumbers};
 pub use offering::{back, offer_for};
 pub use relay_paths::{relay_paths, shard_of};

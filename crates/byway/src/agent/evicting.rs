@@ -1,0 +1,111 @@
+//! Room for new mappings: the longest idle one is closed at both ends, or the new one is refused, counted and logged.
+
+use byway_net::{Io, SocketId};
+use byway_proto::agent::{Event, OfferRefusal};
+use byway_units::{AgentId, Time};
+use byway_wire::messages::Refusal;
+
+use super::admission::Full;
+use super::mappings::{AllInUse, MappingId, Owner};
+use super::outsides::Caller;
+use super::role::AgentRole;
+
+impl AgentRole {
+    /// Makes room for a mapping of an owner, if that takes another one's place.
+    ///
+    /// # Errors
+    /// If all that could make room are in use: that is logged and, of a peer, counted.
+    pub(super) fn make_room(&mut self, owner: Owner, io: &mut Io) -> Result<(), AllInUse> {
+        match self.mappings.make_room(owner, io.now()) {
+            Ok(Some(id)) => self.evict(id, io),
+            Ok(None) => {}
+            Err(AllInUse) => {
+                self.log_full(owner, io.now());
+                return Err(AllInUse);
+            }
+        }
+        Ok(())
+    }
+
+    fn evict(&mut self, id: MappingId, io: &mut Io) {
+        self.segments.evicted += 1;
+        self.close_mapping(id, io);
+    }
+
+    /// Opens the socket from which a peer's application speaks to targets here. Where the system gives none, the longest idle
+    /// mapping gives up its own.
+    pub(super) fn outside(&mut self, caller: Caller, io: &mut Io) -> Option<SocketId> {
+        if let Some(socket) = self.outsides.socket(caller) {
+            return Some(socket);
+        }
+        let opened = io.open(caller.bind()).or_else(|error| match self.mappings.evicted(io.now()) {
+            Ok(id) => {
+                self.evict(id, io);
+                io.open(caller.bind())
+            }
+            Err(AllInUse) => Err(error),
+        });
+        match opened {
+            Ok(socket) => {
+                self.outsides.opened(caller, socket);
+                Some(socket)
+            }
+            Err(error) => {
+                if self.full_notices.is_due(Full::Sockets, Owner::Here, io.now()) {
+                    tracing::error!(
+                        %error,
+                        "no socket towards what is exposed: give the process more file descriptors (LimitNOFILE), or free some ports"
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    /// Logs that there is no mapping left for a new port, with the setting that makes more.
+    fn log_full(&mut self, owner: Owner, now: Time) {
+        if !self.full_notices.is_due(Full::Here, owner, now) {
+            return;
+        }
+        let limits = self.mappings.limits();
+        match owner {
+            Owner::Here => tracing::warn!(
+                mappings = limits.all,
+                "no mapping is left for another port of an application: all are in use; raise `max` of [mappings]"
+            ),
+            Owner::Peer(peer) => tracing::warn!(
+                peer = self.known.name_of(peer),
+                of_peer = limits.of_peer,
+                all = limits.all,
+                "no mapping is left for another port of the peer's applications: all are in use; raise `peer_max`, or `max`, of \
+                 [mappings]"
+            ),
+        }
+    }
+
+    /// Logs that a peer has no mapping left.
+    pub(super) fn log_full_peer(&mut self, peer: AgentId, now: Time) {
+        if self.full_notices.is_due(Full::Peer, Owner::Peer(peer), now) {
+            tracing::warn!(
+                peer = self.known.name_of(peer),
+                "the peer has no mapping left for another port: all are in use; raise `peer_max`, or `max`, of [mappings] there"
+            );
+        }
+    }
+
+    /// True if the log has a line for the event. A relay that is full says so of each flow, and is quoted once a minute.
+    pub(super) fn is_logged(&mut self, event: &Event, now: Time) -> bool {
+        !matches!(event, Event::FlowRefused { refusal: Refusal::NoRoom, .. })
+            || self.full_notices.is_due(Full::Relay, Owner::Here, now)
+    }
+
+    /// Counts a datagram of a mapping that the peer refuses, by the reason.
+    pub(super) fn count_refused(&mut self, id: MappingId) {
+        let refusal = self.mappings.get(id).and_then(|mapping| mapping.refusal);
+        if refusal == Some(OfferRefusal::NoRoom) {
+            self.segments.full_peer += 1;
+        } else {
+            self.segments.refused += 1;
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Mappings begin, wait, are answered and end.
+
+use byway_aws_lc::AwsLc;
+use byway_code::Engine;
+use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, flow_between};
+use byway_wire::seal::{PreSharedKey, StaticSecret, Suite};
+
+use super::*;
+
+pub(super) const PEER: AgentId = AgentId::new(2);
+const REFUSED: Result<(), OfferRefusal> = Err(OfferRefusal::NotAllowed);
+
+pub(in crate::agent) fn endpoint(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
+}
+
+/// Flows that are open somewhere.
+fn flows() -> (SendFlowId, ReceiveFlowId) {
+    let (own, now) = (AgentId::new(1), Time::START);
+    let secret = |byte| StaticSecret::from_bytes([byte; 32]);
+    let suite = Suite::ChaCha20Poly1305;
+    let identity = AgentIdentity { number: own, secret: secret(1), suite, started_unix_nanos: 1 };
+    let mut agent = Agent::new(identity, Engine::fastest(), &AwsLc, [0; 32], now);
+    let (key, pre_shared) = (secret(2).public_key(), PreSharedKey::default());
+    agent.add_peer(Peer { number: PEER, key, pre_shared, addresses: vec![] }, now);
+    let (settings, flow) = (FlowSettings::default(), FlowId::new(2));
+    let sent = agent.open_flow(flow_between(own, PEER, flow), settings.clone(), now);
+    let received = agent.accept_flow(flow_between(PEER, own, flow), settings, now);
+    sent.zip(received).expect("the peer was added")
+}
+
+pub(super) fn mapping(
+    peer: AgentId,
+    flow: u16,
+    endpoint: SocketAddr,
+    side: Side,
+    consent: Consent,
+) -> Mapping {
+    let (sent, received) = flows();
+    let endpoint = Some(Endpoint { socket: SocketId::OVERLAY, address: endpoint });
+    let (flow, marking, usage) = (FlowId::new(flow), Marking::default(), PairUse::new(Time::START));
+    Mapping {
+        peer,
+        flow,
+        sent,
+        received,
+        endpoint,
+        side,
+        marking,
+        consent,
+        refusal: None,
+        usage,
+        whole: None,
+    }
+}
+
+/// A mapping that a peer's application began.
+pub(in crate::agent) fn incoming(peer: AgentId, flow: u16, endpoint: SocketAddr) -> Mapping {
+    mapping(peer, flow, endpoint, Side::Exposed { place: 0, source: 9 }, Consent::Given)
+}
+
+pub(super) fn at(ms: u64) -> Time {
+    Time::START + Duration::from_millis(ms)
+}
+
+/// An application's mapping, whose peer was asked.
+fn asked() -> (Mappings, MappingId) {
+    let mut mappings = Mappings::default();
+    let consent = Consent::Asked(Held::default());
+    let id = mappings.add(mapping(PEER, 2, endpoint(5_000), Side::Forward(0), consent));
+    (mappings, id)
+}
+
+pub(super) fn send(mappings: &mut Mappings, id: MappingId, bytes: &[u8], ms: u64) -> Option<Outgoing> {
+    mappings.outgoing(id, &Datagram { bytes, ecn: Ecn::NotCapable, marked: false }, at(ms))
+}
+
+#[test]
+fn datagrams_wait_for_consent_and_then_go_in_order() {
+    let (mut mappings, id) = asked();
+    for number in 0..3 {
+        assert_eq!(send(&mut mappings, id, &[number], 0), Some(Outgoing::Held));
+    }
+    assert_eq!(mappings.answered(id, Ok(()), at(1)), Some(Answered::Consented));
+    let held = mappings.consented(id, Duration::ZERO, at(1));
+    assert!(held.iter().map(|held| held.bytes[0]).eq(0..3));
+    assert!(matches!(send(&mut mappings, id, &[3], 2), Some(Outgoing::Sent(_))));
+    assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 0));
+}
+
+#[test]
+fn what_waited_too_long_is_dropped_and_the_latency_budget_lengthens_that() {
+    for (budget_ms, sent) in [(0, 1), (1_500, 2)] {
+        let (mut mappings, id) = asked();
+        send(&mut mappings, id, &[0], 0);
+        send(&mut mappings, id, &[1], 1_000);
+        let held = mappings.consented(id, Duration::from_millis(budget_ms), at(1_500));
+        assert_eq!((held.len(), mappings.held_dropped), (sent, 2 - sent as u64), "{budget_ms}");
+    }
+}
+
+#[test]
+fn of_too_many_that_wait_the_oldest_are_dropped_and_bytes_have_a_limit() {
+    let (mut mappings, id) = asked();
+    let datagram = vec![0; 1_000];
+    for _ in 0..HELD_DATAGRAMS_MAX + 3 {
+        send(&mut mappings, id, &datagram, 0);
+    }
+    assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_DATAGRAMS_MAX * 1_000, 3));
+    mappings.held_bytes = HELD_BYTES_MAX - 999;
+    let other = mapping(PEER, 4, endpoint(5_001), Side::Forward(0), Consent::Asked(Held::default()));
+    let other = mappings.add(other);
+    send(&mut mappings, other, &datagram, 0);
+    assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_BYTES_MAX - 999, 4));
+}
+
+#[test]
+fn a_peer_that_refuses_is_asked_again_after_a_while_and_only_for_a_datagram() {
+    let (mut mappings, id) = asked();
+    send(&mut mappings, id, &[0], 0);
+    let refused = Some(Answered::Refused(Some(OfferRefusal::NotAllowed)));
+    assert_eq!(mappings.answered(id, REFUSED, at(0)), refused);
+    assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 1));
+    assert_eq!(send(&mut mappings, id, &[1], 4_999), Some(Outgoing::Refused));
+    assert_eq!(send(&mut mappings, id, &[2], 5_000), Some(Outgoing::Asks));
+    assert_eq!(send(&mut mappings, id, &[3], 5_001), Some(Outgoing::Held));
+    assert_eq!(mappings.consented(id, Duration::ZERO, at(5_002)).len(), 2);
+}
+
+#[test]
+fn the_same_refusal_is_news_only_once() {
+    let (mut mappings, id) = asked();
+    let mut answered = |outcome| mappings.answered(id, outcome, at(0));
+    let (no_room, news) = (OfferRefusal::NoRoom, |refusal| Some(Answered::Refused(Some(refusal))));
+    assert_eq!(answered(REFUSED), news(OfferRefusal::NotAllowed));
+    assert_eq!(answered(REFUSED), Some(Answered::Refused(None)));
+    assert_eq!(answered(Err(no_room)), news(no_room));
+    assert_eq!(answered(Ok(())), Some(Answered::Consented));
+    assert_eq!(answered(Err(no_room)), news(no_room), "it consented since");
+    assert_eq!(answered(Err(OfferRefusal::NumberTaken)), Some(Answered::Ends));
+}
+
+#[test]
+fn only_what_was_offered_is_answered() {
+    let mut mappings = Mappings::default();
+    let id = mappings.add(incoming(PEER, 3, endpoint(7)));
+    assert_eq!(mappings.answered(id, REFUSED, at(0)), None);
+    assert!(matches!(send(&mut mappings, id, &[1], 0), Some(Outgoing::Sent(_))));
+}
+
+#[test]
+fn a_mapping_is_found_by_what_it_stands_for_until_it_is_removed_and_its_place_is_used_again() {
+    let (mut mappings, id) = asked();
+    send(&mut mappings, id, &[0], 0);
+    assert_eq!(
+        mappings.of_endpoint(Endpoint { socket: SocketId::OVERLAY, address: endpoint(5_000) }),
+        Some(id)
+    );
+    assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), Some(id));
+    assert!(mappings.has_source(endpoint(5_000)) && mappings.begun_by(PEER).is_empty());
+    assert!(mappings.remove(id).is_some() && mappings.remove(id).is_none());
+    assert_eq!((mappings.count(), mappings.held_bytes, mappings.held_dropped), (0, 0, 1));
+    assert_eq!(mappings.of_endpoint(Endpoint { socket: SocketId::OVERLAY, address: endpoint(5_000) }), None);
+    assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), None);
+    assert_eq!(send(&mut mappings, id, &[0], 0), None);
+    let again = mappings.add(incoming(PEER, 3, endpoint(7)));
+    assert_eq!((again, mappings.begun_by(PEER)), (id, vec![id]));
+    assert!(!mappings.has_source(endpoint(7)), "a target is no source");
+}
+
+#[test]
+fn a_mapping_without_datagrams_is_idle_after_five_minutes() {
+    let (mut mappings, id) = asked();
+    send(&mut mappings, id, &[0], 10_000);
+    assert_eq!(mappings.idle(at(309_999)), []);
+    assert_eq!(mappings.idle(at(310_000)), [id]);
+}
+
+#[test]
+fn what_waits_for_a_full_peer_is_counted_apart_and_the_peer_asked_again_soon() {
+    let (mut mappings, id) = asked();
+    send(&mut mappings, id, &[0], 0);
+    let full = mappings.answered(id, Err(OfferRefusal::NoRoom), at(0));
+    assert_eq!(full, Some(Answered::Refused(Some(OfferRefusal::NoRoom))));
+    assert_eq!((mappings.held_bytes, mappings.held_dropped, mappings.dropped_at_full_peer), (0, 0, 1));
+    assert_eq!(send(&mut mappings, id, &[1], 999), Some(Outgoing::Refused));
+    assert_eq!(send(&mut mappings, id, &[2], 1_000), Some(Outgoing::Asks));
+}
