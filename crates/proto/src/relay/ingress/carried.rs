@@ -138,8 +138,8 @@ impl Ingress {
         let onward = flow.onward.iter().find(|onward| onward.port == port && onward.known).copied();
         let (owner, budget) = (flow.registration.owner(), flow.registration.latency_budget);
         let carried = flow.active_mut().and_then(|active| active.carried.as_deref_mut());
-        let carries = matches!(service, Service::Caching | Service::Forwarding | Service::Both);
-        let (Some(onward), Some(carried), true) = (onward, carried, carries) else {
+        let passes_on = matches!(service, Service::Caching | Service::Forwarding | Service::Both);
+        let (Some(onward), Some(carried), true) = (onward, carried, passes_on) else {
             return;
         };
         let highest = carried.kept.highest().unwrap_or(0);
