@@ -84,10 +84,10 @@ impl Network {
         ];
         (plan.seed, plan.relays) = (seed, relays.max().map_or(0, |last| last + 1));
         plan.has_controller = self.is_managed;
-        plan.between.loss = self.segments.clone();
+        plan.between.loss.clone_from(&self.segments);
         for (agent, near) in plan.agents.iter_mut().zip(near) {
             let mut access = crate::support::access();
-            access.loss = self.segments.clone();
+            access.loss.clone_from(&self.segments);
             agent.relays = near.into_iter().map(|relay| (relay, access.clone())).collect();
         }
         let mut forth = plan.flows.remove(0);
@@ -105,7 +105,9 @@ impl Network {
             }
         }
         if self.are_strangers {
-            CONTACTS.iter().for_each(|contact| plan.flows[*contact].paths.clear());
+            for contact in CONTACTS {
+                plan.flows[contact].paths.clear();
+            }
         }
         plan
     }
@@ -377,6 +379,7 @@ impl Starts {
 
 /// Where the first packet of half of the flows comes after a round trip and 100 ms, and that of 99 of 100 after 400 ms,
 /// and whatever never comes is counted.
+#[allow(clippy::print_stdout, reason = "the figures, for whoever runs the tests with --nocapture")]
 fn assert_prompt(name: &str, network: &Network) {
     let starts = network.starts();
     println!("{name}: {starts}");
