@@ -1,10 +1,12 @@
 //! Every limit of this crate, with its reason.
 
+mod beginnings;
 mod pairs;
 mod sizes;
 
 use byway_units::Duration;
 
+pub use beginnings::*;
 pub use pairs::*;
 pub use sizes::*;
 
@@ -127,7 +129,7 @@ pub const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
 /// And at most: a peer that restarts is met within a second.
 pub const HANDSHAKE_RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// How often one initiation is sent; after 2.75 s a new one follows. The last comes after [`GLARE_GRACE`].
+/// How often one initiation is sent to a relay; after 2.75 s a new one follows.
 pub const HANDSHAKE_TRIES: u8 = 4;
 
 /// How long a handshake of ours goes before one of the peer's that crosses it, if ours is the smaller key. Longer,
@@ -357,11 +359,6 @@ pub const REGISTER_RETRY_MAX: Duration = Duration::from_secs(8);
 /// that be lost, the flow is back in time all the same.
 pub const UNREACHABLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// How long an offer waits for its answer at first; twice as long each time.
-pub const OFFER_RETRY: Duration = Duration::from_millis(250);
-/// See [`OFFER_RETRY`]. A peer that is back is asked at once.
-pub const OFFER_RETRY_MAX: Duration = Duration::from_secs(8);
-
 /// Most offers of one agent to another that stand, at up to 500 bytes each: as many as a relay takes flows of one agent.
 pub const OFFERS_PER_PEER_MAX: usize = FLOWS_PER_SESSION_MAX;
 
@@ -469,21 +466,15 @@ pub const CANDIDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// bridge them.
 pub const CLOSED_AFTER: Duration = Duration::from_secs(10);
 
-/// And one that never was: both sides have tried their addresses by then.
-pub const NEVER_OPEN_AFTER: Duration = Duration::from_secs(1);
+/// And one that never was: a flow's first packets wait for it, and a latency budget is seldom more than three times
+/// this.
+pub const NEVER_OPEN_AFTER: Duration = Duration::from_millis(100);
 
 /// How long coded flows go without relays that deliver, of whose packets repairs restored nearly all meanwhile: for that, two reports in use come in.
 pub const BRIDGED_FOR: Duration = Duration::from_secs(2);
 
 /// Nearly all: but one of so many, as with [`SHORTFALL_INVERSE`].
 pub const BRIDGED_INVERSE: u64 = 16;
-
-/// How long a datagram waits for a way to a peer that answers through a relay only: until relays deliver, and a bit. The first
-/// packet of a handshake is worth that; its delay is not counted, as it says nothing about a path.
-pub const WAITS_FOR_WAY: Duration = Duration::from_millis(1_250);
-
-/// Bytes of all datagrams that wait so, with what is kept beside each: 6 video calls of 500 kB/s send as much meanwhile.
-pub const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// How often an ingress relay is told that a path is dark.
 pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);

@@ -371,8 +371,10 @@ impl AgentRole {
             return;
         };
         for held in self.mappings.consented(id, budget, io.now()) {
-            let HeldDatagram { bytes, ecn, marked, .. } = &held;
-            self.forward(id, &Datagram { bytes, ecn: *ecn, marked: *marked }, io);
+            let Some(flow) = self.mappings.get(id).map(|mapping| mapping.sent) else { return };
+            let HeldDatagram { bytes, ecn, marked, came } = held;
+            self.segments.taken(&bytes);
+            self.agent.send_held(flow, &bytes, ecn, marked, came, io.now());
             self.drain_outputs(io);
         }
     }

@@ -121,7 +121,12 @@ impl Agent {
             }
             if flow.service() != before {
                 for path in 0..flow.settings.paths.len() {
-                    flow.registrations.ask_again(path, now);
+                    if stands_in {
+                        // Until the relay has agreed, it would keep what it gets for repairs, and nobody would ask.
+                        flow.registrations.restart(path, now);
+                    } else {
+                        flow.registrations.ask_again(path, now);
+                    }
                 }
             }
             self.register(Flow::Sent(id), now);

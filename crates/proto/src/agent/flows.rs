@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use byway_units::Time;
+use byway_units::{AgentId, Time};
 use byway_wire::messages::FlowRole;
 use byway_wire::{FlowKey, Receiver, SequenceNumber};
 
@@ -109,14 +109,19 @@ impl Agent {
 
     /// The way to a flow's other end through the relay of the path in use.
     pub(super) fn detour_of(&self, flow: Flow) -> Option<(SessionId, Detour)> {
-        let (key, _) = self.identity_of(flow);
         let relay = self.session_of_path(flow, self.registrations_of(flow).in_use())?;
-        let (peer, agent) = match (flow, key.receiver()) {
-            (Flow::Sent(id), Receiver::Agent(receiver)) => (self.senders[id.0 as usize].peer, receiver),
-            (Flow::Sent(_), Receiver::Group(_)) | (Flow::Visits, _) => return None,
-            (Flow::Received(id), _) => (self.receivers[id.0 as usize].peer, key.sender()),
-        };
+        let (peer, agent) = self.other_end_of(flow)?;
         Some((peer, Detour { relay, agent }))
+    }
+
+    /// The session with a flow's other end, and who that is.
+    fn other_end_of(&self, flow: Flow) -> Option<(SessionId, AgentId)> {
+        let (key, _) = self.identity_of(flow);
+        match (flow, key.receiver()) {
+            (Flow::Sent(id), Receiver::Agent(receiver)) => Some((self.senders[id.0 as usize].peer, receiver)),
+            (Flow::Sent(_), Receiver::Group(_)) | (Flow::Visits, _) => None,
+            (Flow::Received(id), _) => Some((self.receivers[id.0 as usize].peer, key.sender())),
+        }
     }
 
     /// Lets a peer be reached through the relay of a flow, until a direct path is open.
@@ -125,6 +130,15 @@ impl Agent {
             && let Some(session) = self.sessions.get_mut(peer)
         {
             session.detour.get_or_insert(detour);
+        }
+    }
+
+    /// Notes a relay, by its session, as one by which a flow's other end is reached.
+    pub(super) fn note_detour(&mut self, flow: Flow, relay: SessionId) {
+        if let Some((peer, agent)) = self.other_end_of(flow)
+            && let Some(session) = self.sessions.get_mut(peer)
+        {
+            session.add_detour(Detour { relay, agent });
         }
     }
 
@@ -235,7 +249,8 @@ impl Agent {
         let closed = self.direct_paths.deadline().map(|at| (at, Reason::Session));
         let copies = self.next_copy(now).into_iter().chain(self.weighing_due).min();
         let copies = copies.map(|at| (at, Reason::Pacing));
-        [flows, sessions, copies, closings, offers, visits, closed].into_iter().flatten().min()
+        let waiting = self.waiting.deadline().map(|at| (at, Reason::Session));
+        [flows, sessions, copies, closings, offers, visits, closed, waiting].into_iter().flatten().min()
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time) {

@@ -83,7 +83,7 @@ impl Agent {
         let peers: Vec<SessionId> = self.peers.values().copied().collect();
         for peer in peers {
             if let Some(peer) = self.sessions.get_mut(peer) {
-                peer.detour.take_if(|detour| detour.relay == session);
+                peer.forget_detours(session);
             }
         }
         for flow in self.all_flows() {

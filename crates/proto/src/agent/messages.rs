@@ -20,7 +20,7 @@ impl Agent {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
                 Ok(message) => match self.roles.get(&session).copied() {
                     Some(Role::Relay(_)) => self.relay_says(session, &message, now),
-                    Some(Role::Peer(_)) => self.peer_says(session, &message, now),
+                    Some(Role::Peer(_)) => self.peer_says(session, &message, origin, now),
                     None => {}
                 },
                 Err(_) => self.counters.messages_unknown += 1,
@@ -53,14 +53,14 @@ impl Agent {
         }
     }
 
-    fn peer_says(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
+    fn peer_says(&mut self, session: SessionId, message: &Message<'_>, origin: Origin, now: Time) {
         match message {
             Message::Report(report) => self.report_came(session, report, now),
             Message::Silence(silence) => self.silence_came(session, silence, now),
             Message::Unregister(unregister) => self.ended_by_peer(session, unregister, now),
             Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
             Message::Candidates(candidates) => self.candidates(session, candidates, now),
-            Message::Offer(offer) => self.offered(session, offer, now),
+            Message::Offer(offer) => self.offered(session, offer, origin, now),
             Message::Offered(answer) => self.offer_answered(session, *answer),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,

@@ -79,7 +79,7 @@ use relay_link::RelayLink;
 use send_flow::SendFlow;
 use totals::Totals;
 use visits::Visits;
-use waiting::Waiting;
+use waiting::{Outgoing, Waiting};
 
 use crate::counters::counters;
 use crate::index_table::IndexTable;
@@ -175,8 +175,11 @@ pub struct AgentCounters {
     pub copies_gone: u64,
     /// Datagrams not sent: too long.
     pub datagrams_too_long: u64,
-    /// Datagrams not sent: no session with the receiver, or no way to it was found in time.
+    /// Datagrams not sent: no session with the receiver, or no way to it, was found in time.
     pub datagrams_unsendable: u64,
+    /// Datagrams that waited for consent or a way for longer than their flow's latency budget, and were sent all the
+    /// same.
+    pub datagrams_late: u64,
     /// Packets and messages about flows that this agent does not know.
     pub flows_unknown: u64,
     /// Messages that do not parse, or that this version does not know.
@@ -325,7 +328,9 @@ impl Agent {
         }
         match input {
             AgentInput::Received { from, ecn, bytes } => self.receive(bytes, from, ecn, now),
-            AgentInput::Send { flow, datagram, ecn, marked } => self.send(flow, datagram, ecn, marked, now),
+            AgentInput::Send { flow, datagram, ecn, marked } => {
+                self.send(flow, &Outgoing { datagram, ecn, marked, came: now }, now);
+            }
             AgentInput::Deadline => self.handle_deadline(now),
         }
         self.finish(now);

@@ -11,8 +11,11 @@ use super::closing::Life;
 use super::events::Event;
 use super::terms::{Offer, may_offer};
 use super::{Agent, Role};
-use crate::limits::{OFFER_RETRY, OFFER_RETRY_MAX, OFFERS_PER_PEER_MAX};
-use crate::session::SessionId;
+use crate::limits::{
+    HASTY_TRIES, OFFER_RETRY, OFFER_RETRY_MAX, OFFERS_PER_PEER_MAX, REFUSAL_STANDS_FOR, REFUSALS_MAX,
+    URGENT_OFFERS_MAX,
+};
+use crate::session::{Origin, SessionId};
 
 /// An offer that this agent made.
 #[derive(Debug)]
@@ -31,6 +34,16 @@ struct Taken {
     is_accepted: bool,
 }
 
+/// An offer of a peer that was refused just now.
+#[derive(Debug)]
+struct Refused {
+    at: Time,
+    peer: AgentId,
+    flow: FlowId,
+    offer: Box<Offer>,
+    refusal: OfferRefusal,
+}
+
 /// What becomes of an offer that comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -40,6 +53,8 @@ enum Verdict {
     IsPending,
     /// It was accepted before.
     IsAccepted,
+    /// It was refused just now.
+    IsRefused(OfferRefusal),
     /// There are too many.
     HasNoRoom,
 }
@@ -51,6 +66,8 @@ pub(super) struct Offers {
     /// When those that are not accepted are to be said.
     due: BTreeSet<(Time, AgentId, FlowId)>,
     taken: BTreeMap<AgentId, BTreeMap<FlowId, Taken>>,
+    /// The latest refusals, the oldest first.
+    refused: VecDeque<Refused>,
     /// Those that the driver has to hear of.
     pub(super) news: VecDeque<(AgentId, FlowId, Box<Offer>)>,
 }
@@ -80,7 +97,13 @@ impl Offers {
     pub(super) fn forget(&mut self, peer: AgentId) {
         self.made.remove(&peer);
         self.due.retain(|(_, offered, _)| *offered != peer);
+        self.forget_taken(peer);
+    }
+
+    /// Forgets what a peer offered.
+    fn forget_taken(&mut self, peer: AgentId) {
         self.taken.remove(&peer);
+        self.refused.retain(|refused| refused.peer != peer);
         self.news.retain(|(from, ..)| *from != peer);
     }
 
@@ -94,7 +117,8 @@ impl Offers {
         let (_, peer, flow) = self.due.first().copied().filter(|(at, ..)| *at <= now)?;
         self.due.pop_first();
         let made = self.made.get_mut(&peer)?.get_mut(&flow)?;
-        let next = now + (OFFER_RETRY * (1 << made.tries.min(8))).min(OFFER_RETRY_MAX);
+        let doublings = made.tries.saturating_sub(HASTY_TRIES - 1).min(8);
+        let next = now + (OFFER_RETRY * (1 << doublings)).min(OFFER_RETRY_MAX);
         (made.tries, made.next) = (made.tries + 1, Some(next));
         self.due.insert((next, peer, flow));
         Some((peer, flow, &made.offer))
@@ -112,8 +136,7 @@ impl Offers {
             }
         }
         if fresh {
-            self.taken.remove(&peer);
-            self.news.retain(|(from, ..)| *from != peer);
+            self.forget_taken(peer);
         }
     }
 
@@ -129,7 +152,13 @@ impl Offers {
     }
 
     /// Takes an offer of a peer.
-    fn take(&mut self, peer: AgentId, flow: FlowId, offer: Offer) -> Verdict {
+    fn take(&mut self, peer: AgentId, flow: FlowId, offer: Offer, now: Time) -> Verdict {
+        self.refused.retain(|refused| now.saturating_since(refused.at) < REFUSAL_STANDS_FOR);
+        let is_same =
+            |refused: &&Refused| (refused.peer, refused.flow) == (peer, flow) && *refused.offer == offer;
+        if let Some(refused) = self.refused.iter().rev().find(is_same) {
+            return Verdict::IsRefused(refused.refusal);
+        }
         let taken = self.taken.entry(peer).or_default();
         let has_room = taken.len() < OFFERS_PER_PEER_MAX;
         match taken.get(&flow) {
@@ -145,16 +174,21 @@ impl Offers {
     }
 
     /// The driver answers; `false` if it was asked nothing.
-    fn answer(&mut self, peer: AgentId, flow: FlowId, is_accepted: bool) -> bool {
+    fn answer(&mut self, peer: AgentId, flow: FlowId, outcome: Result<(), OfferRefusal>, now: Time) -> bool {
         let Some(taken) = self.taken.get_mut(&peer) else {
             return false;
         };
-        match taken.get_mut(&flow) {
-            Some(known) if is_accepted => known.is_accepted = true,
-            Some(_) => {
-                taken.remove(&flow);
+        let Err(refusal) = outcome else {
+            return taken.get_mut(&flow).map(|known| known.is_accepted = true).is_some();
+        };
+        let Some(Taken { offer, .. }) = taken.remove(&flow) else {
+            return false;
+        };
+        if refusal != OfferRefusal::NotYet {
+            if self.refused.len() == REFUSALS_MAX {
+                self.refused.pop_front();
             }
-            None => return false,
+            self.refused.push_back(Refused { at: now, peer, flow, offer, refusal });
         }
         true
     }
@@ -198,7 +232,7 @@ impl Agent {
 
     /// Answers an offer of a peer, after [`AgentOutput::Offered`](super::AgentOutput::Offered). What is accepted is answered
     /// again without asking, as often as the peer says it, until one of the flows is closed. After a refusal, the offer
-    /// comes up again if the peer says it again.
+    /// comes up again if the peer says it a second later or after that.
     pub fn answer_offer(
         &mut self,
         peer: AgentId,
@@ -206,43 +240,60 @@ impl Agent {
         outcome: Result<(), OfferRefusal>,
         now: Time,
     ) {
-        if self.offers.answer(peer, flow, outcome.is_ok())
+        if self.offers.answer(peer, flow, outcome, now)
             && let Some(session) = self.peers.get(&peer).copied()
+            && self.sessions.is_established(session, now)
         {
-            self.say_offered(session, flow, outcome, now);
+            self.sessions.say_urgently(session, &Message::Offered(Offered { flow, outcome }), now);
         }
         self.finish(now);
     }
 
     /// Says the offers that are due.
     pub(super) fn say_offers(&mut self, now: Time) {
+        let mut urgent: BTreeMap<SessionId, usize> = BTreeMap::new();
         while let Some((peer, flow, offer)) = self.offers.take_due(now) {
             let Some(session) = self.peers.get(&peer).copied() else {
                 continue;
             };
             // Whoever waits for an answer wants to know whether the other side is still there.
             self.sessions.use_session(session, now);
-            if let Some(message) = offer.to_wire(flow).filter(|_| self.sessions.is_established(session, now))
-            {
+            let is_established = self.sessions.is_established(session, now);
+            let Some(message) = offer.to_wire(flow).filter(|_| is_established) else {
+                continue;
+            };
+            let said = urgent.entry(session).or_default();
+            *said += 1;
+            if *said <= URGENT_OFFERS_MAX {
+                self.sessions.say_urgently(session, &Message::Offer(message), now);
+            } else {
                 self.sessions.say(session, &Message::Offer(message), now);
             }
         }
     }
 
-    /// A peer offers a flow.
-    pub(super) fn offered(&mut self, session: SessionId, offer: &messages::Offer<'_>, now: Time) {
+    /// A peer offers a flow. What the driver need not be asked is answered by the way that it came: an offer comes by
+    /// several at once.
+    pub(super) fn offered(
+        &mut self,
+        session: SessionId,
+        offer: &messages::Offer<'_>,
+        origin: Origin,
+        now: Time,
+    ) {
         let Some(Role::Peer(peer)) = self.roles.get(&session).copied() else {
             return;
         };
         let flow = offer.flow;
         if !may_offer(peer, self.number, flow) {
-            self.say_offered(session, flow, Err(OfferRefusal::NumberTaken), now);
+            self.answer_again(session, flow, Err(OfferRefusal::NumberTaken), origin, now);
             return;
         }
-        match self.offers.take(peer, flow, Offer::from_wire(offer)) {
+        match self.offers.take(peer, flow, Offer::from_wire(offer), now) {
             Verdict::IsNew | Verdict::IsPending => {}
-            Verdict::IsAccepted => self.say_offered(session, flow, Ok(()), now),
-            Verdict::HasNoRoom => self.say_offered(session, flow, Err(OfferRefusal::NoRoom), now),
+            Verdict::IsAccepted => self.answer_again(session, flow, Ok(()), origin, now),
+            Verdict::IsRefused(refusal) => self.answer_again(session, flow, Err(refusal), origin, now),
+            Verdict::HasNoRoom => self.answer_again(session, flow, Err(OfferRefusal::NoRoom), origin, now),
         }
     }
 
@@ -253,15 +304,16 @@ impl Agent {
         }
     }
 
-    fn say_offered(
+    fn answer_again(
         &mut self,
         session: SessionId,
         flow: FlowId,
         outcome: Result<(), OfferRefusal>,
+        origin: Origin,
         now: Time,
     ) {
         if self.sessions.is_established(session, now) {
-            self.sessions.say(session, &Message::Offered(Offered { flow, outcome }), now);
+            self.sessions.answer_with(session, &Message::Offered(Offered { flow, outcome }), origin, now);
         }
     }
 }

@@ -170,7 +170,7 @@ impl Registrations {
     }
 
     /// Asks anew: the relay forgot.
-    fn restart(&mut self, path: usize, now: Time) {
+    pub(super) fn restart(&mut self, path: usize, now: Time) {
         self.paths[path].registration = Registration::Asking { tries: 0, next: now };
     }
 
@@ -250,6 +250,7 @@ impl Agent {
         let Some(session) = self.session_of_path(flow, path) else {
             return;
         };
+        self.note_detour(flow, session);
         let settings = match flow {
             Flow::Sent(id) => self.senders[id.0 as usize].settings_in_force(),
             Flow::Received(_) | Flow::Visits => self.settings_of(flow).clone(),

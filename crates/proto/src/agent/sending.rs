@@ -7,6 +7,7 @@ use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNu
 use super::Agent;
 use super::relay_link::WaitingCopy;
 use super::send_flow::{SendFlow, SendFlowId, SentPacket};
+use super::waiting::Outgoing;
 use super::weighing::on_the_line;
 use crate::limits::{
     CODED_BYTES_BESIDE, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_BASE, PIECE_BYTES_MAX,
@@ -43,7 +44,8 @@ const fn datagram_bytes(payload_bytes: usize) -> usize {
 
 impl Agent {
     /// Sends a datagram of an application.
-    pub(super) fn send(&mut self, id: SendFlowId, datagram: &[u8], ecn: Ecn, marked: bool, now: Time) {
+    pub(super) fn send(&mut self, id: SendFlowId, outgoing: &Outgoing<'_>, now: Time) {
+        let Outgoing { datagram, ecn, marked, came } = *outgoing;
         if datagram.len() > DATAGRAM_BYTES_MAX {
             self.counters.datagrams_too_long += 1;
             return;
@@ -52,10 +54,12 @@ impl Agent {
             self.counters.flows_unknown += 1;
             return;
         }
-        if self.waits(id, datagram, ecn, marked, now) {
+        if self.waits(id, outgoing, now) {
             return;
         }
         let flow = &self.senders[id.0 as usize];
+        let is_late = now.saturating_since(came) > flow.settings.latency_budget;
+        self.counters.datagrams_late += u64::from(is_late);
         let copied = flow.is_copied(datagram, marked);
         let before = self.counters.originals;
         if datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, now) {

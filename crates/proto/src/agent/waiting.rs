@@ -7,6 +7,7 @@ use byway_units::Time;
 use byway_wire::Ecn;
 
 use super::Agent;
+use super::closing::Life;
 use super::send_flow::SendFlowId;
 use crate::limits::{WAITING_BYTES_MAX, WAITS_FOR_WAY};
 
@@ -18,6 +19,16 @@ struct Datagram {
     ecn: Ecn,
     marked: bool,
     bytes: Vec<u8>,
+}
+
+/// The same, as it comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) datagram: &'a [u8],
+    pub(super) ecn: Ecn,
+    pub(super) marked: bool,
+    /// When the application sent it.
+    pub(super) came: Time,
 }
 
 impl Datagram {
@@ -64,10 +75,15 @@ impl Waiting {
         Some(oldest)
     }
 
+    /// Returns when the oldest has waited too long.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.datagrams.front().map(|oldest| oldest.came + WAITS_FOR_WAY)
+    }
+
     /// Drops those that waited too long; how many.
     fn expire(&mut self, now: Time) -> u64 {
         let before = self.count();
-        let has_outwaited = |oldest: &Datagram| now.saturating_since(oldest.came) > WAITS_FOR_WAY;
+        let has_outwaited = |oldest: &Datagram| now.saturating_since(oldest.came) >= WAITS_FOR_WAY;
         while self.datagrams.front().is_some_and(has_outwaited) {
             self.pop();
         }
@@ -86,9 +102,12 @@ impl Waiting {
 }
 
 impl Agent {
-    /// Whether what a flow sends goes anywhere: to an address of its receiver, or through a relay that delivers.
-    fn has_way(&self, id: SendFlowId) -> bool {
+    /// Whether what a flow sends goes anywhere: there are keys, and an address of its receiver or a relay that delivers.
+    fn has_way(&self, id: SendFlowId, now: Time) -> bool {
         self.senders.get(id.0).is_some_and(|flow| {
+            if !self.sessions.is_established(flow.peer, now) {
+                return false;
+            }
             if flow.needs_relay() {
                 return flow.registrations.alias().is_some();
             }
@@ -96,24 +115,34 @@ impl Agent {
         })
     }
 
-    /// Lets a datagram wait if there is a session with its receiver and no way to it yet; whether it waits.
-    pub(super) fn waits(
+    /// Lets a datagram wait if there is no session with its receiver or no way to it yet; whether it waits.
+    pub(super) fn waits(&mut self, flow: SendFlowId, outgoing: &Outgoing<'_>, now: Time) -> bool {
+        if self.has_way(flow, now) {
+            return false;
+        }
+        // Whoever has something to say wants to know whether the other side is still there.
+        self.sessions.use_session(self.senders[flow.0 as usize].peer, now);
+        let Outgoing { datagram, ecn, marked, came } = *outgoing;
+        let dropped = self.waiting.push(Datagram { flow, came, ecn, marked, bytes: datagram.to_vec() });
+        self.counters.datagrams_unsendable += dropped;
+        true
+    }
+
+    /// Sends a datagram of an application that has waited with the driver since `came`, as for the peer's consent. One that
+    /// waited longer than its flow's latency budget counts as late.
+    pub fn send_held(
         &mut self,
         flow: SendFlowId,
         datagram: &[u8],
         ecn: Ecn,
         marked: bool,
+        came: Time,
         now: Time,
-    ) -> bool {
-        let peer = self.senders[flow.0 as usize].peer;
-        if self.has_way(flow) || !self.sessions.is_established(peer, now) {
-            return false;
+    ) {
+        if self.life == Life::Open {
+            self.send(flow, &Outgoing { datagram, ecn, marked, came }, now);
+            self.finish(now);
         }
-        // Whoever has something to say wants to know whether the other side is still there.
-        self.sessions.use_session(peer, now);
-        let dropped = self.waiting.push(Datagram { flow, came: now, ecn, marked, bytes: datagram.to_vec() });
-        self.counters.datagrams_unsendable += dropped;
-        true
     }
 
     /// Sends what waits where there is a way now.
@@ -121,12 +150,12 @@ impl Agent {
     pub(super) fn send_what_waited(&mut self, now: Time) {
         self.counters.datagrams_unsendable += self.waiting.expire(now);
         let waiting = self.waiting.by_flow.keys().copied();
-        let ready: BTreeSet<SendFlowId> = waiting.filter(|flow| self.has_way(*flow)).collect();
+        let ready: BTreeSet<SendFlowId> = waiting.filter(|flow| self.has_way(*flow, now)).collect();
         if ready.is_empty() {
             return;
         }
-        for Datagram { flow, ecn, marked, bytes, .. } in self.waiting.take(|flow| ready.contains(&flow)) {
-            self.send(flow, &bytes, ecn, marked, now);
+        for Datagram { flow, came, ecn, marked, bytes } in self.waiting.take(|flow| ready.contains(&flow)) {
+            self.send(flow, &Outgoing { datagram: &bytes, ecn, marked, came }, now);
         }
     }
 
@@ -165,8 +194,10 @@ mod tests {
         assert_eq!(waiting.push(datagram(1, Time::START, half)), 0);
         assert_eq!(waiting.push(datagram(2, Time::START, half)), 0);
         assert_eq!(waiting.push(datagram(3, Time::START, 1)), 1);
-        let later = Time::START + WAITS_FOR_WAY + Duration::from_nanos(1);
-        assert_eq!((waiting.expire(Time::START + WAITS_FOR_WAY), waiting.expire(later)), (0, 2));
+        let end = Time::START + WAITS_FOR_WAY;
+        assert_eq!(waiting.deadline(), Some(end));
+        let before = end.saturating_sub(Duration::from_nanos(1));
+        assert_eq!((waiting.expire(before), waiting.expire(end), waiting.deadline()), (0, 2, None));
         assert_eq!((waiting.bytes, waiting.count(), waiting.by_flow.len()), (0, 0, 0));
     }
 

@@ -417,6 +417,10 @@ impl Relay {
     fn learn(&mut self, port: EgressPort, alias: Alias, has_receiver: bool, now: Time) {
         if let Some(flow) = self.ports.learn(port, alias, has_receiver, now) {
             self.ingress.set_known(flow, port, has_receiver);
+            if has_receiver {
+                let (ingress, mut outlet) = self.ingress_and_outlet(now);
+                ingress.carry_waiting(flow, port, &mut outlet, now);
+            }
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use alloc::vec::Vec;
 
-use byway_units::Time;
-use byway_wire::seal::{AwaitedResponse, Cookie, write_mac2};
+use byway_units::{Duration, Time};
+use byway_wire::seal::{AwaitedResponse, Cookie, Purpose, write_mac2};
 use byway_wire::{Epoch, SessionIndex};
 
-use crate::limits::{HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES};
+use crate::limits::{
+    AGENT_HANDSHAKE_RETRY, AGENT_HANDSHAKE_TRIES, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES,
+    HASTY_TRIES,
+};
 
 /// An initiation under way.
 #[derive(Debug)]
@@ -19,6 +22,7 @@ pub(crate) struct Attempt {
     pub(crate) began: Time,
     /// When the initiation was sent last.
     pub(crate) latest: Time,
+    purpose: Purpose,
     tries: u8,
     next_try: Time,
 }
@@ -29,9 +33,10 @@ impl Attempt {
         packet: Vec<u8>,
         index: SessionIndex,
         epoch: Epoch,
+        purpose: Purpose,
         now: Time,
     ) -> Self {
-        Self { awaited, packet, index, epoch, began: now, latest: now, tries: 0, next_try: now }
+        Self { awaited, packet, index, epoch, began: now, latest: now, purpose, tries: 0, next_try: now }
     }
 
     /// When the initiation is sent next, or the attempt given up.
@@ -41,12 +46,29 @@ impl Attempt {
 
     /// Whether another attempt, with a new stamp and new keys, has to follow.
     pub(crate) const fn is_exhausted(&self) -> bool {
-        self.tries == HANDSHAKE_TRIES
+        let tries = if self.is_between_agents() { AGENT_HANDSHAKE_TRIES } else { HANDSHAKE_TRIES };
+        self.tries == tries
     }
 
-    /// Notes that the initiation is sent, and plans the next time: each wait is twice the last, up to a second.
+    const fn is_between_agents(&self) -> bool {
+        matches!(self.purpose, Purpose::EndToEnd)
+    }
+
+    /// Returns the time until the initiation is repeated: twice the last, up to a second; between agents, the first
+    /// repetitions follow fast.
+    fn wait(&self) -> Duration {
+        let tries = u32::from(self.tries);
+        let wait = if self.is_between_agents() {
+            AGENT_HANDSHAKE_RETRY * (1 << tries.saturating_sub(HASTY_TRIES - 1))
+        } else {
+            HANDSHAKE_RETRY * (1 << tries)
+        };
+        wait.min(HANDSHAKE_RETRY_MAX)
+    }
+
+    /// Notes that the initiation is sent, and plans the next time.
     pub(crate) fn sent(&mut self, now: Time) {
-        self.next_try = now + (HANDSHAKE_RETRY * (1 << self.tries)).min(HANDSHAKE_RETRY_MAX);
+        self.next_try = now + self.wait();
         self.tries += 1;
         self.latest = now;
     }

@@ -3,6 +3,7 @@
 use core::net::{Ipv6Addr, SocketAddr};
 
 use byway_units::{Bytes, Time};
+use byway_wire::limits::TAG_BYTES;
 use byway_wire::messages::Unknown;
 use byway_wire::packets::{CookiePacket, InitiationPacket, Kind, ResponsePacket};
 use byway_wire::seal::{Acceptance, Initiation, Purpose, ReceivedInitiation, Screened, SplitKeys};
@@ -12,7 +13,7 @@ use super::attempt::Attempt;
 use super::epoch::Digests;
 use super::session::Answered;
 use super::{Change, Epoch, Received, SessionId, Sessions};
-use crate::limits::{ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN};
+use crate::limits::{ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN, LATE_RESPONSE_FOR};
 use crate::outbox::Heading;
 use crate::parts::token_bucket::Packets;
 
@@ -55,7 +56,7 @@ impl Sessions {
         };
         match initiation.write(&local.secret, &remote.key, &remote.pre_shared, &seed) {
             Ok((packet, awaited)) => {
-                session.attempt = Some(Attempt::new(awaited, packet, index, epoch, now));
+                session.attempt = Some(Attempt::new(awaited, packet, index, epoch, remote.purpose, now));
                 self.send_attempt(id, now);
             }
             // A peer whose key agrees on nothing is never reached; the settings are to blame.
@@ -79,9 +80,12 @@ impl Sessions {
             let heading = Heading::plain(to);
             self.outbox.add(heading, |out| out.extend_from_slice(&attempt.packet));
         }
-        if let Some(detour) = session.detour {
+        let has_detour = session.detour.is_some() || !session.detours.is_empty();
+        if has_detour && session.remote.purpose == Purpose::EndToEnd {
             let packet = attempt.packet.clone();
-            self.send_through(detour, &packet, now);
+            for detour in self.detours_of(id, now) {
+                self.send_through(detour, &packet, now);
+            }
         }
     }
 
@@ -270,9 +274,10 @@ impl Sessions {
         let (provider, suite, ours) = (self.provider, self.local.suite, self.local.capabilities);
         let session = self.slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
         let Some(attempt) = session.attempt.as_mut().filter(|attempt| attempt.index == index) else {
-            self.counters.unknown_index += 1;
+            self.late_response(id, &packet, origin, now);
             return Received::Nothing;
         };
+        let end = end_of(&packet);
         // Whoever answers proves to be where the initiation went, and nowhere else.
         let is_expected = match origin {
             Origin::Address(from) => {
@@ -294,9 +299,12 @@ impl Sessions {
         match origin {
             Origin::Address(from) => {
                 session.path.validate(from, now);
-                session.is_doubtful = false;
+                (session.is_doubtful, session.relayed_response) = (false, None);
             }
-            Origin::Detour(_) => session.is_doubtful = true,
+            Origin::Detour(_) => {
+                session.is_doubtful = true;
+                session.relayed_response = Some((end, now + LATE_RESPONSE_FOR));
+            }
         }
         self.note_direct_path(id);
         let fresh = self.begin(id, epoch, response.boot, now);
@@ -304,6 +312,31 @@ impl Sessions {
         self.try_ipv4(id, answered_after, now);
         self.send_probe(id, Bytes::ZERO, now);
         Received::Response { session: id, messages: response.messages }
+    }
+
+    /// Takes a response that came through a relay before, if it comes from where the initiation went: the responder is
+    /// there. It begins nothing anew, and moves no session whose address has proved itself.
+    fn late_response(&mut self, id: SessionId, packet: &ResponsePacket<&[u8]>, origin: Origin, now: Time) {
+        let session = self.slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
+        let is_same =
+            session.relayed_response.is_some_and(|(end, until)| end == end_of(packet) && now < until);
+        let is_newest = session.epochs.first().is_some_and(|epoch| epoch.ours == packet.header().receiver);
+        match origin {
+            Origin::Address(from)
+                if is_same
+                    && is_newest
+                    && !session.is_direct()
+                    && (session.path.address() == Some(&from)
+                        || session.remote.addresses.contains(&from)) =>
+            {
+                session.path.validate(from, now);
+                (session.is_doubtful, session.relayed_response) = (false, None);
+                session.plan_probe(now);
+                self.note_direct_path(id);
+                self.arm(id);
+            }
+            _ => self.counters.unknown_index += 1,
+        }
     }
 
     /// Takes a cookie, and sends the initiation again with it.
@@ -401,6 +434,12 @@ enum Verdict {
     Repeat,
     Cookie,
     Drop,
+}
+
+/// The last bytes of a response, a tag that nobody can guess.
+fn end_of(packet: &ResponsePacket<&[u8]>) -> [u8; TAG_BYTES] {
+    let message = packet.noise_message();
+    *message.last_chunk().expect("a response ends in a tag")
 }
 
 /// The keys of digests, if both sides want any.

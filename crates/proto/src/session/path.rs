@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
-use crate::limits::{AMPLIFICATION_MAX, CANDIDATE_INTERVAL, CANDIDATES_MAX, CHALLENGES_MAX};
+use crate::limits::{AMPLIFICATION_MAX, CANDIDATE_INTERVAL, CANDIDATES_MAX, CHALLENGE_RETRY, CHALLENGES_MAX};
 
 /// What proves that a node is where it says: it sends this back.
 pub(crate) type Token = [u8; 8];
@@ -158,8 +158,13 @@ impl Path {
         self.candidates.retain(|candidate| candidate.next_try > now || candidate.tries < CHALLENGES_MAX);
         let candidate = self.candidates.iter_mut().find(|candidate| candidate.next_try <= now)?;
         candidate.tries += 1;
-        // Each further challenge waits twice as long.
-        candidate.next_try = candidate.until.unwrap_or(now + interval * (1 << candidate.tries));
+        // Each further challenge waits twice as long; the last one has the time that its answer takes.
+        let wait = if candidate.tries < CHALLENGES_MAX {
+            interval.min(CHALLENGE_RETRY) * (1 << (candidate.tries - 1))
+        } else {
+            interval * (1 << candidate.tries)
+        };
+        candidate.next_try = candidate.until.unwrap_or(now + wait);
         candidate.allowance = candidate.allowance.checked_sub(bytes)?;
         Some((candidate.address, candidate.token))
     }

@@ -11,10 +11,10 @@ use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Write
 
 use super::messages::claimed;
 use super::probes::Before;
-use super::{Change, Detour, Enveloped, SESSIONS_AT_HAND, Session, SessionId, Sessions};
+use super::{Change, Detour, Enveloped, Origin, SESSIONS_AT_HAND, Session, SessionId, Sessions};
 use crate::limits::{
-    CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
-    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD,
+    CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, DETOURS_MAX, INITIAL_ROUND_TRIP,
+    IP_AND_UDP_BYTES, MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD,
 };
 use crate::outbox::{Heading, Owner, Urgency};
 use crate::parts::line_scale::TrainShape;
@@ -92,22 +92,83 @@ impl Sessions {
         session.waiting.extend_from_slice(written);
     }
 
-    /// Sends a message by the direct path and through a relay at once: one of the two may be dark.
+    /// Adds a message that a flow waits for, when it begins or falls silent, to what goes to the peer at the end of this input, by every way
+    /// at once: the direct path, and each relay that both sides have.
     pub(crate) fn say_urgently(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
-        self.say(id, message, now);
-        let Some(session) = self.get_mut(id).filter(|session| session.is_direct()) else {
+        let mut buffer = [0; MESSAGES_BYTES_MAX];
+        let mut writer = Writer::new(&mut buffer);
+        message.emit(&mut writer).expect("offers and their answers are shorter than a packet");
+        let written = writer.written();
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if session.urgent.len() + written.len() > MESSAGES_BYTES_MAX {
+            self.flush_urgent(id, now);
+        }
+        let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
+        if session.urgent.is_empty() {
+            self.waiting.push(id);
+        }
+        session.urgent.extend_from_slice(written);
+    }
+
+    /// Answers a message by the way that it came, wherever the peer is: one answer for each message.
+    pub(crate) fn answer_with(&mut self, id: SessionId, message: &Message<'_>, origin: Origin, now: Time) {
+        let Origin::Detour(detour) = origin else {
+            self.say(id, message, now);
             return;
         };
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
-        message.emit(&mut writer).expect("urgent messages are short");
-        let detour = session.detour;
+        message.emit(&mut writer).expect("answers are shorter than a packet");
+        self.seal_through(id, detour, writer.written(), now);
+    }
+
+    /// Returns the ways through relays that packets can be sent by now.
+    pub(super) fn detours_of(&self, id: SessionId, now: Time) -> ArrayVec<Detour, { DETOURS_MAX + 1 }> {
+        let Some(session) = self.get(id) else {
+            return ArrayVec::new();
+        };
+        let other = session.detour.filter(|detour| !session.detours.contains(detour));
+        let known = session.detours.iter().copied().chain(other);
+        known.filter(|detour| self.is_established(detour.relay, now)).collect()
+    }
+
+    fn flush_urgent(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        let mut messages = core::mem::take(&mut session.urgent);
+        if messages.is_empty() {
+            return;
+        }
+        let direct = session.path.address().copied();
+        let detours = self.detours_of(id, now);
+        if direct.is_none() && detours.is_empty() {
+            self.counters.unsendable += 1;
+        }
+        if let Some(to) = direct {
+            self.send_messages_to(id, to, &messages, now);
+        }
+        for detour in detours {
+            self.seal_through(id, detour, &messages, now);
+        }
+        messages.clear();
+        if let Some(session) = self.get_mut(id) {
+            session.urgent = messages;
+        }
+    }
+
+    /// Seals messages in a packet of their own, and sends it through a relay.
+    fn seal_through(&mut self, id: SessionId, detour: Detour, messages: &[u8], now: Time) {
         let mut packet = core::mem::take(&mut self.scratch);
         packet.clear();
-        let epoch = self.get_mut(id).and_then(|session| session.sealing(now));
-        if let Some((detour, epoch)) = detour.zip(epoch) {
-            epoch.seal_messages(writer.written(), &mut packet);
-            self.send_through(detour, &packet, now);
+        match self.get_mut(id).and_then(|session| session.sealing(now)) {
+            Some(epoch) => {
+                epoch.seal_messages(messages, &mut packet);
+                self.send_through(detour, &packet, now);
+            }
+            None => self.counters.unsendable += 1,
         }
         self.scratch = packet;
     }
@@ -133,6 +194,7 @@ impl Sessions {
             session.waiting = messages;
             session.waiting.clear();
         }
+        self.flush_urgent(id, now);
     }
 
     /// Seals messages in a packet of their own and sends it.
@@ -179,10 +241,14 @@ impl Sessions {
         let mut buffer = [0; PATH_MESSAGE_BYTES];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("messages about paths have 11 bytes");
+        self.send_messages_to(id, to, writer.written(), now);
+    }
+
+    /// Seals messages in a packet of their own, and sends it to an address.
+    fn send_messages_to(&mut self, id: SessionId, to: SocketAddr, messages: &[u8], now: Time) {
         let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         if let Some(epoch) = session.and_then(|session| session.sealing(now)) {
-            let heading = Heading::plain(to);
-            self.outbox.add(heading, |out| epoch.seal_messages(writer.written(), out));
+            self.outbox.add(Heading::plain(to), |out| epoch.seal_messages(messages, out));
         }
     }
 

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use byway_units::{AgentId, Time};
+use byway_wire::limits::TAG_BYTES;
 use byway_wire::seal::{PreSharedKey, PublicKey, Purpose};
 use byway_wire::{Boot, SessionIndex, Shard};
 
@@ -15,7 +16,9 @@ use super::handshake::Origin;
 use super::path::Path;
 use super::path_mtu::PathMtu;
 use super::probes::Probes;
-use crate::limits::{IN_USE_FOR, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, REKEY_GRACE};
+use crate::limits::{
+    DETOURS_MAX, IN_USE_FOR, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, REKEY_GRACE,
+};
 
 /// Which session, in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +74,10 @@ pub(crate) struct Session {
     pub(crate) path_mtu: Option<Box<PathMtu>>,
     /// The way through a relay, used while no direct address has proved itself.
     pub(crate) detour: Option<Detour>,
+    /// Every way through a relay, the newest last, for what a flow's beginning waits for.
+    pub(crate) detours: ArrayVec<Detour, DETOURS_MAX>,
+    /// The end of the response that came through a relay, until when it proves the direct path if it comes by that too.
+    pub(crate) relayed_response: Option<([u8; TAG_BYTES], Time)>,
     /// Whether the last handshake was answered through a relay, and nothing has come from the proved address since:
     /// the peer may have moved.
     pub(crate) is_doubtful: bool,
@@ -103,6 +110,8 @@ pub(crate) struct Session {
     pub(crate) next_probe: Option<Time>,
     /// Messages that wait to be sealed together.
     pub(crate) waiting: Vec<u8>,
+    /// The same, which are to go by every way.
+    pub(crate) urgent: Vec<u8>,
     /// The deadline that the table of sessions knows.
     pub(crate) armed: Option<Time>,
 }
@@ -114,6 +123,8 @@ impl Session {
             path: Path::default(),
             path_mtu: None,
             detour: None,
+            detours: ArrayVec::new(),
+            relayed_response: None,
             is_doubtful: false,
             was_direct: false,
             epochs: ArrayVec::new(),
@@ -131,6 +142,7 @@ impl Session {
             used: now,
             next_probe: None,
             waiting: Vec::new(),
+            urgent: Vec::new(),
             armed: None,
         }
     }
@@ -177,6 +189,23 @@ impl Session {
     /// Whether its packets may come this way: what relays and agents say to each other goes through nobody's hands.
     pub(crate) fn takes_from(&self, origin: Origin) -> bool {
         matches!(origin, Origin::Address(_)) || self.remote.purpose == Purpose::EndToEnd
+    }
+
+    /// Notes a way through a relay; of too many, the oldest is forgotten.
+    pub(crate) fn add_detour(&mut self, detour: Detour) {
+        if self.detours.contains(&detour) {
+            return;
+        }
+        if self.detours.is_full() {
+            self.detours.remove(0);
+        }
+        self.detours.push(detour);
+    }
+
+    /// Forgets the ways through a relay.
+    pub(crate) fn forget_detours(&mut self, relay: SessionId) {
+        self.detour.take_if(|detour| detour.relay == relay);
+        self.detours.retain(|detour| detour.relay != relay);
     }
 
     /// Whether packets can be sent.

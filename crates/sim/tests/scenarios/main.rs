@@ -3,6 +3,7 @@
 mod support;
 
 mod adversaries;
+mod beginnings;
 mod closing;
 mod faults;
 mod handshakes;

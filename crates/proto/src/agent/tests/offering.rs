@@ -220,3 +220,36 @@ fn offers_are_bounded_at_both_ends() {
         Event::OfferAnswered { peer: number(RECEIVER), flow: another, outcome: Err(OfferRefusal::NoRoom) };
     assert!(hall.events.contains(&(SENDER, refused)));
 }
+
+/// How often the receiver's driver hears of an offer that comes so many times, and how many packets go back, if it is
+/// answered so at once.
+fn answers_to(copies: usize, outcome: Result<(), OfferRefusal>) -> (usize, usize) {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let session = hall.agents[SENDER].peers[&number(RECEIVER)];
+    let offer = offer("video");
+    hall.run(ms(5));
+    let before = hall.sent.len();
+    for nth in 0..copies {
+        let message = Message::Offer(offer.to_wire(FLOW).expect("it is short enough"));
+        let now = hall.now;
+        hall.agents[SENDER].sessions.send_alone(session, &message, Urgency::Original, now);
+        hall.drain(SENDER);
+        hall.run(ms(1));
+        if nth == 0 {
+            hall.run(ms(60));
+            hall.answers(FLOW, outcome);
+        }
+    }
+    hall.run(ms(60));
+    let back = hall.sent[before..].iter().filter(|sent| sent.from == RECEIVER && sent.to == SENDER);
+    (hall.heard_of().len(), back.count())
+}
+
+#[test]
+fn an_offer_that_comes_by_many_ways_comes_up_once_and_is_answered_once_for_each() {
+    for outcome in [Ok(()), Err(OfferRefusal::NotAllowed)] {
+        let (heard, answers) = answers_to(100, outcome);
+        assert_eq!(heard, 1, "{outcome:?}");
+        assert!((100..115).contains(&answers), "{answers}, of which some are probes' replies");
+    }
+}

@@ -162,7 +162,10 @@ fn no_datagram_makes_a_packet_longer_than_the_path_bears() {
 #[test]
 fn what_cannot_be_sealed_is_counted() {
     let mut hall = Hall::unregistered(&settings(Service::Coding));
+    hall.loses(|_| true);
     hall.send(b"too early");
+    assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 0, "it waits for a session");
+    hall.run(ms(1_500));
     assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 1);
     hall.flow = SendFlowId(7);
     hall.send(b"no such flow");

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::{Ecn, Ranges, SequenceNumber};
+use byway_wire::{Ecn, Ranges, SequenceNumber, Service};
 
 use super::flow::FlowSlot;
 use super::{EgressPort, Ingress, Sink};
@@ -117,8 +117,44 @@ impl Ingress {
         self.counters.uncovered_unknown += u64::from(ways == 0);
         self.counters.carried += ways;
         self.counters.carried_bytes += ways * coded.len() as u64;
-        if may_be_lost && !flow.registration.is_selective {
-            self.keep(slot, sequence, coded, true, now);
+        // What the egress relay does not take yet is carried on as soon as it does: it is at a flow's beginning.
+        if ways == 0 || (may_be_lost && !flow.registration.is_selective) {
+            self.keep(slot, sequence, coded, ways > 0, now);
+        }
+    }
+
+    /// Carries on what came before an egress relay knew a flow, as far as it is of use there still.
+    pub(crate) fn carry_waiting(
+        &mut self,
+        slot: FlowSlot,
+        port: EgressPort,
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let service = flow.registration.service;
+        let onward = flow.onward.iter().find(|onward| onward.port == port && onward.known).copied();
+        let (owner, budget) = (flow.registration.owner(), flow.registration.latency_budget);
+        let carried = flow.active_mut().and_then(|active| active.carried.as_deref_mut());
+        let passes_on = matches!(service, Service::Caching | Service::Forwarding | Service::Both);
+        let (Some(onward), Some(carried), true) = (onward, carried, passes_on) else {
+            return;
+        };
+        let highest = carried.kept.highest().unwrap_or(0);
+        for number in highest.saturating_sub(CARRIED_REACH as u64 - 1)..=highest {
+            let Some(kept) = carried.kept.get_mut(number).filter(|kept| !kept.is_carried) else {
+                continue;
+            };
+            let is_of_use = self.log.came(kept.packet).is_some_and(|came| came + budget > now);
+            if let Some(coded) = self.log.get(kept.packet, now).filter(|_| is_of_use) {
+                kept.is_carried = true;
+                self.counters.carried += 1;
+                self.counters.carried_bytes += coded.len() as u64;
+                let sequence = SequenceNumber::new(number);
+                sink.carry(onward, owner, sequence, coded, Ecn::NotCapable, forwards(service));
+            }
         }
     }
 

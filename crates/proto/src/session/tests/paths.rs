@@ -360,3 +360,75 @@ fn a_direct_path_is_in_doubt_that_the_peer_does_not_take() {
     assert!(!is_direct_after_handshake(Origin::Detour(Detour { relay, agent: AgentId::new(7) })));
     assert!(is_direct_after_handshake(Origin::Address(address(0))));
 }
+
+/// A response that came through a relay comes once more, from this address and so much later; whether that opens the
+/// direct path.
+fn is_direct_after_late_response(from: SocketAddr, later: Duration) -> bool {
+    let mut pair = Pair::new();
+    let (now, relay) = (pair.now, pair.nodes[SMALL].peer);
+    let detour = Origin::Detour(Detour { relay, agent: AgentId::new(7) });
+    let [first, second] = &mut pair.nodes;
+    first.sessions.connect(first.peer, &[], now);
+    let mut initiation = first.sessions.outbox.take().expect("an initiation").1.to_vec();
+    let Received::Initiation { session, initiation, origin } =
+        second.sessions.receive_from(&mut initiation, Origin::Address(address(0)), now)
+    else {
+        panic!("it is an initiation");
+    };
+    second.sessions.accept(session, initiation, origin, &[], now);
+    let response = second.sessions.outbox.take().expect("a response").1.to_vec();
+    let mut copy = response.clone();
+    let received = first.sessions.receive_from(&mut copy, detour, now);
+    assert!(matches!(received, Received::Response { .. }), "{received:?}");
+    assert!(first.sessions.is_established(first.peer, now) && !first.sessions.is_direct(first.peer));
+    let (handshakes, index) =
+        (first.sessions.counters.handshakes, first.sessions.get(first.peer).map(|one| one.epochs.len()));
+    for _ in 0..3 {
+        let mut copy = response.clone();
+        let received = first.sessions.receive_from(&mut copy, Origin::Address(from), now + later);
+        assert!(matches!(received, Received::Nothing), "{received:?}");
+    }
+    let after =
+        (first.sessions.counters.handshakes, first.sessions.get(first.peer).map(|one| one.epochs.len()));
+    assert_eq!(after, (handshakes, index), "it begins nothing");
+    first.sessions.is_direct(first.peer)
+}
+
+#[test]
+fn a_response_that_comes_by_a_relay_and_then_from_the_peer_s_address_opens_the_direct_path() {
+    assert!(is_direct_after_late_response(address(1), ms(50)));
+    assert!(!is_direct_after_late_response(address(66), ms(50)), "nothing was sent there");
+    assert!(!is_direct_after_late_response(address(1), ms(1_000)), "a replay");
+}
+
+#[test]
+fn an_initiation_that_comes_by_many_ways_is_one_handshake_and_gets_no_more_than_it_sends() {
+    let mut pair = Pair::new();
+    let (now, peer) = (pair.now, pair.nodes[LARGE].peer);
+    let small = &mut pair.nodes[SMALL];
+    small.sessions.connect(small.peer, &[], now);
+    let packet = pair.nodes[SMALL].sessions.outbox.take().expect("an initiation").1.to_vec();
+    let sessions = &mut pair.nodes[LARGE].sessions;
+    let mut indices = Vec::new();
+    for number in 0..200 {
+        let from = Origin::Address(address(u8::try_from(number).expect("there are few")));
+        let mut copy = packet.clone();
+        match sessions.receive_from(&mut copy, from, now) {
+            Received::Initiation { session, initiation, origin } => {
+                sessions.accept(session, initiation, origin, &[], now);
+            }
+            Received::Nothing => {}
+            other => panic!("{other:?}"),
+        }
+        let answered = sessions.get(peer).and_then(|session| session.answered.as_ref());
+        indices.push(answered.map(|answered| answered.epoch.ours));
+        let mut answers = 0;
+        while let Some((_, answer)) = sessions.outbox.take() {
+            answers += 1;
+            assert!(answer.len() <= packet.len(), "{} B for {} B", answer.len(), packet.len());
+        }
+        assert!(answers <= 1);
+    }
+    assert!(indices.iter().all(|index| index.is_some() && *index == indices[0]), "one answer is kept");
+    assert_eq!(sessions.count(), 1);
+}

@@ -7,7 +7,7 @@ mod plan;
 mod run;
 mod spy;
 
-pub(crate) use books::Crossing;
+pub(crate) use books::{Books, Crossing};
 pub(crate) use byway_sim::overlay::cast::address;
 pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_card};
 pub(crate) use node::{Node, Parcel};

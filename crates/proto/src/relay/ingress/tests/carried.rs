@@ -146,3 +146,28 @@ fn the_memory_of_what_was_carried_is_given_back() {
     talk.wait(11_000);
     assert_eq!(talk.ingress.packets_held(), Bytes::ZERO);
 }
+
+#[test]
+fn copies_that_come_before_the_egress_relay_knows_their_flow_are_carried_on_once_it_does() {
+    let services =
+        [Service::Caching, Service::Forwarding, Service::Both].map(|service| Kind { service, ..coded() });
+    for kind in services {
+        let mut talk = Talk::new();
+        let flow = talk.flow(kind);
+        let port = EgressPort(0);
+        talk.ingress.set_known(flow, port, false);
+        (0..3).for_each(|sequence| talk.copy(flow, sequence));
+        let budget = talk.ingress.flow(flow).expect("it is registered").registration.latency_budget;
+        talk.wait(budget.as_millis() - 10);
+        (3..5).for_each(|sequence| talk.copy(flow, sequence));
+        talk.wait(20);
+        assert_eq!(talk.made.carried, [], "nobody takes them");
+        talk.ingress.set_known(flow, port, true);
+        for _ in 0..2 {
+            talk.ingress.carry_waiting(flow, port, &mut talk.made, talk.now);
+            let carried: Vec<u64> = talk.made.carried.iter().map(|(_, sequence, _)| *sequence).collect();
+            assert_eq!(carried, [3, 4], "once, and what is not too late");
+        }
+        assert_eq!(talk.ingress.counters.carried, 2);
+    }
+}

@@ -1,0 +1,441 @@
+//! A flow's beginning: how long its first packets take while its offer and the consent to it are under way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use byway_proto::agent::{Event, Offer, ReceiveFlowId, SendFlowId, Terms};
+use byway_sim::overlay::OverlayHost;
+use byway_sim::overlay::cast::address;
+use byway_sim::{GilbertElliott, Loss, NodeId, Scenario, World};
+use byway_units::{Duration, FlowId, Time};
+use byway_wire::{Ecn, Service};
+
+use crate::support::{AGENTS, Books, Node, Plan, RELAYS, agent_number, ms, secs, share};
+
+/// The number of the offered flows, which the agent with the smaller number may offer.
+const OFFERED: FlowId = FlowId::new(2);
+
+/// Places in the plan: a flow in each direction that carries nothing and by which relays know the agents, and the
+/// flows that are offered.
+const CONTACTS: [usize; 2] = [0, 1];
+const FORTH: usize = 2;
+const BACK: usize = 3;
+
+/// The application sends a datagram every 10 ms for so many of them.
+const INTERVAL: Duration = Duration::from_millis(10);
+const DATAGRAMS: u64 = 100;
+
+/// From sending to delivery.
+const BUDGET: Duration = Duration::from_millis(300);
+
+/// The direct path takes 50 ms each way.
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// A network in which flows begin.
+#[derive(Clone, Debug)]
+struct Network {
+    /// What the direct path loses, from sender to receiver and back.
+    forth: Vec<Loss>,
+    back: Vec<Loss>,
+    /// What each segment to, from and between relays loses.
+    segments: Vec<Loss>,
+    /// The ingress and egress relay of each path, in both directions.
+    paths: Vec<(usize, usize)>,
+    /// The relay that dies a second before the flow begins.
+    dead: Option<usize>,
+    /// Whether relays know nothing of the two agents, so that they pass nothing on between them.
+    are_strangers: bool,
+    is_managed: bool,
+    /// How long after its agents the flow begins.
+    begin: Duration,
+    service: Service,
+}
+
+impl Network {
+    /// Two relays; 30 % of all packets are lost on the direct path, in both directions.
+    fn lossy() -> Self {
+        let loss = vec![Loss::Independent(share(0.3))];
+        Self {
+            forth: loss.clone(),
+            back: loss,
+            segments: Vec::new(),
+            paths: vec![(0, 1)],
+            dead: None,
+            are_strangers: false,
+            is_managed: false,
+            begin: secs(3),
+            service: Service::Caching,
+        }
+    }
+
+    /// 27 % of all packets are lost on the direct path, in bursts of four.
+    fn bursty() -> Self {
+        let bursts = GilbertElliott::bursts(share(0.27), 4.0, INTERVAL).expect("there are such bursts");
+        let loss = vec![Loss::GilbertElliott(bursts)];
+        Self { forth: loss.clone(), back: loss, ..Self::lossy() }
+    }
+
+    fn plan(&self, seed: u64) -> Plan {
+        let mut plan = Plan::pairs(1, self.service);
+        let relays = self.paths.iter().flat_map(|(ingress, egress)| [*ingress, *egress]);
+        let near: [BTreeSet<usize>; 2] = [
+            self.paths.iter().map(|(ingress, _)| *ingress).collect(),
+            self.paths.iter().map(|(_, egress)| *egress).collect(),
+        ];
+        (plan.seed, plan.relays) = (seed, relays.max().map_or(0, |last| last + 1));
+        plan.has_controller = self.is_managed;
+        plan.between.loss.clone_from(&self.segments);
+        for (agent, near) in plan.agents.iter_mut().zip(near) {
+            let mut access = crate::support::access();
+            access.loss.clone_from(&self.segments);
+            agent.relays = near.into_iter().map(|relay| (relay, access.clone())).collect();
+        }
+        let mut forth = plan.flows.remove(0);
+        (forth.direct.loss, forth.back.loss) = (self.forth.clone(), self.back.clone());
+        (forth.paths, forth.settings.latency_budget) = (self.paths.clone(), BUDGET);
+        let mut back = forth.clone();
+        (back.from, back.to) = (forth.to, forth.from);
+        (back.direct, back.back) = (forth.back.clone(), forth.direct.clone());
+        back.paths = self.paths.iter().map(|(ingress, egress)| (*egress, *ingress)).collect();
+        plan.flows = vec![forth.clone(), back.clone(), forth, back];
+        for (place, flow) in plan.flows.iter_mut().enumerate() {
+            flow.number_of = Some(place / 2);
+            if CONTACTS.contains(&place) {
+                flow.settings.service = Service::Internet;
+            }
+        }
+        if self.are_strangers {
+            for contact in CONTACTS {
+                plan.flows[contact].paths.clear();
+            }
+        }
+        plan
+    }
+
+    fn start(&self, seed: u64) -> Start {
+        let plan = self.plan(seed);
+        let mut world = World::new(plan.seed(), Books::default());
+        let relays: Vec<NodeId> = (0..plan.relays)
+            .map(|relay| {
+                let host = OverlayHost::relay(plan.relay(relay, 0, Time::START));
+                world.add(Node::Overlay(host), address(RELAYS, relay))
+            })
+            .collect();
+        let mut agents = Vec::new();
+        for agent in [0, 1] {
+            let mut host = plan.agent(agent, 0, Time::START);
+            open(&plan, agent, CONTACTS, &mut host, Time::START);
+            agents.push(world.add(Node::Overlay(OverlayHost::agent(host)), address(AGENTS, agent)));
+        }
+        connect(&plan, &agents, &relays, &mut world);
+        let begin = Time::START + self.begin;
+        if let Some(dead) = self.dead {
+            let relay = relays[dead];
+            world.schedule(begin.saturating_sub(secs(1)), Task::Stop(relay));
+        }
+        world.schedule(begin, Task::Offer);
+        let mut start = Start::new(plan, agents, begin);
+        world.run_until(begin + INTERVAL * DATAGRAMS + secs(3), &mut start);
+        start.count(&world);
+        start
+    }
+
+    /// So many flows begin, each in a network of its own.
+    fn starts(&self) -> Starts {
+        let each: Vec<Start> = (1..=200).map(|seed| self.start(seed)).collect();
+        let mut firsts: Vec<Duration> = each.iter().map(Start::first).collect();
+        firsts.sort_unstable();
+        let sum = |part: fn(&Start) -> u64| each.iter().map(part).sum();
+        Starts {
+            firsts,
+            late: sum(|start| start.late),
+            missing: sum(|start| start.missing),
+            uncounted: each.iter().map(|start| start.uncounted).sum(),
+        }
+    }
+}
+
+/// Opens the flow to the other agent and the one back, at these places of the plan.
+fn open(
+    plan: &Plan,
+    agent: usize,
+    places: [usize; 2],
+    host: &mut byway_proto::agent::Agent,
+    now: Time,
+) -> (SendFlowId, ReceiveFlowId) {
+    let (sent, received) = if agent == 0 { (places[0], places[1]) } else { (places[1], places[0]) };
+    let sending = host.open_flow(plan.key(sent), plan.settings(sent, true), now);
+    let receiving = host.accept_flow(plan.key(received), plan.settings(received, false), now);
+    sending.zip(receiving).expect("the peer was added")
+}
+
+fn connect(plan: &Plan, agents: &[NodeId], relays: &[NodeId], world: &mut World<Start>) {
+    for (place, one) in relays.iter().enumerate() {
+        for other in &relays[place + 1..] {
+            world.connect_both(*one, *other, &plan.between);
+        }
+    }
+    for (agent, near) in agents.iter().zip(&plan.agents) {
+        for (relay, link) in &near.relays {
+            world.connect_both(*agent, relays[*relay], link);
+        }
+    }
+    world.connect(agents[0], agents[1], plan.flows[FORTH].direct.clone());
+    world.connect(agents[1], agents[0], plan.flows[BACK].direct.clone());
+}
+
+#[derive(Debug)]
+enum Task {
+    Stop(NodeId),
+    /// The application's first datagram comes: its flows are opened and offered.
+    Offer,
+    /// The application sends its next datagram.
+    Send,
+    /// The receiving agent's driver answers an offer.
+    Answer,
+    /// What waited for the peer's consent is sent.
+    Release,
+}
+
+/// A flow that begins, with the driver at both ends.
+#[derive(Debug)]
+struct Start {
+    plan: Plan,
+    agents: Vec<NodeId>,
+    begin: Time,
+    sending: Option<SendFlowId>,
+    receiving: Option<ReceiveFlowId>,
+    is_accepted: bool,
+    held: Vec<(Time, Vec<u8>)>,
+    sent: Vec<Time>,
+    got: BTreeMap<u64, Time>,
+    late: u64,
+    missing: u64,
+    uncounted: i64,
+}
+
+impl Start {
+    fn new(plan: Plan, agents: Vec<NodeId>, begin: Time) -> Self {
+        Self {
+            plan,
+            agents,
+            begin,
+            sending: None,
+            receiving: None,
+            is_accepted: false,
+            held: Vec::new(),
+            sent: Vec::new(),
+            got: BTreeMap::new(),
+            late: 0,
+            missing: 0,
+            uncounted: 0,
+        }
+    }
+
+    /// How long after the application's first datagram the first packet arrives.
+    fn first(&self) -> Duration {
+        self.got.values().min().map_or(Duration::MAX, |first| *first - self.begin)
+    }
+
+    fn offer(&mut self, world: &mut World<Self>) {
+        let plan = &self.plan;
+        let sent = world.input(self.agents[0], |host, now| {
+            let agent = host.overlay_mut().as_agent_mut();
+            let (sent, _) = open(plan, 0, [FORTH, BACK], agent, now);
+            assert!(agent.offer(agent_number(1), OFFERED, offered(plan), now));
+            sent
+        });
+        self.sending = sent;
+        world.schedule_in(Duration::ZERO, Task::Send);
+    }
+
+    fn send(&mut self, world: &mut World<Self>) {
+        let number = self.sent.len() as u64;
+        self.sent.push(world.now());
+        let mut datagram = number.to_be_bytes().to_vec();
+        datagram.resize(300, 0);
+        self.held.push((world.now(), datagram));
+        if self.is_accepted {
+            self.release(world);
+        }
+        if number + 1 < DATAGRAMS {
+            world.schedule_in(INTERVAL, Task::Send);
+        }
+    }
+
+    fn release(&mut self, world: &mut World<Self>) {
+        let flow = self.sending.expect("the flow was opened");
+        for (came, datagram) in core::mem::take(&mut self.held) {
+            world.input(self.agents[0], |host, now| {
+                let agent = host.overlay_mut().as_agent_mut();
+                agent.send_held(flow, &datagram, Ecn::NotCapable, false, came, now);
+            });
+        }
+    }
+
+    fn answer(&mut self, world: &mut World<Self>) {
+        let (plan, receiving) = (&self.plan, self.receiving);
+        let received = world.input(self.agents[1], |host, now| {
+            let agent = host.overlay_mut().as_agent_mut();
+            let received = receiving.unwrap_or_else(|| open(plan, 1, [FORTH, BACK], agent, now).1);
+            agent.answer_offer(agent_number(0), OFFERED, Ok(()), now);
+            received
+        });
+        self.receiving = received;
+    }
+
+    /// What became of the datagrams, and how many of those that never came nobody has counted.
+    fn count(&mut self, world: &World<Self>) {
+        let late =
+            |(number, at): (&u64, &Time)| *at - self.sent[usize::try_from(*number).unwrap_or(0)] > BUDGET;
+        self.late = self.got.iter().filter(|got| late(*got)).count() as u64;
+        self.missing = DATAGRAMS - self.got.len() as u64;
+        let sender = world.host(self.agents[0]).agent().counters();
+        let lost = self.receiving.and_then(|flow| world.host(self.agents[1]).agent().statistics(flow));
+        let lost = lost.map_or(0, |is| is.lost - is.in_stream - is.cooperative - is.cached);
+        // What is lost at the flow's end, nobody knows of.
+        let end = self.got.keys().next_back().map_or(0, |last| DATAGRAMS - 1 - last);
+        // What still waits for consent has not vanished.
+        let waiting = self.held.len() as u64;
+        let counted = sender.datagrams_unsendable + lost + end + waiting;
+        self.uncounted = self.missing.cast_signed() - counted.cast_signed();
+    }
+}
+
+fn offered(plan: &Plan) -> Offer {
+    let settings = &plan.flows[FORTH].settings;
+    let (service, rates, rate) = (settings.service, settings.rates, settings.rate);
+    let terms = Terms { service, rates, rate, latency_budget: BUDGET, ..Terms::default() };
+    Offer { forth: terms, back: terms, subject: b"video".to_vec() }
+}
+
+impl Scenario for Start {
+    type Host = Node;
+    type Event = Task;
+    type Observer = Books;
+
+    fn event(&mut self, task: Task, world: &mut World<Self>) {
+        match task {
+            Task::Stop(relay) => world.stop(relay),
+            Task::Offer => self.offer(world),
+            Task::Send => self.send(world),
+            Task::Answer => self.answer(world),
+            Task::Release => self.release(world),
+        }
+    }
+
+    fn drained(&mut self, node: NodeId, world: &mut World<Self>) {
+        let now = world.now();
+        if node == self.agents[0] {
+            let accepted = Event::OfferAnswered { peer: agent_number(1), flow: OFFERED, outcome: Ok(()) };
+            if world.host_mut(node).overlay_mut().take_events().contains(&accepted) {
+                self.is_accepted = true;
+                world.schedule_in(Duration::ZERO, Task::Release);
+            }
+        } else if node == self.agents[1] {
+            let host = world.host_mut(node).overlay_mut();
+            for delivered in host.take_delivered() {
+                let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+                let before = self.got.insert(number.expect("datagrams begin with their number"), now);
+                assert_eq!(before, None, "what is delivered is delivered once");
+            }
+            if !host.take_offers().is_empty() {
+                world.schedule_in(Duration::ZERO, Task::Answer);
+            }
+        }
+    }
+}
+
+/// What became of many flows' beginnings.
+#[derive(Debug)]
+struct Starts {
+    /// How long each took to its first packet, in rising order.
+    firsts: Vec<Duration>,
+    late: u64,
+    missing: u64,
+    uncounted: i64,
+}
+
+impl fmt::Display for Starts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [half, most, nearly, all] = [50, 90, 99, 100].map(|per_cent| self.quantile(per_cent));
+        let Self { late, missing, uncounted, .. } = self;
+        write!(
+            f,
+            "p50 {half}, p90 {most}, p99 {nearly}, all {all}; {late} late, {missing} missing, {uncounted} uncounted"
+        )
+    }
+}
+
+impl Starts {
+    fn is_prompt(&self) -> bool {
+        self.quantile(50) <= ROUND_TRIP + ms(100) && self.quantile(99) <= ms(400)
+    }
+
+    fn quantile(&self, per_cent: usize) -> Duration {
+        self.firsts[(self.firsts.len() * per_cent).div_ceil(100) - 1]
+    }
+}
+
+/// Where the first packet of half of the flows comes after a round trip and 100 ms, and that of 99 of 100 after 400 ms,
+/// and whatever never comes is counted.
+#[allow(clippy::print_stdout, reason = "the figures, for whoever runs the tests with --nocapture")]
+fn assert_prompt(name: &str, network: &Network) {
+    let starts = network.starts();
+    println!("{name}: {starts}");
+    assert!(starts.is_prompt(), "{name}: {starts}");
+    assert_eq!(starts.uncounted, 0, "{name}: {starts}");
+}
+
+#[test]
+fn a_flow_begins_within_two_round_trips_on_a_path_that_loses_a_third() {
+    assert_prompt("static", &Network::lossy());
+    assert_prompt("managed", &Network { is_managed: true, ..Network::lossy() });
+    assert_prompt("bursts", &Network::bursty());
+    assert_prompt("coding", &Network { service: Service::Coding, ..Network::lossy() });
+}
+
+#[test]
+fn relays_that_pass_nothing_on_leave_a_flow_s_beginning_to_the_direct_path() {
+    let starts = Network { are_strangers: true, ..Network::lossy() }.starts();
+    assert!(!starts.is_prompt(), "{starts}");
+    assert_eq!(starts.uncounted, 0, "{starts}");
+}
+
+#[test]
+fn one_relay_is_enough_and_of_two_one_may_be_dead() {
+    assert_prompt("one relay", &Network { paths: vec![(0, 0)], ..Network::lossy() });
+    let two = Network { paths: vec![(0, 0), (1, 1)], ..Network::lossy() };
+    assert_prompt("two paths", &two);
+    for dead in [0, 1] {
+        assert_prompt("one of two dead", &Network { dead: Some(dead), ..two.clone() });
+    }
+}
+
+#[test]
+fn losses_in_one_direction_or_on_the_way_to_relays_are_borne() {
+    assert_prompt("forth", &Network { back: vec![], ..Network::lossy() });
+    assert_prompt("back", &Network { forth: vec![], ..Network::lossy() });
+    let segments = vec![Loss::Independent(share(0.1))];
+    assert_prompt("10 % on each segment", &Network { segments, ..Network::lossy() });
+}
+
+#[test]
+fn without_relays_an_offer_is_repeated_after_100_ms_and_nothing_vanishes() {
+    let starts = Network { paths: vec![], ..Network::lossy() }.starts();
+    println!("no relays: {starts}");
+    assert!(starts.quantile(50) <= ROUND_TRIP + ms(100), "{starts}");
+    assert!(starts.quantile(75) <= ms(350), "{starts}");
+    assert_eq!(starts.uncounted, 0, "{starts}");
+}
+
+#[test]
+fn agents_that_have_just_begun_shake_hands_through_relays_too() {
+    for network in [Network::lossy(), Network::bursty()] {
+        // Relays know the agents since a moment; those have no session with each other yet.
+        let starts = Network { begin: ms(50), ..network }.starts();
+        println!("just begun: {starts}");
+        assert!(starts.quantile(50) <= ms(310) && starts.quantile(99) <= ms(500), "{starts}");
+        assert_eq!(starts.uncounted, 0, "{starts}");
+    }
+}
