@@ -77,6 +77,52 @@ fn every_block_of_the_guide_is_played_by_a_test() {
 }
 
 #[test]
+fn the_readmes_table_names_a_test_for_each_line_that_works() {
+    let readme = read("README.md");
+    for row in table(&readme, "What works today") {
+        let [part, state, shown] = &row[..] else { panic!("three cells: {row:?}") };
+        let links: Vec<(&str, &str)> = shown
+            .split("[`")
+            .skip(1)
+            .map(|link| link.split_once("`](").expect("a name and a link"))
+            .map(|(name, rest)| (name, rest.split(')').next().expect("the link's end")))
+            .collect();
+        assert!(!links.is_empty() || state == "not yet", "{part}: nothing shows it");
+        for (name, path) in links {
+            assert!(script::root().join(path).exists(), "{part}: {path}");
+            let is_named = !name.contains("_") || name.ends_with(".rs");
+            assert!(
+                is_named || read(path).contains(&format!("fn {name}(")),
+                "{part}: {name} is not in {path}"
+            );
+        }
+    }
+}
+
+/// The README's quick start, in terminals: on one relay, which is the controller too.
+#[test]
+fn the_quick_start_of_the_readme_protects_a_call() {
+    let Some(mut guide) = Guide::new("README.md", Sites::Homes) else { return };
+    guide.install();
+    let block = guide.blocks_of("Quick start").remove(0);
+    for command in commands(&block) {
+        let host = if command.host.as_deref() == Some("relay") {
+            "east"
+        } else {
+            command.host.as_deref().expect("a name")
+        };
+        for line in command.line.split("; ") {
+            guide.type_in(host, &page::Typed { host: None, line: line.to_owned(), shown: Vec::new() });
+        }
+    }
+    let _application = Listener::new(&guide.world, "bob", "127.0.0.1:6000", true);
+    let caller = Caller::new(&guide.world, "alice", "127.0.0.1:5000");
+    caller.reach();
+    call_through_an_outage(&guide.world, &[&caller]);
+    Mode::Caching.check(fate(&guide.world, &caller));
+}
+
+#[test]
 fn with_a_controller_what_a_call_loses_comes_from_the_cache() {
     let Some(mut guide) = Guide::new(GUIDE, Sites::Homes) else { return };
     for heading in &MANAGED[..3] {

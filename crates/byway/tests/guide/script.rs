@@ -6,13 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::PATIENCE;
 use crate::page::{Block, Typed, blocks, commands};
 use crate::shape::differs;
 use crate::stand_ins::{self, StandIn};
 use crate::traffic::Listener;
 use crate::units::{self, Running};
 use crate::world::{HOSTS, Sites, World};
+use crate::{GUIDE, PATIENCE};
 
 /// Commands that no test runs, and why.
 const NOT_RUN: [(&str, &str); 1] =
@@ -64,7 +64,8 @@ impl Guide {
     pub fn install(&mut self) {
         let program = self.world.folder.path().join("bin/byway");
         symlink(env!("CARGO_BIN_EXE_byway"), program).expect("room on the disk");
-        let all = self.blocks_of("Install");
+        let mut all = blocks(&read(GUIDE));
+        all.retain(|block| block.heading == "Install");
         let [_, units] = &all[..] else { panic!("Install has two blocks: {all:?}") };
         self.play_block(units, &mut |_, _| {});
     }
@@ -196,6 +197,12 @@ impl Guide {
             if shown.starts_with("byway1.") {
                 self.known.insert(shown.clone(), line.to_owned());
             }
+        }
+        if output.starts_with("byway1.") && command.shown.is_empty() {
+            // The page shows tokens only where they are used, in the same order.
+            let mut shown = self.text.split([' ', '\n', '"']).filter(|word| word.starts_with("byway1."));
+            let next = shown.find(|word| !self.known.contains_key(*word)).expect("the page uses each token");
+            self.known.insert(next.to_owned(), output.trim().to_owned());
         }
         if let Some(key) = output.lines().find_map(|line| line.strip_prefix("public key: ")) {
             self.keys.insert(host.to_owned(), key.to_owned());
