@@ -12,6 +12,8 @@
 
 #[path = "guide/page.rs"]
 mod page;
+#[path = "guide/pages.rs"]
+mod pages;
 #[path = "guide/script.rs"]
 mod script;
 #[path = "guide/services.rs"]

@@ -62,6 +62,10 @@ pub fn commands(block: &Block) -> Vec<Typed> {
             last.shown.push(line.to_owned());
         }
     }
+    for typed in &mut commands {
+        let length = typed.shown.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
+        typed.shown.truncate(length);
+    }
     commands
 }
 

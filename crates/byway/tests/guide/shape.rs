@@ -1,15 +1,29 @@
 //! Output that a page shows beside output of today: the same words, whatever the numbers.
 
-/// Units of times, which differ with the numbers before them.
-const UNITS: [&str; 5] = ["ms", "s", "min", "h", "d"];
+/// Units of times, sizes and rates, which differ with the numbers before them.
+const UNITS: [&str; 12] = ["us", "ms", "s", "min", "h", "d", "B", "kB", "MB", "bit/s", "kbit/s", "Mbit/s"];
 
 /// Fails unless output has the shape that a page shows. A line of `...` stands for any lines, and `...` at the end of a
 /// line for any rest of it.
 pub fn differs(shown: &[String], output: &str) -> Option<String> {
     let shown: Vec<&str> = shown.iter().map(|line| line.trim_end()).collect();
-    let output: Vec<&str> = output.lines().map(str::trim_end).collect();
+    let output: Vec<&str> = output.trim_end().lines().map(str::trim_end).collect();
     (!all_match(&shown, &output))
         .then(|| format!("the page shows:\n{}\ntoday's output is:\n{}", shown.join("\n"), output.join("\n")))
+}
+
+/// Fails unless the numbers of output are those that a page shows, but for this share of each.
+pub fn numbers_differ(shown: &[String], output: &str, tolerance: f64) -> Option<String> {
+    let [one, other] = [shown.join("\n"), output.to_owned()].map(|text| numbers(&text));
+    let is_far = |(one, other): &(&f64, &f64)| (*one - *other).abs() > tolerance * one.abs();
+    let far = one.iter().zip(&other).find(is_far);
+    let far = far.map(|(one, other)| format!("the page shows {one}, and today's number is {other}"));
+    far.or_else(|| (one.len() != other.len()).then(|| format!("{one:?} are not as many as {other:?}")))
+}
+
+fn numbers(text: &str) -> Vec<f64> {
+    let words = text.split(|sign: char| !sign.is_ascii_digit() && sign != '.');
+    words.filter_map(|word| word.parse().ok()).collect()
 }
 
 fn all_match(shown: &[&str], output: &[&str]) -> bool {
@@ -52,6 +66,10 @@ fn is_same(shown: &str, output: &str) -> bool {
 fn masked(word: &str) -> String {
     if word.len() >= 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return "KEY".to_owned();
+    }
+    if word.chars().all(|sign| sign == '─') {
+        // As wide as the table.
+        return "RULE".to_owned();
     }
     let (bare, end) = word.split_at(word.trim_end_matches([',', ';', ':']).len());
     if UNITS.contains(&bare) {
@@ -96,6 +114,14 @@ mod tests {
         ] {
             assert_eq!(differs(&lines(shown), output), None);
         }
+    }
+
+    #[test]
+    fn numbers_may_be_off_by_a_tolerance() {
+        let shown = lines("lost 320, 25.8 %");
+        assert_eq!(numbers_differ(&shown, "lost 321, 25.9 %", 0.1), None);
+        assert!(numbers_differ(&shown, "lost 20, 25.9 %", 0.1).is_some());
+        assert!(numbers_differ(&shown, "lost 320", 0.1).is_some());
     }
 
     #[test]

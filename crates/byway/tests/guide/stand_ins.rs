@@ -38,6 +38,9 @@ pub fn of(line: &str) -> Option<StandIn> {
         ["iptables", rule @ ..] => Some(StandIn::Weather(weather(rule))),
         ["socat", from, "EXEC:cat"] => Some(StandIn::Echo(listened(from))),
         ["socat", "-", to] => Some(StandIn::Ask(to.strip_prefix("UDP4:").expect("UDP").to_owned())),
+        ["byway", "link", "attach", ..] => {
+            Some(StandIn::Run { name: "link".to_owned(), line: format!("exec {line}") })
+        }
         ["byway", role @ ("agent" | "relay" | "controller" | "protect"), ..]
             if !words.contains(&"--dry-run") =>
         {

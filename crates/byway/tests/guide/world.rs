@@ -196,7 +196,7 @@ impl World {
     /// Gives a machine folders of its own in the places that the guide and the units name.
     fn furnish(&self, host: &Host) {
         let root = &host.root;
-        for folder in ["etc/systemd/system", "lib", "home", "tools"] {
+        for folder in ["etc/systemd/system", "lib", "home", "tools", "run"] {
             fs::create_dir_all(root.join(folder)).expect("room on the disk");
         }
         let bin = self.folder.path().join("bin");
@@ -209,7 +209,13 @@ impl World {
         let east = self.sites.address("east");
         let names = format!("127.0.0.1 localhost\n::1 localhost\n{east} ctl.example.net\n");
         fs::write(root.join("etc/hosts"), names).expect("room on the disk");
-        let binds = [(root.join("etc"), "/etc"), (root.join("lib"), "/var/lib"), (bin, "/usr/local/bin")];
+        let below = |name: &str| root.join(name);
+        let binds = [
+            (below("etc"), "/etc"),
+            (below("lib"), "/var/lib"),
+            (below("run"), "/run"),
+            (bin, "/usr/local/bin"),
+        ];
         let mounted = host.machine.run(move || {
             unshare(CloneFlags::CLONE_NEWNS)?;
             let nothing: Option<&str> = None;
