@@ -37,7 +37,7 @@ use page::{Block, commands, table};
 use script::{Guide, headings, read};
 use services::{Mode, alternatives};
 use traffic::{Caller, Listener, call_through_an_outage, fate, fate_of_all};
-use world::{Sites, World};
+use world::{Sites, Weather, World};
 
 /// The longest that anything here may take: a guard, not a measure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -92,11 +92,9 @@ fn the_readmes_table_names_a_test_for_each_line_that_works() {
         assert!(!links.is_empty() || state == "not yet", "{part}: nothing shows it");
         for (name, path) in links {
             assert!(script::root().join(path).exists(), "{part}: {path}");
-            let is_named = !name.contains("_") || name.ends_with(".rs");
-            assert!(
-                is_named || read(path).contains(&format!("fn {name}(")),
-                "{part}: {name} is not in {path}"
-            );
+            let is_file = path.ends_with(&format!("/{name}")) || script::root().join(path).is_dir();
+            let is_shown = is_file || read(path).contains(&format!("fn {name}("));
+            assert!(is_shown, "{part}: {name} is not in {path}");
         }
     }
 }
@@ -203,7 +201,9 @@ fn without_a_controller_each_service_repairs_what_it_stands_for() {
         .flat_map(|(address, mode)| (0..mode.flows()).map(move |_| (address.clone(), mode)))
         .map(|(address, mode)| (Caller::new(world, "alice", &address), mode))
         .collect();
-    flows.iter().for_each(|(caller, _)| caller.reach());
+    for (caller, _) in &flows {
+        caller.reach();
+    }
     call_through_an_outage(world, &flows.iter().map(|(caller, _)| caller).collect::<Vec<_>>());
     let fates = flows.iter().map(|(caller, mode)| (*mode, fate(world, caller)));
     services::check_all(&fates.collect::<Vec<_>>());
@@ -215,7 +215,7 @@ fn own_files(guide: &mut Guide) -> Vec<(String, Mode)> {
     let own = guide.blocks_of("5. Start the agents");
     let without_token = |block: &Block| {
         let lines = block.text.lines().filter(|line| !line.starts_with("token = "));
-        lines.map(|line| format!("{line}\n")).collect::<String>()
+        lines.flat_map(|line| [line, "\n"]).collect::<String>()
     };
     guide.write("bob:own.toml", &without_token(&own[0]));
     let alice = without_token(&own[1]);
@@ -225,12 +225,33 @@ fn own_files(guide: &mut Guide) -> Vec<(String, Mode)> {
         for settings in alternatives(&row[1]) {
             let address = format!("127.0.0.1:{}", 5_001 + rows.len());
             let forward = forward.replace("127.0.0.1:5000", &address);
-            text += &format!("\n[[forward]]{forward}{}\n", settings.join("\n"));
+            text.extend(["\n[[forward]]", &forward, &settings.join("\n"), "\n"]);
             rows.push((address, Mode::of(&settings)));
         }
     }
     guide.write("alice:own.toml", &text);
     rows
+}
+
+#[test]
+fn where_no_direct_path_opens_relays_carry_a_call() {
+    let Some(mut guide) = Guide::new(GUIDE, Sites::Homes) else { return };
+    guide.world.weather(Weather::Dark);
+    static_network(&mut guide, "");
+    let own = guide.blocks_of("5. Start the agents");
+    for (host, block) in ["bob", "alice"].into_iter().zip(&own) {
+        let (_, flows) = block.text.split_once("[[").expect("a table of flows");
+        guide.write(&format!("{host}:/etc/byway/agent.toml+"), &format!("[[{flows}"));
+        guide.start(host, "byway-agent");
+    }
+    let application = Listener::new(&guide.world, "bob", "127.0.0.1:6000", true);
+    let caller = Caller::new(&guide.world, "alice", "127.0.0.1:5000");
+    caller.reach();
+    let before = application.count();
+    caller.call(200);
+    let came = traffic::settled(|| application.count()) - before;
+    let peer = guide.world.status("alice")["peers"][0].clone();
+    assert!(peer["is_relayed"] == true && came >= 198, "{came} of 200 came: {peer}");
 }
 
 /// Has a network without a controller be there, with relays at work: each agent's file is what the guide says but for
@@ -342,7 +363,7 @@ fn capture_by_a_queue(guide: &mut Guide, without: &str) {
     }
     guide.start("alice", "byway-agent");
     let before = fate_of_all(&guide.world, "bob");
-    guide.world.weather(world::Weather::Lossy(traffic::LOSS));
+    guide.world.weather(Weather::Lossy(traffic::LOSS));
     let until = std::time::Instant::now() + PATIENCE;
     traffic::serve_tcp(&guide.world, "bob", "203.0.113.9:443");
     while fate_of_all(&guide.world, "bob").since(before).cached < 5 {

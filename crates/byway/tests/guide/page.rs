@@ -40,7 +40,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
                 open = Some(Block { heading, line, language, places: words.collect(), text: String::new() });
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
-            (Some(block), None) => block.text += &format!("{text}\n"),
+            (Some(block), None) => block.text.extend([text, "\n"]),
             (None, None) if text.starts_with('#') => {
                 text.trim_start_matches('#').trim().clone_into(&mut heading);
             }

@@ -47,7 +47,9 @@ impl Guide {
             keys: BTreeMap::new(),
             world,
         };
-        HOSTS.iter().for_each(|host| guide.check_out(host));
+        for host in HOSTS {
+            guide.check_out(host);
+        }
         Some(guide)
     }
 
@@ -128,8 +130,8 @@ impl Guide {
                 name = quoted.trim_matches('"');
             }
             match self.keys.get(name).filter(|_| line.starts_with("key = ")) {
-                Some(key) => filled += &format!("key = \"{key}\"\n"),
-                None => filled += &format!("{line}\n"),
+                Some(key) => filled.extend(["key = \"", key, "\"\n"]),
+                None => filled.extend([line, "\n"]),
             }
         }
         self.known.iter().fold(filled, |text, (shown, known)| text.replace(shown, known))

@@ -29,11 +29,10 @@ fn numbers(text: &str) -> Vec<f64> {
 fn all_match(shown: &[&str], output: &[&str]) -> bool {
     match (shown.split_first(), output.split_first()) {
         (None, None) => true,
-        (None, Some(_)) => false,
         (Some((first, rest)), _) if first.trim() == "..." => {
             all_match(rest, output) || output.split_first().is_some_and(|(_, after)| all_match(shown, after))
         }
-        (Some(_), None) => false,
+        (None, Some(_)) | (Some(_), None) => false,
         (Some((one, rest)), Some((other, after))) => matches(one, other) && all_match(rest, after),
     }
 }

@@ -125,11 +125,15 @@ pub fn call_through_an_outage(world: &World, callers: &[&Caller]) {
     world.weather(Weather::Dark);
     std::thread::sleep(Duration::from_secs(1));
     world.weather(Weather::Lossy(LOSS));
-    sending.into_iter().for_each(|sender| sender.join().expect("all is sent"));
+    for sender in sending {
+        sender.join().expect("all is sent");
+    }
     world.weather(Weather::Clear);
     // The last losses are noticed by what follows them.
     let sending: Vec<_> = callers.iter().map(|caller| caller.send(5, EVERY)).collect();
-    sending.into_iter().for_each(|sender| sender.join().expect("all is sent"));
+    for sender in sending {
+        sender.join().expect("all is sent");
+    }
 }
 
 /// What the receiver says of a flow.

@@ -96,9 +96,8 @@ step = [{{ at = "1 s", do = "cut", between = ["{alice}", "{bob}"] }}]
     /// The machines between which the direct path is.
     const fn ends(self) -> (&'static str, &'static str) {
         match self {
-            Self::Homes => ("alice-router", "bob-router"),
             // What translates addresses has nothing but its machines behind it.
-            Self::OneHome => ("alice-router", "bob-router"),
+            Self::Homes | Self::OneHome => ("alice-router", "bob-router"),
             Self::Public => ("alice", "bob"),
         }
     }
@@ -262,7 +261,8 @@ impl World {
     pub fn command(&self, host: &str, program: &str) -> Command {
         let root = &self.host(host).root;
         let mut command = Command::new(program);
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", root.join("tools").display());
+        let others = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:/usr/local/bin:/usr/sbin:/sbin:{others}", root.join("tools").display());
         command.env_clear().env("PATH", path).env("HOME", root.join("home")).current_dir(root.join("home"));
         command
     }
