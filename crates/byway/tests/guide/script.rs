@@ -171,6 +171,11 @@ impl Guide {
                 self.running.insert(key(&unit), running);
                 String::new()
             }
+            StandIn::Again(unit) => {
+                let running = self.running.get(&key(&unit)).expect("the unit was started");
+                units::reload(&self.world, host, &unit, running);
+                String::new()
+            }
             StandIn::Run { name, line } => {
                 let running = units::spawn(&self.world, host, &name, &line);
                 self.running.insert(key(&name), running);

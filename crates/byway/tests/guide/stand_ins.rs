@@ -13,6 +13,8 @@ pub enum StandIn {
     Start(String),
     /// `systemctl daemon-reload`: units are verified.
     Reload,
+    /// `systemctl reload`: the unit's own commands run.
+    Again(String),
     /// `journalctl`: the last line of the unit's log.
     LastOfLog(String),
     /// A node in a terminal of its own.
@@ -34,6 +36,7 @@ pub fn of(line: &str) -> Option<StandIn> {
         ["systemctl", "enable", "--now", unit] | ["systemctl", "restart", unit] => {
             Some(StandIn::Start((*unit).to_owned()))
         }
+        ["systemctl", "reload", unit] => Some(StandIn::Again((*unit).to_owned())),
         ["journalctl", "-u", unit, "-n", "1", "-o", "cat"] => Some(StandIn::LastOfLog((*unit).to_owned())),
         ["iptables", rule @ ..] => Some(StandIn::Weather(weather(rule))),
         ["socat", from, "EXEC:cat"] => Some(StandIn::Echo(listened(from))),

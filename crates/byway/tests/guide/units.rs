@@ -47,35 +47,89 @@ impl Drop for Running {
     }
 }
 
-/// What the lines of a unit and of its drop-ins say under a key; of a list, the last.
-fn setting(text: &str, key: &str) -> Option<String> {
-    let value = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).next_back();
-    value.map(|value| value.trim().to_owned())
+/// The text of a unit and of its drop-ins.
+struct Unit {
+    name: String,
+    text: String,
+}
+
+impl Unit {
+    fn of(world: &World, host: &str, name: &str) -> Self {
+        Self { name: name.to_owned(), text: text_of(&world.path(host, "/etc/systemd/system"), name) }
+    }
+
+    /// The values of a key, in order.
+    fn all<'a>(&'a self, key: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
+        self.text.lines().filter_map(move |line| Some(line.strip_prefix(key)?.strip_prefix('=')?.trim()))
+    }
+
+    /// The value of a key; of several, the last.
+    fn get(&self, key: &str) -> Option<&str> {
+        self.all(key).next_back()
+    }
+
+    fn need(&self, key: &str) -> &str {
+        self.get(key).unwrap_or_else(|| panic!("{} has no {key}", self.name))
+    }
+
+    fn credentials(&self) -> String {
+        format!("/var/lib/credentials/{}", self.name)
+    }
+
+    /// A command as systemd starts it, but for its user.
+    fn command(&self, value: &str) -> String {
+        let line = [("%d", self.credentials().as_str()), ("%t", "/run"), ("%%", "%"), ("$$", "$")]
+            .into_iter()
+            .fold(value.to_owned(), |line, (from, to)| line.replace(from, to));
+        line.trim_start_matches('+').to_owned()
+    }
+
+    /// Makes the folders that the unit names, its user's, and what they have in them.
+    fn prepare(&self, world: &World, host: &str) {
+        let state = Some(format!("/var/lib/{}", self.need("StateDirectory")));
+        let run = self.get("RuntimeDirectory").map(|name| format!("/run/{name}"));
+        let loaded = self.get("LoadCredential").and_then(|loaded| loaded.split_once(':'));
+        let folders = [state, run, loaded.map(|_| self.credentials())];
+        for folder in folders.iter().flatten() {
+            fs::create_dir_all(world.path(host, folder)).expect("room on the disk");
+        }
+        if let Some((name, from)) = loaded {
+            let to = world.path(host, &self.credentials()).join(name);
+            fs::copy(world.path(host, from), to).unwrap_or_else(|error| panic!("{from}: {error}"));
+        }
+        for folder in folders.iter().flatten() {
+            world.shell(host, &format!("chown -R {USER}:{USER} {folder} && chmod 700 {folder}"));
+        }
+        for line in self.all("ExecStartPre").map(|value| self.command(value)) {
+            world.shell(host, &line);
+        }
+    }
 }
 
 /// Starts a unit as its file says, and waits until it is ready.
-pub fn start(world: &World, host: &str, unit: &str) -> Running {
-    let text = text_of(&world.path(host, "/etc/systemd/system"), unit);
-    let need = |key: &str| setting(&text, key).unwrap_or_else(|| panic!("{unit} has no {key}"));
-    assert_eq!(need("Type"), "notify", "{unit}");
-    let state = format!("/var/lib/{}", need("StateDirectory"));
-    let credentials = format!("/var/lib/credentials/{unit}");
-    for folder in [&state, &credentials] {
-        fs::create_dir_all(world.path(host, folder)).expect("room on the disk");
-    }
-    let loaded = need("LoadCredential");
-    let (name, from) = loaded.split_once(':').expect("a credential has a name and a file");
-    let credential = world.path(host, &credentials).join(name);
-    fs::copy(world.path(host, from), credential).unwrap_or_else(|error| panic!("{from}: {error}"));
-    world.shell(host, &format!("chown -R {USER}:{USER} {state} {credentials}"));
-    let rights = setting(&text, "AmbientCapabilities").unwrap_or_default().to_lowercase();
+pub fn start(world: &World, host: &str, name: &str) -> Running {
+    let unit = Unit::of(world, host, name);
+    assert_eq!(unit.need("Type"), "notify", "{name}");
+    unit.prepare(world, host);
+    let state = unit.need("StateDirectory");
+    let rights = unit.get("AmbientCapabilities").unwrap_or_default().to_lowercase();
     let rights: String = rights.split_whitespace().map(|right| right.replacen("cap_", ",+", 1)).collect();
-    let command = need("ExecStart").replace("%d", &credentials);
+    let command = unit.command(unit.need("ExecStart"));
     let line = format!(
         "exec setpriv --pdeathsig KILL --reuid {USER} --regid {USER} --clear-groups --no-new-privs \
          --bounding-set=-all{rights} --inh-caps=-all{rights} --ambient-caps=-all{rights} {command}"
     );
-    spawn(world, host, unit, &format!("export STATE_DIRECTORY={state}; {line}"))
+    spawn(world, host, name, &format!("export STATE_DIRECTORY=/var/lib/{state}; {line}"))
+}
+
+/// Has a unit read its settings again, as its file says.
+pub fn reload(world: &World, host: &str, name: &str, running: &Running) {
+    let unit = Unit::of(world, host, name);
+    let commands: Vec<String> = unit.all("ExecReload").map(|value| unit.command(value)).collect();
+    assert!(!commands.is_empty(), "{name} has no ExecReload");
+    for line in commands {
+        world.shell(host, &format!("MAINPID={}; {line}", running.child.id()));
+    }
 }
 
 fn text_of(folder: &Path, unit: &str) -> String {
