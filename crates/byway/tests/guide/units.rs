@@ -64,11 +64,11 @@ impl Unit {
     }
 
     /// The value of a key; of several, the last.
-    fn get(&self, key: &str) -> Option<&str> {
+    fn get<'a>(&'a self, key: &'a str) -> Option<&'a str> {
         self.all(key).next_back()
     }
 
-    fn need(&self, key: &str) -> &str {
+    fn need<'a>(&'a self, key: &'a str) -> &'a str {
         self.get(key).unwrap_or_else(|| panic!("{} has no {key}", self.name))
     }
 
