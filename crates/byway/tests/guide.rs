@@ -45,7 +45,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const GUIDE: &str = "docs/guide.md";
 
 /// Headings of the guide with blocks, by the test that plays them.
-const MANAGED: [&str; 9] = [
+const MANAGED: [&str; 10] = [
     "Install",
     "2. Start the controller, on `east`",
     "3. Make tokens, on `east`",
@@ -54,6 +54,7 @@ const MANAGED: [&str; 9] = [
     "6. Call",
     "See a repair happen",
     "Upgrades",
+    "Change settings without a restart",
     "Changes",
 ];
 const STATIC: [&str; 2] = ["B. Without a controller", "Through a forward"];
@@ -145,7 +146,29 @@ fn with_a_controller_what_a_call_loses_comes_from_the_cache() {
     let before = fate(&guide.world, &caller);
     call_through_an_outage(&guide.world, &[&caller]);
     Mode::Caching.check(fate(&guide.world, &caller).since(before));
+    change_settings(&mut guide);
+    let before = fate(&guide.world, &caller);
+    caller.call(50);
+    let after = fate(&guide.world, &caller).since(before);
+    assert!(after.direct >= 45, "the flow goes on where it was: {after:?}");
     guide.play("Changes");
+}
+
+/// Adds a forward as the unit is reloaded, and plays the section when there is another one in its place.
+fn change_settings(guide: &mut Guide) {
+    let with =
+        |port: u16| format!("[[forward]]\nlisten = \"127.0.0.1:{port}\"\npeer = \"bob\"\nto = \"call\"\n");
+    let before = read_file(guide, "alice");
+    guide.write("alice:/etc/byway/agent.toml+", &with(5_002));
+    let line = "sudo systemctl reload byway-agent".to_owned();
+    guide.type_in("alice", &page::Typed { host: None, line, shown: Vec::new() });
+    let agent = &guide.running[&("alice".to_owned(), "byway-agent".to_owned())];
+    units::wait_for(agent, "127.0.0.1:5002");
+    let forwards = guide.world.status("alice")["forwards"].to_string();
+    assert!(forwards.contains("127.0.0.1:5002"), "{forwards}");
+    // The node's own copy of its file.
+    guide.write("alice:/run/byway-agent/agent.toml", &format!("{before}\n{}", with(5_001)));
+    guide.play("Change settings without a restart");
 }
 
 /// Plays the section with a call in the background, then the outage that it describes, and takes the rule away.
