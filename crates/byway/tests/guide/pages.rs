@@ -9,7 +9,7 @@ use crate::shape::{differs, numbers_differ};
 use crate::world::{Sites, World};
 
 /// How far a number of a page may be from today's: tables of measurements are not written anew for each change.
-const TOLERANCE: f64 = 0.1;
+const TOLERANCE: f64 = 0.05;
 
 /// The command of a page that begins like this, with what the page shows.
 fn shown_by(page: &str, begin: &str) -> Typed {

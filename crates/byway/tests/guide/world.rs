@@ -226,7 +226,10 @@ impl World {
         self.shell(host.name, "ip route add default dev wan0 && ip -6 route add default dev wan0");
         // As on most systems, everybody may open it.
         let tun = root.join("tun").display().to_string();
-        self.shell(host.name, &format!("mknod -m 666 {tun} c 10 200 && mount --bind {tun} /dev/net/tun"));
+        self.shell(
+            host.name,
+            &format!("mknod -m 666 {tun} c 10 200 && mount --bind {tun} /dev/net/tun || true"),
+        );
     }
 
     /// Puts a program before those of the system, at one machine.
