@@ -97,6 +97,10 @@ say_if_no_lab() {
   unshare --net true 2>/dev/null && [[ -c /dev/net/tun ]] || skip "the lab with real programs: needs root, and /dev/net/tun"
 }
 
+say_if_no_iptables() {
+  has iptables || skip "packets that rules of the firewall choose: needs iptables"
+}
+
 say_if_no_compiler_of_c() {
   has cc || skip "the library's example in C: needs a C compiler, Debian's package gcc"
 }
@@ -112,6 +116,7 @@ document
 test_neon
 test_here
 say_if_no_lab
+say_if_no_iptables
 say_if_no_compiler_of_c
 say_if_no_bpf_compiler
 test_nats

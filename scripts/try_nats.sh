@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Goes through docs/guide.md on one machine: every role in a network namespace of its own, both endpoints behind NATs that
-# let nobody in. Needs root, ip, nft or iptables, and python3. KEEP=1 leaves the folder with files and logs.
+# Has two agents find each other through NATs of this kernel that let nobody in: every role in a network namespace of its
+# own, with files like those of docs/guide.md. Needs root, ip, nft or iptables, and python3. KEEP=1 leaves the folder with files and logs.
 #   scripts/try_nats.sh BYWAY static|managed
 #   scripts/try_nats.sh --check     says what is missing here, and fails if something is
 set -euo pipefail

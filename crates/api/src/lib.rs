@@ -13,6 +13,7 @@ mod join;
 mod map;
 mod membership;
 mod name;
+mod reload;
 mod status;
 
 pub use administration::{
@@ -24,6 +25,7 @@ pub use join::{JoinAnswer, JoinRequest, NetworkAnswer, Role};
 pub use map::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
 pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpdate, SignedMap};
 pub use name::{NAME_BYTES_MAX, NameError, checked_name};
+pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
 pub use status::{
     AgentStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus,
     PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes, UplinkClass, UplinkStatus,

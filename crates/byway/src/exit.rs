@@ -29,6 +29,13 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
+    /// The cause that a script sees by this code.
+    pub(crate) fn of_code(code: u8) -> Self {
+        let all =
+            [Self::Settings, Self::Machine, Self::Network, Self::Refused, Self::Unmet, Self::Interrupted];
+        all.into_iter().find(|cause| cause.code() == code).unwrap_or(Self::Byway)
+    }
+
     /// The code that a script sees.
     pub(crate) const fn code(self) -> u8 {
         match self {

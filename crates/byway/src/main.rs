@@ -15,6 +15,7 @@ mod classes;
 mod controller;
 mod demo;
 mod enclosed;
+mod environment;
 mod exit;
 mod experiment;
 mod interrupt;
@@ -29,6 +30,7 @@ mod parallel;
 mod platform;
 mod protect;
 mod relay;
+mod reload;
 mod scratch;
 mod settings;
 mod signals;
@@ -40,12 +42,11 @@ mod token;
 mod verdicts;
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use exit::{Cause, Failure};
 use settings::{AgentFlags, ControllerFlags, RelayFlags};
@@ -76,6 +77,8 @@ enum Command {
     Protect(Box<protect::ProtectFlags>),
     /// Shows what a node says of itself.
     Status(status::StatusFlags),
+    #[command(about = "Have running nodes read their settings again, without cutting flows that stay")]
+    Reload(reload::ReloadFlags),
     /// Invitations to a network, on the controller's machine.
     #[command(subcommand)]
     Token(administration::TokenCommand),
@@ -130,6 +133,19 @@ enum Command {
     Enclosed(enclosed::EnclosedFlags),
 }
 
+impl Command {
+    /// Whether it warns of foreign variables at once: nodes do in their logs, and processes of others leave it to those.
+    const fn warns(&self) -> bool {
+        let is_node =
+            matches!(self, Self::Agent(_) | Self::Protect(_) | Self::Relay(_) | Self::Controller(_));
+        let is_of_another = matches!(
+            self,
+            Self::DemoWan | Self::CaptureGuard(_) | Self::TiedChild(_) | Self::Enclose(_) | Self::Enclosed(_)
+        );
+        !is_node && !is_of_another
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Says whether a file is right, without starting anything.
@@ -144,8 +160,7 @@ enum ConfigCommand {
 }
 
 fn main() -> ExitCode {
-    let outcome = unknown_variable().map_or_else(|| run(Cli::parse().command), Err);
-    match outcome {
+    match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Whoever listens may have gone: that is no failure of its own.
@@ -156,15 +171,19 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
+    if command.warns()
+        && let Some(warning) = environment::foreign_variables()
+    {
+        eprintln!("warning: {warning}");
+    }
     match command {
-        Command::Agent(flags) => agent::run(settings::agent_settings(&flags)?),
-        Command::Protect(flags) => protect::run(&flags),
-        Command::Relay(flags) => relay::run(settings::relay_settings(&flags)?),
+        Command::Agent(flags) => agent::run(Arc::new(move || Ok(settings::agent_settings(&flags)?))),
+        Command::Protect(flags) => protect::run(*flags),
+        Command::Relay(flags) => relay::run(Arc::new(move || Ok(settings::relay_settings(&flags)?))),
         Command::Controller(flags) => {
-            let (settings, observe, log) = settings::controller_settings(&flags)?;
-            logs::start(log);
-            control(settings, observe)
+            controller::run(Arc::new(move || Ok(settings::controller_settings(&flags)?)))
         }
+        Command::Reload(flags) => reload::run(&flags),
         Command::Status(flags) => status::run(&flags),
         Command::Token(command) => administration::tokens(command),
         Command::Node(command) => administration::nodes(command),
@@ -190,25 +209,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Enclose(flags) => enclosed::run_outer(&flags).map(drop).map_err(Failure::from),
         Command::Enclosed(flags) => enclosed::run_inner(&flags).map(drop).map_err(Failure::from),
     }
-}
-
-fn control(settings: controller::ControllerSettings, observe: SocketAddr) -> Result<(), Failure> {
-    node::block_on_all_cores(async {
-        let stop = signals::Stop::listen()?;
-        let observed = observe::bind(observe).await?;
-        let controller = controller::Controller::start(settings, membership::WallClock::system()).await?;
-        let status = controller.status();
-        let ask: observe::Ask = Arc::new(move || {
-            let report = observe::of_controller(status());
-            Box::pin(async move { report })
-        });
-        tokio::spawn(observe::serve(observed, ask));
-        tracing::info!(listen = ?controller.addresses(), "the controller works");
-        signals::tell_ready();
-        let ended = signals::until_stopped(controller, stop).await;
-        signals::tell_stopping();
-        ended
-    })
 }
 
 fn uncapture(table: u32) -> Result<(), Failure> {
@@ -242,26 +242,10 @@ fn check(file: &std::path::Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A `BYWAY_*` variable that no flag knows is a typing error.
-fn unknown_variable() -> Option<Failure> {
-    fn known(command: &clap::Command, names: &mut Vec<String>) {
-        let variables = command.get_arguments().filter_map(clap::Arg::get_env);
-        names.extend(variables.map(|name| name.to_string_lossy().into_owned()));
-        command.get_subcommands().for_each(|command| known(command, names));
-    }
-    let mut names = Vec::new();
-    known(&Cli::command(), &mut names);
-    #[allow(clippy::disallowed_methods, reason = "this is where the program reads its settings")]
-    let mut given = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let unknown = given.find(|name| name.starts_with("BYWAY_") && !names.contains(name))?;
-    names.sort_unstable();
-    names.dedup();
-    let message = format!("there is no setting {unknown}: unset it, or mean one of {}", names.join(", "));
-    Some(Failure::new(Cause::Settings, message))
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use byway_api::{NetworkMap, Role};
 use byway_units::RelayId;
 
 use crate::exit::{Cause, Failure};
-use crate::membership::{Membership, MembershipSettings, NodeKey, WallClock};
+use crate::membership::{Mark, Membership, MembershipSettings, NodeKey, WallClock};
 use crate::settings::{Belonging, StaticNetwork};
 
 /// A node that wants to be of a network.
@@ -20,7 +20,7 @@ pub(crate) struct Applicant {
     /// The relay near it, by name.
     pub(crate) relay: Option<String>,
     /// What marks its packets to the controller.
-    pub(crate) mark: Option<u32>,
+    pub(crate) mark: Mark,
 }
 
 /// What makes a node part of its network.

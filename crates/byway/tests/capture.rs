@@ -99,6 +99,77 @@ fn after_a_kill_connections_go_on_without_byway_and_nothing_is_left() {
     }
 }
 
+/// Has an agent read its settings again, with these tables before its first one of this kind.
+fn reload(lab: &Lab, place: usize, first: &str, kind: &str, tables: &str) {
+    std::fs::write(lab.file(place), first.replacen(kind, &format!("{tables}{kind}"), 1))
+        .expect("room on the disk");
+    let reloaded = lab.run(place, &["reload"]);
+    assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
+}
+
+/// Talks over connections of their own until they are captured.
+fn until_captured(lab: &Lab, port: u16) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let taken = lab.counted(ALICE, "proxy_taken_bytes");
+        talk(&mut lab.connect(addresses(BOB)[0], port), 10_000);
+        if lab.counted(ALICE, "proxy_taken_bytes") >= taken + 10_000 {
+            return;
+        }
+        assert!(Instant::now() < until, "nothing is captured to port {port}");
+    }
+}
+
+/// The flows that an agent has to what the other one exposes by this name.
+fn flows(lab: &Lab, name: &str) -> Vec<u64> {
+    let output = lab.run(ALICE, &["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mappings = status["mappings"].as_array().expect("a list").iter();
+    mappings.filter(|mapping| mapping["to"] == name).filter_map(|mapping| mapping["flow"].as_u64()).collect()
+}
+
+#[test]
+fn a_capture_keeps_its_flows_while_others_come_and_go_and_the_last_one_takes_the_device_along() {
+    let Some(mut lab) = Lab::new() else { return };
+    lab.start_all();
+    let [address, _] = addresses(BOB);
+    [PORT, OTHER_PORT].into_iter().for_each(|port| lab.serve(address, port));
+    let mut stream = lab.connect(address, PORT);
+    talk(&mut stream, 10_000);
+    let first = [ALICE, BOB].map(|place| std::fs::read_to_string(lab.file(place)).expect("it was written"));
+    let flows_before = flows(&lab, "all");
+    assert_eq!(flows_before.len(), 2, "one of TCP, and one of all else");
+    let own = addresses(ALICE)[0];
+    let expose = format!(
+        "[[expose]]\nname = \"more\"\nnetworks = [\"{address}\"]\nsources = [\"{own}\"]\nports = [\"tcp:{OTHER_PORT}\"]\n"
+    );
+    let capture = format!(
+        "[[capture]]\npeer = \"bob\"\nto = \"more\"\ncopies = \"all\"\ndestinations = [\"{address}\"]\nports = [\"tcp:{OTHER_PORT}\"]\n"
+    );
+    for _ in 0..2 {
+        reload(&lab, BOB, &first[1], "[[expose]]", &expose);
+        reload(&lab, ALICE, &first[0], "[[capture]]", &capture);
+        until_captured(&lab, OTHER_PORT);
+        talk(&mut stream, 10_000);
+        reload(&lab, ALICE, &first[0], "[[capture]]", "");
+        reload(&lab, BOB, &first[1], "[[expose]]", "");
+        talk(&mut stream, 10_000);
+        let taken = lab.counted(ALICE, "proxy_taken_bytes");
+        talk(&mut lab.connect(address, OTHER_PORT), 10_000);
+        assert!(lab.counted(ALICE, "proxy_taken_bytes") < taken + 10_000, "it is captured still");
+        assert_eq!((flows(&lab, "all"), flows(&lab, "more")), (flows_before.clone(), vec![]));
+    }
+    let (before, rest) = first[0].split_once("[[capture]]").expect("there is one");
+    let (_, after) = rest.split_once("[observe]").expect("it has one");
+    reload(&lab, ALICE, &format!("{before}[observe]{after}"), "[observe]", "");
+    let left = lab.run(ALICE, &["uncapture"]);
+    assert!(String::from_utf8_lossy(&left.stdout).starts_with("0 rules"), "{left:?}");
+    talk(&mut stream, 10_000);
+    reload(&lab, ALICE, &first[0], "[[capture]]", "");
+    until_captured(&lab, PORT);
+    talk(&mut stream, 10_000);
+}
+
 #[test]
 fn an_agent_that_ends_as_asked_leaves_nothing() {
     let Some(mut lab) = Lab::new() else { return };

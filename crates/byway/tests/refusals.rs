@@ -337,15 +337,16 @@ fn a_node_that_was_removed_says_so_and_how_to_come_back() {
 }
 
 #[test]
-fn an_unknown_variable_is_a_typing_error() {
+fn an_unknown_variable_is_a_warning_that_names_what_may_be_meant() {
     let output = Command::new(env!("CARGO_BIN_EXE_byway"))
         .args(["config", "reference"])
         .env("BYWAY_TOKENS", "x")
         .output()
         .expect("the program runs");
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("BYWAY_TOKENS") && said.contains("BYWAY_TOKEN_FILE"), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.starts_with("warning: "), "{said}");
+    assert!(said.contains("BYWAY_TOKENS (is BYWAY_TOKEN meant?)"), "{said}");
 }
 
 #[test]

@@ -162,6 +162,21 @@ impl Io {
         self.sockets.remove(socket);
     }
 
+    /// Marks the packets of all sockets from now on; 0: with nothing.
+    ///
+    /// # Errors
+    /// If the process may not: it takes `CAP_NET_ADMIN`. Then all are as they were.
+    pub fn mark(&mut self, mark: u32) -> io::Result<()> {
+        let before = self.mark.replace(mark).unwrap_or_default();
+        let marked = self.sockets.iter().try_for_each(|socket| socket_options::mark(socket, mark));
+        if marked.is_err() {
+            self.mark = (before != 0).then_some(before);
+            // Those that took the new one take the old one, too.
+            self.sockets.iter().for_each(|socket| drop(socket_options::mark(socket, before)));
+        }
+        marked
+    }
+
     /// Takes a device: its packets come to [`Role::packet`](crate::Role::packet) from now on. A device that fails ends the thread.
     ///
     /// # Errors
@@ -180,6 +195,28 @@ impl Io {
         self.poller.add_queues(&queues)?;
         self.queues = Some(queues);
         Ok(())
+    }
+
+    /// Gives the device back, if there is one. Dropping it ends the system's device.
+    pub fn close_device(&mut self) -> Option<Device> {
+        self.device.take()
+    }
+
+    /// Gives the queues back, if there are any.
+    pub fn close_queues(&mut self) -> Option<PacketQueues> {
+        self.queues.take()
+    }
+
+    /// Takes packets of these queues from now on, and of no others. Queues that stay lose nothing.
+    ///
+    /// # Errors
+    /// If one cannot be had, or not be waited for. Then all are as they were.
+    pub fn change_queues(&mut self, queues: &[u16]) -> io::Result<()> {
+        match &mut self.queues {
+            Some(bound) => bound.change(queues).map_err(io::Error::other),
+            None if queues.is_empty() => Ok(()),
+            None => self.open_queues(PacketQueues::bind(queues).map_err(io::Error::other)?),
+        }
     }
 
     /// What became of the packets of queues so far; `None` without queues.

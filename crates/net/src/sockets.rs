@@ -41,6 +41,11 @@ impl Sockets {
         self.slots[..=OVERLAY_IPV6 as usize].iter_mut().filter_map(|slot| slot.socket.as_mut())
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.slots.iter().filter_map(|slot| slot.socket.as_ref())
+    }
+
     /// The slot of the socket that sends to `to`; `None` if it is closed or of another family.
     #[inline]
     pub(crate) fn slot_towards(&self, id: SocketId, to: &SocketAddr) -> Option<u32> {

@@ -58,15 +58,6 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// What a peer is told that a capture is known by, in each run the same; the endpoints of sockets have other numbers.
-    pub(super) fn number(self) -> u32 {
-        let (place, traffic) = match self {
-            Self::Capture { place, traffic } => (place, traffic),
-            Self::Forward(_) | Self::Exposed { .. } | Self::Network { .. } => return 0,
-        };
-        u32::try_from(place).unwrap_or(u32::MAX / 2) * 2 + u32::from(traffic == Traffic::Datagrams)
-    }
-
     /// Whether the mapping began here, and the peer is to consent.
     pub(super) const fn is_from_here(self) -> bool {
         matches!(self, Self::Forward(_) | Self::Capture { .. })

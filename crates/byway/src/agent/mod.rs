@@ -7,9 +7,11 @@ mod known;
 mod limits;
 mod mappings;
 mod news;
+mod node;
 mod notices;
 mod numbers;
 mod outsides;
+mod reloading;
 mod role;
 mod segments;
 mod status;
@@ -28,40 +30,44 @@ use byway_units::AgentId;
 use tokio::sync::{oneshot, watch};
 
 use known::{Families, Known};
-use news::{Told, WantedPeers};
+use news::Told;
+pub(crate) use node::is_other_network;
+use node::{AgentNode, wanted_peers};
 use role::{AgentControl, AgentRole};
 pub(crate) use tunnel::Doors;
 use tunnel::Tunnelled;
 
-use crate::capture::{self, Capturing};
+use crate::capture::{self, Capturing, Follower};
 use crate::exit::Failure;
-use crate::membership::NodeKey;
-use crate::node::{self, About};
+use crate::membership::{Mark, NodeKey};
+use crate::node::{About, close, no_thread, one_ended, pass_on};
 use crate::observe::{self, Report, metrics};
+use crate::reload::{Load, Reloads};
 use crate::settings::AgentSettings;
 use crate::signals::Stop;
 use crate::standing::{Applicant, Bond, Standing};
 use crate::{listening, logs, platform, signals};
 
-/// Runs an agent until it is asked to stop.
+/// Runs an agent until it is asked to stop. `load` reads its settings, at first and whenever they are to be read again.
 ///
 /// # Errors
 /// If it cannot start, or its thread fails.
-pub(crate) fn run(settings: AgentSettings) -> Result<(), Failure> {
+pub(crate) fn run(load: Load<AgentSettings>) -> Result<(), Failure> {
+    let settings = load()?;
     if settings.is_dry_run {
         print!("{}", dry_run(&settings));
         return Ok(());
     }
     logs::start(settings.log);
-    work(settings)
+    work(settings, load)
 }
 
 /// The same, where it is logged already.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn work(settings: AgentSettings) -> Result<(), Failure> {
-    node::block_on(serve(settings))
+pub(crate) fn work(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(), Failure> {
+    crate::node::block_on(serve(settings, load))
 }
 
 /// What the agent would do.
@@ -74,8 +80,9 @@ pub(crate) fn dry_run(settings: &AgentSettings) -> String {
     }
 }
 
-async fn serve(settings: AgentSettings) -> Result<(), Failure> {
+async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
+    let (reloads, asker) = Reloads::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
     let sockets = listening::bind(&settings.listen, settings.listens_by_default, OverlaySockets::bind)
         .map_err(Failure::machine)?;
@@ -84,8 +91,9 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
         .map_err(|error| Failure::machine(format!("the agent's sockets fragment what they send: {error}")))?;
     let listen = sockets.addresses();
     let observed = observe::bind(settings.observe).await?;
+    let mark = Mark::new(settings.tunnel.as_ref().map(|tunnel| tunnel.table));
     let standing = tokio::select! {
-        standing = Standing::of(applicant(&settings, &listen), &settings.belonging, &key) => standing?,
+        standing = Standing::of(applicant(&settings, &listen, &mark), &settings.belonging, &key) => standing?,
         () = stop.asked() => return Ok(()),
     };
     if settings.leaves {
@@ -95,42 +103,49 @@ async fn serve(settings: AgentSettings) -> Result<(), Failure> {
     let (sockets, tunnel, capturing) = begin_capturing(&settings, sockets).await?;
     let handle = start(&settings, &key, (sockets, tunnel), &standing, clock).await?;
     // It ends, and undoes everything, when the thread has ended.
-    let capturing = capturing.map(|(capturing, doors)| tokio::spawn(capturing.follow(doors)));
+    let capturing = capturing.map(|(capturing, doors)| Follower::start(capturing, doors));
     let about = About::new(&settings.name, &standing, &listen, clock);
-    let controls = handle.controls();
-    let ask: observe::Ask = Arc::new(move || {
-        let (controls, about) = (controls.clone(), about.clone());
-        Box::pin(async move { report(&controls, &about).await })
-    });
-    tokio::spawn(observe::serve(observed, ask));
+    tokio::spawn(observe::serve(observed, ask(handle.controls(), about), asker));
     let (number, network) = (standing.number, standing.network());
+    let peers = watch::Sender::new(wanted_peers(&settings));
     if let Bond::Member(member) = standing.bond {
-        tokio::spawn(node::pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
-        let peers = wanted_peers(&settings);
+        tokio::spawn(pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
         let told = Told::new(settings.addresses.clone(), listen.clone());
-        tokio::spawn(news::tell(*member, told, WantedPeers::new(peers), handle.controls()));
+        tokio::spawn(news::tell(*member, told, peers.subscribe(), handle.controls()));
     }
     tracing::info!(name = settings.name, number, network, ?listen, "the agent works");
     signals::tell_ready();
+    let controls = handle.controls();
+    let node = AgentNode { load, settings, controls, capturing, peers, mark, generation: 0 };
+    until_stopped(node, handle, reloads, stop).await
+}
+
+/// Lets an agent work until somebody asks it to stop, or its thread has ended.
+async fn until_stopped(
+    mut node: AgentNode,
+    handle: Handle<AgentControl>,
+    reloads: Reloads,
+    mut stop: Stop,
+) -> Result<(), Failure> {
     let threads = vec![handle];
     tokio::select! {
         () = stop.asked() => {}
-        () = node::one_ended(&threads) => {}
+        () = one_ended(&threads) => {}
+        () = reloads.follow(&mut node) => {}
     }
     signals::tell_stopping();
-    let closed = node::close(threads, || AgentControl::Close).await;
-    if let Some(capturing) = capturing {
-        // It has ended by itself at worst.
-        let _ = capturing.await;
+    let closed = close(threads, || AgentControl::Close).await;
+    if let Some(capturing) = node.capturing {
+        capturing.ended().await;
     }
     closed
 }
 
-/// The agents at the other ends of forwards and captures.
-fn wanted_peers(settings: &AgentSettings) -> Vec<String> {
-    let forwards = settings.forwards.iter().map(|forward| &forward.wanted);
-    let captures = settings.tunnel.iter().flat_map(|tunnel| &tunnel.captures).map(|capture| &capture.wanted);
-    forwards.chain(captures).map(|wanted| wanted.peer.clone()).collect()
+fn ask(controls: Controls<AgentControl>, about: About) -> observe::Ask {
+    Arc::new(move || {
+        let (controls, about) = (controls.clone(), about.clone());
+        Box::pin(async move { report(&controls, &about).await })
+    })
 }
 
 /// Makes the device and takes queues, if any are needed, and has rules leave the agent's own packets alone.
@@ -149,7 +164,7 @@ async fn begin_capturing(
     Ok((sockets, Some(tunnelled), Some((capturing, doors))))
 }
 
-fn applicant(settings: &AgentSettings, listen: &[SocketAddr]) -> Applicant {
+fn applicant(settings: &AgentSettings, listen: &[SocketAddr], mark: &Mark) -> Applicant {
     Applicant {
         role: Role::Agent,
         name: settings.name.clone(),
@@ -157,7 +172,7 @@ fn applicant(settings: &AgentSettings, listen: &[SocketAddr]) -> Applicant {
         addresses: news::candidates(&settings.addresses, listen, &[]),
         shards: 1,
         relay: settings.relay.clone(),
-        mark: settings.tunnel.as_ref().map(|tunnel| tunnel.table),
+        mark: mark.clone(),
     }
 }
 
@@ -184,7 +199,7 @@ async fn start(
     let role = AgentRole::new(agent, known, forwards, exposed, tunnel, random, started);
     let role = role.limited_to(settings.mappings);
     let handle = spawn(&settings.name, sockets, role, clock)
-        .map_err(|error| node::no_thread("the agent's thread", &error))?;
+        .map_err(|error| no_thread("the agent's thread", &error))?;
     let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));
     begun.map_err(Failure::machine)?;
     Ok(handle)

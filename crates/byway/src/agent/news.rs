@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use byway_api::{NetworkMap, RoundTrip, SelfUpdate};
 use byway_net::{ControlError, Controls};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::limits::{ABSENT_RETRY, NEWS_DIVISOR, NEWS_MICROSECONDS, TELL_INTERVAL, TOLD_AGAIN_AFTER};
@@ -76,7 +76,7 @@ pub(super) fn candidates(own: &[SocketAddr], listen: &[SocketAddr], seen: &[Sock
 
 /// The peers of forwards. Those that are not on the map are asked for.
 #[derive(Debug)]
-pub(super) struct WantedPeers {
+struct WantedPeers {
     names: Vec<String>,
     /// Whose turn it is.
     next: usize,
@@ -87,7 +87,7 @@ pub(super) struct WantedPeers {
 }
 
 impl WantedPeers {
-    pub(super) fn new(mut names: Vec<String>) -> Self {
+    fn new(mut names: Vec<String>) -> Self {
         names.sort_unstable();
         names.dedup();
         Self { names, next: 0, failures: 0, not_before: None, revision: 0 }
@@ -135,13 +135,18 @@ impl WantedPeers {
 pub(super) async fn tell(
     member: Membership,
     mut told: Told,
-    mut wanted: WantedPeers,
+    mut names: watch::Receiver<Vec<String>>,
     controls: Controls<AgentControl>,
 ) {
     let mut interval = tokio::time::interval(TELL_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut wanted = WantedPeers::new(names.borrow_and_update().clone());
     loop {
         interval.tick().await;
+        // Settings may name others now; as long as they are in force, so is who they name.
+        if names.has_changed().unwrap_or_default() {
+            wanted = WantedPeers::new(names.borrow_and_update().clone());
+        }
         // Who does not answer, or knows this agent no more, pairs it with nobody.
         if !matches!(*member.contact().borrow(), Contact::Fails(_)) {
             wanted.ask(&member).await;

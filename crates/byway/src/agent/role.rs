@@ -26,6 +26,7 @@ use super::mappings::{
 use super::notices::{Notice, receiver};
 use super::numbers::Sources;
 use super::outsides::{Caller, Outsides};
+use super::reloading::Change;
 use super::segments::Segments;
 use super::terms::{back, offer_of};
 use super::tunnel::{Came, Tunnelled};
@@ -39,6 +40,8 @@ pub(super) enum AgentControl {
     Status(oneshot::Sender<AgentStatus>),
     /// Which addresses do relays see?
     Seen(oneshot::Sender<Seen>),
+    /// Work by these settings from now on, or by the former ones if that cannot be.
+    Reload(Box<Change>, oneshot::Sender<Result<(), String>>),
     /// Leave.
     Close,
 }
@@ -332,7 +335,7 @@ impl AgentRole {
         let (peer, flow, side) = (*peer, *flow, *side);
         let source = match (endpoint, side) {
             (Some(endpoint), _) => self.sources.number(endpoint.address),
-            (None, side) => side.number(),
+            (None, side) => self.capture_number(side),
         };
         let Some((wanted, traffic)) = self.wanted(side) else {
             return;
@@ -455,14 +458,19 @@ impl AgentRole {
     fn listen(&mut self, io: &mut Io) -> Result<(), String> {
         for listener in &mut self.listeners {
             let wanted = listener.forward.listen;
-            let socket = io.open(wanted).map_err(|error| {
-                format!("{wanted} cannot be had for a forward ({error}): name another port, or stop who has it (ss -ulpn shows who)")
-            })?;
+            let socket = open_port(wanted, io)?;
             listener.socket = Some(socket);
             listener.local = io.local_address(socket);
         }
         Ok(())
     }
+}
+
+/// Opens the port of a forward.
+pub(super) fn open_port(wanted: SocketAddr, io: &mut Io) -> Result<SocketId, String> {
+    io.open(wanted).map_err(|error| {
+        format!("{wanted} cannot be had for a forward ({error}): name another port, or stop who has it (ss -ulpn shows who)")
+    })
 }
 
 impl Role for AgentRole {
@@ -516,6 +524,7 @@ impl Role for AgentRole {
             // Whoever asked may have gone.
             AgentControl::Status(answer) => drop(answer.send(self.status(io))),
             AgentControl::Seen(answer) => drop(answer.send(self.known.seen(&self.agent, io.now()))),
+            AgentControl::Reload(change, answer) => drop(answer.send(self.reload(*change, io))),
             AgentControl::Close => self.agent.close(io.now()),
         }
         self.drain(io);

@@ -1,6 +1,7 @@
 //! Routing applications' packets into an agent's device, as long as their peers are there, and undoing all of it.
 
 mod claim;
+mod follow;
 mod groups;
 mod guard;
 mod kernel;
@@ -9,12 +10,11 @@ mod show;
 
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use byway_net::{Device, DeviceSettings, PacketQueues, QueueError};
 use ipnet::IpNet;
-use tokio::sync::watch;
 
+pub(crate) use follow::Follower;
 pub(crate) use guard::{GuardFlags, run as guard};
 pub(crate) use kernel::{Kernel, is_of_a_link};
 pub(crate) use plan::priorities;
@@ -26,9 +26,6 @@ use crate::settings::{Exposed, Tunnel};
 use claim::Claim;
 use guard::Guard;
 use plan::{Action, Plan, RULES_MAX, Rule, example};
-
-/// How often is looked whether this machine has other addresses now.
-const LOOKS_EVERY: Duration = Duration::from_secs(10);
 
 /// What an agent has changed about the system, and goes on changing.
 pub(crate) struct Capturing {
@@ -44,6 +41,9 @@ pub(crate) struct Capturing {
     told: Vec<bool>,
     /// The rules that were added.
     applied: Vec<Rule>,
+    speaks_ipv6: bool,
+    /// The plan of settings that are about to be in force, and their number, which doors name then.
+    next: Option<(u64, Plan)>,
 }
 
 /// Where captured packets come from, and where their answers go.
@@ -83,6 +83,8 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
         doors: Doors::default(),
         told: Vec::new(),
         applied: Vec::new(),
+        speaks_ipv6,
+        next: None,
     };
     // Packets of queues wait from then on.
     let queues = match capturing.prepare(&tunnel.device).await {
@@ -109,28 +111,6 @@ impl Capturing {
         // Where Byway's own packets go by another table, rules say which addresses captured ones have.
         self.set_rules(true).await.map_err(|error| refused("a rule cannot be set", &error))?;
         self.set_routes().await.map_err(|error| refused("a route cannot be set", &error))
-    }
-
-    /// Opens and closes doors as the agent says, until it has ended.
-    pub(crate) async fn follow(mut self, mut doors: watch::Receiver<Doors>) {
-        let mut looks = tokio::time::interval(LOOKS_EVERY);
-        loop {
-            let set = tokio::select! {
-                changed = doors.changed() => match changed {
-                    Ok(()) => {
-                        self.doors = doors.borrow_and_update().clone();
-                        self.tell();
-                        self.set_rules(false).await
-                    }
-                    Err(_) => break,
-                },
-                _ = looks.tick() => self.set_again().await,
-            };
-            if let Err(error) = set {
-                tracing::error!(%error, "the system's routing cannot be changed; it is tried again in {LOOKS_EVERY:?}");
-            }
-        }
-        self.guard.finish(self.plan.table).await;
     }
 
     fn tell(&mut self) {
@@ -175,9 +155,13 @@ impl Capturing {
 
     /// Has captured packets leave with the addresses that they would have without Byway, or with the device's.
     async fn set_routes(&self) -> io::Result<()> {
-        for route in &self.plan.routes {
+        self.set_routes_of(&self.plan).await
+    }
+
+    async fn set_routes_of(&self, plan: &Plan) -> io::Result<()> {
+        for route in &plan.routes {
             let source = if route.is_captured { self.source_towards(&route.to).await? } else { None };
-            self.kernel.set_route(route.to, source, self.device, self.plan.table).await?;
+            self.kernel.set_route(route.to, source, self.device, plan.table).await?;
         }
         Ok(())
     }
@@ -231,6 +215,19 @@ async fn check(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Fail
             plan.priorities().end(),
         ));
     }
+    if kernel.has_routes(tunnel.table).await.map_err(ask)? {
+        return settings(format!(
+            "there are routes in the table {0}, perhaps of another agent (ip route show table {0}): set another table in [tunnel]",
+            tunnel.table
+        ));
+    }
+    check_plan(kernel, tunnel, plan).await
+}
+
+/// What stands in the way of a plan, wherever it is carried out.
+async fn check_plan(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Failure> {
+    let ask = |error: io::Error| refused("its routing cannot be asked for", &error);
+    let settings = |message: String| Err(Failure::new(Cause::Settings, message));
     let rules = plan.rules.len();
     if rules > RULES_MAX {
         return settings(format!(
@@ -252,12 +249,6 @@ async fn check(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Fail
         return settings(format!(
             "what is captured is not limited to ports, and the system checks sources strictly at {strict}: it would drop what comes from there \
              by other ways, Byway's packets among them: sysctl -w net.ipv4.conf.all.rp_filter=2, or name ports"
-        ));
-    }
-    if kernel.has_routes(tunnel.table).await.map_err(ask)? {
-        return settings(format!(
-            "there are routes in the table {0}, perhaps of another agent (ip route show table {0}): set another table in [tunnel]",
-            tunnel.table
         ));
     }
     for (place, capture) in tunnel.captures.iter().enumerate() {

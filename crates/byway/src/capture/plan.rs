@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(plan(vec![queue()]), Plan { table: 4_600, ..Plan::default() });
         let both = plan(vec![queue(), capture(&["10.0.0.1/32"], &[])]);
         assert_eq!((captured(&both).len(), both.routes.len()), (1, 1));
-        let open = both.open(&Doors { captures: vec![false, true], exposed: BTreeSet::new() });
+        let open = both.open(&Doors { captures: vec![false, true], ..Doors::default() });
         assert!(open.iter().any(|rule| rule.action == Action::Lookup), "each has its own door");
     }
 
@@ -423,7 +423,7 @@ mod tests {
         let same = || capture(&["10.0.0.1/32"], &[]);
         let plan = plan(vec![same(), same()]);
         let open = |captures: [bool; 2]| {
-            let doors = Doors { captures: captures.to_vec(), exposed: BTreeSet::new() };
+            let doors = Doors { captures: captures.to_vec(), ..Doors::default() };
             plan.open(&doors).iter().filter(|rule| rule.action == Action::Lookup).count()
         };
         assert_eq!([[false, false], [true, false], [false, true], [true, true]].map(open), [0, 1, 1, 1]);
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn what_leaves_byways_own_packets_alone_is_added_before_what_captures() {
         let rules = plan(vec![capture(&["0.0.0.0/0", "::/0"], &[])])
-            .open(&Doors { captures: vec![true], exposed: BTreeSet::new() });
+            .open(&Doors { captures: vec![true], ..Doors::default() });
         let own = rules.iter().rposition(|rule| rule.mark == Some(4_600)).expect("it is there");
         let first = rules.iter().position(|rule| rule.action == Action::Lookup).expect("it captures");
         assert!(own < first && rules[0].action != Action::Lookup, "{own} and {first}");
@@ -445,7 +445,7 @@ mod tests {
         plan.add_answers(0, &["10.0.0.0/24".parse().expect("a prefix")], &selection);
         let asked: IpAddr = [10, 0, 0, 7].into();
         let open = |exposed: BTreeSet<(usize, IpAddr)>| {
-            let rules = plan.open(&Doors { captures: vec![], exposed });
+            let rules = plan.open(&Doors { exposed, ..Doors::default() });
             let rules = rules.into_iter().filter(|rule| rule.action == Action::Lookup);
             rules.map(|rule| rule.to_string()).collect::<Vec<_>>()
         };

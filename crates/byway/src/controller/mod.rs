@@ -9,6 +9,7 @@ mod http;
 mod identity;
 mod limits;
 mod network;
+mod node;
 mod server;
 mod state;
 mod store;
@@ -18,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use commands::{Administration, node_table, token_table};
 pub(crate) use http::openapi::document as openapi_document;
+pub(crate) use node::run;
 pub(crate) use server::{Controller, ControllerError, ControllerSettings};
 
 /// Locks. What a thread that panicked leaves is whole: everything under a lock is changed in one step.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use byway_api::{ErrorAnswer, ErrorCode};
@@ -23,12 +25,32 @@ use super::MembershipError;
 use super::limits::{ANSWER_BYTES_MAX, ANSWER_PATIENCE, CONNECT_PATIENCE};
 use super::tls::{connector, is_other_certificate, server_name};
 
+/// The firewall mark of packets to the controller, by which an agent does not capture them. It may change while connections are there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mark(Arc<AtomicU32>);
+
+impl Mark {
+    /// This one, or none.
+    pub(crate) fn new(mark: Option<u32>) -> Self {
+        Self(Arc::new(AtomicU32::new(mark.unwrap_or_default())))
+    }
+
+    /// Has connections that begin from now on have another one.
+    pub(crate) fn set(&self, mark: Option<u32>) {
+        self.0.store(mark.unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|mark| *mark != 0)
+    }
+}
+
 /// Asks a controller. A connection is kept from one request to the next.
 pub(crate) struct Client {
     addresses: Vec<String>,
     tls: TlsConnector,
     bearer: Option<Zeroizing<String>>,
-    mark: Option<u32>,
+    mark: Mark,
     connection: Option<Connection>,
 }
 
@@ -87,7 +109,7 @@ async fn connect(host: &str, mark: Option<u32>) -> io::Result<TcpStream> {
 impl Client {
     /// A client of the controller at these addresses, whose key has this SHA-256.
     pub(crate) fn new(addresses: Vec<String>, pin: [u8; 32]) -> Self {
-        Self { addresses, tls: connector(pin), bearer: None, mark: None, connection: None }
+        Self { addresses, tls: connector(pin), bearer: None, mark: Mark::default(), connection: None }
     }
 
     /// And that shows a bearer secret.
@@ -97,7 +119,7 @@ impl Client {
     }
 
     /// And whose packets have this firewall mark.
-    pub(crate) const fn with_mark(mut self, mark: Option<u32>) -> Self {
+    pub(crate) fn with_mark(mut self, mark: Mark) -> Self {
         self.mark = mark;
         self
     }
@@ -197,7 +219,7 @@ impl Client {
 
     async fn connect(&self, address: &str) -> Result<Connection, Useless> {
         let connecting = async {
-            let stream = connect(address, self.mark).await.map_err(|error| useless(&error))?;
+            let stream = connect(address, self.mark.get()).await.map_err(|error| useless(&error))?;
             stream.set_nodelay(true).map_err(|error| useless(&error))?;
             let stream = self.tls.connect(server_name(), stream).await.map_err(|error| useless(&error))?;
             let shaken = http1::handshake(TokioIo::new(stream)).await;

@@ -18,7 +18,7 @@ use super::backoff::{Pace, in_turn};
 use super::reporter::{self, Reporter};
 use super::tasks::{self, Contact};
 use super::verified::{Files, Record, verified};
-use super::{Client, MembershipError, NodeKey, WallClock, proof};
+use super::{Client, Mark, MembershipError, NodeKey, WallClock, proof};
 use crate::token::Token;
 
 /// What a node is, and how it gets in.
@@ -39,14 +39,14 @@ pub(crate) struct MembershipSettings {
     /// The name of the relay near it; none: the nearest, as measured.
     pub(crate) relay: Option<String>,
     /// What its packets to the controller are marked with, so that it does not capture them.
-    pub(crate) mark: Option<u32>,
+    pub(crate) mark: Mark,
 }
 
 /// A node's membership of a network. When it is dropped, the node stays a member, but hears no news.
 #[derive(Debug)]
 pub(crate) struct Membership {
     record: Record,
-    mark: Option<u32>,
+    mark: Mark,
     verifying_key: VerifyingKey,
     files: Files,
     maps: watch::Receiver<Arc<NetworkMap>>,
@@ -84,12 +84,12 @@ impl Membership {
         clock: &WallClock,
         pace: Pace,
     ) -> Result<Self, MembershipError> {
-        let (files, mark) = (Files::new(&settings.state), settings.mark);
+        let (files, mark) = (Files::new(&settings.state), settings.mark.clone());
         let record = member(&settings, &files, key, clock, pace).await?;
         let verifying_key = verifying_key(&record)?;
         let map = match files.map(&verifying_key)? {
             Some(map) => map,
-            None => in_turn(pace, || first_map(&record, mark, &verifying_key, &files)).await?,
+            None => in_turn(pace, || first_map(&record, &mark, &verifying_key, &files)).await?,
         };
         let (maps_sender, maps) = watch::channel(Arc::new(map));
         let (contact_sender, contact) = watch::channel(Contact::Unknown);
@@ -100,7 +100,7 @@ impl Membership {
         });
         let mut tasks = JoinSet::new();
         let poller = tasks::Poller {
-            client: client(&record, mark)?,
+            client: client(&record, &mark)?,
             verifying_key,
             files: files.clone(),
             maps: maps_sender,
@@ -108,7 +108,7 @@ impl Membership {
             failing: None,
         };
         tasks.spawn(poller.run(pace));
-        tasks.spawn(Reporter::new(client(&record, mark)?, news.clone(), pace).run());
+        tasks.spawn(Reporter::new(client(&record, &mark)?, news.clone(), pace).run());
         Ok(Self { record, mark, verifying_key, files, maps, contact, news, _tasks: tasks })
     }
 
@@ -153,7 +153,7 @@ impl Membership {
     /// If the controller does not answer, or refuses.
     pub(crate) async fn pair_with(&self, peer: &str) -> Result<PairingAnswer, MembershipError> {
         let request = PairingRequest { peer: peer.to_owned() };
-        client(&self.record, self.mark)?.post("/v1/pairings", &request).await
+        client(&self.record, &self.mark)?.post("/v1/pairings", &request).await
     }
 
     /// Leaves the network for good, and forgets it.
@@ -161,7 +161,7 @@ impl Membership {
     /// # Errors
     /// If the controller does not answer, refuses, or the files cannot be removed.
     pub(crate) async fn leave(self) -> Result<(), MembershipError> {
-        client(&self.record, self.mark)?.delete("/v1/self").await?;
+        client(&self.record, &self.mark)?.delete("/v1/self").await?;
         Ok(self.files.forget()?)
     }
 }
@@ -211,7 +211,7 @@ async fn join(
     key: &NodeKey,
     clock: &WallClock,
 ) -> Result<Record, MembershipError> {
-    let mut client = Client::new(token.addresses().to_vec(), *token.pin()).with_mark(settings.mark);
+    let mut client = Client::new(token.addresses().to_vec(), *token.pin()).with_mark(settings.mark.clone());
     let network: NetworkAnswer = client.get("/v1/network").await?;
     let mut request = JoinRequest {
         token: token.secret_text().to_string(),
@@ -252,7 +252,7 @@ fn prove(request: &JoinRequest, key: &NodeKey, network: &NetworkAnswer) -> Resul
 
 async fn first_map(
     record: &Record,
-    mark: Option<u32>,
+    mark: &Mark,
     verifying_key: &VerifyingKey,
     files: &Files,
 ) -> Result<NetworkMap, MembershipError> {
@@ -273,9 +273,9 @@ fn verifying_key(record: &Record) -> Result<VerifyingKey, MembershipError> {
 }
 
 /// A client that asks as this member.
-fn client(record: &Record, mark: Option<u32>) -> Result<Client, MembershipError> {
+fn client(record: &Record, mark: &Mark) -> Result<Client, MembershipError> {
     let pin = HEXLOWER_PERMISSIVE.decode(record.pin.as_bytes()).ok().and_then(|pin| pin.try_into().ok());
     let pin = pin.ok_or_else(|| MembershipError::BadMap("the membership has no pin".to_owned()))?;
     let bearer = Zeroizing::new(record.bearer.clone());
-    Ok(Client::new(record.controllers.clone(), pin).with_bearer(bearer).with_mark(mark))
+    Ok(Client::new(record.controllers.clone(), pin).with_bearer(bearer).with_mark(mark.clone()))
 }

@@ -21,7 +21,7 @@ mod wall_clock;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, Mark};
 pub(crate) use error::MembershipError;
 pub(crate) use keys::{KeyFileError, NodeKey};
 pub(crate) use member::{Membership, MembershipSettings};

@@ -1,4 +1,5 @@
-//! What a node says of itself, over HTTP on its own machine: `/v1/status`, `/v1/ready` and `/metrics`.
+//! What a node says of itself, over HTTP on its own machine: `/v1/status`, `/v1/ready` and `/metrics`; and
+//! `POST /v1/reload`, by which it reads its settings again.
 
 pub(crate) mod counted;
 pub(crate) mod metrics;
@@ -10,13 +11,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use byway_api::ControllerStatus;
+use axum::routing::{get, post};
+use byway_api::{ControllerStatus, ReloadRefusal};
 use tokio::net::TcpListener;
 
 use crate::exit::Failure;
+use crate::reload::Asker;
+
+/// Has a node read its settings again.
+pub(crate) const RELOAD_PATH: &str = "/v1/reload";
+
+/// A header that commands have: a page in a browser of this machine cannot send it to another origin unasked.
+pub(crate) const COMMAND_HEADER: &str = "byway-command";
 
 /// A node's answer about itself.
 pub(crate) struct Report {
@@ -51,14 +59,29 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Answers until the process ends.
-pub(crate) async fn serve(listener: TcpListener, ask: Ask) {
+pub(crate) async fn serve(listener: TcpListener, ask: Ask, asker: Asker) {
     let router = Router::new()
+        .route(RELOAD_PATH, post(reload).with_state(asker))
         .route("/v1/status", get(status))
         .route("/v1/ready", get(ready))
         .route("/metrics", get(metrics_text))
         .with_state(ask);
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(%error, "status and metrics are no longer answered");
+    }
+}
+
+async fn reload(State(asker): State<Asker>, headers: HeaderMap) -> Response {
+    if !headers.contains_key(COMMAND_HEADER) {
+        return (StatusCode::FORBIDDEN, "use byway reload, or send the header byway-command: 1\n")
+            .into_response();
+    }
+    match asker.ask().await {
+        Ok(answer) => axum::Json(answer).into_response(),
+        Err(failure) => {
+            let refusal = ReloadRefusal { error: failure.to_string(), exit_code: failure.cause().code() };
+            (StatusCode::UNPROCESSABLE_ENTITY, axum::Json(refusal)).into_response()
+        }
     }
 }
 

@@ -4,6 +4,8 @@ mod ask;
 mod derived;
 mod wireguard;
 
+use std::sync::Arc;
+
 use byway_typed::{TypedDuration, TypedRate};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -80,22 +82,28 @@ addresses are read once: run it again when they have changed.";
 ///
 /// # Errors
 /// If there is no such tunnel, it is not clear what goes where, or the agent cannot start.
-pub(crate) fn run(flags: &ProtectFlags) -> Result<(), Failure> {
-    let around = settings::surroundings(&flags.agent)?;
-    let facts = node::block_on(ask::facts(&flags.device))?;
-    let derived = derive(&facts, &flags.wish(), &around)?;
-    let addition: TypedFile = toml::from_str(&derived.tables)
-        .map_err(|error| Failure::new(Cause::Settings, format!("{}: {}", flags.device, error.message())))?;
-    let settings = settings::agent_settings_with(&flags.agent, addition)?;
+pub(crate) fn run(flags: ProtectFlags) -> Result<(), Failure> {
+    let (derived, settings) = load(&flags)?;
     if settings.is_dry_run {
-        show(flags, &derived, &settings);
+        show(&flags, &derived, &settings);
         return Ok(());
     }
     logs::start(settings.log);
     for note in &derived.notes {
         tracing::warn!(device = flags.device, "{note}");
     }
-    agent::work(settings)
+    agent::work(settings, Arc::new(move || Ok(load(&flags)?.1)))
+}
+
+/// Reads the agent's settings, and adds what the tunnel needs as it is now.
+fn load(flags: &ProtectFlags) -> Result<(Derived, AgentSettings), Failure> {
+    let around = settings::surroundings(&flags.agent)?;
+    let facts = node::block_on(ask::facts(&flags.device))?;
+    let derived = derive(&facts, &flags.wish(), &around)?;
+    let addition: TypedFile = toml::from_str(&derived.tables)
+        .map_err(|error| Failure::new(Cause::Settings, format!("{}: {}", flags.device, error.message())))?;
+    let settings = settings::agent_settings_with(&flags.agent, addition)?;
+    Ok((derived, settings))
 }
 
 impl ProtectFlags {

@@ -1,5 +1,6 @@
 //! `byway relay`.
 
+mod node;
 mod role;
 
 use std::net::SocketAddr;
@@ -14,28 +15,32 @@ use byway_units::RelayId;
 use byway_wire::Shard;
 use tokio::sync::oneshot;
 
+use node::RelayNode;
 use role::{Others, RelayControl, RelayRole, ShardStatus};
 
 use crate::exit::Failure;
-use crate::membership::NodeKey;
-use crate::node::{self, About};
+use crate::membership::{Mark, NodeKey};
+use crate::node::{About, block_on, close, no_thread, one_ended, pass_on};
 use crate::observe::{self, Report, metrics};
+use crate::reload::{Load, Reloads};
 use crate::settings::RelaySettings;
 use crate::signals::Stop;
 use crate::standing::{Applicant, Bond, Standing};
 use crate::{listening, logs, platform, signals};
 
-/// Runs a relay until it is asked to stop.
+/// Runs a relay until it is asked to stop. `load` reads its settings, at first and whenever they are to be read again.
 ///
 /// # Errors
 /// If it cannot start, or a thread of it fails.
-pub(crate) fn run(settings: RelaySettings) -> Result<(), Failure> {
+pub(crate) fn run(load: Load<RelaySettings>) -> Result<(), Failure> {
+    let settings = load()?;
     logs::start(settings.log);
-    node::block_on(serve(settings))
+    block_on(serve(settings, load))
 }
 
-async fn serve(settings: RelaySettings) -> Result<(), Failure> {
+async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
+    let (reloads, asker) = Reloads::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
     let shards = |listen: &[SocketAddr]| bind_shards(listen, settings.shards);
     let sockets =
@@ -58,19 +63,21 @@ async fn serve(settings: RelaySettings) -> Result<(), Failure> {
         let (asked, about) = (asked.clone(), about.clone());
         Box::pin(async move { report(&asked, &about).await })
     });
-    tokio::spawn(observe::serve(observed, ask));
+    tokio::spawn(observe::serve(observed, ask, asker));
     if let Some(member) = standing.member() {
-        tokio::spawn(node::pass_on(member.maps(), controls, RelayControl::Map));
+        tokio::spawn(pass_on(member.maps(), controls.clone(), RelayControl::Map));
     }
     let (number, network) = (standing.number, standing.network());
     tracing::info!(name = settings.name, number, network, ?listen, "the relay works");
     signals::tell_ready();
+    let mut node = RelayNode { load, settings, controls };
     tokio::select! {
         () = stop.asked() => {}
-        () = node::one_ended(&handles) => {}
+        () = one_ended(&handles) => {}
+        () = reloads.follow(&mut node) => {}
     }
     signals::tell_stopping();
-    node::close(handles, || RelayControl::Close).await
+    close(handles, || RelayControl::Close).await
 }
 
 /// Where it may be reached on port 0 is where the kernel has it listen.
@@ -87,7 +94,7 @@ fn applicant(settings: &RelaySettings, listen: &[SocketAddr]) -> Applicant {
         addresses: settings.addresses.iter().map(filled).collect(),
         shards: settings.shards,
         relay: None,
-        mark: None,
+        mark: Mark::default(),
     }
 }
 
@@ -124,7 +131,7 @@ fn start(
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
         let role = RelayRole::new(relay, number, Shard::new(shard), others);
         let name = format!("{}-{shard}", settings.name);
-        spawn(&name, sockets, role, clock).map_err(|error| node::no_thread(&format!("shard {shard}"), &error))
+        spawn(&name, sockets, role, clock).map_err(|error| no_thread(&format!("shard {shard}"), &error))
     };
     shards.map(start).collect()
 }

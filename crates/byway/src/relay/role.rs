@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use byway_api::{NetworkMap, RelayEntry, UplinkClass, UplinkStatus};
 use byway_net::{Arrival, Io, Role, SocketId};
-use byway_proto::relay::{OtherRelay, Relay, RelayInput, UplinkStatus as CoreUplink};
+use byway_proto::relay::{OtherRelay, Relay, RelayInput, UplinkSettings, UplinkStatus as CoreUplink};
 use byway_sched::Class;
 use byway_units::{RelayId, Time};
 use byway_wire::Shard;
@@ -14,6 +14,7 @@ use byway_wire::seal::PublicKey;
 use tokio::sync::oneshot;
 
 use crate::observe::counted::Counts;
+use crate::platform;
 
 /// What the rest of the process asks of a shard.
 pub(super) enum RelayControl {
@@ -21,6 +22,8 @@ pub(super) enum RelayControl {
     Map(Arc<NetworkMap>),
     /// How are you?
     Status(oneshot::Sender<ShardStatus>),
+    /// Promise this of the uplink from now on.
+    Uplink(Option<UplinkSettings>),
     /// Stop.
     Close,
 }
@@ -219,6 +222,9 @@ impl Role for RelayRole {
             RelayControl::Map(map) => self.take_map(&map, io),
             // Whoever asked may have gone.
             RelayControl::Status(answer) => drop(answer.send(self.status(io))),
+            RelayControl::Uplink(uplink) => {
+                self.relay.set_uplink(uplink, &platform::random_bytes(), io.now());
+            }
             RelayControl::Close => self.is_closed = true,
         }
         self.drain(io);

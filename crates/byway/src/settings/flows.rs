@@ -1,5 +1,6 @@
 //! What flows are asked for as meant, and where they begin and end: forwards and what is exposed.
 
+use std::mem::discriminant;
 use std::net::SocketAddr;
 
 use byway_proto::CodingRates;
@@ -28,6 +29,22 @@ pub(crate) struct Wanted {
     pub(crate) marks: Vec<Mark>,
 }
 
+impl PartialEq for Wanted {
+    /// Terms are the same where a peer cannot tell them apart; settings are not, where this end can.
+    fn eq(&self, other: &Self) -> bool {
+        let own = |wanted: &Self| {
+            let Terms { duplication, standby, rate, latency_budget, .. } = wanted.terms;
+            (discriminant(&duplication), standby, rate, latency_budget)
+        };
+        (&self.peer, &self.to, self.traffic, &self.marks)
+            == (&other.peer, &other.to, other.traffic, &other.marks)
+            && self.terms == other.terms
+            && own(self) == own(other)
+    }
+}
+
+impl Eq for Wanted {}
+
 impl Wanted {
     /// What this end offers for flows that carry this.
     pub(crate) fn forth(&self, traffic: Traffic) -> Terms {
@@ -36,7 +53,7 @@ impl Wanted {
 }
 
 /// A port whose datagrams go to a peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
     pub(crate) wanted: Wanted,

@@ -449,3 +449,11 @@ pub(super) fn named_as(path: &KeyPath, name: String, source: &Source) -> Result<
         Err(error) => Err(source.problem(path, error)),
     }
 }
+
+/// The settings of an agent with these tables.
+#[cfg(test)]
+pub(crate) fn agent_of(text: &str) -> Result<AgentSettings, Problem> {
+    let source = Source::default();
+    let file = toml::from_str(text).map_err(|error| source.parse_problem(&error))?;
+    agent(Typed { file, source })
+}

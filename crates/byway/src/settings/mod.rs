@@ -13,6 +13,8 @@ mod typed;
 pub(crate) use additions::{Other, Surroundings, agent_settings_with, surroundings};
 pub(crate) use flags::{AgentFlags, ControllerFlags, RelayFlags};
 pub(crate) use flows::{Exposed, ExposedAt, Forward, Wanted, packets_for};
+#[cfg(test)]
+pub(crate) use meaning::agent_of;
 pub(crate) use meaning::{
     AgentSettings, Belonging, LogSettings, OBSERVE_PORTS, RelaySettings, agent_settings, check_file,
     controller_settings, controller_state, relay_settings,

@@ -48,7 +48,7 @@ pub(crate) struct Tunnel {
 }
 
 /// Packets that go to a peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture {
     pub(crate) selection: Selection,
     /// Of which users; empty: of all.

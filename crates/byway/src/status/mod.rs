@@ -9,12 +9,13 @@ use std::time::Duration;
 use clap::Args;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
-use hyper::{Request, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::exit::{Cause, Failure};
 use crate::node;
+use crate::observe::COMMAND_HEADER;
 use crate::settings::OBSERVE_PORTS;
 
 /// No status is longer: 2,048 mappings take 2 MB.
@@ -59,14 +60,16 @@ pub(crate) fn run(flags: &StatusFlags) -> Result<(), Failure> {
     })
 }
 
+/// Where nodes are asked: at one address, or at the usual ports of this machine.
+pub(crate) fn addresses(at: Option<SocketAddr>) -> Vec<SocketAddr> {
+    let usual = || OBSERVE_PORTS.map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec();
+    at.map_or_else(usual, |address| vec![address])
+}
+
 async fn page(flags: &StatusFlags) -> Result<String, Failure> {
-    let addresses = flags.at.map_or_else(
-        || OBSERVE_PORTS.map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec(),
-        |address| vec![address],
-    );
     let mut page = String::new();
     let mut silent = Vec::new();
-    for address in addresses {
+    for address in addresses(flags.at) {
         match fetch(address).await {
             Ok(status) => page.push_str(&shown(&status, flags.json)),
             Err(error) => silent.push((address, error)),
@@ -76,7 +79,7 @@ async fn page(flags: &StatusFlags) -> Result<String, Failure> {
 }
 
 /// What is said when nobody answers: everywhere that was tried, and what to do.
-fn nobody(silent: &[(SocketAddr, String)]) -> String {
+pub(crate) fn nobody(silent: &[(SocketAddr, String)]) -> String {
     let attempts: Vec<String> = silent.iter().map(|(address, error)| format!("{address}: {error}")).collect();
     format!(
         "no node answers at {}; start one (`systemctl status byway-agent byway-relay byway-controller` shows why it ended), or say \
@@ -118,26 +121,48 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 /// # Errors
 /// If it does not answer in time, or not with success.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<Bytes, String> {
-    let answer = tokio::time::timeout(PATIENCE, ask(address, path)).await;
-    answer.map_err(|_| "no answer within 5 s".to_owned())?
+    exchange(address, Method::GET, path).await.map_err(|error| match error {
+        NoAnswer::Silent(error) => error,
+        NoAnswer::Refused(status, _) => format!("it answers {status}"),
+    })
 }
 
-async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, String> {
+/// Why there is no answer of success.
+pub(crate) enum NoAnswer {
+    /// Nobody answers.
+    Silent(String),
+    /// The answer is another one, with this body.
+    Refused(StatusCode, Bytes),
+}
+
+/// Asks a node for something, or to do something.
+///
+/// # Errors
+/// If it does not answer in time, or not with success.
+pub(crate) async fn exchange(address: SocketAddr, method: Method, path: &str) -> Result<Bytes, NoAnswer> {
+    let answer = tokio::time::timeout(PATIENCE, ask(address, method, path)).await;
+    let silent = || Err("no answer within 5 s".to_owned());
+    let (status, body) = answer.unwrap_or_else(|_| silent()).map_err(NoAnswer::Silent)?;
+    if status.is_success() { Ok(body) } else { Err(NoAnswer::Refused(status, body)) }
+}
+
+async fn ask(address: SocketAddr, method: Method, path: &str) -> Result<(StatusCode, Bytes), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|error| text(&error))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
     tokio::spawn(connection);
-    let request = Request::get(path)
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
         .header(header::HOST, address.to_string())
+        .header(COMMAND_HEADER, "1")
         .body(Empty::<Bytes>::new())
         .map_err(|error| text(&error))?;
     let response = sender.send_request(request).await.map_err(|error| text(&error))?;
-    if !response.status().is_success() {
-        return Err(format!("it answers {}", response.status()));
-    }
+    let status = response.status();
     let body = Limited::new(response.into_body(), STATUS_BYTES_MAX).collect().await;
-    Ok(body.map_err(|error| text(&error))?.to_bytes())
+    Ok((status, body.map_err(|error| text(&error))?.to_bytes()))
 }
 
 #[cfg(test)]

@@ -140,6 +140,21 @@ impl Node {
         self.child.wait().expect("the node ends").code()
     }
 
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("the node runs");
+    }
+
+    /// Waits until the log has these words so many times.
+    pub fn wait_for(&self, words: &str, times: usize) {
+        let until = Instant::now() + PATIENCE;
+        while self.log().matches(words).count() < times {
+            assert!(Instant::now() < until, "{words:?} is not {times} times in the log of {}", self.name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The exit code of a node that ends by itself.
     pub fn code(&mut self) -> Option<i32> {
         self.child.wait().expect("the node ends").code()

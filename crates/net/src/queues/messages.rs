@@ -42,6 +42,7 @@ const LENGTH_MAX: u16 = 3;
 const FLAGS_MASK: u16 = 4;
 const FLAGS: u16 = 5;
 const BIND: u8 = 1;
+const UNBIND: u8 = 2;
 const COPY_PACKETS: u8 = 2;
 const FAIL_OPEN: u32 = 1;
 
@@ -157,6 +158,13 @@ pub(super) fn add_bind(out: &mut Vec<u8>, sequence: u32, queue: u16, bytes_max: 
         add_attribute(out, LENGTH_MAX, &packets_max.to_be_bytes());
         add_attribute(out, FLAGS_MASK, &FAIL_OPEN.to_be_bytes());
         add_attribute(out, FLAGS, &FAIL_OPEN.to_be_bytes());
+    });
+}
+
+/// Gives a queue back.
+pub(super) fn add_unbind(out: &mut Vec<u8>, sequence: u32, queue: u16) {
+    add(out, (CONFIGURE, REQUEST | WITH_ANSWER), sequence, queue, |out| {
+        add_attribute(out, COMMAND, &[UNBIND, 0, 0, 0]);
     });
 }
 

@@ -17,7 +17,7 @@ use crate::limits::{APPLICATION_BUFFER_BYTES, PACKETS_PER_TURN, QUEUE_MESSAGE_BY
 use crate::socket_options;
 pub use messages::Verdict;
 pub(crate) use messages::{Found, Key};
-use messages::{Message, VERDICT_BYTES, add_bind, add_verdict, parse};
+use messages::{Message, VERDICT_BYTES, add_bind, add_unbind, add_verdict, parse};
 
 /// Why queues cannot be had.
 #[derive(Debug, Error)]
@@ -83,6 +83,12 @@ pub struct QueueCounters {
 /// queues that nobody has: with `--queue-bypass` as if there were no queue, else nowhere.
 pub struct PacketQueues {
     socket: OwnedFd,
+    /// The numbers of those that are bound.
+    bound: Vec<u16>,
+    /// The sequence number of the last request.
+    sequence: u32,
+    /// Whether the process may have queues, as far as it is known.
+    is_privileged: bool,
     /// What is to be told to the kernel.
     verdicts: Vec<u8>,
     pub(crate) counters: QueueCounters,
@@ -107,17 +113,55 @@ impl PacketQueues {
         // What does not fit is counted, and goes its own way; an error would tell nothing more.
         socket_options::disable_netlink_overruns(&socket).map_err(QueueError::Unsupported)?;
         let verdicts = Vec::with_capacity(PACKETS_PER_TURN * VERDICT_BYTES);
-        let mut bound = Self { socket, verdicts, counters: QueueCounters::default(), unseen: 0 };
-        for (queue, sequence) in queues.iter().zip(1..) {
-            bound.bind_one(*queue, sequence).map_err(|error| explained(error, *queue, is_privileged))?;
-        }
-        Ok(bound)
+        let counters = QueueCounters::default();
+        let mut all =
+            Self { socket, bound: Vec::new(), sequence: 0, is_privileged, verdicts, counters, unseen: 0 };
+        queues.iter().try_for_each(|queue| all.bind_one(*queue))?;
+        Ok(all)
     }
 
-    fn bind_one(&mut self, queue: u16, sequence: u32) -> Result<(), Errno> {
-        let mut request = Vec::new();
+    /// Takes these queues, and no others. Those that stay lose nothing.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind). Then all are as they were.
+    pub(crate) fn change(&mut self, queues: &[u16]) -> Result<(), QueueError> {
+        let before = self.bound.clone();
+        let added = queues.iter().filter(|queue| !before.contains(queue));
+        let added = added.copied().try_for_each(|queue| self.bind_one(queue));
+        let kept = if added.is_ok() { queues } else { &before };
+        let gone: Vec<u16> = self.bound.iter().copied().filter(|queue| !kept.contains(queue)).collect();
+        gone.into_iter().for_each(|queue| self.unbind(queue));
+        added
+    }
+
+    fn bind_one(&mut self, queue: u16) -> Result<(), QueueError> {
         let bytes_max = u32::try_from(DATAGRAM_BYTES_MAX).expect("a packet is shorter than 2^32");
-        add_bind(&mut request, sequence, queue, bytes_max, QUEUE_PACKETS_MAX);
+        let bound = self.request(|request, sequence| {
+            add_bind(request, sequence, queue, bytes_max, QUEUE_PACKETS_MAX);
+        });
+        bound.map_err(|error| explained(error, queue, self.is_privileged))?;
+        self.bound.push(queue);
+        Ok(())
+    }
+
+    /// Packets that wait go on first: the kernel drops those of a queue that is given back.
+    fn unbind(&mut self, queue: u16) {
+        self.bound.retain(|other| *other != queue);
+        let mut buffer = [0; QUEUE_MESSAGE_BYTES_MAX];
+        while let Ok(Some(Message::Packet(found))) = self.next(&mut buffer) {
+            self.decide(found.key, Verdict::Accepted);
+            // What the kernel does not hear now, it hears with the next verdict.
+            let _ = self.tell();
+        }
+        if let Err(error) = self.request(|request, sequence| add_unbind(request, sequence, queue)) {
+            tracing::warn!(queue, %error, "the system does not take a queue back");
+        }
+    }
+
+    fn request(&mut self, add: impl FnOnce(&mut Vec<u8>, u32)) -> Result<(), Errno> {
+        self.sequence += 1;
+        let (mut request, sequence) = (Vec::new(), self.sequence);
+        add(&mut request, sequence);
         send(&self.socket, &request, SendFlags::empty())?;
         let mut buffer = [0; QUEUE_MESSAGE_BYTES_MAX];
         // The kernel has answered when the call returns; packets of queues that are bound already may have come before.

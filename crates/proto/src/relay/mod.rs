@@ -46,7 +46,7 @@ use ports::Ports;
 use uplink::Uplink;
 
 use crate::counters::counters;
-use crate::limits::CODED_START;
+use crate::limits::{CODED_START, LOW_DELAY_BUDGET};
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
@@ -178,6 +178,21 @@ impl Relay {
         }
     }
 
+    /// Has all that is sent wait for this uplink from now on, or for none. Packets that wait stay, or leave at once where nothing waits any
+    /// more. `seed` is secret.
+    pub fn set_uplink(&mut self, settings: Option<UplinkSettings>, seed: &[u8; 32], now: Time) {
+        match (settings, self.uplink.take()) {
+            (Some(settings), Some(mut uplink)) => {
+                uplink.change(settings, now);
+                self.uplink = Some(uplink);
+            }
+            (Some(settings), None) => self.uplink = Some(Box::new(Uplink::new(settings, seed, now))),
+            (None, Some(uplink)) => uplink.release(&mut self.sessions.outbox, now),
+            (None, None) => {}
+        }
+        self.flush(now);
+    }
+
     /// The next datagram to be sent.
     pub fn poll(&mut self) -> Option<Transmit<'_>> {
         if let Some(uplink) = &mut self.uplink {
@@ -260,10 +275,10 @@ impl Relay {
         self.uplink.as_ref().map(|uplink| &uplink.counters)
     }
 
-    /// The class of a flow with this latency budget.
+    /// The class of a flow with this latency budget, by the usual bound where nothing waits: an uplink may come later.
     fn class_within(&self, latency_budget: byway_units::Duration) -> byway_sched::Class {
-        let uplink = self.uplink.as_ref();
-        uplink.map_or(byway_sched::Class::HighRate, |uplink| uplink.class_within(latency_budget))
+        let bound = self.uplink.as_ref().map_or(LOW_DELAY_BUDGET, |uplink| uplink.low_delay_budget());
+        if latency_budget <= bound { byway_sched::Class::LowDelay } else { byway_sched::Class::HighRate }
     }
 
     fn handle_deadline(&mut self, now: Time) {

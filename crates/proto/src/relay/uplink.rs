@@ -135,11 +135,7 @@ pub(super) struct Uplink {
 impl Uplink {
     /// An idle one. `seed` is secret.
     pub(super) fn new(settings: UplinkSettings, seed: &[u8; 32], now: Time) -> Self {
-        let link = settings.link;
-        // What is let go at once is ahead of a low-delay packet that comes right behind it.
-        let spare = link.delay().saturating_sub((link.packet() + link.packet()) / link.capacity());
-        let quantum = UPLINK_QUANTUM.min(spare / 2);
-        let inner = link.with_delay(link.delay().saturating_sub(quantum)).unwrap_or(link);
+        let (quantum, inner) = split(settings.link);
         Self {
             settings,
             queue: RateDelay::new(inner, now),
@@ -153,9 +149,31 @@ impl Uplink {
         }
     }
 
-    /// The class of a flow with this latency budget.
-    pub(super) fn class_within(&self, latency_budget: Duration) -> Class {
-        if latency_budget <= self.settings.low_delay_budget { Class::LowDelay } else { Class::HighRate }
+    /// Promises something else from now on. Packets that wait stay, if they have room and will not wait too long.
+    pub(super) fn change(&mut self, settings: UplinkSettings, now: Time) {
+        let (quantum, inner) = split(settings.link);
+        (self.settings, self.quantum) = (settings, quantum);
+        let Self { queue, store, counters, .. } = self;
+        queue.change(inner, now, &mut |packet, why| drop_packet(packet, why, store, counters));
+    }
+
+    /// Gives back all packets that wait, in the order in which they would leave.
+    pub(super) fn release(mut self, outbox: &mut Outbox<Heading>, now: Time) {
+        let Self { queue, store, counters, ready, .. } = &mut self;
+        while let Some(Departure { mut packet, is_marked, .. }) =
+            queue.dequeue(now, &mut |packet, why| drop_packet(packet, why, store, counters))
+        {
+            packet.ecn = if is_marked { Ecn::CongestionExperienced } else { packet.ecn };
+            ready.push_back(packet);
+        }
+        while let Some(Transmit { to, ecn, urgency, bytes }) = self.poll() {
+            outbox.add(Heading { to, ecn, urgency, owner: None }, |out| out.extend_from_slice(bytes));
+        }
+    }
+
+    /// Flows with a latency budget of at most this much are low-delay.
+    pub(super) const fn low_delay_budget(&self) -> Duration {
+        self.settings.low_delay_budget
     }
 
     /// Takes all that is to be sent, and lets go what the line carries now.
@@ -240,6 +258,14 @@ impl Uplink {
         queue.allotment.delay += self.quantum;
         UplinkStatus { rate: self.settings.link.capacity(), queue, held: self.store.held() }
     }
+}
+
+/// The time that packets let go at once may take, and the promise of the queue behind them.
+fn split(link: Settings) -> (Duration, Settings) {
+    // What is let go at once is ahead of a low-delay packet that comes right behind it.
+    let spare = link.delay().saturating_sub((link.packet() + link.packet()) / link.capacity());
+    let quantum = UPLINK_QUANTUM.min(spare / 2);
+    (quantum, link.with_delay(link.delay().saturating_sub(quantum)).unwrap_or(link))
 }
 
 fn drop_packet(packet: Packet, why: Dropped, store: &mut Store, counters: &mut UplinkCounters) {

@@ -1,5 +1,6 @@
 //! Packets of applications that know nothing of Byway: taken from a device, and given to the system at the other end.
 
+mod changing;
 mod connections;
 mod queued;
 
@@ -21,6 +22,7 @@ use super::mappings::{Consent, Datagram, Mapping, MappingId, Side};
 use super::role::AgentRole;
 use crate::capture::Inlet;
 use crate::settings::{Capture, Exposed, ExposedAt, MTU_MIN, Tunnel, Wanted};
+pub(super) use changing::TunnelChange;
 use connections::Connections;
 
 /// How often is looked whether peers still answer while packets go to them: with their probes, somebody who is gone is noticed within
@@ -58,6 +60,8 @@ const TCP_OVERHEADS: [u16; 2] = [40, 60];
 /// Which captures take packets, and for which of what is exposed answers go back through the device: those whose peers are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doors {
+    /// The number of the settings whose places these are.
+    pub(crate) generation: u64,
     /// By the places of captures.
     pub(crate) captures: Vec<bool>,
     /// The places of what is exposed, each with the addresses behind peers that have sent to it.
@@ -89,6 +93,10 @@ pub(super) struct Tunnelled {
     mappings: Vec<[Option<MappingId>; 2]>,
     /// By address and traffic: who showed that it is behind them, and the mapping that leads there.
     behind: BTreeMap<(IpAddr, usize), (AgentId, MappingId)>,
+    /// By capture: the number by which peers know it, the same for as long as it is there.
+    numbers: Vec<u32>,
+    /// The number of the settings, which doors name.
+    generation: u64,
     connections: Connections,
     /// When peers' packets came last.
     heard: BTreeMap<AgentId, Time>,
@@ -120,7 +128,7 @@ impl Tunnelled {
     pub(super) fn new(settings: Tunnel, inlet: Inlet) -> (Self, watch::Receiver<Doors>) {
         let Inlet { device, queues, speaks_ipv6 } = inlet;
         let captures = settings.captures.len();
-        let closed = Doors { captures: vec![false; captures], exposed: BTreeSet::new() };
+        let closed = Doors { captures: vec![false; captures], ..Doors::default() };
         let (doors, seen) = watch::channel(closed);
         let tunnelled = Self {
             settings,
@@ -130,6 +138,8 @@ impl Tunnelled {
             speaks_ipv6,
             mappings: vec![[None; 2]; captures],
             behind: BTreeMap::new(),
+            numbers: (0..).take(captures).collect(),
+            generation: 0,
             connections: Connections::new(),
             heard: BTreeMap::new(),
             doors,
@@ -475,7 +485,7 @@ impl AgentRole {
                 exposed.insert((place, *address));
             }
         }
-        Doors { captures, exposed }
+        Doors { generation: tunnel.generation, captures, exposed }
     }
 }
 

@@ -109,7 +109,7 @@ impl World {
             addresses: vec![SocketAddr::from(([192, 0, 2, 1], 4600))],
             shards: 1,
             relay: None,
-            mark: None,
+            mark: Mark::default(),
         }
     }
 

@@ -116,6 +116,31 @@ fn packets_of_a_flow_with_a_small_budget_pass_those_that_wait() {
 }
 
 #[test]
+fn an_uplink_comes_and_goes_while_flows_last_and_what_waits_is_lost_by_neither() {
+    let mut desk = Desk::with_two_flows(None, Service::Forwarding);
+    desk.relay.set_uplink(Some(uplink(Rate::from_megabits_per_second(4))), &[3; 32], desk.now);
+    for sequence in 0..100 {
+        desk.copies(1, 1, sequence, &[7; 450]);
+    }
+    desk.copies(3, 1, 0, &[9; 100]);
+    desk.pass(ms(20));
+    assert_eq!(desk.heard(4).len(), 1, "its class was known before");
+    let early = desk.heard(2).len();
+    assert!((15..=25).contains(&early), "{early}");
+    // 500 bytes each with headers: twice as many at twice the rate.
+    desk.relay.set_uplink(Some(uplink(Rate::from_megabits_per_second(8))), &[3; 32], desk.now);
+    desk.pass(ms(20));
+    let faster = desk.heard(2).len();
+    assert!((35..=45).contains(&faster), "{faster}");
+    desk.relay.set_uplink(None, &[3; 32], desk.now);
+    assert!(desk.drain(), "the rest goes at once");
+    assert_eq!(desk.heard(2).len() + early + faster, 100, "all of it");
+    assert!(desk.relay.uplink_status().is_none());
+    desk.copies(1, 1, 100, &[7; 450]);
+    assert_eq!(desk.heard(2).len(), 1);
+}
+
+#[test]
 fn a_flow_with_a_usual_budget_waits_its_turn() {
     let mut desk = Desk::with(
         Authority::Static(granted(Service::Forwarding)),

@@ -1,0 +1,67 @@
+//! A running relay whose settings may be read again.
+
+use byway_net::{ControlError, Controls};
+
+use super::role::RelayControl;
+use crate::agent::is_other_network;
+use crate::exit::Failure;
+use crate::reload::{self, Load, Outcome, Reloadable, Report};
+use crate::settings::RelaySettings;
+
+/// A running relay, as the rest of its process sees it.
+pub(super) struct RelayNode {
+    pub(super) load: Load<RelaySettings>,
+    /// Those in force.
+    pub(super) settings: RelaySettings,
+    pub(super) controls: Vec<Controls<RelayControl>>,
+}
+
+impl Reloadable for RelayNode {
+    async fn reload(&mut self) -> Outcome {
+        let read = reload::read(&self.load).await?;
+        let mut report = Report::new(&self.settings.name);
+        report_restarts(&self.settings, &read, &mut report);
+        // Of a promise for other shards than there are, each would have the wrong part.
+        if self.settings.uplink != read.uplink && self.settings.shards == read.shards {
+            self.change_uplink(&read)?;
+            self.settings.uplink = read.uplink;
+            report.changed("[uplink]");
+        }
+        reload::change_level(&mut self.settings.log.level, read.log.level, &mut report);
+        Ok(report.answer())
+    }
+}
+
+impl RelayNode {
+    fn change_uplink(&self, read: &RelaySettings) -> Result<(), Failure> {
+        let before = self.settings.uplink;
+        for (place, shard) in self.controls.iter().enumerate() {
+            let Err(error) = shard.control(RelayControl::Uplink(read.uplink)) else { continue };
+            // Those that were told are told the former promise again.
+            for told in &self.controls[..place] {
+                let _ = told.control(RelayControl::Uplink(before));
+            }
+            let ended = matches!(error, ControlError::Ended(_));
+            let why =
+                if ended { "a thread of the relay has ended" } else { "the relay is too busy: try again" };
+            return Err(Failure::machine(why));
+        }
+        Ok(())
+    }
+}
+
+fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut Report) {
+    for (setting, differs) in [
+        ("relay.name", old.name != read.name),
+        ("relay.state", old.state != read.state),
+        ("relay.key_file", old.key_file != read.key_file),
+        ("relay.listen", old.listen != read.listen),
+        ("relay.addresses", old.addresses != read.addresses),
+        ("relay.shards", old.shards != read.shards),
+        ("[network]", is_other_network(&old.belonging, &read.belonging)),
+        ("observe.listen", old.observe != read.observe),
+        ("log.format", old.log.format != read.log.format),
+    ] {
+        report.restart(setting, differs);
+    }
+}
