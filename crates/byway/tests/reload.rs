@@ -51,7 +51,9 @@ impl Stream {
 
 fn exchange(app: &App, to: SocketAddr, ends: &AtomicBool) -> u32 {
     let send = |number: u32| app.send(&(1_000_000 + number).to_be_bytes(), to);
-    (0..UNDER_WAY).for_each(send);
+    for number in 0..UNDER_WAY {
+        send(number);
+    }
     let (mut sent, mut back) = (UNDER_WAY, BTreeSet::new());
     while back.len() < sent as usize {
         let (datagram, _) = app.receive();
