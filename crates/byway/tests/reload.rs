@@ -54,18 +54,18 @@ fn exchange(app: &App, to: SocketAddr, ends: &AtomicBool) -> u32 {
     for number in 0..UNDER_WAY {
         send(number);
     }
-    let (mut sent, mut back) = (UNDER_WAY, BTreeSet::new());
-    while back.len() < sent as usize {
+    let (mut count, mut back) = (UNDER_WAY, BTreeSet::new());
+    while back.len() < count as usize {
         let (datagram, _) = app.receive();
         let number = u32::from_be_bytes(datagram.try_into().expect("four bytes"));
         assert!(back.insert(number), "{number} came twice");
         if !ends.load(Ordering::Relaxed) {
-            send(sent);
-            sent += 1;
+            send(count);
+            count += 1;
         }
     }
     assert_eq!(app.receive_within(Duration::from_millis(300)), None, "nothing comes twice");
-    sent
+    count
 }
 
 /// A node's configuration file, which a test changes.

@@ -124,7 +124,9 @@ fn note_arrivals(fates: &mut [Fate], arrived: &[(u32, f64)]) {
 /// What no packet carried, the machine lost before.
 fn note_spoiled(fates: &mut [Fate], places: &Places) {
     let mut is_carried = vec![false; fates.len()];
-    places.values().for_each(|place| is_carried[*place as usize] = true);
+    for place in places.values() {
+        is_carried[*place as usize] = true;
+    }
     for (fate, is_carried) in fates.iter_mut().zip(is_carried) {
         if !is_carried && fate.delivered_ms.is_none() {
             (fate.is_spoiled, fate.is_lost) = (true, false);

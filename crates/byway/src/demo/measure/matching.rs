@@ -66,6 +66,5 @@ pub(crate) fn places(
 
 /// How many datagrams had been sent by this time, in nanoseconds.
 fn sent_before(sent_ms: &[f64], at_ns: u64) -> usize {
-    let at_ms = at_ns as f64 / 1e6;
-    sent_ms.partition_point(|sent| *sent <= at_ms)
+    sent_ms.partition_point(|sent| *sent <= at_ns as f64 / 1e6)
 }

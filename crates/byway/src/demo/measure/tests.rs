@@ -184,7 +184,7 @@ fn what_the_machine_loses_is_known_by_its_place_and_is_no_loss_of_the_network() 
             );
         }
         let run = summarise(RunKind::Coding, &[fates], &Traffic::default(), None, None);
-        assert_eq!(run.lost_by_machine as usize, before_agent.len() + behind_agent.len());
+        assert_eq!(run.lost_by_machine, (before_agent.len() + behind_agent.len()) as u64);
         assert_eq!(run.unrepaired, run.lost_direct, "what was spoiled is missing from neither");
     }
 }

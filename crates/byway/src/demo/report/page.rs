@@ -109,7 +109,7 @@ fn notices(story: &Story) -> String {
     }
     let spoiled = spoiled(story);
     if !spoiled.is_empty() {
-        let words: Vec<String> = spoiled.iter().map(|words| escaped(words).to_string()).collect();
+        let words: Vec<String> = spoiled.iter().map(|words| escaped(words)).collect();
         let busy = "This machine was too busy to keep time well: expect better numbers on an idle one. What it spoiled:";
         notices.push(format!("{busy}<br>{}", words.join("<br>")));
     }
