@@ -133,7 +133,9 @@ fn a_capture_keeps_its_flows_while_others_come_and_go_and_the_last_one_takes_the
     let Some(mut lab) = Lab::new() else { return };
     lab.start_all();
     let [address, _] = addresses(BOB);
-    [PORT, OTHER_PORT].into_iter().for_each(|port| lab.serve(address, port));
+    for port in [PORT, OTHER_PORT] {
+        lab.serve(address, port);
+    }
     let mut stream = lab.connect(address, PORT);
     talk(&mut stream, 10_000);
     let first = [ALICE, BOB].map(|place| std::fs::read_to_string(lab.file(place)).expect("it was written"));

@@ -6,92 +6,18 @@
     reason = "tests of the program use files, processes and clocks"
 )]
 
+mod stage;
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Bench, PATIENCE, text};
-
-/// Bytes of a packet of a transport stream.
-const PACKET_BYTES: usize = 188;
-
-/// Packets of the stand-in's stream: half a second at 1.5 Mbit/s.
-const PACKETS: usize = 500;
+use stage::Stage;
+use support::{PATIENCE, text};
 
 /// A controller, an emulator, two relays and two agents for each of eight pairs.
 const PROCESSES: usize = 20;
-
-/// A folder with nothing in it but what the demo may find in `PATH`, and one for its temporary files.
-struct Stage {
-    bench: Bench,
-}
-
-impl Stage {
-    fn new() -> Self {
-        let stage = Self { bench: Bench::new() };
-        for folder in [stage.programs(), stage.temporary()] {
-            fs::create_dir(folder).expect("a folder");
-        }
-        stage
-    }
-
-    fn programs(&self) -> PathBuf {
-        self.bench.path("programs")
-    }
-
-    fn temporary(&self) -> PathBuf {
-        self.bench.path("temporary")
-    }
-
-    /// Has ffmpeg list its encoders as it should, and otherwise do this.
-    fn put_ffmpeg(&self, otherwise: &str) {
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *-encoders*) echo ' V..... libx264 '; exit ;; esac\nfor last; do :; done\n{otherwise}\n"
-        );
-        let file = self.programs().join("ffmpeg");
-        fs::write(&file, script).expect("the folder takes files");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).expect("the file is ours");
-    }
-
-    /// Has ffmpeg make a short stream of null packets, whatever it is asked for.
-    fn put_ffmpeg_that_encodes(&self) {
-        let mut packet = [0xff; PACKET_BYTES];
-        packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10]);
-        let stream = self.bench.path("stream.ts");
-        fs::write(&stream, packet.repeat(PACKETS)).expect("the folder takes files");
-        self.put_ffmpeg(&format!("exec /bin/cp '{}' \"${{last#file:}}\"", stream.display()));
-    }
-
-    fn demo(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
-        command.arg("demo").args(arguments).arg("--output").arg(self.bench.path("output"));
-        command.env("PATH", self.programs()).env("TMPDIR", self.temporary()).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.demo(arguments).output().expect("the program starts")
-    }
-
-    fn assert_refuses(&self, arguments: &[&str], code: i32, says: &[&str]) {
-        let output = self.run(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.starts_with("error: "), "{said}");
-        for phrase in says {
-            assert!(said.contains(phrase), "{phrase:?} is not in: {said}");
-        }
-    }
-
-    /// How many things the demo has left behind.
-    fn left_behind(&self) -> usize {
-        fs::read_dir(self.temporary()).expect("it is there").count()
-    }
-}
 
 /// The processes that this one has started and that run.
 fn children(parent: u32) -> Vec<u32> {

@@ -92,7 +92,9 @@ impl AgentRole {
             return opened;
         }
         // A socket that goes may be in the way of one that comes.
-        gone.iter().for_each(|place| self.close_listener(*place, io));
+        for place in &gone {
+            self.close_listener(*place, io);
+        }
         open_missing(forwards, &known, io).inspect_err(|_| {
             for place in gone {
                 let listener = &mut self.listeners[place];
@@ -146,7 +148,9 @@ impl AgentRole {
             })
             .map(|(id, _)| id)
             .collect();
-        closed.into_iter().for_each(|id| self.close_mapping(id, io));
+        for id in closed {
+            self.close_mapping(id, io);
+        }
     }
 
     /// Listens for these forwards at their sockets, and closes all others.
@@ -181,7 +185,9 @@ fn open_missing(
                 opened.extend(known.is_none().then_some(socket));
             }
             Err(error) => {
-                opened.into_iter().for_each(|socket| io.close(socket));
+                for socket in opened {
+                    io.close(socket);
+                }
                 return Err(error);
             }
         }

@@ -22,6 +22,7 @@
 
 mod clock;
 mod configuration;
+mod drops;
 mod limits;
 mod measure;
 mod media;

@@ -23,7 +23,8 @@ pub(crate) enum RunKind {
 }
 
 impl RunKind {
-    /// In the order in which they run and are shown.
+    /// In the order in which they are shown.
+    #[cfg(test)]
     pub(crate) const ALL: [Self; 7] = [
         Self::Lossless,
         Self::Internet,
@@ -57,6 +58,16 @@ pub(crate) struct DemoResult {
     /// The least time that a cooperative repair can take.
     pub(crate) floor_ms: f64,
     pub(crate) runs: Vec<RunResult>,
+    /// Runs without a result.
+    pub(crate) failed: Vec<FailedRun>,
+}
+
+/// A run without a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FailedRun {
+    pub(crate) service: RunKind,
+    /// The reason.
+    pub(crate) error: String,
 }
 
 /// Sums over all pairs of one run; PSNR is that of the measured pair.
@@ -73,6 +84,8 @@ pub(crate) struct RunResult {
     pub(crate) late: u64,
     /// Datagrams never delivered.
     pub(crate) unrepaired: u64,
+    /// Datagrams that this machine lost before they were on the network: neither lost nor unrepaired.
+    pub(crate) lost_by_machine: u64,
     pub(crate) duplicates_delivered: u64,
     /// Bytes that applications sent.
     pub(crate) app_bytes: u64,

@@ -8,6 +8,7 @@ use anyhow::bail;
 use byway_lab::lateness::LatenessSummary;
 
 use super::clock::Instant;
+use super::drops;
 use super::measure::{Fate, PairTraffic, Traffic, fates};
 use super::media::{Places, Video};
 use super::overlay::Overlay;
@@ -57,6 +58,20 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
     /// When the relays were killed, in milliseconds since the start; `None` if they were not.
     pub(crate) killed_ms: Option<f64>,
+    /// Datagrams that the kernel dropped at full sockets: whose, and how many.
+    pub(crate) drops: Vec<(String, u64)>,
+}
+
+impl Outcome {
+    /// Datagrams that this machine lost before they were on the network.
+    pub(crate) fn lost_by_machine(&self) -> u64 {
+        self.fates.iter().flatten().filter(|fate| fate.is_spoiled).count() as u64
+    }
+
+    /// Whether the machine was too busy for the run to count.
+    pub(crate) fn is_void(&self) -> bool {
+        self.lateness.is_void() || self.lost_by_machine() > 0
+    }
 }
 
 impl Course<'_> {
@@ -91,10 +106,12 @@ impl Course<'_> {
         };
         let flight = self.fly(&mut wan, overlay.as_mut(), said)?;
         let notes = if overlay.is_some() { self.notes()? } else { Vec::new() };
+        let drops = drops::at_sockets(self.plan);
         said("reading logs");
         let log = wan.finish(folder.path())?;
         drop(overlay);
-        self.outcome(&description, &log, &flight, notes)
+        let outcome = self.outcome(&description, &log, &flight)?;
+        Ok(Outcome { notes, drops, ..outcome })
     }
 
     fn senders(&self) -> anyhow::Result<Senders> {
@@ -132,8 +149,7 @@ impl Course<'_> {
             let receiving = scope.spawn(|| receivers.receive(&places, self.datagrams, &stop_receiving.0));
             said("connecting");
             Self::introduce(senders, receivers)?;
-            let start = Instant::now().plus_millis(RUN_UP_MS);
-            wan.begin(start)?;
+            let start = begin(wan)?;
             let sending = scope.spawn(move || senders.send(datagrams, start, &stop_sending.0));
             let killed = self.watch(start, wan, overlay, said)?;
             let sent = sending.join().expect("the sender does not panic");
@@ -213,13 +229,7 @@ impl Course<'_> {
         Ok(status::notes(&crate::status::of(sender)?))
     }
 
-    fn outcome(
-        &self,
-        description: &Description,
-        log: &WanLog,
-        flight: &Flight,
-        notes: Vec<String>,
-    ) -> anyhow::Result<Outcome> {
+    fn outcome(&self, description: &Description, log: &WanLog, flight: &Flight) -> anyhow::Result<Outcome> {
         if log.packets_left_out > 0 {
             bail!("the emulator's log was full: give a shorter video");
         }
@@ -230,8 +240,9 @@ impl Course<'_> {
             fates,
             traffic: Traffic::of(&log.links),
             lateness: log.lateness.clone(),
-            notes,
+            notes: Vec::new(),
             killed_ms,
+            drops: Vec::new(),
         })
     }
 
@@ -266,6 +277,19 @@ impl Course<'_> {
         };
         fates(packets, &traffic)
     }
+}
+
+/// Agrees with the emulator on the start. On a machine that is too busy to tell it in time, on a later one.
+fn begin(wan: &mut Wan) -> anyhow::Result<Instant> {
+    for run_up_ms in [RUN_UP_MS, 4 * RUN_UP_MS, 16 * RUN_UP_MS] {
+        interrupt::check()?;
+        let start = Instant::now().plus_millis(run_up_ms);
+        wan.begin(start)?;
+        if Instant::now() < start {
+            return Ok(start);
+        }
+    }
+    bail!("the emulator does not hear of the start in time: this machine is too busy, end other programs")
 }
 
 /// What the applications have written down.

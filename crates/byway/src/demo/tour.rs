@@ -1,5 +1,6 @@
 //! The whole demo: every run, judged, told.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -10,27 +11,50 @@ use super::media::{Footage, Tools, Video, prepare};
 use super::plan::{MEASURED_PAIR, Plan, ROUND_TRIP_MS};
 use super::progress::Step;
 use super::report::{AddedDelay, RunStory, Story, bins, page, table};
-use super::results::{DemoResult, RunKind, RunResult};
+use super::results::{DemoResult, FailedRun, RunKind, RunResult};
 use super::run::{Course, Outcome};
 use super::{DemoFlags, PAIRS, Prerequisites, VIDEO_SECONDS};
+use crate::interrupt;
 use crate::scratch::Scratch;
 
 /// How much of the video is sent without Byway, to compare delays: enough for a 99th percentile of all pairs.
 const PLAIN_SECONDS: u64 = 8;
+
+/// How much of it is sent to find out with how many calls this machine keeps time: enough for a 99th percentile of what is late.
+const TRIAL_SECONDS: u64 = 3;
+
+/// Calls that there are however busy the machine is: two are coded together.
+const PAIRS_LEAST: usize = 2;
+
+/// The order of the runs: the first pictures are those that show most.
+const ORDER: [RunKind; 7] = [
+    RunKind::Coding,
+    RunKind::Internet,
+    RunKind::Lossless,
+    RunKind::Caching,
+    RunKind::Forwarding,
+    RunKind::RelaysKilled,
+    RunKind::Lone,
+];
+
+/// The page, in the folder of the output.
+const REPORT: &str = "report.html";
 
 /// How far into the outage the pictures are taken.
 const PICTURE_AT: f64 = 0.6;
 
 pub(crate) fn run(flags: &DemoFlags, prerequisites: &Prerequisites) -> anyhow::Result<()> {
     let Prerequisites { footage, tools, scratch, net } = prerequisites;
-    let plan = flags.plan(net);
+    let wanted = flags.plan(net);
     greet(footage);
     let media = scratch.folder()?;
     let video = prepared(tools, footage, media.path())?;
-    let tour = Tour { plan: &plan, tools, video: &video, scratch };
-    let outcomes = tour.fly()?;
-    let story = tour.judge(outcomes, footage)?;
-    publish(&story, &flags.output)
+    let (plan, is_busy) = scaled(wanted, &video, scratch)?;
+    let tour = Tour { plan: &plan, tools, video: &video, scratch, footage, is_busy };
+    let story = tour.tell(&flags.output)?;
+    println!("\n{}", table(&story));
+    println!("More, with pictures: {}", flags.output.join(REPORT).display());
+    Ok(())
 }
 
 fn greet(footage: &Footage) {
@@ -42,7 +66,7 @@ fn greet(footage: &Footage) {
             "There is no real footage (make demo fetches it if it can): this shows ffmpeg's TEST PICTURE. --video FILE sends one of yours."
         );
     }
-    println!();
+    println!("It takes about four minutes on an idle machine; the first pictures are there after one.\n");
 }
 
 /// The video, ready to be sent.
@@ -54,23 +78,47 @@ pub(crate) fn prepared(tools: &Tools, footage: &Footage, scratch: &Path) -> anyh
     Ok(video)
 }
 
-/// Runs it; again if the machine was too busy to keep time.
-pub(crate) fn flown(course: &Course<'_>, title: &str) -> anyhow::Result<Outcome> {
+/// Runs it; again if it fails, or the machine was too busy to keep time, unless it `is_busy` all the time.
+///
+/// # Errors
+/// If it fails twice, or the user wants no more.
+pub(crate) fn flown(course: &Course<'_>, title: &str, is_busy: bool) -> anyhow::Result<Outcome> {
     let step = Step::begin(title);
-    let mut outcome = course.run(&|words| step.say(words)).with_context(|| format!("run: {title}"))?;
-    if outcome.lateness.is_void() {
+    let fly = || course.run(&|words| step.say(words)).with_context(|| format!("run: {title}"));
+    let mut outcome = fly();
+    if !outcome.as_ref().is_ok_and(|outcome| is_busy || !outcome.is_void()) {
+        // Whoever wants no more wants no second one either.
+        interrupt::check()?;
         step.say("this machine was too busy: once more");
-        outcome = course.run(&|words| step.say(words)).with_context(|| format!("run: {title}, repeated"))?;
+        outcome = better(outcome, fly());
     }
-    step.finish(&summary(&outcome.fates));
-    Ok(outcome)
+    match &outcome {
+        Ok(outcome) => step.finish(&summary(&outcome.fates)),
+        Err(error) => step.finish(&format!("failed: {error:#}")),
+    }
+    interrupt::check()?;
+    outcome
+}
+
+/// Of two outcomes the one that the machine spoiled less.
+fn better(first: anyhow::Result<Outcome>, second: anyhow::Result<Outcome>) -> anyhow::Result<Outcome> {
+    let spoiled = |outcome: &Outcome| (outcome.is_void(), outcome.lateness.p99_us, outcome.lost_by_machine());
+    match (first, second) {
+        (Ok(first), Ok(second)) if spoiled(&first) <= spoiled(&second) => Ok(first),
+        (Ok(first), Err(_)) => Ok(first),
+        (_, second) => second,
+    }
 }
 
 fn summary(fates: &[Vec<Fate>]) -> String {
     let all = || fates.iter().flatten();
-    let lost = all().filter(|fate| fate.is_lost).count();
-    let missing = all().filter(|fate| fate.delivered_ms.is_none()).count();
-    format!("{} packets sent, {lost} lost on direct paths, {missing} never delivered", all().count())
+    let count = |of: fn(&Fate) -> bool| all().filter(|fate| of(fate)).count();
+    let (lost, missing) = (count(|fate| fate.is_lost), count(Fate::is_missing));
+    let spoiled = match count(|fate| fate.is_spoiled) {
+        0 => String::new(),
+        spoiled => format!(", {spoiled} lost by this machine"),
+    };
+    format!("{} packets sent, {lost} lost on direct paths, {missing} never delivered{spoiled}", all().count())
 }
 
 struct Tour<'a> {
@@ -78,63 +126,133 @@ struct Tour<'a> {
     tools: &'a Tools,
     video: &'a Video,
     scratch: &'a Scratch,
+    footage: &'a Footage,
+    /// Whether this machine keeps time with no number of calls.
+    is_busy: bool,
 }
 
-/// What all runs have brought.
-struct Outcomes {
-    plain: Outcome,
-    runs: Vec<(RunKind, Outcome)>,
+/// The runs so far.
+#[derive(Default)]
+struct Told {
+    /// In the order in which they are shown.
+    runs: BTreeMap<RunKind, (RunResult, RunStory)>,
+    failed: Vec<FailedRun>,
+    added_delay: Option<AddedDelay>,
+}
+
+/// The plan with as many calls as this machine keeps time with, and whether it does so with none: each has two agents, which all want a processor at the same time.
+fn scaled(wanted: Plan, video: &Video, scratch: &Scratch) -> anyhow::Result<(Plan, bool)> {
+    let step = Step::begin("trial");
+    let mut plan = wanted;
+    loop {
+        let kind = Some(RunKind::Coding);
+        let datagrams = datagrams_of(TRIAL_SECONDS, video)?;
+        let trial = Course { plan: &plan, video, scratch, kind, datagrams }.run(&|words| step.say(words));
+        interrupt::check()?;
+        let is_good = trial.is_ok_and(|trial| !trial.is_void());
+        if is_good || plan.pairs <= PAIRS_LEAST {
+            let words = if plan.pairs == wanted.pairs {
+                "this machine keeps time".to_owned()
+            } else {
+                format!("this machine is too busy for {} calls: there are {}", wanted.pairs, plan.pairs)
+            };
+            step.finish(&words);
+            return Ok((plan, !is_good));
+        }
+        plan.pairs /= 2;
+    }
+}
+
+/// How many of the video's datagrams are sent in this time.
+fn datagrams_of(seconds: u64, video: &Video) -> anyhow::Result<usize> {
+    let datagrams = usize::try_from(seconds * 1_000_000_000 / Video::INTERVAL_NANOS)?;
+    Ok(datagrams.min(video.datagrams.len()))
 }
 
 impl Tour<'_> {
-    fn fly(&self) -> anyhow::Result<Outcomes> {
-        let plain_datagrams = PLAIN_SECONDS * 1_000_000_000 / Video::INTERVAL_NANOS;
-        let plain_datagrams = usize::try_from(plain_datagrams)?.min(self.video.datagrams.len());
-        let plain = flown(&self.course(None, plain_datagrams), "plain UDP")?;
-        let runs = RunKind::ALL.into_iter().map(|kind| {
-            let course = self.course(Some(kind), self.video.datagrams.len());
-            Ok((kind, flown(&course, kind.name())?))
-        });
-        Ok(Outcomes { plain, runs: runs.collect::<anyhow::Result<_>>()? })
+    /// All runs, the most telling first; what there is so far is published after each.
+    fn tell(&self, output: &Path) -> anyhow::Result<Story> {
+        let mut told = Told::default();
+        let (mut failure, mut is_first) = (None, true);
+        for kind in ORDER {
+            match self.told(kind, &mut told) {
+                Ok(()) => publish(&self.story(&told)?, output)?,
+                Err(error) => {
+                    interrupt::check()?;
+                    told.failed.push(FailedRun { service: kind, error: format!("{error:#}") });
+                    failure = Some(error);
+                }
+            }
+            if std::mem::replace(&mut is_first, false) && !told.runs.is_empty() {
+                println!("  The first pictures, with more to come: {}", output.join(REPORT).display());
+            }
+        }
+        if let (true, Some(failure)) = (told.runs.is_empty(), failure) {
+            return Err(failure.context("every run failed"));
+        }
+        let story = self.story(&told)?;
+        publish(&story, output)?;
+        Ok(story)
+    }
+
+    /// One run, and what there was to be seen.
+    fn told(&self, kind: RunKind, told: &mut Told) -> anyhow::Result<()> {
+        interrupt::check()?;
+        // What is compared with each other runs one after the other.
+        let plain = if kind == RunKind::Lossless { self.plain()? } else { None };
+        let course = self.course(Some(kind), self.video.datagrams.len());
+        let outcome = flown(&course, kind.name(), self.is_busy)?;
+        if let Some(plain) = plain {
+            told.added_delay = added_delay(&plain.fates, &outcome.fates);
+        }
+        let step = Step::begin(kind.name());
+        step.say("looking at the video");
+        told.runs.insert(kind, self.judge_run(kind, outcome, self.picture_at())?);
+        Ok(())
+    }
+
+    /// The applications without Byway; nothing if that fails.
+    fn plain(&self) -> anyhow::Result<Option<Outcome>> {
+        let datagrams = datagrams_of(PLAIN_SECONDS, self.video)?;
+        let plain = flown(&self.course(None, datagrams), "plain UDP", self.is_busy);
+        interrupt::check()?;
+        Ok(plain.ok())
     }
 
     fn course(&self, kind: Option<RunKind>, datagrams: usize) -> Course<'_> {
         Course { plan: self.plan, video: self.video, scratch: self.scratch, kind, datagrams }
     }
 
-    fn judge(&self, outcomes: Outcomes, footage: &Footage) -> anyhow::Result<Story> {
-        let step = Step::begin("Looking at the video");
-        let lossless = outcomes.runs.iter().find(|(kind, _)| *kind == RunKind::Lossless);
-        let added_delay =
-            lossless.and_then(|(_, lossless)| added_delay(&outcomes.plain.fates, &lossless.fates));
+    fn outage(&self) -> (f64, f64) {
         let (from, until) = self.plan.outage_ms;
-        let [from, until] = [from, until].map(seconds);
-        let picture_at = from + (until - from) * PICTURE_AT;
-        let (mut results, mut runs) = (Vec::new(), Vec::new());
-        for (kind, outcome) in outcomes.runs {
-            step.say(kind.name());
-            let (result, run) = self.judge_run(kind, outcome, picture_at)?;
-            results.push(result);
-            runs.push(run);
-        }
-        let original = self.video.original(self.tools, picture_at)?;
-        step.finish("done");
+        (seconds(from), seconds(until))
+    }
+
+    fn picture_at(&self) -> f64 {
+        let (from, until) = self.outage();
+        from + (until - from) * PICTURE_AT
+    }
+
+    fn story(&self, told: &Told) -> anyhow::Result<Story> {
+        let (results, runs) = told.runs.values().cloned().unzip();
         Ok(Story {
             result: DemoResult {
                 seed: self.plan.seed,
                 rtt_ms: seconds(ROUND_TRIP_MS) * 1e3,
                 floor_ms: (self.plan.floor_ms() * 10.0).round() / 10.0,
                 runs: results,
+                failed: told.failed.clone(),
             },
-            footage: footage.description(),
-            has_real_footage: *footage != Footage::Generator,
+            footage: self.footage.description(),
+            has_real_footage: *self.footage != Footage::Generator,
             pairs: self.plan.pairs,
+            pairs_wanted: PAIRS,
             seconds: seconds(self.video.nanos() / 1_000_000),
-            outage: (from, until),
-            picture_at,
-            original,
+            outage: self.outage(),
+            picture_at: self.picture_at(),
+            original: self.video.original(self.tools, self.picture_at())?,
             runs,
-            added_delay,
+            added_delay: told.added_delay,
         })
     }
 
@@ -144,8 +262,8 @@ impl Tour<'_> {
         outcome: Outcome,
         picture_at: f64,
     ) -> anyhow::Result<(RunResult, RunStory)> {
-        crate::interrupt::check()?;
-        let Outcome { fates, traffic, lateness, notes, killed_ms } = outcome;
+        interrupt::check()?;
+        let Outcome { fates, traffic, lateness, notes, killed_ms, drops } = outcome;
         let deadline_ms = seconds(super::plan::DEADLINE_MS) * 1e3;
         let in_time: Vec<_> = fates[MEASURED_PAIR].iter().map(|fate| fate.is_in_time(deadline_ms)).collect();
         let folder = self.scratch.path().join(kind.name());
@@ -161,6 +279,7 @@ impl Tour<'_> {
             repairs_ms: fates.iter().flatten().filter_map(Fate::repair_ms).collect(),
             within_rtt: within(&fates, seconds(ROUND_TRIP_MS) * 1e3),
             lateness,
+            drops,
             notes,
         };
         Ok((result, run))
@@ -189,10 +308,7 @@ fn publish(story: &Story, output: &Path) -> anyhow::Result<()> {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     };
     write("result.json", serde_json::to_string_pretty(&story.result)? + "\n")?;
-    write("report.html", page(story))?;
-    println!("\n{}", table(story));
-    println!("More, with pictures: {}", output.join("report.html").display());
-    Ok(())
+    write(REPORT, page(story))
 }
 
 fn seconds(millis: u64) -> f64 {

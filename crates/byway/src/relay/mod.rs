@@ -58,10 +58,10 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
     let handles = start(&settings, &key, sockets, &standing, clock)?;
     let controls: Vec<Controls<RelayControl>> = handles.iter().map(Handle::controls).collect();
     let about = About::new(&settings.name, &standing, &listen, clock);
-    let asked = controls.clone();
+    let shards = controls.clone();
     let ask: observe::Ask = Arc::new(move || {
-        let (asked, about) = (asked.clone(), about.clone());
-        Box::pin(async move { report(&asked, &about).await })
+        let (shards, about) = (shards.clone(), about.clone());
+        Box::pin(async move { report(&shards, &about).await })
     });
     tokio::spawn(observe::serve(observed, ask, asker));
     if let Some(member) = standing.member() {

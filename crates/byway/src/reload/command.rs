@@ -1,5 +1,6 @@
 //! `byway reload`: has a running node read its settings again.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use byway_api::{ReloadAnswer, ReloadRefusal};
@@ -99,10 +100,11 @@ fn shown(answer: &ReloadAnswer, json: bool) -> String {
     let mut text =
         format!("{name}: read its settings again; changes: {}, unchanged: {unchanged}\n", changes.len());
     for change in changes {
-        text += &format!("  {} {}\n", change.change, change.setting);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {} {}", change.change, change.setting);
     }
     for setting in needs_restart {
-        text += &format!("  {setting} takes effect when the node is started again\n");
+        let _ = writeln!(text, "  {setting} takes effect when the node is started again");
     }
     text
 }

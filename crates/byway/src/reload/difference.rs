@@ -61,7 +61,9 @@ impl Report {
             former.map(|place| before.remove(place));
             self.note(kind, setting);
         }
-        before.into_iter().for_each(|setting| self.note(ChangeKind::Removed, setting));
+        for setting in before {
+            self.note(ChangeKind::Removed, setting);
+        }
         let unchanged = places.iter().flatten().count();
         self.0.unchanged += u32::try_from(unchanged).unwrap_or(u32::MAX);
     }

@@ -130,7 +130,9 @@ impl PacketQueues {
         let added = added.copied().try_for_each(|queue| self.bind_one(queue));
         let kept = if added.is_ok() { queues } else { &before };
         let gone: Vec<u16> = self.bound.iter().copied().filter(|queue| !kept.contains(queue)).collect();
-        gone.into_iter().for_each(|queue| self.unbind(queue));
+        for queue in gone {
+            self.unbind(queue);
+        }
         added
     }
 

@@ -35,7 +35,8 @@ impl Tunnelled {
             }
         }
         for place in 0..numbers.len() {
-            let free = (0..).find(|number| !numbers.contains(&Some(*number)));
+            // One more than there are: one of them is free.
+            let free = (0..).take(numbers.len() + 1).find(|number| !numbers.contains(&Some(*number)));
             numbers[place] = numbers[place].or(free);
         }
         self.numbers = numbers.into_iter().flatten().collect();

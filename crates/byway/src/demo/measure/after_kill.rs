@@ -13,7 +13,7 @@ pub(crate) fn after_kill(pairs: &[Vec<Fate>], killed_ms: f64, deadline_ms: f64) 
         };
         let lost = count(&|fate| fate.is_lost);
         let late = count(&|fate| fate.delivered_ms.is_some() && !fate.is_in_time(deadline_ms));
-        let never = count(&|fate| fate.delivered_ms.is_none());
+        let never = count(&Fate::is_missing);
         sum.sent += count(&|_| true);
         sum.lost_direct += lost;
         sum.late += late;
@@ -30,7 +30,8 @@ mod tests {
     /// Sent at this time; lost on the direct path or not; delivered after so many milliseconds.
     fn fate(sent_ms: f64, is_lost: bool, took_ms: Option<f64>) -> Fate {
         let delivered_ms = took_ms.map(|took| sent_ms + took);
-        Fate { sent_ms, due_ms: sent_ms + 50.0, is_lost, delivered_ms, duplicates: 0, way: None }
+        let due_ms = sent_ms + 50.0;
+        Fate { sent_ms, due_ms, is_lost, delivered_ms, duplicates: 0, way: None, is_spoiled: false }
     }
 
     #[test]

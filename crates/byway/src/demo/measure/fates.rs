@@ -31,9 +31,17 @@ pub(crate) struct Fate {
     pub(crate) duplicates: u32,
     /// How it was repaired.
     pub(crate) way: Option<Way>,
+    /// Whether this machine lost it before it was on the network: that says nothing of Byway, and it counts neither as lost nor as
+    /// missing.
+    pub(crate) is_spoiled: bool,
 }
 
 impl Fate {
+    /// Whether it never came, though it was on the network.
+    pub(crate) const fn is_missing(&self) -> bool {
+        self.delivered_ms.is_none() && !self.is_spoiled
+    }
+
     pub(crate) fn is_in_time(&self, deadline_ms: f64) -> bool {
         self.delivered_ms.is_some_and(|delivered| delivered - self.sent_ms <= deadline_ms)
     }
@@ -64,11 +72,11 @@ pub(crate) struct PairTraffic<'a> {
 /// What became of each datagram of a pair.
 ///
 /// # Errors
-/// If the emulator has not seen a packet for every datagram.
+/// If the packets that the emulator has seen are not those of the datagrams.
 pub(crate) fn fates(packets: &[PacketRecord], pair: &PairTraffic<'_>) -> anyhow::Result<Vec<Fate>> {
     let ends = Ends { sender: pair.sender, receiver: pair.receiver };
-    let sent = pair.sent_ms.len();
-    let places = places(packets, ends, sent).with_context(|| format!("packets of node {}", pair.sender))?;
+    let places =
+        places(packets, ends, pair.sent_ms).with_context(|| format!("packets of node {}", pair.sender))?;
     let fate = |&sent_ms: &f64| Fate {
         sent_ms,
         due_ms: sent_ms + pair.direct_ms,
@@ -76,11 +84,13 @@ pub(crate) fn fates(packets: &[PacketRecord], pair: &PairTraffic<'_>) -> anyhow:
         delivered_ms: None,
         duplicates: 0,
         way: None,
+        is_spoiled: false,
     };
     let mut fates: Vec<_> = pair.sent_ms.iter().map(fate).collect();
     note_direct_path(&mut fates, packets, pair, &places);
     note_arrivals(&mut fates, pair.arrived);
     note_ways(&mut fates, packets, pair.receiver, &places);
+    note_spoiled(&mut fates, &places);
     Ok(fates)
 }
 
@@ -107,6 +117,19 @@ fn note_arrivals(fates: &mut [Fate], arrived: &[(u32, f64)]) {
         match fate.delivered_ms {
             None => fate.delivered_ms = Some(at),
             Some(_) => fate.duplicates += 1,
+        }
+    }
+}
+
+/// What no packet carried, the machine lost before.
+fn note_spoiled(fates: &mut [Fate], places: &Places) {
+    let mut is_carried = vec![false; fates.len()];
+    for place in places.values() {
+        is_carried[*place as usize] = true;
+    }
+    for (fate, is_carried) in fates.iter_mut().zip(is_carried) {
+        if !is_carried && fate.delivered_ms.is_none() {
+            (fate.is_spoiled, fate.is_lost) = (true, false);
         }
     }
 }

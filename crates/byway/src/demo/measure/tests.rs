@@ -132,18 +132,61 @@ fn where_nothing_is_sent_directly_the_model_says_what_would_be_lost() {
     assert_eq!((fates[0].way, fates[1].way), (None, Some(Way::Forward)));
 }
 
+/// A pair that sent at these times, in milliseconds.
+fn pair<'a>(sent_ms: &'a [f64], arrived: &'a [(u32, f64)]) -> PairTraffic<'a> {
+    PairTraffic { sender: SENDER, receiver: RECEIVER, sent_ms, arrived, would_lose: None, direct_ms: 50.0 }
+}
+
 #[test]
-fn a_packet_that_went_round_the_emulator_is_noticed() {
-    let pair = PairTraffic {
-        sender: SENDER,
-        receiver: RECEIVER,
-        sent_ms: &[0.0; 7],
-        arrived: &[],
-        would_lose: None,
-        direct_ms: 50.0,
-    };
-    let error = fates(&direct(), &pair).expect_err("one is missing");
-    assert!(format!("{error:#}").contains("sent 7 datagrams, but 6 source packets"), "{error:#}");
+fn packets_that_went_round_the_emulator_are_noticed() {
+    let sent: Vec<_> = (0..20).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
+    let error = fates(&direct(), &pair(&sent, &[])).expect_err("most are missing");
+    assert!(format!("{error:#}").contains("sent 20 datagrams, but 6 source packets"), "{error:#}");
+    let error = fates(&direct(), &pair(&sent[..5], &[])).expect_err("there is one too many");
+    assert!(format!("{error:#}").contains("sent 5 datagrams, but 6 source packets"), "{error:#}");
+}
+
+/// What is sent every 10 ms, of which the machine loses some: before the agent, which then gives out no number, or behind it.
+fn busy(before_agent: &[u32], behind_agent: &[u32]) -> Vec<Fate> {
+    let sent: Vec<_> = (0..40).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
+    let (mut packets, mut arrived, mut number) = (Vec::new(), Vec::new(), HELLOS);
+    for place in (0..40).filter(|place| !before_agent.contains(place)) {
+        number += 1;
+        let at = 1_000 + 10 * u64::from(place) + 1;
+        // Every fifth is lost on the network.
+        let delivered = (place % 5 != 0).then_some(at + DIRECT_MS);
+        if !behind_agent.contains(&place) {
+            packets.push(packet(Kind::Source, SENDER, RECEIVER, number, at, delivered));
+            arrived.extend(delivered.map(|at| (place, at as f64)));
+        }
+    }
+    fates(&packets, &pair(&sent, &arrived)).expect("most have their packets")
+}
+
+#[test]
+fn what_the_machine_loses_is_known_by_its_place_and_is_no_loss_of_the_network() {
+    for (before_agent, behind_agent) in [
+        (&[][..], &[][..]),
+        (&[7, 8, 23], &[]),
+        (&[], &[7, 8, 23]),
+        (&[3, 39], &[20]),
+        (&[0, 1], &[2]),
+        (&[], &[0, 39]),
+    ] {
+        let fates = busy(before_agent, behind_agent);
+        for (place, fate) in (0..).zip(&fates) {
+            let is_spoiled = before_agent.contains(&place) || behind_agent.contains(&place);
+            let is_lost = place % 5 == 0 && !is_spoiled;
+            assert_eq!(
+                (fate.is_spoiled, fate.is_lost),
+                (is_spoiled, is_lost),
+                "{place} of {before_agent:?} {behind_agent:?}"
+            );
+        }
+        let run = summarise(RunKind::Coding, &[fates], &Traffic::default(), None, None);
+        assert_eq!(run.lost_by_machine, (before_agent.len() + behind_agent.len()) as u64);
+        assert_eq!(run.unrepaired, run.lost_direct, "what was spoiled is missing from neither");
+    }
 }
 
 #[test]

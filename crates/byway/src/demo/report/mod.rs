@@ -4,6 +4,7 @@
 
 mod charts;
 mod page;
+mod spoiled;
 mod story;
 mod terminal;
 #[cfg(test)]

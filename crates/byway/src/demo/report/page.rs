@@ -6,12 +6,13 @@ use byway_plot::{PAGE_STYLE, escaped};
 use data_encoding::BASE64;
 
 use super::charts;
+use super::spoiled::{is_spoiled, spoiled};
 use super::story::{RunStory, Story};
 use super::words::{count, explanation, megabytes, number, percent, share, title};
 use crate::demo::media::{FRAMES_PER_SECOND, Freeze};
 use crate::demo::plan::DEADLINE_MS;
 use crate::demo::prices::PRICE_LISTS;
-use crate::demo::results::{RunKind, RunResult};
+use crate::demo::results::{FailedRun, RunKind, RunResult};
 
 /// The whole report as HTML.
 pub(crate) fn page(story: &Story) -> String {
@@ -101,10 +102,18 @@ fn head(story: &Story) -> String {
 fn notices(story: &Story) -> String {
     let test_picture = "This is a test picture that ffmpeg draws, not real footage: there was none. <code>make demo</code> fetches a \
                         video if it can, and <code>--video FILE</code> sends one of yours.";
-    let busy = "This machine was too busy to keep time well: expect better numbers on an idle one.";
-    let is_busy = story.runs.iter().any(|run| run.lateness.is_worth_a_warning());
-    let notices = [(test_picture, !story.has_real_footage), (busy, is_busy)];
-    notices.iter().filter(|(_, is_due)| *is_due).fold(String::new(), |mut text, (words, _)| {
+    let mut notices: Vec<String> = Vec::new();
+    notices.extend((!story.has_real_footage).then(|| test_picture.to_owned()));
+    for FailedRun { service, error } in &story.result.failed {
+        notices.push(format!("{} failed: {}", title(*service), escaped(error)));
+    }
+    let spoiled = spoiled(story);
+    if !spoiled.is_empty() {
+        let words: Vec<String> = spoiled.iter().map(|words| escaped(words)).collect();
+        let busy = "This machine was too busy to keep time well: expect better numbers on an idle one. What it spoiled:";
+        notices.push(format!("{busy}<br>{}", words.join("<br>")));
+    }
+    notices.iter().fold(String::new(), |mut text, words| {
         let _ = write!(text, "<p class=\"notice\">{words}</p>");
         text
     })
@@ -184,7 +193,7 @@ fn numbers(story: &Story) -> String {
             rows,
             "<tr><th>{}<small>{}</small></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
              <td>{}</td><td>{frozen:.1}</td></tr>",
-            title(result.service),
+            named(result, run),
             explanation(result.service),
             count(result.lost_direct),
             count(result.repaired_in_time),
@@ -196,6 +205,7 @@ fn numbers(story: &Story) -> String {
             number(result.psnr_db.p5, 1),
         );
     }
+    rows += &failed(story);
     format!(
         "<section><h2>In numbers</h2><div class=\"wide\"><table><thead><tr><th>run</th><th>lost</th><th>back in time</th>\
          <th>late or never</th><th>within one RTT</th><th>repair p50, ms</th><th>repair p95, ms</th><th>PSNR mean, dB</th><th>PSNR p5, dB\
@@ -204,6 +214,20 @@ fn numbers(story: &Story) -> String {
         count(sent(story, RunKind::Coding)),
         count(sent(story, RunKind::Lone)),
     )
+}
+
+/// The name of a run, with a mark if its figures are spoiled.
+fn named(result: &RunResult, run: &RunStory) -> String {
+    let mark = if is_spoiled(result, run) { " *" } else { "" };
+    format!("{}{mark}", title(result.service))
+}
+
+/// A row for each run without a result.
+fn failed(story: &Story) -> String {
+    story.result.failed.iter().fold(String::new(), |mut rows, FailedRun { service, .. }| {
+        let _ = write!(rows, "<tr><th>{}</th><td>failed</td><td colspan=\"8\"></td></tr>", title(*service));
+        rows
+    })
 }
 
 fn sent(story: &Story, kind: RunKind) -> u64 {

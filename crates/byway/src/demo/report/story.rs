@@ -15,6 +15,8 @@ pub(crate) struct Story {
     /// Whether that is a video, and no test picture.
     pub(crate) has_real_footage: bool,
     pub(crate) pairs: usize,
+    /// How many there would be on a machine that keeps time with more.
+    pub(crate) pairs_wanted: usize,
     /// How long the video is.
     pub(crate) seconds: f64,
     /// When the measured pair's path is dark, in seconds: from, until.
@@ -42,6 +44,8 @@ pub(crate) struct RunStory {
     pub(crate) within_rtt: Option<f64>,
     /// How late the emulator was.
     pub(crate) lateness: LatenessSummary,
+    /// Datagrams that the kernel dropped at full sockets: whose, and how many.
+    pub(crate) drops: Vec<(String, u64)>,
     /// What the sender's agent says about its flow.
     pub(crate) notes: Vec<String>,
 }
@@ -105,6 +109,7 @@ pub(crate) fn bins(pairs: &[Vec<Fate>], seconds: f64) -> Vec<Bin> {
         let Some(bin) = bins.get_mut((fate.sent_ms / 1e3 / BIN_SECONDS) as usize) else { continue };
         let is_in_time = fate.is_in_time(DEADLINE_MS as f64);
         match fate.delivered_ms {
+            None if fate.is_spoiled => {}
             None => bin.missing += 1,
             Some(_) if !is_in_time => bin.late += 1,
             Some(_) if fate.is_lost => bin.repaired += 1,

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::spoiled::{is_spoiled, spoiled};
 use super::story::Story;
 use super::words::{count, megabytes, number, percent, share, title};
-use crate::demo::results::RunKind;
+use crate::demo::results::{FailedRun, RunKind};
 use crate::table::aligned;
 
 /// What a reader without a browser sees.
@@ -25,8 +26,9 @@ pub(crate) fn table(story: &Story) -> String {
     let mut rows = vec![heads.map(String::from)];
     for (result, run) in story.runs() {
         let frozen = run.score.frozen_seconds();
+        let mark = if is_spoiled(result, run) { " *" } else { "" };
         rows.push([
-            title(result.service).into(),
+            format!("{}{mark}", title(result.service)),
             count(result.lost_direct),
             count(result.repaired_in_time),
             count(result.late),
@@ -38,6 +40,11 @@ pub(crate) fn table(story: &Story) -> String {
             format!("{frozen:.1}"),
             megabytes(result.relay_egress_bytes),
         ]);
+    }
+    for failed in &story.result.failed {
+        let mut row = heads.map(|_| "–".to_owned());
+        (row[0], row[1]) = (title(failed.service).into(), "failed".into());
+        rows.push(row);
     }
     let mut text = aligned(&rows);
     // Writing to a string cannot fail.
@@ -82,8 +89,15 @@ fn closing(story: &Story) -> String {
             let _ = writeln!(text, "One pair alone, byway status: {note}");
         }
     }
-    if story.runs.iter().any(|run| run.lateness.is_worth_a_warning()) {
-        text.push_str("This machine was too busy to keep time well: expect better numbers on an idle one.\n");
+    for FailedRun { service, error } in &story.result.failed {
+        let _ = writeln!(text, "{} failed: {error}", title(*service));
+    }
+    let spoiled = spoiled(story);
+    if !spoiled.is_empty() {
+        text.push_str("* This machine was too busy to keep time well: expect better numbers on an idle one. What it spoiled:\n");
+    }
+    for words in spoiled {
+        let _ = writeln!(text, "  {words}");
     }
     text
 }

@@ -3,7 +3,9 @@ use super::story::{AddedDelay, Bin, RunStory, Story, bins};
 use super::terminal::table;
 use crate::demo::measure::{Fate, Traffic};
 use crate::demo::media::{Freeze, Score};
-use crate::demo::results::{AfterKill, DemoResult, Psnr, RepairTimes, RepairedBy, RunKind, RunResult};
+use crate::demo::results::{
+    AfterKill, DemoResult, FailedRun, Psnr, RepairTimes, RepairedBy, RunKind, RunResult,
+};
 use byway_lab::lateness::LatenessSummary;
 
 const AFTER_KILL: AfterKill = AfterKill {
@@ -28,6 +30,7 @@ fn result(service: RunKind) -> RunResult {
         repaired_in_time,
         late: 1,
         unrepaired: 3,
+        lost_by_machine: 0,
         duplicates_delivered: 0,
         app_bytes: 29_973_216,
         relay_egress_bytes: if service == RunKind::Forwarding { 64_000_000 } else { 16_000_000 },
@@ -59,6 +62,7 @@ fn run(service: RunKind) -> RunStory {
         repairs_ms: (30..90).map(f64::from).collect(),
         within_rtt: Some(0.99),
         lateness: LatenessSummary { p99_us: 128, ..LatenessSummary::default() },
+        drops: Vec::new(),
         notes: if service == RunKind::Lone { vec!["nobody <here>: use caching".into()] } else { Vec::new() },
     }
 }
@@ -66,10 +70,11 @@ fn run(service: RunKind) -> RunStory {
 fn story() -> Story {
     let runs = RunKind::ALL.map(result).to_vec();
     Story {
-        result: DemoResult { seed: 1, rtt_ms: 100.0, floor_ms: 42.0, runs },
+        result: DemoResult { seed: 1, rtt_ms: 100.0, floor_ms: 42.0, runs, failed: Vec::new() },
         footage: "made up".into(),
         has_real_footage: true,
         pairs: 8,
+        pairs_wanted: 8,
         seconds: 20.0,
         outage: (4.0, 9.0),
         picture_at: 7.0,
@@ -134,6 +139,46 @@ fn the_table_has_a_row_for_each_run_and_what_a_lone_pair_is_told() {
 }
 
 #[test]
+fn a_run_that_fails_is_a_row_with_its_reason() {
+    let mut story = story();
+    let place =
+        story.result.runs.iter().position(|run| run.service == RunKind::Caching).expect("there is one");
+    story.result.runs.remove(place);
+    story.runs.remove(place);
+    let error = "pair <2> was not heard".to_owned();
+    story.result.failed.push(FailedRun { service: RunKind::Caching, error });
+    let (table, page) = (table(&story), page(&story));
+    assert!(table.lines().any(|line| line.starts_with("Caching ") && line.contains(" failed ")), "{table}");
+    assert!(table.contains("Caching failed: pair <2> was not heard"), "{table}");
+    assert!(page.contains("<tr><th>Caching</th><td>failed</td>"));
+    assert!(page.contains("Caching failed: pair &lt;2&gt; was not heard"));
+}
+
+#[test]
+fn figures_that_the_machine_spoiled_are_named() {
+    let mut story = story();
+    assert!(!table(&story).contains('*'));
+    story.pairs = 4;
+    story.runs[2].lateness.p99_us = 8_000;
+    story.runs[3].lateness.p99_us = 2_000;
+    story.result.runs[3].lost_by_machine = 3;
+    story.runs[3].drops = vec![("the agent of sender 2 from its application".to_owned(), 3)];
+    let table = table(&story);
+    for words in [
+        "Coding * ",
+        "Caching * ",
+        "does not keep time with 8 calls: there are 4",
+        "Coding: the emulator was up to 8 ms late (p99): none of its times count",
+        "Caching: the emulator was up to 2.0 ms late (p99): repair times",
+        "3 of 22,776 datagrams never reached the network (dropped at full sockets: the agent of sender 2 from its application: 3)",
+    ] {
+        assert!(table.contains(words), "{words:?} is not in {table}");
+    }
+    assert!(page(&story).contains("3 of 22,776 datagrams never reached the network"));
+    assert!(!table.contains("Forwarding *") && !table.contains("Forwarding: "), "{table}");
+}
+
+#[test]
 fn relays_that_die_are_judged_for_better_and_for_worse() {
     let mut story = story();
     let good = "the direct paths lost 112 and the applications 109: no more than on the Internet alone";
@@ -152,11 +197,12 @@ fn the_result_has_the_keys_that_are_promised() {
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
     };
-    assert_eq!(keys(&written), ["floor_ms", "rtt_ms", "runs", "seed"]);
+    assert_eq!(keys(&written), ["failed", "floor_ms", "rtt_ms", "runs", "seed"]);
     let expected = [
         "app_bytes",
         "duplicates_delivered",
         "late",
+        "lost_by_machine",
         "lost_direct",
         "psnr_db",
         "relay_egress_bytes",
@@ -187,6 +233,7 @@ fn bins_sort_by_the_time_of_sending() {
         delivered_ms,
         duplicates: 0,
         way: None,
+        is_spoiled: false,
     };
     let fates = [
         fate(0.0, true, Some(100.0)),

@@ -31,9 +31,10 @@ impl Wan {
         Ok(wan)
     }
 
-    /// From this instant on, packets meet the losses of the description, and are counted.
+    /// From this instant on, packets meet the losses of the description, and are counted. The emulator has heard of it when this returns.
     pub(crate) fn begin(&mut self, origin: Instant) -> anyhow::Result<()> {
-        self.say(&format!("start {}", origin.nanos()))
+        self.say(&format!("start {}", origin.nanos()))?;
+        self.expect("started")
     }
 
     pub(crate) fn expect_running(&mut self) -> anyhow::Result<()> {

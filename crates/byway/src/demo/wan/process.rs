@@ -2,7 +2,8 @@
 //!
 //! Commands come on standard input, a line each: first the [`Description`] as JSON, then `start NANOS` with the instant of
 //! `CLOCK_MONOTONIC` at which the measured time begins, then `finish PATH`, where the log goes. The answers on standard
-//! output are `ready` and `finished`. When standard input ends, so does the process.
+//! output are `ready`, `started` and `finished`. Commands come before packets that have been received: what comes after the start
+//! is measured, however late the emulator hears of it. When standard input ends, so does the process.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -108,7 +109,6 @@ impl Emulator {
         loop {
             self.let_out();
             let readable = self.wait(commands)?;
-            self.take_in(&readable);
             loop {
                 match commands.next()? {
                     Next::Nothing => break,
@@ -120,12 +120,14 @@ impl Emulator {
                     },
                 }
             }
+            self.take_in(&readable);
         }
     }
 
     fn start(&mut self, nanos: &str) -> anyhow::Result<()> {
         self.lateness = Lateness::default();
-        self.emulation.start(Instant::from_nanos(nanos.parse().context("start of the emulator")?))
+        self.emulation.start(Instant::from_nanos(nanos.parse().context("start of the emulator")?))?;
+        answer("started")
     }
 
     /// Sends what is due.
