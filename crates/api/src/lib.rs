@@ -25,6 +25,7 @@ pub use map::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelaySha
 pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpdate, SignedMap};
 pub use name::{NAME_BYTES_MAX, NameError, checked_name};
 pub use status::{
-    AgentStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus,
-    PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes, UplinkClass, UplinkStatus,
+    AgentStatus, CaptureStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram,
+    MappingStatus, NodeStatus, PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes,
+    UplinkClass, UplinkStatus,
 };

@@ -56,7 +56,7 @@ impl Side {
             Self::Capture { place, traffic } => (place, traffic),
             Self::Forward(_) | Self::Exposed { .. } | Self::Network { .. } => return 0,
         };
-        u32::try_from(place).unwrap_or(u32::MAX / 2) * 2 + u32::from(traffic == Traffic::Datagrams)
+        u32::try_from(place).unwrap_or(u32::MAX / 2) * 2 + u32::from(traffic != Traffic::CongestionControlled)
     }
 
     /// Whether the mapping began here, and the peer is to consent.

@@ -5,14 +5,18 @@ use byway_api::{
     PeerTotals, RelayReach,
 };
 use byway_net::{Io, QueueCounters};
-use byway_proto::agent::{PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId};
+use byway_proto::agent::{
+    OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId,
+};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
 use byway_wire::{Service, Shard};
 
-use super::mappings::{Consent, Mapping};
+use super::mappings::{Consent, Mapping, MappingId, Side};
 use super::role::AgentRole;
 use super::segments::Segments;
+use super::tunnel::Tunnelled;
+use super::unprotected::not_here;
 use crate::observe::counted::Counts;
 
 /// The longest datagram that an application may send.
@@ -30,7 +34,9 @@ impl AgentRole {
             relays: self.relays(io),
             peers: self.peers(io),
             forwards: self.listeners.iter().map(|listener| self.forward_status(listener)).collect(),
-            mappings: self.mappings.iter().map(|(_, mapping)| self.mapping_status(mapping)).collect(),
+            captures: self.tunnel.as_ref().map(Tunnelled::statuses).unwrap_or_default(),
+            notes: self.watchdog.blind.iter().cloned().collect(),
+            mappings: self.mappings.iter().map(|(id, mapping)| self.mapping_status(id, mapping)).collect(),
             totals: self.totals(),
             bytes: self.segments.bytes(),
             counters: counts.work.counted(),
@@ -85,7 +91,7 @@ impl AgentRole {
         }
     }
 
-    fn mapping_status(&self, mapping: &Mapping) -> MappingStatus {
+    fn mapping_status(&self, id: MappingId, mapping: &Mapping) -> MappingStatus {
         let consent = match mapping.consent {
             Consent::Asked(_) => "asked",
             Consent::Given => "given",
@@ -104,7 +110,8 @@ impl AgentRole {
             sent: self.agent.reported(mapping.sent).as_ref().map(reported),
             service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
-            note: self.note(mapping),
+            leaves_losses: self.watchdog.unrepaired.contains_key(&id),
+            note: self.note(id, mapping),
         }
     }
 
@@ -124,7 +131,7 @@ impl AgentRole {
     }
 
     /// What a person should know of a mapping.
-    fn note(&self, mapping: &Mapping) -> Option<String> {
+    fn note(&self, id: MappingId, mapping: &Mapping) -> Option<String> {
         let flow = self.agent.flow_status(mapping.sent)?;
         let asked = self.asked_service(mapping);
         if flow.paths.is_empty() && asked != Service::Internet {
@@ -132,6 +139,12 @@ impl AgentRole {
         }
         if asked != Service::Forwarding && flow.service == Service::Forwarding {
             return Some("no direct path opens: everything goes through the relays".to_owned());
+        }
+        if let Some(unrepaired) = self.watchdog.unrepaired.get(&id) {
+            return Some(unrepaired.clone());
+        }
+        if let (Some(OfferRefusal::NotHere), Side::Capture { place, .. }) = (mapping.refusal, mapping.side) {
+            return Some(not_here(&self.known.name_of(mapping.peer), self.only_destination(place)));
         }
         if asked == Service::Coding && self.is_alone(mapping) {
             return Some(
