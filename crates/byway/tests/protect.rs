@@ -138,13 +138,14 @@ fn recipe() -> Vec<String> {
     blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
+/// What the scenario has between the two.
+const LOSSES: &str = r#"loss = [{ share = "10 %", burst = 3.0, every = "10 ms" }]"#;
+
 /// Losses one by one and, a second after its begin, an outage.
 const BAD_PATH: &str = r#"loss = [{ share = "4 %" }], outage = [{ at = "1 s", for = "2 s" }]"#;
 
-#[test]
-fn the_guides_forward_of_a_tunnel_repairs_its_losses_and_bridges_an_outage() {
-    let bursts = r#"loss = [{ share = "10 %", burst = 3.0, every = "10 ms" }]"#;
-    let Some(mut lab) = Lab::of(&SCENARIO.replace(bursts, BAD_PATH)) else { return };
+/// Has the two agents forward a tunnel as the guide does, until a relay takes its flow.
+fn forward_tunnel(lab: &mut Lab) -> impl Fn() + use<> {
     for (place, tables) in [(BOB, &recipe()[0]), (ALICE, &recipe()[1])] {
         lab.append(place, tables);
         lab.spawn_agent(place);
@@ -154,30 +155,60 @@ fn the_guides_forward_of_a_tunnel_repairs_its_losses_and_bridges_an_outage() {
     let bob = lab.machines[BOB].run(move || UdpSocket::bind(to).expect("nobody has it"));
     bob.set_read_timeout(Some(Duration::from_millis(500))).expect("more than nothing");
     let alice = lab.machines[ALICE].run(|| UdpSocket::bind("127.0.0.1:51821").expect("nobody has it"));
-    let send = || alice.send_to(&[7; 1_320 + 32], to).expect("it is sent");
+    let send = move || {
+        alice.send_to(&[7; 1_320 + 32], to).expect("it is sent");
+    };
     let until = Instant::now() + PATIENCE;
-    while send() == 0 || bob.recv(&mut [0; 2_000]).is_err() {
-        assert!(Instant::now() < until, "the two ends do not find each other");
-    }
-    while lab.mapping(ALICE)["paths"][0]["state"] != "accepted" {
-        assert!(Instant::now() < until, "no relay takes the flow");
-    }
-    lab.carrier.begin().expect("it carries");
-    for _ in 0..600 {
+    loop {
         send();
-        std::thread::sleep(Duration::from_millis(10));
+        let comes = bob.recv(&mut [0; 2_000]).is_ok();
+        if comes && lab.mapping(ALICE)["paths"][0]["state"] == "accepted" {
+            return send;
+        }
+        assert!(Instant::now() < until, "the ends do not find each other, or no relay takes the flow");
     }
+}
+
+/// Waits until so many packets of the tunnel were lost on the direct path to bob, and the right share of them for good.
+fn wait_for_losses(lab: &Lab, least: u64, is_right: impl Fn(u64, u64) -> bool) {
     let until = Instant::now() + PATIENCE;
     loop {
         let received = lab.mapping(BOB)["received"].clone();
         let [lost, unrepaired] =
             ["lost_direct", "unrepaired"].map(|fate| received[fate].as_u64().unwrap_or(0));
-        if lost > 150 && unrepaired * 20 <= lost {
+        if lost >= least && is_right(lost, unrepaired) {
             return;
         }
         assert!(Instant::now() < until, "of {lost} losses, {unrepaired} were not repaired: {received}");
-        send();
+        std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn the_guides_forward_of_a_tunnel_repairs_its_losses_and_bridges_an_outage() {
+    let Some(mut lab) = Lab::of(&SCENARIO.replace(LOSSES, BAD_PATH)) else { return };
+    let send = forward_tunnel(&mut lab);
+    lab.carrier.begin().expect("it carries");
+    for _ in 0..600 {
+        send();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    wait_for_losses(&lab, 150, |lost, unrepaired| unrepaired * 20 <= lost);
+}
+
+#[test]
+fn what_a_full_path_drops_of_a_tunnel_stays_lost() {
+    let Some(mut lab) = Lab::of(&SCENARIO.replace(LOSSES, "rate = \"4 Mbit/s\"")) else { return };
+    let send = forward_tunnel(&mut lab);
+    // More than the path carries, by a third at least.
+    for _ in 0..1_500 {
+        send();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    wait_for_losses(&lab, 100, |lost, unrepaired| unrepaired * 10 >= lost * 8);
+    let left = lab.counted(BOB, "flow_congestion_losses");
+    assert!(left >= 80, "{left} were left to congestion");
+    assert_ne!(lab.mapping(BOB)["leaves_losses"], true, "what is left on purpose is no alarm");
 }
 
 #[test]

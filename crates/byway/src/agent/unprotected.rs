@@ -9,6 +9,7 @@ use byway_wire::Service;
 
 use super::mappings::{Mapping, MappingId, Side};
 use super::role::AgentRole;
+use super::tunnel::Tunnelled;
 use super::watchdog::{Direction, packets_sent};
 use crate::settings::Wanted;
 
@@ -35,9 +36,9 @@ impl AgentRole {
         let Some(sent) = sent_by(&device) else {
             return;
         };
-        let seen = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.seen());
+        let seen = self.tunnel.as_ref().map_or(0, Tunnelled::seen);
         let unseen = self.watchdog.device_sent(sent, seen, now);
-        let note = unseen.map(|packets| self.why_unseen(&device, packets));
+        let note = unseen.map(|packets| self.why_unseen(&device, packets, now));
         match (&self.watchdog.blind, &note) {
             (None, Some(note)) => tracing::warn!(device, "{note}"),
             (Some(_), None) => tracing::info!(device, "packets of the tunnel go by Byway again"),
@@ -47,7 +48,7 @@ impl AgentRole {
     }
 
     /// Why nothing of a device is captured.
-    fn why_unseen(&self, device: &str, packets: u64) -> String {
+    fn why_unseen(&self, device: &str, packets: u64, now: Time) -> String {
         let begin = format!("{device} has sent {packets} packets, and none of them went by Byway");
         let Some(tunnel) = &self.tunnel else {
             return begin;
@@ -58,9 +59,13 @@ impl AgentRole {
                  have the program bind its socket to no device; or send through a [[forward]]"
             );
         }
+        let is_alive = |mapping: &Mapping| {
+            self.agent.peer_status(mapping.peer, now).is_some_and(|status| status.is_alive)
+        };
+        let mut mappings = self.mappings.iter().map(|(_, mapping)| mapping);
         let refused =
-            self.mappings.iter().find(|(_, mapping)| mapping.refusal == Some(OfferRefusal::NotHere));
-        if let Some((_, mapping)) = refused {
+            mappings.find(|mapping| mapping.refusal == Some(OfferRefusal::NotHere) && is_alive(mapping));
+        if let Some(mapping) = refused {
             let peer = self.known.name_of(mapping.peer);
             return format!("{begin}: {}", not_here(&peer, self.destination_of(mapping)));
         }
@@ -87,18 +92,17 @@ impl AgentRole {
         let Some(mapping) = self.mappings.get(id) else {
             return;
         };
-        let protects =
-            self.agent.flow_status(mapping.sent).is_some_and(|flow| flow.service != Service::Internet);
+        let judged = self.judged(mapping);
         let received = self.agent.statistics(mapping.received);
         let received = received.map(|of| {
-            (of.lost - of.congestion_losses.min(of.lost), of.in_stream + of.cooperative + of.cached)
+            let lost = of.lost.saturating_sub(of.congestion_losses);
+            (lost, of.in_stream + of.cooperative + of.cached)
         });
-        // Which losses of a mixture were left to congestion, its receiver knows alone.
-        let sent = self.agent.reported(mapping.sent).filter(|_| !self.is_mixture(mapping));
+        let sent = self.agent.reported(mapping.sent);
         let sent = sent.map(|of| (of.lost, of.in_stream + of.cooperative + of.cached));
         let mut note = None;
         for (direction, counts) in [(Direction::Sent, sent), (Direction::Received, received)] {
-            let Some(counts) = counts.filter(|_| protects) else { continue };
+            let Some(counts) = counts.filter(|_| judged.contains(&direction)) else { continue };
             if let Some(lost) = self.watchdog.losses((id, direction), counts, now) {
                 note = note.or_else(|| self.why_unrepaired(id, direction, lost));
             }
@@ -123,8 +127,21 @@ impl AgentRole {
         };
     }
 
-    fn is_mixture(&self, mapping: &Mapping) -> bool {
-        self.wanted(mapping.side).is_some_and(|(_, traffic)| traffic == Traffic::Mixture)
+    /// The directions of which losses are to be repaired, as far as this end can tell.
+    fn judged(&self, mapping: &Mapping) -> &'static [Direction] {
+        const BOTH: &[Direction] = &[Direction::Sent, Direction::Received];
+        let flow = self.agent.flow_status(mapping.sent).filter(|flow| flow.service != Service::Internet);
+        let Some(flow) = flow else {
+            return &[];
+        };
+        let is_asked_for = self.wanted(mapping.side).is_some_and(|(wanted, _)| wanted.traffic.is_some());
+        match flow.traffic {
+            // Bulk data that a capture has found itself is left alone.
+            Traffic::CongestionControlled if !is_asked_for => &[],
+            // Which losses were left to congestion, their receiver knows alone.
+            Traffic::Mixture if flow.paths.contains(&PathState::Accepted) => &[Direction::Received],
+            Traffic::Datagrams | Traffic::CongestionControlled | Traffic::Mixture => BOTH,
+        }
     }
 
     /// Why no loss of a mapping is repaired.
@@ -149,6 +166,9 @@ impl AgentRole {
 
 /// What keeps repairs away by a flow's own settings.
 fn remedy(wanted: &Wanted, traffic: Traffic) -> &'static str {
+    if wanted.terms.standby {
+        return "copies wait for losses, and the first ones go unrepaired: standby = false";
+    }
     match (wanted.terms.duplication, traffic) {
         (Duplication::Usual, Traffic::CongestionControlled) => {
             "bulk data of congestion-controlled traffic is not copied: traffic = \"mixture\", if it is a tunnel, or copies = \"all\""

@@ -268,7 +268,7 @@ flows_table! {
         /// With which firewall mark: what a rule of nft or iptables has set. Default: whatever it is.
         #[serde(default)]
         firewall_marks: Vec<u32>,
-        /// Whether programs pin packets to a device, as a WireGuard in user space does: rules of routing do not count for those, and
+        /// Whether programs pin packets to a device, as a `WireGuard` in user space does: rules of routing do not count for those, and
         /// a rule of iptables, where that is there, has them routed anew. Default: false.
         #[serde(default)]
         pinned: bool,
@@ -298,7 +298,7 @@ pub(crate) struct TypedTunnel {
     /// come from there. Default: none, and packets come from the address that they would have without Byway.
     #[serde(default)]
     pub(crate) addresses: Vec<TypedInside>,
-    /// A device of this machine whose packets captures carry, as that of a WireGuard: if it sends and nothing of it goes by Byway, status,
+    /// A device of this machine whose packets captures carry, as that of a `WireGuard`: if it sends and nothing of it goes by Byway, status,
     /// log and metrics say so within 10 s. Default: none.
     pub(crate) watches: Option<String>,
 }

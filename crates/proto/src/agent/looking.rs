@@ -9,6 +9,7 @@ use byway_wire::{Service, Shard};
 
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
+use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::session::SessionId;
 
@@ -68,6 +69,8 @@ pub struct FlowStatus {
     pub paths: Vec<PathState>,
     /// Whether the other end can be reached directly, as far as is known.
     pub is_direct: bool,
+    /// What it carries.
+    pub traffic: Traffic,
 }
 
 impl Agent {
@@ -125,6 +128,7 @@ impl Agent {
         let registrations = self.registrations_of(flow);
         let in_use = registrations.in_use();
         FlowStatus {
+            traffic: self.settings_of(flow).traffic,
             service: self.settings_of(flow).service,
             path_in_use: registrations.is_accepted(in_use).then_some(in_use),
             paths: (0..registrations.count()).filter_map(|path| registrations.state(path)).collect(),
