@@ -200,14 +200,18 @@ fn the_guides_forward_of_a_tunnel_repairs_its_losses_and_bridges_an_outage() {
 fn what_a_full_path_drops_of_a_tunnel_stays_lost() {
     let Some(mut lab) = Lab::of(&SCENARIO.replace(LOSSES, "rate = \"4 Mbit/s\"")) else { return };
     let send = forward_tunnel(&mut lab);
-    // More than the path carries, by a third at least.
-    for _ in 0..1_500 {
-        send();
-        std::thread::sleep(Duration::from_millis(2));
+    let until = Instant::now() + PATIENCE;
+    // More than the path carries, on a slow machine too.
+    while lab.counted(BOB, "flow_congestion_losses") < 100 {
+        assert!(Instant::now() < until, "nothing is left to congestion: {}", lab.mapping(BOB));
+        for _ in 0..300 {
+            send();
+            send();
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
-    wait_for_losses(&lab, 100, |lost, unrepaired| unrepaired * 10 >= lost * 8);
-    let left = lab.counted(BOB, "flow_congestion_losses");
-    assert!(left >= 80, "{left} were left to congestion");
+    // What was lost at the end of each row was followed by silence.
+    wait_for_losses(&lab, 100, |lost, unrepaired| unrepaired * 2 >= lost);
     assert_ne!(lab.mapping(BOB)["leaves_losses"], true, "what is left on purpose is no alarm");
 }
 
