@@ -139,6 +139,7 @@ STATUSES = {
 }
 OFFER_STATUSES = {
     "accepted": 0, "unknown-subject": 1, "not-allowed": 2, "no-room": 3, "not-yet": 4, "number-taken": 5,
+    "not-here": 6,
 }
 REASONS = {"leaving": 0, "restarting": 1, "no-longer-granted": 2}
 PIECES = ["whole", "first", "second"]
@@ -353,7 +354,7 @@ def register(key, role, service, shapes, options, rate, budget, consent, far, gr
 
 def terms(service, in_stream, batch, options, rate, budget):
     names = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
-             "coded-with-other-tenants"]
+             "coded-with-other-tenants", "mixture"]
     return [
         word("service", SERVICES, service), block_shape("in-stream", in_stream), block_shape("batch", batch),
         flag_bits(*[(name, name in options) for name in names]), number("rate", 4, rate), number("budget", 4, budget),
@@ -372,7 +373,7 @@ def print_offers():
     section("Messages of offers")
     message("offer", *offer(0x0102, VIDEO, NOTHING, b"video\x01\x02\x03\x04"))
     every = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
-             "coded-with-other-tenants"]
+             "coded-with-other-tenants", "mixture"]
     for option in every:
         back = terms("both", (32, 8), (32, 8), [option], 2**32 - 1, 2**32 - 1)
         message("offer", *offer(65535, NOTHING, back, b""))
@@ -497,7 +498,7 @@ def print_accepted():
     options[5] = (bytes([0b1111_1000]), options[5][1])
     accepted("register", *options)
     options = offer(1, VIDEO, NOTHING, b"a")
-    options[4] = (bytes([0b1101_1000]), options[4][1])
+    options[4] = (bytes([0b1001_1000]), options[4][1])
     accepted("offer", *options, later)
     accepted("offered", number("flow", 2, 1), word("status", OFFER_STATUSES, "not-yet"), later)
     ignored = nack(1, None, False, True, 5)
@@ -555,7 +556,7 @@ def print_refused_offers():
     ]:
         refused_message("offer", why, *right[:place_of_part], silent(wrong), *right[place_of_part + 1 :])
     refused_message("offer", "no subject", *right[:13])
-    refused_message("offered", "status 6", silent(b"\0\x01\x06"))
+    refused_message("offered", "status 7", silent(b"\0\x01\x07"))
     refused_message("offered", "no status", silent(b"\0\x01"))
 
 

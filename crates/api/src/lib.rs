@@ -27,6 +27,7 @@ pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpd
 pub use name::{NAME_BYTES_MAX, NameError, checked_name};
 pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
 pub use status::{
-    AgentStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus,
-    PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes, UplinkClass, UplinkStatus,
+    AgentStatus, CaptureStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram,
+    MappingStatus, NodeStatus, PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes,
+    UplinkClass, UplinkStatus,
 };

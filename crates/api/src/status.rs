@@ -22,8 +22,12 @@ pub struct AgentStatus {
     pub peers: Vec<PeerReach>,
     /// Its forwards.
     pub forwards: Vec<ForwardStatus>,
+    /// Its captures.
+    pub captures: Vec<CaptureStatus>,
     /// Its mappings: one for each endpoint of an application.
     pub mappings: Vec<MappingStatus>,
+    /// What a person should know of what is not protected, beside the notes of mappings.
+    pub notes: Vec<String>,
     /// What became of the packets that were exchanged with each peer, those of closed mappings included.
     pub totals: Vec<PeerTotals>,
     /// IP bytes by segment.
@@ -114,6 +118,19 @@ pub struct ForwardStatus {
     pub problem: Option<String>,
 }
 
+/// A capture of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CaptureStatus {
+    /// The agent at the other end.
+    pub peer: String,
+    /// What it exposes.
+    pub to: String,
+    /// Whether packets are taken: the peer is there and lets them in.
+    pub is_open: bool,
+    /// How many were.
+    pub taken: u64,
+}
+
 /// A mapping of an agent's proxy: two flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MappingStatus {
@@ -138,6 +155,8 @@ pub struct MappingStatus {
     pub service: String,
     /// How what is sent stands with the relays of each of its paths.
     pub paths: Vec<PathStatus>,
+    /// Whether all losses of late stayed unrepaired.
+    pub leaves_losses: bool,
     /// What a person should know, if anything.
     pub note: Option<String>,
 }

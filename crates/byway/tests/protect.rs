@@ -9,288 +9,16 @@
 )]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
 
-use std::fmt::Write as _;
+mod tunnels;
+
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use byway_lab::{Carrier, LabError, Machine, addresses};
-use byway_net::{Clock, Device, DeviceSettings};
-use byway_scenario::Scenario;
+use byway_lab::addresses;
 
-/// Two agents, the relay near both, and bursts of losses between the two.
-const SCENARIO: &str = r#"
-title = "Two machines and a relay"
-length = "60 s"
-node = [
-    { name = "alice", role = "agent" },
-    { name = "bob", role = "agent" },
-    { name = "relay", role = "relay" },
-]
-link = [
-    { between = ["alice", "bob"], delay = "20 ms", loss = [{ share = "10 %", burst = 3.0, every = "10 ms" }] },
-    { between = ["alice", "relay"], delay = "5 ms" },
-    { between = ["bob", "relay"], delay = "5 ms" },
-]
-flow = [
-    { name = "tunnel", from = "alice", to = "bob", service = "caching", sends = { kind = "steady", every = "10 ms", bytes = 500 } },
-]
-"#;
-
-const NAMES: [&str; 3] = ["alice", "bob", "relay"];
-const ALICE: usize = 0;
-const BOB: usize = 1;
-const RELAY: usize = 2;
-
-/// The tunnel's ports at both ends.
-const PORTS: [u16; 2] = [51_821, 51_820];
-
-/// What a tunnel at its usual MTU, 1,420 bytes, sends at most.
-const LONGEST: usize = 1_420 + 32;
-
-/// What nothing here takes when all is well: a guard, not a measure.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What an agent logs then.
-const CAPTURED: &str = "packets are captured";
-
-struct Lab {
-    folder: tempfile::TempDir,
-    machines: Vec<Machine>,
-    _carrier: Carrier,
-    /// Those of the tunnel.
-    _devices: Vec<Device>,
-    nodes: Vec<Option<Child>>,
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        (0..self.nodes.len()).for_each(|place| self.kill(place));
-    }
-}
-
-impl Lab {
-    /// The machines, with a tunnel's device at both ends; `None` where the kernel makes none.
-    fn new() -> Option<Self> {
-        let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
-        let all: Vec<Vec<IpAddr>> = (0..3).map(|place| addresses(place).to_vec()).collect();
-        let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for place in 0..3 {
-            match Machine::new(addresses(place)) {
-                Ok((machine, device)) => {
-                    machines.push(machine);
-                    devices.push(Some(device));
-                }
-                Err(LabError::Machine(error)) => {
-                    eprintln!("skipped: the kernel makes no machine: {error}");
-                    return None;
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
-        let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
-        let device = |place: usize| {
-            let inside = IpAddr::from([10, 7, 0, u8::try_from(place + 1).expect("two ends")]);
-            let settings = DeviceSettings { name: "wg0".into(), mtu: 1_420, addresses: vec![(inside, 24)] };
-            machines[place].run(move || Device::create(&settings).expect("a machine has devices"))
-        };
-        let lab = Self {
-            _devices: vec![device(ALICE), device(BOB)],
-            folder: tempfile::tempdir().expect("a folder"),
-            machines,
-            _carrier: carrier,
-            nodes: (0..3).map(|_| None).collect(),
-        };
-        lab.write_files();
-        lab.says(ALICE, &[&endpoint(BOB)]);
-        lab.says(BOB, &[&endpoint(ALICE)]);
-        Some(lab)
-    }
-
-    fn file(&self, place: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.toml", NAMES[place]))
-    }
-
-    /// The folder of what stands in the place of `WireGuard`'s tool.
-    fn tools(&self, place: usize) -> PathBuf {
-        self.folder.path().join(NAMES[place]).join("tools")
-    }
-
-    fn write_files(&self) {
-        let keys: Vec<String> = NAMES.iter().map(|name| key(&self.folder.path().join(name))).collect();
-        let at = |place: usize| {
-            let [ipv4, ipv6] = addresses(place).map(|address| SocketAddr::new(address, 4_600).to_string());
-            format!("[\"{ipv4}\", \"{ipv6}\"]")
-        };
-        let agent = |place: usize| {
-            format!(
-                "[[network.agents]]\nname = \"{}\"\nnumber = {}\nkey = \"{}\"\naddresses = {}\nrelays = [\"relay\"]\n",
-                NAMES[place],
-                place + 1,
-                keys[place],
-                at(place)
-            )
-        };
-        let network = format!(
-            "{}{}[[network.relays]]\nname = \"relay\"\nnumber = 1\nkey = \"{}\"\naddresses = {}\n[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n",
-            agent(ALICE),
-            agent(BOB),
-            keys[RELAY],
-            at(RELAY),
-        );
-        for (place, role) in ["agent", "agent", "relay"].into_iter().enumerate() {
-            let (name, state) = (NAMES[place], self.folder.path().join(NAMES[place]));
-            let node = format!(
-                "[{role}]\nname = \"{name}\"\nstate = \"{}\"\nlisten = {}\n",
-                state.display(),
-                at(place)
-            );
-            let observe = "[observe]\nlisten = \"127.0.0.1:4680\"\n";
-            fs::write(self.file(place), format!("{node}{observe}{network}")).expect("room on the disk");
-        }
-    }
-
-    /// What `WireGuard`'s tool says from now on: a device with peers of these endpoints.
-    fn says(&self, place: usize, endpoints: &[&str]) {
-        let mut dump = format!("cHJpdmF0ZQ==\tcHVibGlj\t{}\toff\n", PORTS[place]);
-        for (number, endpoint) in endpoints.iter().enumerate() {
-            let _ = writeln!(dump, "a2V5{number}AAAAAAA=\t(none)\t{endpoint}\t10.7.0.0/24\t0\t0\t0\toff");
-        }
-        self.tool(place, &format!("[ \"$*\" = 'show wg0 dump' ] || exit 1\ncat <<'END'\n{dump}END\n"));
-    }
-
-    fn tool(&self, place: usize, script: &str) {
-        let tools = self.tools(place);
-        fs::create_dir_all(&tools).expect("room on the disk");
-        fs::write(tools.join("wg"), format!("#!/bin/sh\n{script}")).expect("room on the disk");
-        fs::set_permissions(tools.join("wg"), fs::Permissions::from_mode(0o755)).expect("it is ours");
-    }
-
-    /// A command of the program.
-    fn command(&self, place: usize, arguments: &[&str]) -> Command {
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
-        command.env("PATH", format!("{}:{path}", self.tools(place).display()));
-        command.args(arguments).current_dir(self.folder.path());
-        command
-    }
-
-    fn run(&self, place: usize, arguments: &[&str]) -> Output {
-        let mut command = self.command(place, arguments);
-        self.machines[place].run(move || command.output().expect("it starts"))
-    }
-
-    /// What is said about a tunnel that cannot be protected.
-    fn refusal(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let config = self.file(ALICE);
-        let config = config.to_str().expect("text");
-        let output = self.run(ALICE, &[&["protect", "--config", config, "--dry-run"], arguments].concat());
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    fn start(&mut self, place: usize) {
-        let role = if place == RELAY { "relay" } else { "agent" };
-        let log = fs::File::create(self.log(place)).expect("room on the disk");
-        let words = if place == RELAY { &["relay"][..] } else { &["protect", "wg0"] };
-        let mut command = self.command(place, words);
-        command.arg("--config").arg(self.file(place));
-        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
-        self.nodes[place] = Some(self.machines[place].run(move || command.spawn().expect("it starts")));
-        self.wait(place, &format!("the {role} works"));
-    }
-
-    fn start_all(&mut self) {
-        for place in [RELAY, BOB, ALICE] {
-            self.start(place);
-        }
-    }
-
-    fn log(&self, place: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.log", NAMES[place]))
-    }
-
-    /// Until the log of a node says so.
-    fn wait(&self, place: usize, words: &str) {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let said = fs::read_to_string(self.log(place)).unwrap_or_default();
-            if said.contains(words) {
-                return;
-            }
-            assert!(Instant::now() < until, "{words} is not in: {said}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn kill(&mut self, place: usize) {
-        if let Some(mut node) = self.nodes[place].take() {
-            node.kill().and_then(|()| node.wait().map(drop)).expect("it was ours");
-        }
-    }
-
-    fn status(&self, place: usize) -> serde_json::Value {
-        let output = self.run(place, &["status", "--json"]);
-        serde_json::from_slice(&output.stdout).expect("JSON")
-    }
-
-    /// What an agent has counted under this name.
-    fn counted(&self, place: usize, name: &str) -> u64 {
-        let status = self.status(place);
-        let found =
-            status["counters"].as_array().into_iter().flatten().find(|counted| counted["reason"] == name);
-        found.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
-    }
-
-    /// How many of the packets that came to an agent a cache repaired.
-    fn repaired(&self, place: usize) -> u64 {
-        self.status(place)["totals"][0]["received"]["cached"].as_u64().unwrap_or(0)
-    }
-
-    /// What stands in the place of `WireGuard` at both ends.
-    fn ends(&self) -> [UdpSocket; 2] {
-        [ALICE, BOB].map(|place| {
-            let socket = self.machines[place]
-                .run(move || UdpSocket::bind(("0.0.0.0", PORTS[place])).expect("nobody has it"));
-            socket.set_read_timeout(Some(Duration::from_millis(500))).expect("more than nothing");
-            socket
-        })
-    }
-}
-
-fn endpoint(place: usize) -> String {
-    SocketAddr::new(addresses(place)[0], PORTS[place]).to_string()
-}
-
-/// Makes a node's key; its public part.
-fn key(folder: &Path) -> String {
-    fs::create_dir(folder).expect("room on the disk");
-    let output = Command::new(env!("CARGO_BIN_EXE_byway"))
-        .arg("keygen")
-        .arg(folder.join("key"))
-        .arg("--json")
-        .output();
-    let made: serde_json::Value = serde_json::from_slice(&output.expect("it starts").stdout).expect("JSON");
-    made["public_key"].as_str().expect("a key").to_owned()
-}
-
-/// Has one end send so many datagrams to the other's endpoint, and the other answer each to where it came from; how many answers came.
-fn talk([one, other]: [&UdpSocket; 2], from: usize, count: usize) -> usize {
-    let to = SocketAddr::new(addresses(1 - from)[0], PORTS[1 - from]);
-    let (mut buffer, mut answered) = ([0; 2_000], 0);
-    for _ in 0..count {
-        one.send_to(&[7; LONGEST], to).expect("it is sent");
-        let Ok((length, came_from)) = other.recv_from(&mut buffer) else { continue };
-        assert_eq!((length, came_from.to_string()), (LONGEST, endpoint(from)));
-        other.send_to(&buffer[..length], came_from).expect("it is sent");
-        let Ok((length, came_from)) = one.recv_from(&mut buffer) else { continue };
-        assert_eq!((length, came_from), (LONGEST, to));
-        answered += 1;
-    }
-    answered
-}
+use tunnels::{ALICE, BOB, CAPTURED, Lab, NAMES, PATIENCE, PORTS, Pin, RELAY, SCENARIO, endpoint, talk};
 
 #[test]
 fn what_a_tunnel_sends_is_captured_whole_at_both_ends_and_losses_are_repaired() {
@@ -324,6 +52,193 @@ fn an_end_that_learns_its_peers_endpoint_answers_by_byway() {
     let answered = talk([alice, bob], ALICE, 60);
     let taken = lab.counted(BOB, "proxy_taken");
     assert!(answered >= 50 && taken >= 50, "{answered} of 60 were answered, {taken} of them by Byway");
+}
+
+#[test]
+fn with_a_controller_agents_find_out_themselves_who_has_the_address_that_the_other_sends_to() {
+    let Some(mut lab) = Lab::managed() else { return };
+    // Bob knows alice by the address of a NAT, which is not her machine's.
+    lab.says(BOB, &["198.51.100.21:40001"]);
+    lab.start_all();
+    lab.wait(ALICE, CAPTURED);
+    lab.wait(BOB, "does not have 198.51.100.21 itself");
+    let [alice, bob] = &lab.ends();
+    let answered = talk([alice, bob], ALICE, 60);
+    assert!(answered >= 50, "{answered} of 60 were answered");
+    for place in [ALICE, BOB] {
+        let taken = lab.counted(place, "proxy_taken");
+        assert!(taken >= 50, "{taken} of 60 went by Byway from {}", NAMES[place]);
+    }
+    let until = Instant::now() + PATIENCE;
+    while lab.repaired(ALICE) + lab.repaired(BOB) == 0 {
+        assert!(Instant::now() < until, "nothing was repaired");
+        talk([alice, bob], ALICE, 10);
+    }
+}
+
+#[test]
+fn what_a_program_pins_to_a_device_is_captured_where_iptables_has_it_routed_anew() {
+    let Some(mut lab) = Lab::new() else { return };
+    let rules = || Command::new("iptables").args(["-t", "mangle", "-S", "OUTPUT"]).output();
+    let marks = move |lab: &Lab| {
+        let rules = lab.machines[ALICE].run(rules).ok().filter(|rules| rules.status.success())?;
+        Some(String::from_utf8_lossy(&rules.stdout).contains("byway-4600"))
+    };
+    if marks(&lab).is_none() {
+        eprintln!("skipped: no iptables, or none that this kernel knows");
+        return;
+    }
+    lab.start_all();
+    lab.wait(ALICE, CAPTURED);
+    let ends = lab.ends();
+    let until = Instant::now() + PATIENCE;
+    while lab.counted(ALICE, "proxy_taken") < 20 {
+        assert!(Instant::now() < until, "what is pinned is not captured");
+        lab.send_by_tunnel(&ends, Pin::Packets);
+    }
+    lab.kill(ALICE);
+    while marks(&lab) == Some(true) {
+        assert!(Instant::now() < until + PATIENCE, "rules of the firewall are left");
+    }
+}
+
+#[test]
+fn a_tunnel_of_which_nothing_is_captured_is_said_with_a_remedy_until_it_is() {
+    let Some(mut lab) = Lab::new() else { return };
+    lab.start_all();
+    lab.wait(ALICE, CAPTURED);
+    let ends = lab.ends();
+    let until = Instant::now() + PATIENCE;
+    while lab.notes(ALICE).is_empty() {
+        assert!(Instant::now() < until, "nobody says that nothing is captured: {}", lab.status(ALICE));
+        lab.send_by_tunnel(&ends, Pin::Socket);
+    }
+    assert_eq!(lab.counted(ALICE, "proxy_taken"), 0, "nothing was captured");
+    let [note] = &lab.notes(ALICE)[..] else { panic!("one is enough") };
+    assert!(note.contains("pins them to a device") && note.contains("[[forward]]"), "{note}");
+    let page = String::from_utf8(lab.run(ALICE, &["status"]).stdout).expect("text");
+    assert!(page.contains(&format!("note: {note}")) && page.contains("takes packets, 0 taken"), "{page}");
+    lab.wait(ALICE, "WARN");
+    assert!(lab.metrics(ALICE).contains("byway_capture_blind{} 1.0"));
+    // At the other end, nothing is sent and nothing is missed.
+    assert!(lab.notes(BOB).is_empty());
+    let until = Instant::now() + PATIENCE;
+    while !lab.notes(ALICE).is_empty() {
+        assert!(Instant::now() < until, "it is captured, and the note stays");
+        lab.send_by_tunnel(&ends, Pin::Nothing);
+    }
+    assert!(lab.metrics(ALICE).contains("byway_capture_blind{} 0.0"));
+}
+
+/// The tables of the guide's recipe for a tunnel through a forward: bob's, then alice's.
+fn recipe() -> Vec<String> {
+    let guide = include_str!("../../../docs/guide.md");
+    let (_, recipe) = guide.split_once("### Through a forward").expect("the guide has it");
+    let blocks = recipe.split("```toml\n").skip(1).take(2);
+    blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// What the scenario has between the two.
+const LOSSES: &str = r#"loss = [{ share = "10 %", burst = 3.0, every = "10 ms" }]"#;
+
+/// Losses one by one and, a second after its begin, an outage.
+const BAD_PATH: &str = r#"loss = [{ share = "4 %" }], outage = [{ at = "1 s", for = "2 s" }]"#;
+
+/// Has the two agents forward a tunnel as the guide does, until a relay takes its flow.
+fn forward_tunnel(lab: &mut Lab) -> impl Fn() + use<> {
+    for (place, tables) in [(BOB, &recipe()[0]), (ALICE, &recipe()[1])] {
+        lab.append(place, tables);
+        lab.spawn_agent(place);
+    }
+    lab.start(RELAY);
+    let to = SocketAddr::from(([127, 0, 0, 1], PORTS[BOB]));
+    let bob = lab.machines[BOB].run(move || UdpSocket::bind(to).expect("nobody has it"));
+    bob.set_read_timeout(Some(Duration::from_millis(500))).expect("more than nothing");
+    let alice = lab.machines[ALICE].run(|| UdpSocket::bind("127.0.0.1:51821").expect("nobody has it"));
+    let send = move || {
+        alice.send_to(&[7; 1_320 + 32], to).expect("it is sent");
+    };
+    let until = Instant::now() + PATIENCE;
+    loop {
+        send();
+        let comes = bob.recv(&mut [0; 2_000]).is_ok();
+        if comes && lab.mapping(ALICE)["paths"][0]["state"] == "accepted" {
+            return send;
+        }
+        assert!(Instant::now() < until, "the ends do not find each other, or no relay takes the flow");
+    }
+}
+
+/// Waits until so many packets of the tunnel were lost on the direct path to bob, and the right share of them for good.
+fn wait_for_losses(lab: &Lab, least: u64, is_right: impl Fn(u64, u64) -> bool) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let received = lab.mapping(BOB)["received"].clone();
+        let [lost, unrepaired] =
+            ["lost_direct", "unrepaired"].map(|fate| received[fate].as_u64().unwrap_or(0));
+        if lost >= least && is_right(lost, unrepaired) {
+            return;
+        }
+        assert!(Instant::now() < until, "of {lost} losses, {unrepaired} were not repaired: {received}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn the_guides_forward_of_a_tunnel_repairs_its_losses_and_bridges_an_outage() {
+    let Some(mut lab) = Lab::of(&SCENARIO.replace(LOSSES, BAD_PATH)) else { return };
+    let send = forward_tunnel(&mut lab);
+    lab.carrier.begin().expect("it carries");
+    for _ in 0..600 {
+        send();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    wait_for_losses(&lab, 150, |lost, unrepaired| unrepaired * 20 <= lost);
+}
+
+#[test]
+fn what_a_full_path_drops_of_a_tunnel_stays_lost() {
+    let Some(mut lab) = Lab::of(&SCENARIO.replace(LOSSES, "rate = \"4 Mbit/s\"")) else { return };
+    let send = forward_tunnel(&mut lab);
+    let until = Instant::now() + PATIENCE;
+    // More than the path carries, on a slow machine too.
+    while lab.counted(BOB, "flow_congestion_losses") < 100 {
+        assert!(Instant::now() < until, "nothing is left to congestion: {}", lab.mapping(BOB));
+        for _ in 0..300 {
+            send();
+            send();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    // What was lost at the end of each row was followed by silence.
+    wait_for_losses(&lab, 100, |lost, unrepaired| unrepaired * 2 >= lost);
+    assert_ne!(lab.mapping(BOB)["leaves_losses"], true, "what is left on purpose is no alarm");
+}
+
+#[test]
+fn a_flow_whose_losses_all_stay_unrepaired_is_said_with_a_remedy() {
+    let Some(mut lab) = Lab::new() else { return };
+    // What is marked are key frames, and there are none.
+    let forward =
+        recipe()[1].replace("traffic = \"mixture\"", "copies = \"marked\"\nmarks = [\"rtp-vp8-key-frames\"]");
+    lab.append(ALICE, &forward);
+    lab.append(BOB, &recipe()[0]);
+    lab.spawn_agent(BOB);
+    lab.spawn_agent(ALICE);
+    lab.start(RELAY);
+    let alice = lab.machines[ALICE].run(|| UdpSocket::bind("127.0.0.1:51821").expect("nobody has it"));
+    let until = Instant::now() + PATIENCE;
+    while lab.mapping(ALICE)["leaves_losses"] != true {
+        assert!(Instant::now() < until, "nobody says that nothing is repaired: {}", lab.mapping(ALICE));
+        alice.send_to(&[7; 500], ("127.0.0.1", PORTS[BOB])).expect("it is sent");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mapping = lab.mapping(ALICE);
+    let note = mapping["note"].as_str().unwrap_or_default();
+    assert!(note.contains("were not repaired") && note.contains("copies = \"usual\""), "{mapping}");
+    assert_eq!(mapping["sent"]["lost_direct"], mapping["sent"]["unrepaired"]);
+    assert!(lab.metrics(ALICE).contains("byway_unrepaired_flows{} 1.0"));
+    lab.wait(ALICE, "were not repaired");
 }
 
 #[test]

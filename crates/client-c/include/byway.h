@@ -60,6 +60,11 @@
 #define BYWAY_TRAFFIC_CONGESTION_CONTROLLED 1
 
 /*
+ Both, and nobody can tell which packets are which.
+ */
+#define BYWAY_TRAFFIC_MIXTURE 2
+
+/*
  All packets are copied to the relay; of congestion-controlled traffic, those that are marked.
  */
 #define BYWAY_COPIES_USUAL 0
@@ -213,6 +218,11 @@
  The number of the flows is taken: register again.
  */
 #define BYWAY_REFUSAL_NUMBER_TAKEN 5
+
+/*
+ The address that the subject names is on no machine of the peer.
+ */
+#define BYWAY_REFUSAL_NOT_HERE 6
 
 /*
  What became of a call.

@@ -59,6 +59,8 @@ pub const BYWAY_REFUSAL_NO_ROOM: i32 = 3;
 pub const BYWAY_REFUSAL_NOT_YET: i32 = 4;
 /// The number of the flows is taken: register again.
 pub const BYWAY_REFUSAL_NUMBER_TAKEN: i32 = 5;
+/// The address that the subject names is on no machine of the peer.
+pub const BYWAY_REFUSAL_NOT_HERE: i32 = 6;
 
 /// What a client wants done, or says. Fields that its kind does not name are zero.
 #[derive(Clone, Copy, Debug)]
@@ -184,5 +186,6 @@ const fn refusal_number(refusal: OfferRefusal) -> i32 {
         OfferRefusal::NoRoom => BYWAY_REFUSAL_NO_ROOM,
         OfferRefusal::NotYet => BYWAY_REFUSAL_NOT_YET,
         OfferRefusal::NumberTaken => BYWAY_REFUSAL_NUMBER_TAKEN,
+        OfferRefusal::NotHere => BYWAY_REFUSAL_NOT_HERE,
     }
 }

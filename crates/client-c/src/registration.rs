@@ -25,6 +25,8 @@ pub const BYWAY_SERVICE_BOTH: i32 = 5;
 pub const BYWAY_TRAFFIC_DATAGRAMS: i32 = 0;
 /// TCP or QUIC.
 pub const BYWAY_TRAFFIC_CONGESTION_CONTROLLED: i32 = 1;
+/// Both, and nobody can tell which packets are which.
+pub const BYWAY_TRAFFIC_MIXTURE: i32 = 2;
 
 /// All packets are copied to the relay; of congestion-controlled traffic, those that are marked.
 pub const BYWAY_COPIES_USUAL: i32 = 0;
@@ -92,6 +94,7 @@ impl Registration {
             traffic: match traffic {
                 BYWAY_TRAFFIC_DATAGRAMS => Traffic::Datagrams,
                 BYWAY_TRAFFIC_CONGESTION_CONTROLLED => Traffic::CongestionControlled,
+                BYWAY_TRAFFIC_MIXTURE => Traffic::Mixture,
                 _ => return Err(out_of_range("the traffic")),
             },
             duplication: match copies {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use byway_net::Io;
 use byway_proto::agent::{Offer, OfferRefusal};
-use byway_proto::conventions::{PairUse, Wish};
+use byway_proto::conventions::{PairUse, Subject, Wish};
 use byway_proto::marking::Marking;
 use byway_units::{AgentId, FlowId};
 
@@ -12,7 +12,7 @@ use super::admission::{Admission, admit};
 use super::mappings::{AllInUse, Consent, Endpoint, Mapping, MappingId, Owner, Side};
 use super::outsides::Caller;
 use super::role::AgentRole;
-use crate::settings::ExposedAt;
+use crate::settings::{ExposedAt, without_address};
 
 impl AgentRole {
     /// A peer's application wants to send to something here.
@@ -34,8 +34,14 @@ impl AgentRole {
         offer: &Offer,
         io: &mut Io,
     ) -> Result<(), OfferRefusal> {
-        let wish = Wish { peer_name: self.known.name_on_map(peer), flow, subject: &offer.subject };
+        let Subject { source, name } = Subject::parse(&offer.subject).ok_or(OfferRefusal::UnknownSubject)?;
+        let (name, only) = without_address(&name);
+        let subject = Subject { source, name }.bytes();
+        let wish = Wish { peer_name: self.known.name_on_map(peer), flow, subject: &subject };
         let Admission { place, source, replaces } = admit(peer, &wish, &self.exposed, &self.mappings)?;
+        if only.is_some_and(|address| !self.exposed[place].has(address)) {
+            return Err(OfferRefusal::NotHere);
+        }
         match replaces {
             Some(old) => self.close_mapping(old, io),
             None => self.make_room(Owner::Peer(peer), io).map_err(|AllInUse| OfferRefusal::NoRoom)?,

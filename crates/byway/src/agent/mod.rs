@@ -17,6 +17,8 @@ mod segments;
 mod status;
 mod terms;
 mod tunnel;
+mod unprotected;
+mod watchdog;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -30,6 +30,8 @@ use super::reloading::Change;
 use super::segments::Segments;
 use super::terms::{back, offer_of};
 use super::tunnel::{Came, Tunnelled};
+use super::unprotected::not_here;
+use super::watchdog::Watchdog;
 use crate::settings::{Exposed, Forward, Wanted, packets_for};
 
 /// What the rest of the process asks of the agent.
@@ -77,6 +79,8 @@ pub(super) struct AgentRole {
     pub(super) outsides: Outsides,
     /// Packets of a device, if there is one.
     pub(super) tunnel: Option<Tunnelled>,
+    /// What should be protected and is not.
+    pub(super) watchdog: Watchdog,
     pub(super) refused: Refused,
     pub(super) full_notices: FullNotices,
     offered: VecDeque<(AgentId, FlowId, Offer)>,
@@ -111,6 +115,7 @@ impl AgentRole {
             segments: Segments::default(),
             sources: Sources::new(u32::from_be_bytes(source)),
             outsides: Outsides::default(),
+            watchdog: Watchdog::new(tunnel.as_ref().and_then(Tunnelled::watches)),
             tunnel,
             refused: Refused::default(),
             full_notices: FullNotices::default(),
@@ -340,8 +345,11 @@ impl AgentRole {
         let Some((wanted, traffic)) = self.wanted(side) else {
             return;
         };
-        let name =
-            if matches!(side, Side::Capture { .. }) { packets_for(&wanted.to) } else { wanted.to.clone() };
+        let name = if let Side::Capture { place, .. } = side {
+            packets_for(&wanted.to, self.only_destination(place))
+        } else {
+            wanted.to.clone()
+        };
         let offer = offer_of(wanted, traffic, &Subject { source, name });
         self.agent.offer(peer, flow, offer, io.now());
     }
@@ -354,6 +362,13 @@ impl AgentRole {
             Some(Answered::Consented) => self.send_held(id, io),
             Some(Answered::Ends) => self.close_mapping(id, io),
             Some(Answered::Refused(Some(OfferRefusal::NoRoom))) => self.log_full_peer(peer, io.now()),
+            Some(Answered::Refused(Some(OfferRefusal::NotHere))) => {
+                let place = self.mappings.get(id).and_then(|mapping| match mapping.side {
+                    Side::Capture { place, .. } => self.only_destination(place),
+                    _ => None,
+                });
+                tracing::info!("{}", not_here(&self.known.name_of(peer), place));
+            }
             Some(Answered::Refused(Some(refusal))) => {
                 let to = self.mappings.get(id).map(|mapping| self.subject_of(mapping).to_owned());
                 tracing::warn!(
@@ -401,6 +416,7 @@ impl AgentRole {
         self.agent.withdraw_offer(mapping.peer, mapping.flow);
         self.agent.close_flow(mapping.sent, now);
         self.agent.close_received_flow(mapping.received, now);
+        self.watchdog.closed(id);
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.closed(id);
         }
@@ -488,6 +504,7 @@ impl Role for AgentRole {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+        self.watchdog.stir(io.now());
         if arrival.socket == SocketId::OVERLAY {
             self.segments.received(arrival.bytes, arrival.from);
             let Arrival { from, ecn, bytes, .. } = arrival;
@@ -515,6 +532,7 @@ impl Role for AgentRole {
         }
         self.sweep(io);
         self.look_after_tunnel(io);
+        self.look_whether_protected(io);
         self.drain(io);
     }
 
@@ -533,7 +551,7 @@ impl Role for AgentRole {
     fn deadline(&self) -> Option<Time> {
         let agent = self.agent.deadline().map(|(at, _)| at);
         let tunnel = self.tunnel.as_ref().map(Tunnelled::deadline);
-        agent.into_iter().chain(tunnel).chain([self.next_sweep]).min()
+        agent.into_iter().chain(tunnel).chain([self.next_sweep, self.watchdog.deadline()]).min()
     }
 
     fn is_finished(&self) -> bool {

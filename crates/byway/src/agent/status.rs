@@ -12,9 +12,11 @@ use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
 use byway_wire::{Service, Shard};
 
-use super::mappings::{Consent, Mapping};
+use super::mappings::{Consent, Mapping, MappingId, Side};
 use super::role::AgentRole;
 use super::segments::Segments;
+use super::tunnel::Tunnelled;
+use super::unprotected::not_here;
 use crate::observe::counted::Counts;
 
 /// The longest datagram that an application may send.
@@ -32,7 +34,9 @@ impl AgentRole {
             relays: self.relays(io),
             peers: self.peers(io),
             forwards: self.listeners.iter().map(|listener| self.forward_status(listener)).collect(),
-            mappings: self.mappings.iter().map(|(_, mapping)| self.mapping_status(mapping)).collect(),
+            captures: self.tunnel.as_ref().map(Tunnelled::statuses).unwrap_or_default(),
+            notes: self.watchdog.blind.iter().cloned().collect(),
+            mappings: self.mappings.iter().map(|(id, mapping)| self.mapping_status(id, mapping)).collect(),
             totals: self.totals(),
             bytes: self.segments.bytes(),
             counters: counts.work.counted(),
@@ -87,7 +91,7 @@ impl AgentRole {
         }
     }
 
-    fn mapping_status(&self, mapping: &Mapping) -> MappingStatus {
+    fn mapping_status(&self, id: MappingId, mapping: &Mapping) -> MappingStatus {
         let consent = match mapping.consent {
             Consent::Asked(_) => "asked",
             Consent::Given => "given",
@@ -106,7 +110,8 @@ impl AgentRole {
             sent: self.agent.reported(mapping.sent).as_ref().map(reported),
             service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
-            note: self.note(mapping),
+            leaves_losses: self.watchdog.unrepaired.contains_key(&id),
+            note: self.note(id, mapping),
         }
     }
 
@@ -126,7 +131,7 @@ impl AgentRole {
     }
 
     /// What a person should know of a mapping.
-    fn note(&self, mapping: &Mapping) -> Option<String> {
+    fn note(&self, id: MappingId, mapping: &Mapping) -> Option<String> {
         if mapping.refusal == Some(OfferRefusal::NoRoom) {
             return Some(
                 "the peer has no mapping left for it: raise `peer_max`, or `max`, of [mappings] there"
@@ -143,6 +148,12 @@ impl AgentRole {
         }
         if asked != Service::Forwarding && flow.service == Service::Forwarding {
             return Some("no direct path opens: everything goes through the relays".to_owned());
+        }
+        if let Some(unrepaired) = self.watchdog.unrepaired.get(&id) {
+            return Some(unrepaired.clone());
+        }
+        if let (Some(OfferRefusal::NotHere), Side::Capture { place, .. }) = (mapping.refusal, mapping.side) {
+            return Some(not_here(&self.known.name_of(mapping.peer), self.only_destination(place)));
         }
         if asked == Service::Coding && self.is_alone(mapping) {
             return Some(

@@ -51,11 +51,11 @@ pub(super) fn unmark(table: u32) {
 }
 
 /// By which the rules of a table's agent are known.
-fn name(table: u32) -> String {
+pub(super) fn name(table: u32) -> String {
     format!("byway-{table}")
 }
 
-fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+pub(super) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     // It waits for others that change the firewall, a second at most.
     let output = Command::new(program).args(["-w", "1"]).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| error.to_string())?;

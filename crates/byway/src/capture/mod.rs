@@ -5,6 +5,7 @@ mod follow;
 mod groups;
 mod guard;
 mod kernel;
+mod pins;
 mod plan;
 mod show;
 
@@ -25,6 +26,7 @@ use crate::exit::{Cause, Failure};
 use crate::settings::{Exposed, Tunnel};
 use claim::Claim;
 use guard::Guard;
+use pins::Pins;
 use plan::{Action, Plan, RULES_MAX, Rule, example};
 
 /// What an agent has changed about the system, and goes on changing.
@@ -44,6 +46,7 @@ pub(crate) struct Capturing {
     speaks_ipv6: bool,
     /// The plan of settings that are about to be in force, and their number, which doors name then.
     next: Option<(u64, Plan)>,
+    pins: Pins,
 }
 
 /// Where captured packets come from, and where their answers go.
@@ -68,10 +71,10 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
     let device = create(tunnel)?;
     let speaks_ipv6 = speaks_ipv6(&tunnel.device);
     let plan = if speaks_ipv6 { plan } else { plan.without_ipv6() };
-    let has_groups = !plan.groups.is_empty();
+    let marks = plan.marks();
     // A former agent of this table is gone, as its device is.
-    clean(tunnel.table, has_groups).await?;
-    let guard = Guard::start(tunnel.table, has_groups, &claim)
+    clean(tunnel.table, marks).await?;
+    let guard = Guard::start(tunnel.table, marks, &claim)
         .map_err(|error| Failure::machine(format!("no process that cleans up after the agent: {error}")))?;
     let mut capturing = Capturing {
         kernel,
@@ -85,6 +88,7 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
         applied: Vec::new(),
         speaks_ipv6,
         next: None,
+        pins: Pins::new(tunnel.table),
     };
     // Packets of queues wait from then on.
     let queues = match capturing.prepare(&tunnel.device).await {
@@ -136,6 +140,8 @@ impl Capturing {
     /// Has the rules be that are to be while these doors are open: others go, and those that are not there are added, or all.
     async fn set_rules(&mut self, all: bool) -> io::Result<()> {
         let open = self.plan.open(&self.doors);
+        // What has no rule to go by any more is not marked.
+        self.pins.retain(&self.plan, &self.doors);
         // One that the system does not remove now is removed the next time.
         while let Some(place) = self.applied.iter().position(|rule| !open.contains(rule)) {
             self.kernel.remove_rule(&self.applied[place]).await?;
@@ -150,6 +156,7 @@ impl Capturing {
                 self.applied.push(rule);
             }
         }
+        self.pins.add(&self.plan, &self.doors);
         Ok(())
     }
 
@@ -185,17 +192,17 @@ pub(crate) async fn undo(table: u32) -> Result<usize, Failure> {
     clean(table, true).await
 }
 
-/// Removes all that an agent of this table has changed and not undone, marks of control groups where there were any; how many rules
+/// Removes all that an agent of this table has changed and not undone, first what marks packets where anything did; how many rules
 /// there were.
 ///
 /// # Errors
 /// If the system refuses.
-async fn clean(table: u32, has_groups: bool) -> Result<usize, Failure> {
+async fn clean(table: u32, marks: bool) -> Result<usize, Failure> {
     let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
-    let removed = kernel.remove_all(priorities(table)).await;
-    if has_groups {
+    if marks {
         groups::unmark(table);
     }
+    let removed = kernel.remove_all(priorities(table)).await;
     removed.map_err(|error| refused("rules cannot be removed", &error))
 }
 
@@ -235,10 +242,9 @@ async fn check_plan(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(),
         ));
     }
     let takes_all_ports = |rule: &Rule| rule.source_ports.is_none() && rule.destination_ports.is_none();
-    let is_wide = plan
-        .rules
-        .iter()
-        .any(|(_, rule)| rule.action == Action::Lookup && !rule.is_ipv6 && takes_all_ports(rule));
+    let is_wide = plan.rules.iter().any(|(_, rule)| {
+        rule.action == Action::Lookup && !rule.is_ipv6 && takes_all_ports(rule) && !plan.is_of_pins(rule)
+    });
     if let Some(strict) = strict_device().filter(|_| tunnel.own_table.is_some()) {
         return settings(format!(
             "Byway's own packets go by another table than others, and the system checks sources strictly at {strict}: it would drop what \

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use byway_typed::Protocol;
+use byway_typed::{Protocol, TypedPorts};
 use ipnet::IpNet;
 
 use crate::agent::Doors;
@@ -17,6 +17,9 @@ const CAPTURED: u32 = 1;
 const ON_LINK: u32 = 2;
 const ANYWHERE: u32 = 3;
 const PASSED: u32 = PRIORITIES - 1;
+
+/// What rules of the firewall mark captured packets with that their programs pin to a device, from the table's number on.
+const PINNED: u32 = PASSED - 1;
 
 /// How many priorities rules take, from the table's number on.
 pub(super) const PRIORITIES: u32 = 100;
@@ -85,6 +88,14 @@ pub(crate) struct Group {
     pub(crate) mark: u32,
 }
 
+/// Packets of programs that pin them to a device: those are routed anew once they are marked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pin {
+    pub(crate) to: IpNet,
+    pub(crate) ports: TypedPorts,
+    pub(crate) mark: u32,
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -93,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) rules: Vec<(Gate, Rule)>,
     pub(crate) routes: Vec<Route>,
     pub(crate) groups: Vec<Group>,
+    /// Each with the capture that lets it be.
+    pub(crate) pins: Vec<(usize, Pin)>,
 }
 
 impl Plan {
@@ -110,8 +123,10 @@ impl Plan {
             plan.add(Gate::Always, Rule { mark: Some(tunnel.table), ..own });
             plan.add(Gate::Always, plan.rule(PASSED, is_ipv6, Action::Nothing));
             if let Some(own_table) = tunnel.own_table {
-                let own = plan.rule(PASSED, is_ipv6, Action::LookupIn(own_table));
-                plan.add(Gate::Always, Rule { mark: Some(tunnel.table), ..own });
+                for mark in [tunnel.table, tunnel.table + PINNED] {
+                    let own = plan.rule(PASSED, is_ipv6, Action::LookupIn(own_table));
+                    plan.add(Gate::Always, Rule { mark: Some(mark), ..own });
+                }
             }
         }
         for near in NEAR {
@@ -164,6 +179,9 @@ impl Plan {
             if priority == ANYWHERE {
                 self.add(Gate::Capture(place), self.rule(ON_LINK, is_ipv6(to), Action::LookupOnLink));
             }
+            if capture.pinned {
+                self.add_pins(place, *to, &selection.ports);
+            }
             for ports in or_any(&selection.ports) {
                 for users in or_any(users) {
                     for mark in or_any(&marks) {
@@ -180,6 +198,15 @@ impl Plan {
                 }
             }
         }
+    }
+
+    /// What is marked is routed anew by its address and mark alone: the system looks at no ports then.
+    fn add_pins(&mut self, place: usize, to: IpNet, ports: &[TypedPorts]) {
+        let mark = self.table + PINNED;
+        let pin = |ports: &TypedPorts| (place, Pin { to, ports: ports.clone(), mark });
+        self.pins.extend(ports.iter().map(pin));
+        let rule = self.rule(CAPTURED, is_ipv6(&to), Action::Lookup);
+        self.add(Gate::Capture(place), Rule { to: Some(to), mark: Some(mark), ..rule });
     }
 
     /// What goes back to where peers' packets come from.
@@ -235,7 +262,24 @@ impl Plan {
     pub(crate) fn without_ipv6(mut self) -> Self {
         self.rules.retain(|(_, rule)| !rule.is_ipv6);
         self.routes.retain(|route| !is_ipv6(&route.to));
+        self.pins.retain(|(_, pin)| !is_ipv6(&pin.to));
         self
+    }
+
+    /// The pins that are to be while these doors are open.
+    pub(crate) fn open_pins<'a>(&'a self, doors: &'a Doors) -> impl Iterator<Item = &'a Pin> {
+        let is_open = |place: usize| doors.captures.get(place) == Some(&true);
+        self.pins.iter().filter(move |(place, _)| is_open(*place)).map(|(_, pin)| pin)
+    }
+
+    /// Whether rules of the firewall mark packets.
+    pub(crate) fn marks(&self) -> bool {
+        !self.groups.is_empty() || !self.pins.is_empty()
+    }
+
+    /// Whether a rule is for packets that rules of the firewall have marked.
+    pub(crate) fn is_of_pins(&self, rule: &Rule) -> bool {
+        rule.mark == Some(self.table + PINNED)
     }
 
     /// The priorities that are the plan's alone.
@@ -319,12 +363,28 @@ mod tests {
         let prefixes = prefixes.iter().map(|prefix| prefix.parse().expect("a prefix")).collect();
         let ports = ports.iter().map(|ports| ports.parse().expect("ports")).collect();
         let selection = Selection { prefixes, ports };
-        Capture { selection, users: vec![], cgroups: vec![], firewall_marks: vec![], queue: None, wanted }
+        Capture {
+            selection,
+            users: vec![],
+            cgroups: vec![],
+            firewall_marks: vec![],
+            queue: None,
+            pinned: false,
+            wanted,
+        }
     }
 
     fn tunnel(captures: Vec<Capture>) -> Tunnel {
         let device = "byway0".to_owned();
-        Tunnel { device, table: 4_600, mtu: 1_354, own_table: None, addresses: vec![], captures }
+        Tunnel {
+            device,
+            table: 4_600,
+            mtu: 1_354,
+            own_table: None,
+            addresses: vec![],
+            watches: None,
+            captures,
+        }
     }
 
     fn plan(captures: Vec<Capture>) -> Plan {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::kernel::NOBODY;
+use super::pins;
 use super::plan::{Gate, Plan};
 use crate::settings::{Exposed, ExposedAt, Tunnel};
 
@@ -44,6 +45,9 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
             add_queue(&mut text, queue, tunnel);
         }
         add_rules(&mut text, &plan, Gate::Capture(place));
+        for pin in plan.pins.iter().filter(|(of, _)| *of == place).map(|(_, pin)| pin) {
+            let _ = writeln!(text, "  {} (where it is there)", pins::command(pin, *table, "-A").join(" "));
+        }
     }
     for (place, exposed) in exposed.iter().enumerate() {
         if matches!(exposed.at, ExposedAt::Network(_)) {

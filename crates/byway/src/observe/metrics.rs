@@ -127,8 +127,20 @@ impl Collector for AgentMetrics {
             .map(|peer| (vec![("peer", peer.name.as_str())], f64::from(u8::from(peer.is_alive))))
             .collect();
         gauges(&mut encoder, "byway_peer_alive", "Whether the peer answers", &peers)?;
+        unprotected(&mut encoder, status)?;
         round_trips(&mut encoder, &status.relays)
     }
+}
+
+/// What should be protected and is not.
+fn unprotected(encoder: &mut DescriptorEncoder<'_>, status: &AgentStatus) -> fmt::Result {
+    #[allow(clippy::cast_precision_loss, reason = "there are far fewer than 2^53")]
+    let gauge = |count: usize| [(vec![], count as f64)];
+    let flows = status.mappings.iter().filter(|mapping| mapping.leaves_losses).count();
+    let help = "Flows of which all losses of late stayed unrepaired";
+    gauges(encoder, "byway_unrepaired_flows", help, &gauge(flows))?;
+    let help = "Whether a watched device sends and nothing of it goes by Byway";
+    gauges(encoder, "byway_capture_blind", help, &gauge(status.notes.len()))
 }
 
 fn round_trips(encoder: &mut DescriptorEncoder<'_>, relays: &[RelayReach]) -> fmt::Result {

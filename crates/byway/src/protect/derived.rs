@@ -44,7 +44,7 @@ pub(super) struct Wish {
     pub(super) name: String,
     /// Where the peers' packets may come from; empty: from anywhere.
     pub(super) from: Vec<String>,
-    pub(super) behind_nat: Option<bool>,
+    pub(super) behind_nat: bool,
     /// Keys and values of a capture, beside where packets go.
     pub(super) terms: Vec<(&'static str, String)>,
 }
@@ -97,7 +97,7 @@ pub(super) fn derive(facts: &Facts, wish: &Wish, around: &Surroundings) -> Resul
     let mut derived = Derived { tables: String::new(), notes: Vec::new() };
     let mut captured = Vec::new();
     for pair in &pairs {
-        match endpoint(pair, wish, around) {
+        match endpoint(pair, wish) {
             Ok(endpoint) => {
                 captured.push(endpoint);
                 derived.tables.push_str(&capture(pair.agent, endpoint, wish));
@@ -238,8 +238,9 @@ fn shown(peer: &Peer) -> &str {
     peer.key.get(..KEY_SHOWN).unwrap_or(&peer.key)
 }
 
-/// Where packets to a peer are captured, or why none are.
-fn endpoint(pair: &Pair<'_>, wish: &Wish, around: &Surroundings) -> Result<SocketAddr, String> {
+/// Where packets to a peer are captured, or why none are. Whether its machine has that address, or a NAT before it, the agent there
+/// says when it is asked to take them.
+fn endpoint(pair: &Pair<'_>, wish: &Wish) -> Result<SocketAddr, String> {
     let Pair { agent, peer } = pair;
     let key = shown(peer);
     let Some(endpoint) = peer.endpoint else {
@@ -258,21 +259,12 @@ fn endpoint(pair: &Pair<'_>, wish: &Wish, around: &Surroundings) -> Result<Socke
             "the endpoint {endpoint} of the peer {key} has a port that rules of routing cannot name: what goes there is not captured"
         ));
     }
-    if wish.behind_nat == Some(true) {
+    if wish.behind_nat {
         return Err(format!(
             "{agent} is behind a NAT: what it sends by Byway is answered by Byway; what begins here before is not captured"
         ));
     }
-    let other = around.others.iter().flatten().find(|other| other.name == *agent);
-    let is_its_own = other.is_some_and(|other| other.addresses.contains(&endpoint.ip()));
-    if wish.behind_nat == Some(false) || is_its_own {
-        return Ok(endpoint);
-    }
-    Err(format!(
-        "the endpoint {endpoint} of the peer {key} is none of the addresses that [network] has for {agent}, or there is a controller in its place: so it \
-         counts as behind a NAT. What it sends by Byway is answered by Byway; what begins here before is not captured. If its machine has this \
-         address itself: --peer-behind-nat=false"
-    ))
+    Ok(endpoint)
 }
 
 fn capture(agent: &str, endpoint: SocketAddr, wish: &Wish) -> String {
@@ -281,6 +273,7 @@ fn capture(agent: &str, endpoint: SocketAddr, wish: &Wish) -> String {
     add(&mut table, "to", wish.name.as_str());
     add(&mut table, "destinations", vec![endpoint.ip().to_string()]);
     add(&mut table, "ports", vec![format!("udp:{}", endpoint.port())]);
+    add(&mut table, "pinned", true);
     for (name, value) in &wish.terms {
         add(&mut table, name, value.as_str());
     }
@@ -324,6 +317,7 @@ fn tunnel(facts: &Facts, captured: &[SocketAddr], around: &Surroundings, notes: 
     }
     let mut table = String::from("[tunnel]\n");
     add(&mut table, "mtu", i64::from(taken));
+    add(&mut table, "watches", facts.device.as_str());
     if facts.takes_everything {
         add(&mut table, "own_table", i64::from(MAIN_TABLE));
     }
@@ -360,19 +354,16 @@ mod tests {
             peers: peers.iter().map(|peer| peer.parse().expect("a peer")).collect(),
             name: "wireguard".to_owned(),
             from: vec![],
-            behind_nat: Some(false),
+            behind_nat: false,
             terms: vec![("service", "caching".to_owned())],
         }
     }
 
     const MANAGED: Surroundings = Surroundings { others: None, table: 4_600, mtu: None };
 
-    /// A file that pairs the agent with these, each with an address.
-    fn paired(others: &[(&str, &str)]) -> Surroundings {
-        let other = |(name, address): &(&str, &str)| Other {
-            name: (*name).to_owned(),
-            addresses: address.parse().into_iter().collect(),
-        };
+    /// A file that pairs the agent with these.
+    fn paired(others: &[&str]) -> Surroundings {
+        let other = |name: &&str| Other { name: (*name).to_owned() };
         Surroundings { others: Some(others.iter().map(other).collect()), ..MANAGED }
     }
 
@@ -395,6 +386,7 @@ peer = \"bob\"
 to = \"wireguard\"
 destinations = [\"203.0.113.9\"]
 ports = [\"udp:51820\"]
+pinned = true
 service = \"caching\"
 
 [[expose]]
@@ -406,6 +398,7 @@ peers = [\"bob\"]
 
 [tunnel]
 mtu = 1480
+watches = \"wg0\"
 ";
         assert_eq!(derived, Ok(Derived { tables: expected.to_owned(), notes: vec![] }));
     }
@@ -413,12 +406,12 @@ mtu = 1480
     #[test]
     fn the_only_other_agent_of_the_network_is_the_peer() {
         let facts = facts(vec![peer("a2V5", Some(ENDPOINT))]);
-        let derived = derive(&facts, &wish(&[]), &paired(&[("bob", "203.0.113.9")])).expect("it is bob");
+        let derived = derive(&facts, &wish(&[]), &paired(&["bob"])).expect("it is bob");
         assert_eq!(value(&derived, "peer"), "\"bob\"");
         for (around, expected) in [
             (MANAGED, "--peer bob"),
             (paired(&[]), "with nobody: add a pair"),
-            (paired(&[("bob", ""), ("carol", "")]), "one of bob, carol"),
+            (paired(&["bob", "carol"]), "one of bob, carol"),
         ] {
             let problem = derive(&facts, &wish(&[]), &around).expect_err("it is not clear").to_string();
             assert!(problem.starts_with("--peer: ") && problem.contains(expected), "{problem}");
@@ -462,31 +455,24 @@ mtu = 1480
 
     #[test]
     fn what_is_not_captured_is_exposed_and_said() {
-        let around = paired(&[("bob", "192.0.2.2")]);
         let nat = |behind_nat| Wish { behind_nat, ..wish(&["bob"]) };
         for (endpoint, wish, expected) in [
-            (None, nat(Some(false)), "has no endpoint: WireGuard learns it when the peer sends"),
-            (Some("[fe80::1]:7"), nat(Some(false)), "is on a link of this machine"),
-            (Some("203.0.113.9:65535"), nat(Some(false)), "cannot name"),
-            (Some(ENDPOINT), nat(Some(true)), "bob is behind a NAT"),
-            (Some(ENDPOINT), nat(None), "none of the addresses that [network] has for bob"),
+            (None, nat(false), "has no endpoint: WireGuard learns it when the peer sends"),
+            (Some("[fe80::1]:7"), nat(false), "is on a link of this machine"),
+            (Some("203.0.113.9:65535"), nat(false), "cannot name"),
+            (Some(ENDPOINT), nat(true), "bob is behind a NAT"),
         ] {
-            let derived =
-                derive(&facts(vec![peer("a2V5", endpoint)]), &wish, &around).expect("it is exposed");
+            let derived = derive(&facts(vec![peer("a2V5", endpoint)]), &wish, &paired(&["bob"]))
+                .expect("it is exposed");
             assert_eq!(captured(&derived), [""; 0]);
             assert!(derived.notes.len() == 1 && derived.notes[0].contains(expected), "{:?}", derived.notes);
             assert_eq!(value(&derived, "ports"), "[\"udp:51821\"]");
         }
-        let unsaid =
-            derive(&facts(vec![peer("a2V5", Some(ENDPOINT))]), &nat(None), &MANAGED).expect("exposed");
-        assert!(
-            captured(&unsaid).is_empty() && unsaid.notes.len() == 1,
-            "a controller does not say: {unsaid:?}"
-        );
-        let known = derive(&facts(vec![peer("a2V5", Some("192.0.2.2:7"))]), &nat(None), &around);
-        assert_eq!(captured(&known.expect("it is bob's")).len(), 1);
-        let meant = derive(&facts(vec![peer("a2V5", Some(ENDPOINT))]), &nat(Some(false)), &around);
-        assert_eq!(captured(&meant.expect("it is meant so")).len(), 1);
+        // Whether it is bob's own, his agent is asked, with a controller too.
+        for around in [MANAGED, paired(&["bob"])] {
+            let derived = derive(&facts(vec![peer("a2V5", Some(ENDPOINT))]), &nat(false), &around);
+            assert_eq!(captured(&derived.expect("it is a peer")).len(), 1);
+        }
     }
 
     #[test]
@@ -532,8 +518,7 @@ mtu = 1480
             let problem = derive(&facts, &wish(&["bob"]), &MANAGED).expect_err(expected).to_string();
             assert!(problem.contains(expected), "{problem}");
         }
-        let around = paired(&[("bob", "203.0.113.9")]);
-        let problem = derive(&whole(), &wish(&["bop"]), &around).expect_err("nobody").to_string();
+        let problem = derive(&whole(), &wish(&["bop"]), &paired(&["bob"])).expect_err("nobody").to_string();
         assert!(problem.contains("nobody called \"bop\", but with bob"), "{problem}");
     }
 }

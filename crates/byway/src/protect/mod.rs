@@ -34,8 +34,8 @@ pub(crate) struct ProtectFlags {
     /// Where the peers' packets may come from: addresses or prefixes. By default anywhere, as the tunnel checks by itself who sends.
     #[arg(long, value_name = "PREFIX", value_parser = checked::<TypedPrefix>)]
     from: Vec<String>,
-    /// Whether the peers' addresses are those of NATs: packets then go to them as answers alone. By default, whether the endpoint is
-    /// none of the agent's addresses in `[network]`; with a controller, yes.
+    /// Whether packets go to the peers as answers alone, as to those behind NATs. By default, each peer's agent says whether its
+    /// machine has the endpoint's address itself.
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     peer_behind_nat: Option<bool>,
     /// What relays do for the tunnel.
@@ -44,9 +44,9 @@ pub(crate) struct ProtectFlags {
     /// What of it goes to the relay.
     #[arg(long, default_value = "usual")]
     copies: TypedCopies,
-    /// What is in it: datagrams for calls, games and a mixture; congestion-controlled where nearly all is TCP, of which bulk data then is not
-    /// copied.
-    #[arg(long, default_value = "datagrams")]
+    /// What is in it: a mixture, of which losses are repaired unless packets queue on the direct path; datagrams where all losses are to
+    /// be repaired; congestion-controlled where nearly all is TCP, of which bulk data then is not copied.
+    #[arg(long, default_value = "mixture")]
     traffic: TypedTraffic,
     /// What comes later than this is lost; 250 ms by default.
     #[arg(long, value_name = "TIME", value_parser = checked::<TypedDuration>)]
@@ -122,7 +122,7 @@ impl ProtectFlags {
             peers: self.peer.clone(),
             name: self.tunnel.clone(),
             from: self.from.clone(),
-            behind_nat: self.peer_behind_nat,
+            behind_nat: self.peer_behind_nat == Some(true),
             terms,
         }
     }

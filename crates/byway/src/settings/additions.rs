@@ -1,7 +1,5 @@
 //! Tables that the program itself adds to those of an agent's file.
 
-use std::net::IpAddr;
-
 use byway_typed::Problem;
 
 use super::flags::AgentFlags;
@@ -25,8 +23,6 @@ pub(crate) struct Surroundings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Other {
     pub(crate) name: String,
-    /// Where it may be reached directly; none behind a NAT.
-    pub(crate) addresses: Vec<IpAddr>,
 }
 
 /// What the flags, and the file they name, say of the surroundings.
@@ -60,6 +56,7 @@ pub(crate) fn agent_settings_with(flags: &AgentFlags, addition: TypedFile) -> Re
         let own = file.tunnel.get_or_insert_with(TypedTunnel::default);
         own.mtu = own.mtu.or(added.mtu);
         own.own_table = own.own_table.or(added.own_table);
+        own.watches = own.watches.take().or(added.watches);
     }
     let settings = agent(typed)?;
     Ok(AgentSettings { leaves: flags.leaves(), is_dry_run: flags.is_dry_run(), ..settings })

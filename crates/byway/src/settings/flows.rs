@@ -1,7 +1,7 @@
 //! What flows are asked for as meant, and where they begin and end: forwards and what is exposed.
 
 use std::mem::discriminant;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use byway_proto::CodingRates;
 use byway_proto::agent::{Duplication, Terms, Traffic};
@@ -11,7 +11,7 @@ use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 
 use super::meaning::named_as;
-use super::tunnel::{Network, network};
+use super::tunnel::{Network, contains, network};
 use super::typed::{TypedCopies, TypedExpose, TypedForward, TypedService, TypedTraffic, TypedWish};
 
 /// What flows are asked for, and whom.
@@ -73,14 +73,33 @@ impl Exposed {
     pub(crate) fn subject_name(&self) -> String {
         match self.at {
             ExposedAt::Target(_) => self.name.clone(),
-            ExposedAt::Network(_) => packets_for(&self.name),
+            ExposedAt::Network(_) => packets_for(&self.name, None),
+        }
+    }
+
+    /// Whether packets for an address may go through here, whatever else they are.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        match &self.at {
+            ExposedAt::Target(_) => false,
+            ExposedAt::Network(network) => contains(&network.selection.prefixes, address),
         }
     }
 }
 
-/// What offers call something exposed that takes packets: no name has a colon.
-pub(crate) fn packets_for(name: &str) -> String {
-    format!("ip:{name}")
+/// What offers call something exposed that takes packets: no name has a colon. Where they all go to one address, it is said: whether
+/// its machine has that, an agent knows itself.
+pub(crate) fn packets_for(name: &str, only: Option<IpAddr>) -> String {
+    match only {
+        None => format!("ip:{name}"),
+        Some(address) => format!("ip:{name}:{address}"),
+    }
+}
+
+/// What offers call something, without the address that they name beside it.
+pub(crate) fn without_address(subject: &str) -> (String, Option<IpAddr>) {
+    let packets = subject.strip_prefix("ip:").and_then(|rest| rest.split_once(':'));
+    let packets = packets.and_then(|(name, address)| Some((name, address.parse().ok()?)));
+    packets.map_or((subject.to_owned(), None), |(name, address)| (packets_for(name, None), Some(address)))
 }
 
 /// What it is.
@@ -133,6 +152,7 @@ pub(super) fn wanted(
     let traffic = typed.traffic.map(|traffic| match traffic {
         TypedTraffic::Datagrams => Traffic::Datagrams,
         TypedTraffic::CongestionControlled => Traffic::CongestionControlled,
+        TypedTraffic::Mixture => Traffic::Mixture,
     });
     let duplication = match typed.copies {
         TypedCopies::Usual => Duplication::Usual,
@@ -169,15 +189,23 @@ pub(super) fn forwards(typed: &[TypedForward], source: &Source) -> Result<Vec<Fo
             let message = format!("{} is that of another forward: each needs its own", typed.listen);
             return Err(source.problem(&here.key("listen"), message));
         }
-        let wanted = wanted(&here, &typed.wish(), &OF_FORWARDS, source)?;
+        let mut wanted = wanted(&here, &typed.wish(), &OF_FORWARDS, source)?;
         if wanted.marks.iter().any(|mark| mark.needs_headers()) {
             let message =
                 "a forward sees datagrams without their headers: name key frames, or use a [[capture]]";
             return Err(source.problem(&here.key("marks"), message));
         }
+        wanted.traffic = wanted.traffic.map(|traffic| as_seen_by_a_forward(traffic, &wanted));
         found.push(Forward { listen: typed.listen, wanted });
     }
     Ok(found)
+}
+
+/// What a forward takes TCP and QUIC for where nothing says what of them to copy: it cannot tell bulk data from the rest, and would
+/// copy nothing.
+fn as_seen_by_a_forward(traffic: Traffic, wanted: &Wanted) -> Traffic {
+    let is_usual = matches!(wanted.terms.duplication, Duplication::Usual) && wanted.marks.is_empty();
+    if is_usual && traffic == Traffic::CongestionControlled { Traffic::Mixture } else { traffic }
 }
 
 const fn service(typed: TypedService) -> Service {

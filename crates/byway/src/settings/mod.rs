@@ -12,7 +12,7 @@ mod typed;
 
 pub(crate) use additions::{Other, Surroundings, agent_settings_with, surroundings};
 pub(crate) use flags::{AgentFlags, ControllerFlags, RelayFlags};
-pub(crate) use flows::{Exposed, ExposedAt, Forward, Wanted, packets_for};
+pub(crate) use flows::{Exposed, ExposedAt, Forward, Wanted, packets_for, without_address};
 #[cfg(test)]
 pub(crate) use meaning::agent_of;
 pub(crate) use meaning::{

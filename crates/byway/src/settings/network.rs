@@ -1,7 +1,6 @@
 //! A static network: who is who by the file alone.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use byway_proto::conventions::{relay_paths, shard_of};
@@ -85,11 +84,7 @@ impl StaticNetwork {
             let [one, other] = pair.agents.map(|place| &self.agents[place]);
             if one.entry.name == name { Some(other) } else { (other.entry.name == name).then_some(one) }
         });
-        let others = of_pair.map(|agent| Other {
-            name: agent.entry.name.clone(),
-            addresses: agent.entry.addresses.iter().map(SocketAddr::ip).collect(),
-        });
-        others.collect()
+        of_pair.map(|agent| Other { name: agent.entry.name.clone() }).collect()
     }
 
     /// A relay of the file.

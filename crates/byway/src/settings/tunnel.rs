@@ -44,6 +44,8 @@ pub(crate) struct Tunnel {
     /// By which Byway's own packets go; `None`: as all others.
     pub(crate) own_table: Option<u32>,
     pub(crate) addresses: Vec<IpNet>,
+    /// A device whose packets captures carry.
+    pub(crate) watches: Option<String>,
     pub(crate) captures: Vec<Capture>,
 }
 
@@ -59,7 +61,19 @@ pub(crate) struct Capture {
     pub(crate) firewall_marks: Vec<u32>,
     /// What rules of the firewall put there, and nothing else.
     pub(crate) queue: Option<u16>,
+    /// Whether programs pin packets to a device, for which rules of routing do not count.
+    pub(crate) pinned: bool,
     pub(crate) wanted: Wanted,
+}
+
+impl Capture {
+    /// The address that all packets go to, if there is one alone.
+    pub(crate) fn only_destination(&self) -> Option<IpAddr> {
+        match &self.selection.prefixes[..] {
+            [only] => (only.prefix_len() == only.max_prefix_len()).then(|| only.addr()),
+            _ => None,
+        }
+    }
 }
 
 /// Where packets go, as far as they show it themselves.
@@ -170,12 +184,7 @@ pub(super) fn tunnel(
         let message = format!("{table} is out of range: {} to {}", TABLES.start(), TABLES.end());
         return Err(source.problem(&root.key("table"), message));
     }
-    let mtu = typed.mtu.unwrap_or(u16::try_from(PIECE_BYTES_MAX).expect("a packet is shorter than 2^16"));
-    if !(MTU_MIN..=u16::try_from(DATAGRAM_BYTES_MAX).expect("so is this")).contains(&mtu) {
-        let message =
-            format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
-        return Err(source.problem(&root.key("mtu"), message));
-    }
+    let mtu = mtu(typed.mtu, &root.key("mtu"), source)?;
     if let Some(own) = typed.own_table.filter(|own| *own == 0 || *own == table) {
         let message = format!(
             "{own} is none, or the agent's own table: name the system's main one, 254, or another that has a way out"
@@ -210,7 +219,26 @@ pub(super) fn tunnel(
         );
         return Err(source.problem(&KeyPath::of("capture").place(place).key("firewall_marks"), message));
     }
-    Ok(Some(Tunnel { device, table, mtu, own_table: typed.own_table, addresses, captures }))
+    Ok(Some(Tunnel {
+        device,
+        table,
+        mtu,
+        own_table: typed.own_table,
+        addresses,
+        watches: typed.watches,
+        captures,
+    }))
+}
+
+/// The device's longest packet.
+fn mtu(typed: Option<u16>, path: &KeyPath, source: &Source) -> Result<u16, Problem> {
+    let mtu = typed.unwrap_or(u16::try_from(PIECE_BYTES_MAX).expect("a packet is shorter than 2^16"));
+    if !(MTU_MIN..=u16::try_from(DATAGRAM_BYTES_MAX).expect("so is this")).contains(&mtu) {
+        let message =
+            format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
+        return Err(source.problem(path, message));
+    }
+    Ok(mtu)
 }
 
 /// The device's name.
@@ -281,6 +309,7 @@ fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capt
         cgroups: typed.cgroups.clone(),
         firewall_marks: typed.firewall_marks.clone(),
         queue,
+        pinned: typed.pinned,
         wanted: wanted(here, &typed.wish(), &OF_CAPTURES, source)?,
     })
 }
@@ -296,6 +325,7 @@ fn queue(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Option
         ("users", !typed.users.is_empty()),
         ("cgroups", !typed.cgroups.is_empty()),
         ("firewall_marks", !typed.firewall_marks.is_empty()),
+        ("pinned", typed.pinned),
     ];
     if let Some((key, _)) = chooses.into_iter().find(|(_, is_there)| *is_there) {
         let message = "what is captured of a queue is for the firewall's rules to say that put packets there: leave this out, or the queue";

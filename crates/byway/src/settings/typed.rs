@@ -186,8 +186,10 @@ macro_rules! flows_table {
             /// Repair packets across flows, for the coding service: source packets + repair packets of a full batch. Default:
             /// `8+2`.
             batch: Option<TypedShape>,
-            /// What the packets are: `datagrams`, or `congestion-controlled` for tunnels of TCP, and for QUIC. Default:
-            /// `datagrams`; of a capture, TCP and QUIC (UDP port 443) are congestion-controlled, and all else is datagrams.
+            /// What the packets are: `datagrams`, `congestion-controlled` for TCP and QUIC, or `mixture` for tunnels, which hide
+            /// what they carry: all is copied, and repaired unless packets queue on the direct path. A forward that nothing tells
+            /// what to copy of congestion-controlled traffic takes it for a mixture. Default: `datagrams`; of a capture, TCP and
+            /// QUIC (UDP port 443) are congestion-controlled, and all else is datagrams.
             traffic: Option<TypedTraffic>,
             /// What goes to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`
             /// (everything, also of what comes back), `marked` (what `marks` names), `by-relay` (everything, and nothing on the direct path: the relay sends it on), or
@@ -269,6 +271,10 @@ flows_table! {
         /// With which firewall mark: what a rule of nft or iptables has set. Default: whatever it is.
         #[serde(default)]
         firewall_marks: Vec<u32>,
+        /// Whether programs pin packets to a device, as a `WireGuard` in user space does: rules of routing do not count for those, and
+        /// a rule of iptables, where that is there, has them routed anew. Default: false.
+        #[serde(default)]
+        pinned: bool,
         /// What rules of nft or iptables put into this queue (NFQUEUE): 0 to 65535. In the place of `destinations`, `ports`, `users`, `cgroups`
         /// and `firewall_marks`: the rules choose, and the agent makes none of its own.
         queue: Option<u32>,
@@ -295,6 +301,9 @@ pub(crate) struct TypedTunnel {
     /// come from there. Default: none, and packets come from the address that they would have without Byway.
     #[serde(default)]
     pub(crate) addresses: Vec<TypedInside>,
+    /// A device of this machine whose packets captures carry, as that of a `WireGuard`: if it sends and nothing of it goes by Byway, status,
+    /// log and metrics say so within 10 s. Default: none.
+    pub(crate) watches: Option<String>,
 }
 
 /// Limits of an agent's mappings.
@@ -360,6 +369,8 @@ pub(crate) enum TypedTraffic {
     Datagrams,
     /// TCP or QUIC.
     CongestionControlled,
+    /// Both, and nobody can tell which packets are which.
+    Mixture,
 }
 
 /// What goes to the ingress relay.

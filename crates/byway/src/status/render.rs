@@ -88,8 +88,16 @@ fn agent_text(status: &AgentStatus) -> String {
         let problem = forward.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
         let _ = writeln!(page, "  forward {listen} to {}/{}{problem}", forward.peer, forward.to);
     }
+    for capture in &status.captures {
+        let state = if capture.is_open { "takes packets" } else { "packets go without Byway" };
+        let _ =
+            writeln!(page, "  capture to {}/{}: {state}, {} taken", capture.peer, capture.to, capture.taken);
+    }
     for mapping in &status.mappings {
         mapping_text(&mut page, mapping);
+    }
+    for note in &status.notes {
+        let _ = writeln!(page, "  note: {note}");
     }
     counted(&mut page, "did", &status.counters);
     counted(&mut page, "dropped or left out", &status.drops);

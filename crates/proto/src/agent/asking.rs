@@ -85,6 +85,7 @@ impl Agent {
     /// Asks for what later packets show to be missing.
     fn ask_for_gaps(&mut self, id: ReceiveFlowId, now: Time) {
         let again = self.ask_again_after(id);
+        self.leave_congestion(id, now);
         loop {
             let Some(active) = self.receivers[id.0 as usize].active_mut() else {
                 return;
@@ -126,7 +127,7 @@ impl Agent {
         let may_ask = repairs(service) && !comes;
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
         let highest = active.tracker.highest().map(SequenceNumber::new);
-        let is_tail = active.tail.asks(highest, now) && active.open.is_none();
+        let is_tail = active.tail.asks(highest, now) && active.open.is_none() && !active.queue.is_standing();
         let is_silent = now.saturating_since(active.last_original) >= active.timer.timeout();
         if !is_silent && !is_repeat && !is_tail {
             return;
@@ -196,8 +197,8 @@ impl Agent {
         let mut last = None;
         for low in confirm.ranges.numbers_low().take(crate::limits::REQUESTS_MAX) {
             let sequence = flow.full(low);
-            let is_missing = active.tracker.is_missing(sequence.number())
-                || (open_from.is_some() && flow.is_new(sequence));
+            let is_missing =
+                active.tracker.is_wanted(sequence.number()) || (open_from.is_some() && flow.is_new(sequence));
             let is_missing = is_missing && !flow.has_passed(sequence.number());
             if is_missing && last.is_none_or(|last| last < sequence) && missing.insert(sequence) {
                 last = Some(sequence);

@@ -10,6 +10,7 @@ use super::events::Delivery;
 use super::ordering::Incoming;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::requests::Asker;
+use super::settings::Traffic;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::{keeps, takes_two_ways};
@@ -54,6 +55,7 @@ impl Agent {
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let is_original = flow.is_original(delivery);
         let comes_on_two_ways = takes_two_ways(flow.settings.service);
+        let is_mixture = flow.settings.traffic == Traffic::Mixture;
         let active = flow.activate(round_trip, now);
         let lateness =
             if is_original { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
@@ -70,6 +72,9 @@ impl Agent {
             active.original_came(now);
             active.tail.arrived(sequence, now);
             active.expect_answers_by(now);
+            if is_mixture {
+                active.queue.sample(sent, now);
+            }
         }
         if active.open.is_some_and(|from| sequence >= from) {
             active.open_asks = 0;

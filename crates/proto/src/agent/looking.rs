@@ -9,6 +9,7 @@ use byway_wire::{Service, Shard};
 
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
+use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::session::SessionId;
 
@@ -70,6 +71,8 @@ pub struct FlowStatus {
     pub paths: Vec<PathState>,
     /// Whether the other end can be reached directly, as far as is known.
     pub is_direct: bool,
+    /// What it carries.
+    pub traffic: Traffic,
 }
 
 impl Agent {
@@ -129,6 +132,7 @@ impl Agent {
         let paths: Vec<PathState> =
             (0..registrations.count()).filter_map(|path| self.path_state(flow, path)).collect();
         FlowStatus {
+            traffic: self.settings_of(flow).traffic,
             service: self.settings_of(flow).service,
             path_in_use: (paths.get(in_use) == Some(&PathState::Accepted)).then_some(in_use),
             paths,

@@ -21,6 +21,7 @@ mod joiner;
 mod known;
 mod looking;
 mod messages;
+mod mixture;
 mod never_copied;
 mod offers;
 mod ordering;

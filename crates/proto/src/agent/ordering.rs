@@ -152,7 +152,7 @@ impl ReceiveFlow {
     /// How long a repair of a gap is of use, once it is asked for.
     pub(super) fn patience(&self, round_trip: Duration) -> Duration {
         match self.settings.traffic {
-            Traffic::Datagrams => self.allowance(round_trip),
+            Traffic::Datagrams | Traffic::Mixture => self.allowance(round_trip),
             Traffic::CongestionControlled => quarter(round_trip).min(self.allowance(round_trip)),
         }
     }

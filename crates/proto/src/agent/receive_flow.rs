@@ -9,6 +9,7 @@ use super::arrival_clock::ArrivalClock;
 use super::blocks::Blocks;
 use super::events::Delivery;
 use super::joiner::Joiner;
+use super::mixture::PathQueue;
 use super::never_copied::NeverCopied;
 use super::ordering::Order;
 use super::registration::Registrations;
@@ -84,6 +85,8 @@ pub(super) struct Active {
     /// What a congestion-controlled flow holds back.
     pub(super) order: Order,
     pub(super) never_copied: NeverCopied,
+    /// Of a mixture: whether packets queue on the direct path.
+    pub(super) queue: PathQueue,
     /// Of a flow that comes on two ways.
     pub(super) ways: TwoWays,
     /// What a relay says of its end.
@@ -274,6 +277,7 @@ impl Active {
             joiner: Joiner::default(),
             order: None,
             never_copied: NeverCopied::default(),
+            queue: PathQueue::default(),
             ways: TwoWays::default(),
             tail: Tail::default(),
             delays: Delays::new(now),

@@ -88,7 +88,7 @@ impl Duplication {
     pub fn takes(self, traffic: Traffic, datagram: &[u8], marked: bool) -> bool {
         match self {
             Self::All | Self::ByRelay => true,
-            Self::Usual => marked || traffic == Traffic::Datagrams,
+            Self::Usual => marked || traffic != Traffic::CongestionControlled,
             Self::Marked => marked,
             Self::OwnRepairs => false,
             Self::Chosen(chooses) => chooses(datagram),
@@ -116,6 +116,10 @@ pub enum Traffic {
     /// for congestion: what follows a gap is held back that long, no longer, and only if a repair can come meanwhile.
     /// What cannot be repaired by then is not repaired.
     CongestionControlled,
+    /// Both at once, and nobody can tell which packets are which, as in a tunnel that encrypts: all are copied, and
+    /// delivered as they come. What is lost while packets queue on the direct path is a sign of congestion for those
+    /// who heed it, and stays lost (RFC 9265); all other losses are repaired.
+    Mixture,
 }
 
 /// One flow, as both its ends are told.

@@ -97,6 +97,8 @@ pub struct ReceiveStatistics {
     pub given_bytes: u64,
     /// Requests of others beyond what is consented to.
     pub beyond_consent: u64,
+    /// Packets of a mixture that were lost while packets queued on the path, and were not asked for.
+    pub congestion_losses: u64,
     /// Bursts of losses, and the longest in packets.
     pub bursts: u64,
     /// See [`ReceiveStatistics::bursts`].
@@ -134,6 +136,7 @@ impl ReceiveStatistics {
         given: 0,
         given_bytes: 0,
         beyond_consent: 0,
+        congestion_losses: 0,
         bursts: 0,
         longest_burst: 0,
         lateness_max: Duration::ZERO,
@@ -192,7 +195,8 @@ macro_rules! summable {
 
 summable!(
     direct, lost, in_stream, cooperative, cached, forwarded, late, held, gaps_passed, marked_dropped, duplicates,
-    forged, false_repairs, nacks, open_nacks, nacks_in_vain, acks, given, given_bytes, beyond_consent, bursts;
+    forged, false_repairs, nacks, open_nacks, nacks_in_vain, acks, given, given_bytes, beyond_consent, congestion_losses,
+    bursts;
     besides longest_burst, lateness_max, in_stream_times, cooperative_times, cached_times
 );
 
@@ -260,7 +264,7 @@ mod tests {
         let mut other = ReceiveStatistics { longest_burst: 9, ..one };
         other.lateness_max = Duration::from_millis(3);
         one.add_all(&other);
-        assert!(one.sums_mut().map(|sum| *sum).eq((1..=21).map(|number| 2 * number)));
+        assert!(one.sums_mut().map(|sum| *sum).eq((1..=22).map(|number| 2 * number)));
         assert_eq!((one.longest_burst, one.lateness_max), (9, Duration::from_millis(3)));
         assert_eq!((one.cached_times.count(), one.cached_times.sum()), (2, Duration::from_millis(16)));
         assert_eq!((one.in_stream_times.count(), one.cooperative_times.count()), (0, 0));

@@ -63,6 +63,7 @@ impl Terms {
                 selective: self.duplication.is_selective(self.traffic),
                 standby: self.standby,
                 coded_with_other_tenants: self.shares,
+                mixture: self.traffic == Traffic::Mixture,
             },
             rate: KilobitsPerSecond::from_rate(self.rate),
             budget: Microseconds::from_duration(self.latency_budget),
@@ -80,14 +81,18 @@ impl Terms {
         } else {
             Duplication::All
         };
-        let is_controlled = options.congestion_controlled;
+        let traffic = match (options.congestion_controlled, options.mixture) {
+            (true, _) => Traffic::CongestionControlled,
+            (false, true) => Traffic::Mixture,
+            (false, false) => Traffic::Datagrams,
+        };
         Self {
             service: terms.service,
             rates: CodingRates { in_stream: terms.in_stream, batch: terms.batch },
             rate: terms.rate.rate(),
             latency_budget: terms.budget.duration(),
             duplication,
-            traffic: if is_controlled { Traffic::CongestionControlled } else { Traffic::Datagrams },
+            traffic,
             standby: options.standby,
             shares: options.coded_with_other_tenants,
         }
@@ -165,7 +170,7 @@ mod tests {
             Duplication::OwnRepairs,
         ];
         for duplication in duplications {
-            for traffic in [Traffic::Datagrams, Traffic::CongestionControlled] {
+            for traffic in [Traffic::Datagrams, Traffic::CongestionControlled, Traffic::Mixture] {
                 for (standby, shares) in [(false, false), (true, false), (false, true)] {
                     let terms = Terms { duplication, traffic, standby, shares, ..Terms::default() };
                     let back = read_back(terms);

@@ -188,6 +188,17 @@ impl GapTracker {
         self.missing.ask(self.patience.asks_max, again, now)
     }
 
+    /// Leaves the numbers missing that are due for the first time: they are never asked for. How many.
+    pub fn leave_due(&mut self, now: Time) -> u64 {
+        self.missing.leave_due(now)
+    }
+
+    /// Whether this number is missing, and was not [left](Self::leave_due) so.
+    #[must_use]
+    pub fn is_wanted(&self, number: u64) -> bool {
+        self.missing.is_wanted(number)
+    }
+
     /// Gives up some numbers that were noticed to be missing before `noticed`, lowest first. Call until there are
     /// none.
     pub fn give_up(&mut self, noticed: Time) -> Option<NumberRange> {

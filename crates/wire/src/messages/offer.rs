@@ -26,6 +26,8 @@ pub struct TermsOptions {
     pub standby: bool,
     /// The flow's packets may be coded with those of other tenants.
     pub coded_with_other_tenants: bool,
+    /// Nobody knows which of its packets take losses for congestion: those of a full path stay lost.
+    pub mixture: bool,
 }
 
 impl TermsOptions {
@@ -37,6 +39,7 @@ impl TermsOptions {
             selective: bits & 8 != 0,
             standby: bits & 16 != 0,
             coded_with_other_tenants: bits & 32 != 0,
+            mixture: bits & 64 != 0,
         }
     }
 
@@ -47,6 +50,7 @@ impl TermsOptions {
             | u8::from(self.selective) << 3
             | u8::from(self.standby) << 4
             | u8::from(self.coded_with_other_tenants) << 5
+            | u8::from(self.mixture) << 6
     }
 }
 

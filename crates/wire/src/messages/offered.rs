@@ -20,6 +20,8 @@ codes! {
         NotYet = 4,
         /// The number is not the offering agent's to give, or stands for another flow.
         NumberTaken = 5,
+        /// The address that the subject names is on no machine of this agent.
+        NotHere = 6,
     }
 }
 

@@ -311,6 +311,7 @@ fn terms(terms: &Terms, lines: &mut Lines) {
     lines.yes("sender-makes-repairs", options.sender_makes_repairs).yes("selective", options.selective);
     lines.yes("standby", options.standby);
     lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
+    lines.yes("mixture", options.mixture);
     lines.add("rate", terms.rate.count()).add("budget", terms.budget.count());
 }
 

@@ -95,6 +95,6 @@ impl AgentRole {
         let (Side::Capture { place, traffic }, Some(tunnel)) = (side, &self.tunnel) else {
             return 0;
         };
-        tunnel.numbers[place] * 2 + u32::from(traffic == Traffic::Datagrams)
+        tunnel.numbers[place] * 2 + u32::from(traffic != Traffic::CongestionControlled)
     }
 }

@@ -7,6 +7,7 @@ mod queued;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use byway_api::CaptureStatus;
 use byway_net::{Device, Io, PacketQueues};
 use byway_proto::agent::Traffic;
 use byway_proto::marking::Candidate;
@@ -98,6 +99,9 @@ pub(super) struct Tunnelled {
     /// The number of the settings, which doors name.
     generation: u64,
     connections: Connections,
+    /// Packets that were taken, by capture; and those that answer what came from peers.
+    taken: Vec<u64>,
+    answered: u64,
     /// When peers' packets came last.
     heard: BTreeMap<AgentId, Time>,
     doors: watch::Sender<Doors>,
@@ -141,6 +145,8 @@ impl Tunnelled {
             numbers: (0..).take(captures).collect(),
             generation: 0,
             connections: Connections::new(),
+            taken: vec![0; captures],
+            answered: 0,
             heard: BTreeMap::new(),
             doors,
             asks: BTreeMap::new(),
@@ -160,6 +166,44 @@ impl Tunnelled {
 
     pub(super) const fn deadline(&self) -> Time {
         self.next_look
+    }
+
+    /// The device whose packets captures carry.
+    pub(super) fn watches(&self) -> Option<String> {
+        self.settings.watches.clone()
+    }
+
+    /// How many packets were taken, to begin something or to answer.
+    pub(super) fn seen(&self) -> u64 {
+        self.taken.iter().sum::<u64>() + self.answered
+    }
+
+    fn count(&mut self, side: Side) {
+        match side {
+            Side::Capture { place, .. } => self.taken[place] += 1,
+            _ => self.answered += 1,
+        }
+    }
+
+    pub(super) fn has_captures(&self) -> bool {
+        !self.settings.captures.is_empty()
+    }
+
+    pub(super) fn captures_any(&self) -> bool {
+        self.doors.borrow().captures.contains(&true)
+    }
+
+    /// What is said of captures.
+    pub(super) fn statuses(&self) -> Vec<CaptureStatus> {
+        let doors = self.doors.borrow();
+        let captures = self.settings.captures.iter().zip(&self.taken).enumerate();
+        let status = |(place, (capture, taken)): (usize, (&Capture, &u64))| CaptureStatus {
+            peer: capture.wanted.peer.clone(),
+            to: capture.wanted.to.clone(),
+            is_open: doors.captures.get(place) == Some(&true),
+            taken: *taken,
+        };
+        captures.map(status).collect()
     }
 
     /// A mapping has ended.
@@ -328,11 +372,13 @@ impl AgentRole {
 
     /// A packet that is captured goes into its flow.
     fn pass_on(&mut self, id: MappingId, headers: &Headers, ecn: Ecn, packet: &mut [u8], io: &mut Io) {
-        let Some(peer) = self.mappings.get(id).map(|mapping| mapping.peer) else {
+        let Some(Mapping { peer, side, .. }) = self.mappings.get(id) else {
             return;
         };
-        let connection =
-            self.tunnel.as_mut().map(|tunnel| tunnel.connections.sent(peer, headers, packet.len(), io.now()));
+        let connection = self.tunnel.as_mut().map(|tunnel| {
+            tunnel.count(*side);
+            tunnel.connections.sent(*peer, headers, packet.len(), io.now())
+        });
         self.mind_path(id, headers, packet, io);
         let candidate = Candidate { headers: Some(headers), payload: &packet[headers.payload..], connection };
         let marked = self.mappings.marks(id, &candidate);
@@ -435,6 +481,11 @@ impl AgentRole {
         }
     }
 
+    /// The address that all packets of a capture go to, if there is one alone.
+    pub(super) fn only_destination(&self, place: usize) -> Option<IpAddr> {
+        self.tunnel_capture(place).only_destination()
+    }
+
     fn tunnel_capture(&self, place: usize) -> &Capture {
         &self.tunnel.as_ref().expect("there is a capture").settings.captures[place]
     }
@@ -510,6 +561,7 @@ fn traffics(capture: &Capture) -> &[Traffic] {
     match capture.wanted.traffic {
         Some(Traffic::Datagrams) => &[Traffic::Datagrams],
         Some(Traffic::CongestionControlled) => &[Traffic::CongestionControlled],
+        Some(Traffic::Mixture) => &[Traffic::Mixture],
         None => &[Traffic::CongestionControlled, Traffic::Datagrams],
     }
 }
@@ -523,7 +575,7 @@ fn traffic_of(headers: &Headers) -> Traffic {
 
 const fn other(traffic: Traffic) -> Traffic {
     match traffic {
-        Traffic::Datagrams => Traffic::CongestionControlled,
+        Traffic::Datagrams | Traffic::Mixture => Traffic::CongestionControlled,
         Traffic::CongestionControlled => Traffic::Datagrams,
     }
 }
@@ -531,6 +583,6 @@ const fn other(traffic: Traffic) -> Traffic {
 const fn place_of(traffic: Traffic) -> usize {
     match traffic {
         Traffic::CongestionControlled => 0,
-        Traffic::Datagrams => 1,
+        Traffic::Datagrams | Traffic::Mixture => 1,
     }
 }

@@ -3,6 +3,7 @@
 mod asking;
 mod closing;
 mod helping;
+mod mixture;
 mod offering;
 mod ordering;
 mod paths;

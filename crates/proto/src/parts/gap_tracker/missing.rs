@@ -20,11 +20,13 @@ pub(super) struct Gap {
     /// When to ask; `Time::MAX`: no more.
     due: Time,
     asked: u8,
+    /// Whether it is asked for never.
+    is_left: bool,
 }
 
 impl Gap {
     pub(super) const fn new(first: u64, end: u64, noticed: Time) -> Self {
-        Self { first, end, noticed, due: Time::MAX, asked: 0 }
+        Self { first, end, noticed, due: Time::MAX, asked: 0, is_left: false }
     }
 
     pub(super) const fn due_at(self, due: Time) -> Self {
@@ -138,7 +140,7 @@ impl Missing {
 
     fn ripen_one(&mut self, index: usize, now: Time) {
         let gap = &mut self.gaps[index];
-        if gap.end <= self.ripe_below && gap.asked == 0 {
+        if gap.end <= self.ripe_below && gap.asked == 0 && !gap.is_left {
             gap.due = gap.due.min(now);
             self.soonest = self.soonest.min(now);
         }
@@ -169,6 +171,28 @@ impl Missing {
             self.soonest = self.soonest.min(gap.due);
         }
         ranges
+    }
+
+    /// Has what is due for the first time never be asked for; how many numbers.
+    pub(super) fn leave_due(&mut self, now: Time) -> u64 {
+        let mut left = 0;
+        if self.soonest > now {
+            return left;
+        }
+        self.soonest = Time::MAX;
+        for gap in &mut self.gaps {
+            if gap.due <= now && gap.asked == 0 {
+                (gap.due, gap.is_left) = (Time::MAX, true);
+                left += gap.count();
+            }
+            self.soonest = self.soonest.min(gap.due);
+        }
+        left
+    }
+
+    /// Whether a number is missing, and may be asked for.
+    pub(super) fn is_wanted(&self, number: u64) -> bool {
+        self.find(number).is_some_and(|index| !self.gaps[index].is_left)
     }
 
     /// Takes out the lowest range, if it was noticed before this.
