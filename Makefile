@@ -1,7 +1,7 @@
 # The short names of what one does with Byway; the work is in scripts/, which install what is missing first.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-coder build test bench gates lint clean
+.PHONY: help demo demo-coder build test kills bench gates lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ build: ## Optimised build, in target/release
 test: ## Everything that must hold; closes with the numbers of tests passed, failed and skipped
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+kills: ## Kills each of two relays twenty times beside running calls, with a controller and without; six minutes
+	@scripts/setup.sh build
+	@KILLS=20 scripts/cargo.sh test --locked -p byway --test relay_deaths
 
 bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, queues, relays on sockets, then the gates
 	@scripts/setup.sh bench

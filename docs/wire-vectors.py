@@ -460,7 +460,7 @@ def print_repair():
     counters = ["highest-low", "direct", "lost", "in-stream", "cooperative", "cached", "forwarded", "late",
                 "bursts", "longest-burst", "delay-p50", "delay-p95", "delay-p99"]
     message("report", UNICAST, *[number(name, 4, 0x01010101 * (n + 1)) for n, name in enumerate(counters)])
-    message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000))
+    message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000), number("direct", 4, 7))
 
 
 def print_paths():

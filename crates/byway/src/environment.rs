@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn words_are_as_far_apart_as_the_letters_that_differ() {
         for (one, other, expected) in
-            [("level", "level", 0), ("levl", "level", 1), ("kitten", "sitting", 3), ("", "ab", 2)]
+            [("level", "level", 0), ("lexel", "level", 1), ("kitten", "sitting", 3), ("", "ab", 2)]
         {
             assert_eq!(changes(one, other), expected, "{one} {other}");
         }

@@ -104,7 +104,9 @@ fn reload(lab: &Lab, place: usize, first: &str, kind: &str, tables: &str) {
     std::fs::write(lab.file(place), first.replacen(kind, &format!("{tables}{kind}"), 1))
         .expect("room on the disk");
     let reloaded = lab.run(place, &["reload"]);
-    assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
+    let log =
+        std::fs::read_to_string(lab.folder.path().join(format!("agent-{place}.log"))).unwrap_or_default();
+    assert!(reloaded.status.success(), "{}\n{log}", String::from_utf8_lossy(&reloaded.stderr));
 }
 
 /// Talks over connections of their own until they are captured.

@@ -134,8 +134,12 @@ fn a_tunnel_of_which_nothing_is_captured_is_said_with_a_remedy_until_it_is() {
 fn recipe() -> Vec<String> {
     let guide = include_str!("../../../docs/guide.md");
     let (_, recipe) = guide.split_once("### Through a forward").expect("the guide has it");
-    let blocks = recipe.split("```toml\n").skip(1).take(2);
-    blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
+    let blocks = recipe.split("```toml ").skip(1).take(2);
+    let tables = |block: &str| {
+        let block = block.split("```").next().unwrap_or_default();
+        block.split_once('\n').map_or_else(String::new, |(_, tables)| tables.to_owned())
+    };
+    blocks.map(tables).collect()
 }
 
 /// What the scenario has between the two.

@@ -66,13 +66,17 @@ fn kill_once(sites: &mut Sites, relay: usize) -> Instant {
     killed
 }
 
+/// What a change of paths may cost beside: a lost packet or two whose repair was under way.
+const UNDER_WAY_MAX: usize = 2;
+
 fn check(told: &str, fate: &Fate, kills: &[Instant], until: Instant) {
-    let mut from = fate.sent[100];
-    for killed in kills {
-        assert_eq!(fate.missing(from, *killed - UNDER_WAY), 0, "{told}: before a kill");
-        from = *killed + MOVED;
+    for (place, killed) in kills.iter().enumerate() {
+        let next = kills.get(place + 1).map_or(until, |next| *next - UNDER_WAY);
+        let dead = fate.missing(*killed + MOVED, *killed + SHOWN);
+        assert_eq!(dead, 0, "{told}: 600 ms after kill {place}");
+        let after = fate.missing(*killed + SHOWN, next);
+        assert!(after <= UNDER_WAY_MAX, "{told}: {after} missing once the relay of kill {place} is back");
     }
-    assert_eq!(fate.missing(from, until), 0, "{told}: 600 ms after a kill");
     assert_eq!(fate.twice(), 0, "{told}: something came twice");
 }
 

@@ -437,7 +437,7 @@ pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 
 /// How often a receiver tells the sender of one silence: any of its messages may be lost.
-pub const SILENCE_NOTICES: u8 = 3;
+pub const SILENCE_NOTICES: u8 = 2;
 /// How long after one another they are.
 pub const SILENCE_REPEAT: Duration = Duration::from_millis(100);
 

@@ -496,7 +496,7 @@ to = "bob"
 service = "internet"
 sends = { kind = "steady", every = "1 ms", bytes = 16, begin = "8 s" }
 "#;
-    let call = run(text, 1).flows.remove(0);
+    let call = run(text, 3).flows.remove(0);
     // 51 % of 11,000.
     assert!((5_300..5_900).contains(&call.missing), "{call:#?}");
     assert_eq!(call.lost_direct, call.missing);

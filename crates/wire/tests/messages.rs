@@ -205,8 +205,8 @@ proptest! {
     }
 
     #[test]
-    fn silence_survives(flow_key in flow_key(), from_low in any::<u32>(), elapsed in micros()) {
-        check(Silence { flow_key, from_low, elapsed });
+    fn silence_survives(flow_key in flow_key(), from_low in any::<u32>(), elapsed in micros(), direct in any::<u32>()) {
+        check(Silence { flow_key, from_low, elapsed, direct });
     }
 
     #[test]

@@ -154,9 +154,9 @@ impl Agent {
         let flow = &mut self.senders[id.0 as usize];
         if flow.peer == session {
             let before = flow.reports_mut().newest().map_or((0, 0), |newest| (newest.direct, newest.lost));
-            let was_dark = flow.is_dark;
+            let was_dark = flow.dark_since.is_some();
             let has_lost = flow.take_report(report, now);
-            if was_dark && !flow.is_dark {
+            if was_dark && flow.dark_since.is_none() {
                 self.tell_outage_is_over(id, now);
             }
             if has_lost {

@@ -76,7 +76,7 @@ impl Agent {
 
 impl ReceiveFlow {
     #[allow(clippy::cast_possible_truncation, reason = "the wire's counters wrap")]
-    pub(super) fn report(&self) -> Report {
+    fn report(&self) -> Report {
         let statistics = &self.statistics;
         let highest = self.active().and_then(|active| active.tracker.highest()).unwrap_or(0);
         let delay = |percent| {
@@ -107,9 +107,9 @@ impl ReceiveFlow {
 impl SendFlow {
     /// Takes in what the receiver says; new losses wake a flow that waits for them. Whether there are any.
     pub(super) fn take_report(&mut self, report: &Report, now: Time) -> bool {
-        let before = self.reports_mut().newest().map_or(0, |newest| newest.direct);
         let has_lost = self.reports_mut().take(report);
-        self.is_dark &= report.direct.wrapping_sub(before).cast_signed() <= 0;
+        self.dark_since =
+            self.dark_since.filter(|before| report.direct.wrapping_sub(*before).cast_signed() <= 0);
         if has_lost {
             self.copies_until = now + STANDBY_FOR;
         }

@@ -46,8 +46,9 @@ pub(super) struct SendFlow {
     pub(super) uncopied: Uncopied,
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
-    /// Whether its receiver says that nothing comes by the direct path: until a report counts more that came so.
-    pub(super) is_dark: bool,
+    /// How many packets had come by the direct path when the receiver said that none comes, modulo 2^32; until a report
+    /// counts more.
+    pub(super) dark_since: Option<u32>,
     /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
     stands_in: bool,
     /// How many originals may be sent again.
@@ -69,7 +70,7 @@ impl SendFlow {
             block: None,
             uncopied: Uncopied::NONE,
             copies_until: Time::START,
-            is_dark: false,
+            dark_since: None,
             stands_in: false,
             again: ORIGINALS_AGAIN_MAX,
             reports: None,

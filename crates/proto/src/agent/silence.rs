@@ -65,11 +65,10 @@ impl Agent {
             .highest()
             .map_or(SequenceNumber::FIRST, |highest| SequenceNumber::new(highest + 1));
         let elapsed = Microseconds::from_duration(now.saturating_since(active.last_original));
-        let silence = Silence { flow_key: flow.key, from_low: from.low(), elapsed };
-        // What came before is counted before: what later reports add shows that the path delivers again.
-        let (peer, report) = (flow.peer, flow.report());
-        self.sessions.say_urgently(peer, &Message::Report(report), now);
-        self.sessions.say_urgently(peer, &Message::Silence(silence), now);
+        #[allow(clippy::cast_possible_truncation, reason = "the wire's counters wrap")]
+        let direct = flow.statistics.direct as u32;
+        let silence = Silence { flow_key: flow.key, from_low: from.low(), elapsed, direct };
+        self.sessions.say_urgently(flow.peer, &Message::Silence(silence), now);
     }
 
     /// Takes a receiver's word that nothing comes.
@@ -101,7 +100,7 @@ impl Agent {
         let flow = &mut self.senders[id.0 as usize];
         let has_slept = !flow.is_awake(now);
         flow.copies_until = now + STANDBY_FOR;
-        flow.is_dark = true;
+        flow.dark_since = Some(silence.direct);
         let relay = self.relays[place].session;
         if has_slept {
             // Flows that sleep on are in no batch with this one: what the dark path loses is carried whole.
@@ -180,7 +179,7 @@ impl SendFlow {
 
     /// Whether the receiver said lately that nothing comes.
     pub(super) fn is_dark(&self, now: Time) -> bool {
-        self.is_dark && self.has_lost(now)
+        self.dark_since.is_some() && self.has_lost(now)
     }
 
     /// Whether a packet leaves for the direct path while that is dark, and the uplink does not bear it beside its copy: a

@@ -17,6 +17,8 @@ pub struct Silence {
     pub from_low: u32,
     /// How long ago the packet before it came, or the latest one that came by the direct path.
     pub elapsed: Microseconds,
+    /// Packets first delivered by the direct path so far, as in a report.
+    pub direct: u32,
 }
 
 impl Silence {
@@ -33,6 +35,7 @@ impl Silence {
             flow_key: reader.flow_key()?,
             from_low: reader.u32("from")?,
             elapsed: Microseconds::new(reader.u32("elapsed")?),
+            direct: reader.u32("direct")?,
         })
     }
 
@@ -45,6 +48,7 @@ impl Silence {
             output.bytes(&self.flow_key.to_bytes());
             output.u32(self.from_low);
             output.u32(self.elapsed.count());
+            output.u32(self.direct);
         })
     }
 }

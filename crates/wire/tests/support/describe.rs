@@ -221,7 +221,7 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
         Message::Report(message) => report(message, &mut lines),
         Message::Silence(message) => {
             lines.flow_key(&message.flow_key).add("from-low", message.from_low);
-            lines.add("elapsed", message.elapsed.count());
+            lines.add("elapsed", message.elapsed.count()).add("direct", message.direct);
             "silence"
         }
         other => message_of_paths(other, &mut lines),

@@ -29,9 +29,11 @@ impl Tunnelled {
         let places = kept(&self.settings.captures, &captures);
         let mut mappings = vec![[None; 2]; captures.len()];
         let mut numbers: Vec<Option<u32>> = vec![None; captures.len()];
+        let mut taken = vec![0; captures.len()];
         for (old, new) in places.iter().enumerate() {
             if let Some(new) = *new {
                 (mappings[new], numbers[new]) = (self.mappings[old], Some(self.numbers[old]));
+                taken[new] = self.taken[old];
             }
         }
         for place in 0..numbers.len() {
@@ -40,7 +42,8 @@ impl Tunnelled {
             numbers[place] = numbers[place].or(free);
         }
         self.numbers = numbers.into_iter().flatten().collect();
-        (self.mappings, self.settings.captures, self.generation) = (mappings, captures, generation);
+        (self.mappings, self.taken) = (mappings, taken);
+        (self.settings.captures, self.generation) = (captures, generation);
         self.asks.clear();
         self.next_look = Time::START;
         places

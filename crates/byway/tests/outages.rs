@@ -1,0 +1,86 @@
+//! Outages of the direct path that meet a flow which does not copy, and relays that send in a sender's stead, with real
+//! processes.
+
+#![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
+
+mod sites;
+
+use std::time::{Duration, Instant};
+
+use sites::{ALICE, BOB, Fate, Mode, Plan, Sites};
+
+/// When the direct path goes dark, after the links began, and for how long.
+const DARK_AT: Duration = Duration::from_secs(20);
+const DARK_FOR: Duration = Duration::from_secs(3);
+
+/// What becomes of a forward with these keys over an outage of the direct path, both ways, and the agents' counters.
+fn over_an_outage(mode: Mode, keys: &str) -> Option<(Fate, Sites)> {
+    let plan = Plan {
+        mode,
+        direct: format!(
+            "outage = [{{ at = \"{} s\", for = \"{} s\" }}]",
+            DARK_AT.as_secs(),
+            DARK_FOR.as_secs()
+        ),
+        uplink: String::new(),
+        forwards: vec![keys.to_owned()],
+    };
+    let sites = Sites::start(plan)?;
+    sites.wait_for("the relays know the flow", || {
+        let stream = sites.begin(ALICE, 0);
+        std::thread::sleep(Duration::from_millis(300));
+        stream.finish();
+        let paths = sites.mapping(ALICE, 0)["paths"].as_array().cloned().unwrap_or_default();
+        paths.iter().any(|path| path["is_in_use"] == true)
+    });
+    assert!(sites.age() < DARK_AT - Duration::from_secs(1), "the nodes took {:?} to begin", sites.age());
+    let stream = sites.begin(ALICE, 0);
+    std::thread::sleep((DARK_AT + DARK_FOR + Duration::from_secs(2)).saturating_sub(sites.age()));
+    Some((stream.finish(), sites))
+}
+
+fn counted(sites: &Sites, name: &str) -> u64 {
+    let status = sites.status(ALICE);
+    let mut counters = status["counters"].as_array().into_iter().flatten();
+    counters
+        .find(|counter| counter["reason"] == name)
+        .and_then(|counter| counter["count"].as_u64())
+        .unwrap_or(0)
+}
+
+fn repairs_an_outage_on_standby(mode: Mode, service: &str) {
+    let Some((fate, sites)) = over_an_outage(mode, &format!("service = \"{service}\"\nstandby = true"))
+    else {
+        return;
+    };
+    let (missing, twice) = (fate.missing(fate.sent[0], Instant::now()), fate.twice());
+    let received = &sites.status(BOB)["totals"][0]["received"];
+    let lost = received["lost_direct"].as_u64().unwrap_or(0) + received["forwarded"].as_u64().unwrap_or(0);
+    let told = format!("{mode:?}, {service}: {missing} missing, {received}");
+    assert!(lost >= 250, "{told}");
+    assert!(missing <= 30 && twice == 0, "{told}");
+    let copies = counted(&sites, "copies");
+    assert!(copies >= 250, "{told}: {copies} copies");
+}
+
+#[test]
+fn an_outage_of_a_flow_on_standby_is_repaired_in_a_static_network() {
+    repairs_an_outage_on_standby(Mode::Static, "caching");
+}
+
+#[test]
+fn an_outage_of_a_coded_flow_on_standby_is_repaired_in_a_managed_network() {
+    repairs_an_outage_on_standby(Mode::Managed, "coding");
+}
+
+#[test]
+fn a_relay_sends_in_the_senders_stead_where_there_are_two() {
+    let Some((fate, sites)) = over_an_outage(Mode::Static, "service = \"caching\"\ncopies = \"by-relay\"")
+    else {
+        return;
+    };
+    let received = &sites.status(BOB)["totals"][0]["received"];
+    let (forwarded, sent) = (received["forwarded"].as_u64().unwrap_or(0), fate.sent.len() as u64);
+    assert_eq!(fate.missing(fate.sent[0], Instant::now()), 0, "{received}");
+    assert!(forwarded * 100 >= sent * 98, "{sent} sent: {received}");
+}
