@@ -274,7 +274,7 @@ impl Sites {
         self.wait_for("the controller gives tokens", || {
             let arguments = ["token", "create", "--role", role, "--state", state.to_str().expect("UTF-8")];
             let made = self.run(CONTROLLER, &arguments);
-            token = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+            String::from_utf8_lossy(&made.stdout).trim().clone_into(&mut token);
             made.status.success()
         });
         token
@@ -284,10 +284,10 @@ impl Sites {
 /// The machines and their links: the direct path takes 40 ms, and so does the one by both relays.
 fn scenario(plan: &Plan) -> String {
     let Plan { direct, uplink, .. } = plan;
-    let control: String = NAMES[..CONTROLLER]
-        .iter()
-        .map(|name| format!("[[link]]\nbetween = [\"controller\", \"{name}\"]\ndelay = \"10 ms\"\n"))
-        .collect();
+    let mut control = String::new();
+    for name in &NAMES[..CONTROLLER] {
+        let _ = write!(control, "[[link]]\nbetween = [\"controller\", \"{name}\"]\ndelay = \"10 ms\"\n");
+    }
     format!(
         "title = \"Two sites\"\nlength = \"1 h\"\n\
          [[node]]\nname = \"alice\"\nrole = \"agent\"\n[[node]]\nname = \"bob\"\nrole = \"agent\"\n\

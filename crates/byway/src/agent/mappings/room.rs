@@ -44,8 +44,8 @@ impl Mappings {
         owner: Owner,
         now: Time,
     ) -> Result<Option<MappingId>, AllInUse> {
-        let owned = self.owners.get(&owner).map_or(0, |owned| owned.count);
-        if matches!(owner, Owner::Peer(_)) && owned >= self.limits.of_peer {
+        let count = self.owners.get(&owner).map_or(0, |owned| owned.count);
+        if matches!(owner, Owner::Peer(_)) && count >= self.limits.of_peer {
             return self.evicted_of(owner, now).map(Some);
         }
         if self.count() >= self.limits.all { self.evicted(now).map(Some) } else { Ok(None) }
