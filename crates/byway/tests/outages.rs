@@ -33,7 +33,7 @@ fn over_an_outage(mode: Mode, keys: &str) -> Option<(Fate, Sites)> {
         let paths = sites.mapping(ALICE, 0)["paths"].as_array().cloned().unwrap_or_default();
         paths.iter().any(|path| path["is_in_use"] == true)
     });
-    assert!(sites.age() < DARK_AT - Duration::from_secs(1), "the nodes took {:?} to begin", sites.age());
+    assert!(sites.age() + Duration::from_secs(1) < DARK_AT, "the nodes took {:?} to begin", sites.age());
     let stream = sites.begin(ALICE, 0);
     std::thread::sleep((DARK_AT + DARK_FOR + Duration::from_secs(2)).saturating_sub(sites.age()));
     Some((stream.finish(), sites))

@@ -13,7 +13,7 @@ fn with_a_loss_in_a_queue(waits: Duration) -> Hall {
     let mut hall = Hall::new(&mixture());
     hall.loses_originals([10]);
     hall.stream(5);
-    hall.direct = hall.direct + waits;
+    hall.direct += waits;
     hall.stream(15);
     hall.run(ms(30));
     hall
@@ -66,7 +66,7 @@ fn a_loss_of_datagrams_is_asked_for_whatever_queues() {
     let mut hall = Hall::new(&settings(Service::Caching));
     hall.loses_originals([10]);
     hall.stream(5);
-    hall.direct = hall.direct + ms(80);
+    hall.direct += ms(80);
     hall.stream(15);
     hall.run(ms(100));
     assert!(is_asked_for(&hall, 10) && hall.statistics().congestion_losses == 0);
