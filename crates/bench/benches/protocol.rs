@@ -84,7 +84,8 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_460))]
+// Some 110 of these note which packets an outage would have copied, and ask whether the path is dark.
+#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_640))]
 // Copies are kept to be fetched: 180 of these, and 530 for memory that a relay takes at its start.
 #[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_000))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_700))]
