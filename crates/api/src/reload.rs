@@ -1,4 +1,4 @@
-//! What a node says when it was asked to read its settings again.
+//! Answer of a node that was asked to read its settings again.
 
 use std::fmt;
 

@@ -41,7 +41,7 @@ pub(super) fn begin(
     Ok((peer, flow.ok_or(Declined::NoRoom)?))
 }
 
-/// Whether a peer may have the mapping that it asks for, as far as there is room for it.
+/// Checks that there is room for the mapping that a peer asks for.
 pub(super) fn admit(
     peer: AgentId,
     wish: &Wish<'_>,
