@@ -3,6 +3,7 @@
 //! Small here; `make kills` kills each relay twenty times.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks and settings")]
+#![allow(clippy::print_stderr, reason = "says what was measured")]
 
 mod sites;
 
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use sites::{ALICE, BOB, EAST, Fate, Mode, Plan, Sites, Stream, WEST};
 
-/// What a relay's death may cost: 600 ms in virtual time, and more where relays are 60 ms apart and two cores run it all.
-const MOVED: Duration = Duration::from_millis(750);
+/// How long packets may be lost after a relay's death.
+const MOVED: Duration = Duration::from_millis(600);
 
 /// Until when status has to be right.
 const SHOWN: Duration = Duration::from_secs(2);
@@ -72,8 +73,9 @@ const UNDER_WAY_MAX: usize = 2;
 fn check(told: &str, fate: &Fate, kills: &[Instant], until: Instant) {
     for (place, killed) in kills.iter().enumerate() {
         let next = kills.get(place + 1).and_then(|next| next.checked_sub(UNDER_WAY)).unwrap_or(until);
-        let dead = fate.missing(*killed + MOVED, *killed + SHOWN);
-        assert_eq!(dead, 0, "{told}: 750 ms after kill {place}");
+        let moved = fate.last_missing(*killed, *killed + SHOWN).map(|sent| sent - *killed);
+        eprintln!("{told}: the last one missing after kill {place}: {moved:?}");
+        assert!(moved.is_none_or(|moved| moved <= MOVED), "{told}: {moved:?} after kill {place}");
         let after = fate.missing(*killed + SHOWN, next);
         assert!(after <= UNDER_WAY_MAX, "{told}: {after} missing once the relay of kill {place} is back");
     }
@@ -116,11 +118,11 @@ fn kill_each_relay(mode: Mode) {
 }
 
 #[test]
-fn whichever_relay_is_killed_flows_of_a_static_network_are_protected_again_within_750_ms() {
+fn whichever_relay_is_killed_flows_of_a_static_network_are_protected_again_within_600_ms() {
     kill_each_relay(Mode::Static);
 }
 
 #[test]
-fn whichever_relay_is_killed_flows_of_a_managed_network_are_protected_again_within_750_ms() {
+fn whichever_relay_is_killed_flows_of_a_managed_network_are_protected_again_within_600_ms() {
     kill_each_relay(Mode::Managed);
 }

@@ -101,6 +101,9 @@ pub const FAST_PROBE_INTERVAL: Duration = Duration::from_millis(50);
 /// Probes that may stay unanswered: with 10 % loss in both directions, the one after these is too once in 4,000 times.
 pub const UNANSWERED_PROBES_MAX: u8 = 4;
 
+/// Round trips after which the deviation has settled: a sixteenth of what it began with is left.
+pub const SETTLING_ROUND_TRIPS: u8 = 5;
+
 /// The round trip before one is measured (that of RFC 9002, section 6.2.2, is 333 ms; relays are near).
 pub const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 

@@ -392,6 +392,12 @@ impl Fate {
         all.filter(|(sent, came)| (from..until).contains(*sent) && **came == 0).count()
     }
 
+    /// When the last packet of a span of time that never came was sent.
+    pub fn last_missing(&self, from: Instant, until: Instant) -> Option<Instant> {
+        let all = self.sent.iter().zip(&self.came).rev();
+        all.filter(|(sent, came)| (from..until).contains(*sent) && **came == 0).map(|(sent, _)| *sent).next()
+    }
+
     /// How many packets came more than once.
     pub fn twice(&self) -> usize {
         self.came.iter().filter(|came| **came > 1).count()

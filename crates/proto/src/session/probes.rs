@@ -3,7 +3,9 @@
 use arrayvec::ArrayVec;
 use byway_units::{Bytes, Duration, Time};
 
-use crate::limits::{FAST_PROBE_INTERVAL, INITIAL_ROUND_TRIP, PROBE_INTERVAL, UNANSWERED_PROBES_MAX};
+use crate::limits::{
+    FAST_PROBE_INTERVAL, INITIAL_ROUND_TRIP, PROBE_INTERVAL, SETTLING_ROUND_TRIPS, UNANSWERED_PROBES_MAX,
+};
 
 /// Probes under way that are remembered.
 const UNDER_WAY_MAX: usize = 8;
@@ -40,8 +42,10 @@ pub(crate) struct Answered {
 pub(crate) struct Probes {
     next_number: u32,
     under_way: ArrayVec<UnderWay, UNDER_WAY_MAX>,
-    /// Smoothed round trip and its mean deviation (RFC 6298, section 2); `None` before the first answer.
+    /// Smoothed round trip and its mean deviation (RFC 6298, section 2.3); `None` before the first answer.
     smoothed: Option<(Duration, Duration)>,
+    /// Round trips measured, up to [`SETTLING_ROUND_TRIPS`].
+    measurements: u8,
     /// Probes without an answer since something was last heard.
     unanswered: u8,
     /// The number of the first probe of the latest train, and how many it had.
@@ -54,6 +58,7 @@ impl Probes {
             next_number: 0,
             under_way: ArrayVec::new_const(),
             smoothed: None,
+            measurements: 0,
             unanswered: 0,
             train: (0, 0),
         }
@@ -104,14 +109,19 @@ impl Probes {
     }
 
     /// Takes in a measured round trip.
+    ///
+    /// The deviation begins as a quarter of the first, and the next ones weigh more than those that follow. With half, and a quarter
+    /// for each (RFC 6298, section 2), a peer that dies soon after it was met is missed two round trips later than others.
     pub(crate) fn measure(&mut self, round_trip: Duration) {
         self.smoothed = Some(match self.smoothed {
-            None => (round_trip, round_trip / 2),
+            None => (round_trip, round_trip / 4),
             Some((mean, deviation)) => {
                 let error = round_trip.max(mean).saturating_sub(round_trip.min(mean));
-                ((mean * 7 + round_trip) / 8, (deviation * 3 + error) / 4)
+                let kept = if self.measurements < SETTLING_ROUND_TRIPS { 1 } else { 3 };
+                ((mean * 7 + round_trip) / 8, (deviation * kept + error) / (kept + 1))
             }
         });
+        self.measurements = self.measurements.saturating_add(1).min(SETTLING_ROUND_TRIPS);
     }
 
     /// Something authenticated came from the peer: it is there.
@@ -173,17 +183,22 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_smoothed_as_in_rfc_6298() {
+    fn round_trips_are_smoothed_as_in_rfc_6298_once_they_have_settled() {
         let mut probes = Probes::new();
         let first = probes.sent(Before::default(), at(0));
         let answered = probes.answered(first, at(80)).map(|answered| answered.round_trip);
         assert_eq!(answered, Some(Duration::from_millis(80)));
         assert_eq!(probes.round_trip(), Duration::from_millis(80));
-        assert_eq!(probes.answer_within(), Duration::from_millis(240));
-        let second = probes.sent(Before::default(), at(200));
-        probes.answered(second, at(360));
+        assert_eq!(probes.answer_within(), Duration::from_millis(160));
+        for ms in 1..=100 {
+            let number = probes.sent(Before::default(), at(ms * 200));
+            probes.answered(number, at(ms * 200 + 80));
+        }
+        assert_eq!(probes.answer_within().as_millis(), 80);
+        let last = probes.sent(Before::default(), at(30_000));
+        probes.answered(last, at(30_160));
         assert_eq!(probes.round_trip(), Duration::from_millis(90));
-        assert_eq!(probes.answer_within(), Duration::from_millis(290));
+        assert_eq!(probes.answer_within().as_millis(), 90 + 4 * 20);
     }
 
     #[test]
@@ -207,11 +222,11 @@ mod tests {
         assert_eq!(probes.answered(number, at(10)), None);
     }
 
-    /// After how many milliseconds a peer that falls silent is taken for dead, given the round trip to it.
-    fn dead_after(round_trip_ms: u64) -> u64 {
+    /// After how many milliseconds a peer that falls silent is taken for dead, given the round trip to it and how often it was measured.
+    fn dead_after(round_trip_ms: u64, measurements: usize) -> u64 {
         let mut probes = Probes::new();
         let mut now = Time::START;
-        for _ in 0..50 {
+        for _ in 0..measurements {
             let number = probes.sent(Before::default(), now);
             probes.answered(number, now + Duration::from_millis(round_trip_ms));
             now += PROBE_INTERVAL;
@@ -226,7 +241,12 @@ mod tests {
 
     #[test]
     fn a_silent_peer_is_dead_in_time_to_move_within_600_ms() {
-        assert_eq!([15, 70, 100, 120].map(dead_after), [450, 490, 550, 590]);
+        assert_eq!([15, 70, 100, 120].map(|ms| dead_after(ms, 50)), [450, 490, 550, 590]);
+    }
+
+    #[test]
+    fn a_peer_that_was_just_met_is_missed_hardly_later() {
+        assert_eq!([1, 2, 3, 4].map(|measured| dead_after(70, measured)), [630, 560, 525, 507]);
     }
 
     #[test]
@@ -247,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_last_probe_has_the_time_that_an_answer_takes() {
-        assert_eq!(dead_after(600), 200 + 200 + 150 + 600);
+        assert_eq!(dead_after(600, 50), 200 + 200 + 150 + 600);
     }
 
     #[test]
