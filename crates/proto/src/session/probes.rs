@@ -75,10 +75,12 @@ impl Probes {
         number
     }
 
-    /// Takes an answer; what it tells, if the probe was ours and not answered before.
+    /// Takes an answer; what it tells, if the probe was ours and neither it nor a later one was answered before. Else whoever sees
+    /// a probe that is lost could send it on much later, and the round trip would seem so long that repairs are late.
     pub(crate) fn answered(&mut self, number: u32, now: Time) -> Option<Answered> {
         let position = self.under_way.iter().position(|known| known.number == number)?;
-        let UnderWay { sent, before, .. } = self.under_way.remove(position);
+        let UnderWay { sent, before, .. } = self.under_way[position];
+        self.under_way.drain(..=position);
         let round_trip = now.saturating_since(sent);
         self.measure(round_trip);
         self.heard();
@@ -220,6 +222,15 @@ mod tests {
         assert_eq!(probes.answered(number.wrapping_add(1), at(10)), None);
         assert!(probes.answered(number, at(10)).is_some());
         assert_eq!(probes.answered(number, at(10)), None);
+    }
+
+    #[test]
+    fn a_probe_that_is_answered_after_a_later_one_measures_nothing() {
+        let mut probes = Probes::new();
+        let [first, second] = [0, 200].map(|ms| probes.sent(Before::default(), at(ms)));
+        assert!(probes.answered(second, at(220)).is_some());
+        assert_eq!(probes.answered(first, at(3_000)), None);
+        assert_eq!(probes.round_trip(), Duration::from_millis(20));
     }
 
     /// After how many milliseconds a peer that falls silent is taken for dead, given the round trip to it and how often it was measured.
