@@ -440,9 +440,9 @@ pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 
 /// How often a receiver tells the sender of one silence: any of its messages may be lost.
-pub const SILENCE_NOTICES: u8 = 2;
-/// How long after one another they are.
-pub const SILENCE_REPEAT: Duration = Duration::from_millis(100);
+pub const SILENCE_NOTICES: u8 = 3;
+/// How long after one another they are: the second one lasts for [`DARK_AFTER`] where packets follow one another within 30 ms.
+pub const SILENCE_REPEAT: Duration = Duration::from_millis(60);
 
 /// How long nothing has to have come before copies take the place of originals on an uplink that does not carry both.
 pub const DARK_AFTER: Duration = Duration::from_millis(100);
@@ -454,6 +454,9 @@ pub const SILENCE_MARGIN: Duration = Duration::from_millis(10);
 /// One in so many packets goes by a dark path where the uplink does not carry both it and its copy: an eighth more than the
 /// copies take, and at 50 packets a second, the path's return shows within 160 ms.
 pub const ORIGINALS_IN_DARK: u64 = 8;
+
+/// A flow that waits for losses copies until so many of its packets have come by the direct path, and none was lost.
+pub const DIRECT_AT_FIRST: u32 = 3;
 
 /// How long copies go on after the last loss on a path that was clean.
 pub const STANDBY_FOR: Duration = Duration::from_secs(30);

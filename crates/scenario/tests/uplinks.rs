@@ -137,3 +137,27 @@ fn calls_that_share_an_uplink_are_copied_if_it_bears_all_of_them() {
         assert!(outcome.is_met() && (share > 0.5) == is_copied, "{rate}: {outcome:#?}");
     }
 }
+
+#[test]
+fn an_outage_behind_an_uplink_too_narrow_for_copies_is_repaired() {
+    // With all headers, 300 packets in three seconds take 446 kbit/s.
+    for (service, missing) in [("caching", 27), ("coding", 33)] {
+        for rate in ["670 kbit/s", "780 kbit/s"] {
+            for jitter in ["0 ms", "5 ms"] {
+                // The stream begins after three seconds.
+                for at in ["3 s", "4 s", "12 s"] {
+                    let text = changed("550 kbit/s", rate)
+                        .replace("jitter = \"5 ms\"", &format!("jitter = \"{jitter}\""))
+                        .replace("loss = []", &format!("outage = [{{ at = \"{at}\", for = \"3 s\" }}]"))
+                        .replace("service = \"caching\"", &format!("service = \"{service}\""));
+                    let call = &run(&text).flows[0];
+                    // Most originals are withheld, and lost nowhere.
+                    assert!(
+                        call.missing <= missing && call.repaired >= 30,
+                        "{service} {rate} {jitter} {at}: {call:#?}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -122,13 +122,13 @@ impl Agent {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        // What comes on the other way is not missing.
-        let comes = takes_two_ways(service) && active.ways.are_relaying(active.timer.timeout(), now);
+        // What comes on the other way is not missing. Later timeouts are too long to show that it still does.
+        let comes = takes_two_ways(service) && active.ways.are_relaying(active.timer.first(), now);
         let may_ask = repairs(service) && !comes;
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
         let highest = active.tracker.highest().map(SequenceNumber::new);
         let is_tail = active.tail.asks(highest, now) && active.open.is_none() && !active.queue.is_standing();
-        let is_silent = now.saturating_since(active.last_original) >= active.timer.timeout();
+        let is_silent = now.saturating_since(active.silent_since(service)) >= active.timer.timeout();
         if !is_silent && !is_repeat && !is_tail {
             return;
         }
@@ -266,7 +266,8 @@ impl Agent {
             return;
         };
         let timeout = active.timer.timeout();
-        let silence = (timeout < Duration::MAX).then(|| active.last_original.saturating_add(timeout));
+        let silent_since = active.silent_since(self.receivers[id.0 as usize].settings.service);
+        let silence = (timeout < Duration::MAX).then(|| silent_since.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;
         let order = active.order.as_ref().and_then(|order| order.deadline());
         let notice = active.silence.and_then(SilenceNotice::deadline);

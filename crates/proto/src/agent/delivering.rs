@@ -57,6 +57,7 @@ impl Agent {
         let comes_on_two_ways = takes_two_ways(flow.settings.service);
         let is_mixture = flow.settings.traffic == Traffic::Mixture;
         let active = flow.activate(round_trip, now);
+        let is_first = is_original && active.highest_original.is_none();
         let lateness =
             if is_original { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
         if is_past || (!is_original && lateness > allowance) {
@@ -93,7 +94,8 @@ impl Agent {
         let arrival = active.tracker.arrived(sequence.number(), now);
         flow.statistics.nacks_in_vain += u64::from(is_in_vain);
         let has_lost = flow.count(sequence, delivery, lateness);
-        self.plan_report(id, has_lost, now);
+        // Until it hears that the direct path delivers, the sender copies what it sends.
+        self.plan_report(id, has_lost || is_first, now);
         self.keep(id, sequence, now);
         if is_original {
             self.end_open_nack(id, sequence, now);

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use byway_units::{Bytes, Duration, Time};
-use byway_wire::{FlowKey, SequenceNumber};
+use byway_wire::{FlowKey, SequenceNumber, Service};
 
 use super::arrival_clock::ArrivalClock;
 use super::blocks::Blocks;
@@ -224,6 +224,12 @@ impl Active {
     /// Notes that an original came.
     pub(super) const fn original_came(&mut self, now: Time) {
         (self.last_original, self.silence) = (now, None);
+    }
+
+    /// Returns when a packet came last by a way on which all packets of the service come.
+    pub(super) fn silent_since(&self, service: Service) -> Time {
+        let relayed = self.ways.last_relayed().filter(|_| takes_two_ways(service));
+        relayed.map_or(self.last_original, |relayed| relayed.max(self.last_original))
     }
 
     /// An original shows what is missing; what the open-ended NACK covers may be on its way until a

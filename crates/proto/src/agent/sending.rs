@@ -173,6 +173,7 @@ impl Agent {
             flow.sent.insert_over(sequence.number(), sent, |sent| self.sent.get(sent.packet, now).is_none());
         }
         flow.uncopied = flow.uncopied.then(is_covered);
+        self.wake_if_unreported(id, now);
     }
 
     /// The relay that gets a copy of what the flow sends now, by its place, and what it calls the flow.

@@ -13,7 +13,8 @@ use super::Agent;
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
 use crate::limits::{
-    DARK_AFTER, ORIGINALS_IN_DARK, RESEND_REACH, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_REPEAT, STANDBY_FOR,
+    DARK_AFTER, ORIGINALS_IN_DARK, REPORT_AFTER_LOSS, RESEND_REACH, SILENCE_MARGIN, SILENCE_NOTICES,
+    SILENCE_REPEAT, STANDBY_FOR,
 };
 use crate::session::SessionId;
 
@@ -94,19 +95,60 @@ impl Agent {
         let relay = &self.relays[place];
         let is_room = self.has_room() || (elapsed >= DARK_AFTER && relay.has_no_queue());
         let is_outage = relay.takes_copies(now) && is_room && self.is_lost_since(id, from, elapsed, now);
-        if !is_outage {
+        if is_outage {
+            self.wake(id, from, silence.direct, (place, alias), now);
+        }
+    }
+
+    /// Wakes a flow of which no report has come yet: nobody knows whether the direct path delivers anything. A flow that
+    /// waits for losses is awake from its beginning. By an uplink that is too narrow for copies, a report is waited for.
+    pub(super) fn wake_if_unreported(&mut self, id: SendFlowId, now: Time) {
+        let flow = &self.senders[id.0 as usize];
+        if flow.reports.is_some() || flow.dark_since.is_some() || flow.needs_relay() {
             return;
         }
+        let has_room = self.has_room();
+        if has_room && !flow.settings.waits_for_losses() {
+            return;
+        }
+        let Some((place, alias)) =
+            self.ingress_of(id).filter(|(place, _)| self.relays[*place].takes_copies(now))
+        else {
+            return;
+        };
+        let patience = if has_room {
+            Duration::ZERO
+        } else {
+            self.sessions.round_trip(flow.peer) * 2 + REPORT_AFTER_LOSS * 2
+        };
+        let first = flow.sent_since(SequenceNumber::FIRST).find_map(|(_, sent)| self.sent.came(sent.packet));
+        if first.is_some_and(|first| first + patience <= now) {
+            self.wake(id, SequenceNumber::FIRST, 0, (place, alias), now);
+        }
+    }
+
+    /// Has a flow copy what it sends, and what it sent since a packet, when so many have come by the direct path.
+    fn wake(
+        &mut self,
+        id: SendFlowId,
+        from: SequenceNumber,
+        direct: u32,
+        (place, alias): (usize, Alias),
+        now: Time,
+    ) {
+        let has_room = self.has_room();
         let flow = &mut self.senders[id.0 as usize];
-        let has_slept = !flow.is_awake(now);
         flow.copies_until = now + STANDBY_FOR;
-        flow.dark_since = Some(silence.direct);
+        flow.dark_since = Some(direct);
         let relay = self.relays[place].session;
-        if has_slept {
+        if !has_room || flow.settings.waits_for_losses() {
             // Flows that sleep on are in no batch with this one: what the dark path loses is carried whole.
             self.sessions.say(relay, &Message::Outage(Outage { alias, is_dark: true }), now);
         }
-        self.copy_since(id, from, (relay, alias), now);
+        // By a narrow uplink, what was sent before would delay what follows beyond its budget.
+        if has_room {
+            self.copy_since(id, from, (relay, alias), now);
+        }
     }
 
     /// Tells the ingress relay that the direct path delivers again.

@@ -22,6 +22,11 @@ impl TwoWays {
         self.relayed = Some(now);
     }
 
+    /// When relays brought something last.
+    pub(super) const fn last_relayed(&self) -> Option<Time> {
+        self.relayed
+    }
+
     /// Whether relays brought something within such a time.
     pub(super) fn are_relaying(&self, within: Duration, now: Time) -> bool {
         self.relayed.is_some_and(|at| now.saturating_since(at) < within)

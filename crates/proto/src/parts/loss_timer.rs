@@ -158,7 +158,8 @@ impl TwoState {
     }
 
     /// The first timeout of a silence that begins now.
-    fn first(&self) -> Duration {
+    #[must_use]
+    pub fn first(&self) -> Duration {
         if self.is_small { self.small } else { self.long }
     }
 

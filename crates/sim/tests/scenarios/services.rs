@@ -84,7 +84,8 @@ fn one_relay_can_be_ingress_and_egress_for_every_service() {
         let fate = run.fate(&world);
         assert_eq!((fate.sent, fate.missing), (4_000, 0), "{service:?}: {fate:?}");
         let ways: u64 = match service {
-            Service::Coding => fate.by(Delivery::InStream) + fate.by(Delivery::Cooperative),
+            // Of a flow's first packets, copies are asked for before there is a batch.
+            Service::Coding => fate.repaired - fate.by(Delivery::Forwarded),
             Service::Caching => fate.by(Delivery::Cached),
             _ => fate.by(Delivery::Forwarded),
         };
@@ -210,7 +211,7 @@ fn a_sender_is_told_how_late_packets_are() {
 }
 
 #[test]
-fn a_flow_on_standby_copies_nothing_until_the_first_losses() {
+fn a_flow_on_standby_copies_nothing_between_its_first_packets_and_the_first_losses() {
     let mut plan = Plan::pairs(4, Service::Caching).each_flow(|flow| flow.settings.standby = true);
     plan.lose(0, 300, 3);
     for nth in 0..20 {
@@ -221,8 +222,10 @@ fn a_flow_on_standby_copies_nothing_until_the_first_losses() {
     assert_eq!((fates[0].lost, fates[0].missing), (23, 0), "{:?}", fates[0]);
     assert_eq!(fates[0].by(Delivery::Cached), 23, "what silence shows is repaired, too");
     let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
-    assert!((650..=700).contains(&copies(0)), "nearly all from the first losses on: {}", copies(0));
-    assert_eq!((copies(1), copies(2), copies(3)), (0, 0, 0), "clean paths are not copied");
+    assert!((650..=720).contains(&copies(0)), "nearly all from the first losses on: {}", copies(0));
+    for clean in 1..4 {
+        assert!((1..=COPIES_AT_FIRST).contains(&copies(clean)), "{}", copies(clean));
+    }
 }
 
 #[test]
@@ -239,23 +242,63 @@ fn where_the_relay_sends_in_the_senders_stead_the_receiver_gets_it_whether_there
     }
 }
 
-/// Flows on standby whose first direct path is dark for a while, both ways.
-fn dark_on_standby(service: Service, length: Duration, in_pairs: usize) -> (OverlayWorld, Run) {
-    let mut plan = Plan::pairs(in_pairs, service).with_both_relays().each_flow(|flow| {
+/// What a flow on standby copies at most before it is told that its direct path delivers: it sends a packet every 10 ms, is
+/// reported on after 50 ms, and its round trip takes 80 ms.
+const COPIES_AT_FIRST: u64 = 20;
+
+/// An outage of the first flow's direct path.
+#[derive(Clone, Copy, Debug)]
+struct Dark {
+    /// The first packet that is lost.
+    from: u64,
+    length: Duration,
+    /// Whether the way back is dark, too.
+    is_both_ways: bool,
+    has_one_relay: bool,
+}
+
+const DARK: Dark =
+    Dark { from: 500, length: Duration::from_secs(3), is_both_ways: true, has_one_relay: false };
+
+/// Flows on standby of which the first meets an outage.
+fn dark_on_standby(service: Service, dark: Dark, in_pairs: usize) -> (OverlayWorld, Run) {
+    let plan = Plan::pairs(in_pairs, service);
+    let plan = if dark.has_one_relay { plan.with_one_relay() } else { plan.with_both_relays() };
+    let mut plan = plan.each_flow(|flow| {
         flow.settings.standby = true;
         flow.length = secs(20);
     });
-    let from = plan.sends_at(0, 500);
-    plan.darken(0, from, length);
-    plan.flows[0].back.outages.push(Span::new(from, length));
+    let from = plan.sends_at(0, dark.from);
+    plan.darken(0, from, dark.length);
+    if dark.is_both_ways {
+        plan.flows[0].back.outages.push(Span::new(from, dark.length));
+    }
     plan.run()
+}
+
+#[test]
+fn an_outage_of_a_flow_on_standby_is_repaired_whichever_way_is_dark_and_whenever_it_begins() {
+    for service in [Service::Caching, Service::Coding, Service::Both] {
+        for has_one_relay in [false, true] {
+            for is_both_ways in [false, true] {
+                for from in [0, 1, 2, 3, 5, 20, 500] {
+                    let dark = Dark { from, is_both_ways, has_one_relay, ..DARK };
+                    let (world, run) = dark_on_standby(service, dark, 4);
+                    let missing = run.missing(0, at(0), Time::MAX);
+                    let fate = &run.fates(&world)[0];
+                    let told = format!("{service:?}, {dark:?}: {fate:?}, missing {missing:?}");
+                    assert!(fate.lost >= 295 && missing.len() <= 15, "{told}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
 fn the_first_outage_of_a_flow_on_standby_is_repaired_from_its_beginning() {
     for service in [Service::Caching, Service::Coding, Service::Both] {
         for length in [ms(400), secs(3), secs(8)] {
-            let (world, run) = dark_on_standby(service, length, 4);
+            let (world, run) = dark_on_standby(service, Dark { length, ..DARK }, 4);
             let told = format!("{service:?}, {length}");
             let fates = run.fates(&world);
             let dark = length.as_millis() / 10;
@@ -268,7 +311,9 @@ fn the_first_outage_of_a_flow_on_standby_is_repaired_from_its_beginning() {
             );
             let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
             assert!(copies(0) >= dark * 9 / 10, "{told}: {}", copies(0));
-            assert_eq!((copies(1), copies(2), copies(3)), (0, 0, 0), "{told}: clean paths are not copied");
+            for clean in 1..4 {
+                assert!(copies(clean) <= COPIES_AT_FIRST, "{told}: {}", copies(clean));
+            }
         }
     }
 }
@@ -281,7 +326,8 @@ fn an_application_that_pauses_wakes_nothing() {
         plan.flows[0].pauses.push(pause);
     }
     let (world, run) = plan.run();
-    assert_eq!((run.fate(&world).missing, world.host(run.agents[0]).agent().counters().copies), (0, 0));
+    let copies = world.host(run.agents[0]).agent().counters().copies;
+    assert!(run.fate(&world).missing == 0 && copies <= COPIES_AT_FIRST, "{copies}");
     assert!(run.statistics(0, &world).open_nacks > 0, "the pauses were noticed");
 }
 

@@ -12,7 +12,7 @@ use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
 use super::{Egress, find, kept};
-use crate::limits::CODED_BYTES_MAX;
+use crate::limits::{CODED_BYTES_MAX, FIRST_NUMBERS};
 use crate::parts::packet_log::Handle;
 
 /// A cross-stream repair packet.
@@ -131,6 +131,11 @@ impl Egress {
             // As long as any packet of the batch: who gives shall not be asked for more than it consented to.
             flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);
             flow.activate(now).add_batch(entry.sequence, batch, is_spent);
+        }
+        // A receiver that has got nothing of a flow asks for nothing.
+        let beginnings = entries.iter().filter(|entry| entry.sequence.number() < FIRST_NUMBERS);
+        for (slot, sequence) in beginnings.filter_map(|entry| Some((entry.flow?, entry.sequence))) {
+            self.note_tail(slot, sequence, now);
         }
         self.ask_early(entries, now, actions);
         for entry in entries {

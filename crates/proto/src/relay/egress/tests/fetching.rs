@@ -158,16 +158,16 @@ fn who_answers_late_is_asked_again_and_the_packet_is_fetched_meanwhile() {
     let mut talk = Talk::new();
     let [flow, helper] = talk.flows();
     talk.patience = ms(300);
-    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
+    talk.batch(0, &[(flow, 100), (helper, 100)], 1);
     pass(&mut talk, 10);
-    talk.nack(flow, 0, 0);
-    assert_eq!(talk.said(), [asked(helper, 0)]);
+    talk.nack(flow, 100, 100);
+    assert_eq!(talk.said(), [asked(helper, 100)]);
     pass(&mut talk, 155);
     assert_eq!((talk.said(), fetched(&mut talk)), (Vec::new(), Vec::new()), "round trips begin with 100 ms");
     pass(&mut talk, 1);
-    assert_eq!((talk.said(), fetched(&mut talk)), (alloc::vec![asked(helper, 0)], alloc::vec![(1, 0)]));
-    talk.answer(helper, 0);
-    assert_eq!(talk.said(), [cooperative(flow, 0)], "whichever comes first");
+    assert_eq!((talk.said(), fetched(&mut talk)), (alloc::vec![asked(helper, 100)], alloc::vec![(1, 100)]));
+    talk.answer(helper, 100);
+    assert_eq!(talk.said(), [cooperative(flow, 100)], "whichever comes first");
     pass(&mut talk, 300);
     assert_eq!((talk.said(), talk.egress.review_at()), (Vec::new(), None));
 }
@@ -177,9 +177,9 @@ fn who_cannot_answer_in_time_any_more_is_not_asked_again() {
     let mut talk = Talk::new();
     let [flow, helper] = talk.flows();
     talk.patience = ms(250);
-    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
-    talk.nack(flow, 0, 0);
-    assert_eq!(talk.said(), [asked(helper, 0)]);
+    talk.batch(0, &[(flow, 100), (helper, 100)], 1);
+    talk.nack(flow, 100, 100);
+    assert_eq!(talk.said(), [asked(helper, 100)]);
     pass(&mut talk, 300);
     assert_eq!(talk.said(), [], "94 ms are left when it is late, and it is 100 ms away");
     assert_eq!(talk.egress.review_at(), None);
@@ -190,12 +190,12 @@ fn nobody_is_asked_again_for_a_packet_that_was_repaired_meanwhile() {
     let mut talk = Talk::new();
     let [flow, helper] = talk.flows();
     talk.patience = ms(500);
-    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
-    talk.nack(flow, 0, 0);
-    assert_eq!(talk.said(), [asked(helper, 0)]);
+    talk.batch(0, &[(flow, 100), (helper, 100)], 1);
+    talk.nack(flow, 100, 100);
+    assert_eq!(talk.said(), [asked(helper, 100)]);
     talk.wait(20);
-    talk.block(flow, 0, 5, 1);
-    assert_eq!(talk.said(), [Said::InStream { flow, first: 0 }]);
+    talk.block(flow, 100, 5, 1);
+    assert_eq!(talk.said(), [Said::InStream { flow, first: 100 }]);
     pass(&mut talk, 400);
     assert_eq!((talk.said(), fetched(&mut talk)), (Vec::new(), Vec::new()));
 }
@@ -206,13 +206,13 @@ fn those_that_become_late_after_a_fetched_copy_came_are_left_alone() {
     let [flow, near, far] = talk.flows();
     talk.egress.set_round_trip(near, ms(20));
     talk.patience = ms(500);
-    talk.batch(0, &[(flow, 0), (near, 0), (far, 0)], 1);
-    talk.nack(flow, 0, 0);
+    talk.batch(0, &[(flow, 100), (near, 100), (far, 100)], 1);
+    talk.nack(flow, 100, 100);
     assert_eq!(talk.said().len(), 2);
     pass(&mut talk, 36);
-    assert_eq!((talk.said(), fetched(&mut talk)), (alloc::vec![asked(near, 0)], alloc::vec![(1, 0)]));
-    talk.carried_from(None, flow, 0);
-    assert_eq!(talk.said(), [caught(flow, 0)]);
+    assert_eq!((talk.said(), fetched(&mut talk)), (alloc::vec![asked(near, 100)], alloc::vec![(1, 100)]));
+    talk.carried_from(None, flow, 100);
+    assert_eq!(talk.said(), [caught(flow, 100)]);
     pass(&mut talk, 400);
     assert_eq!(talk.said(), []);
 }
@@ -221,13 +221,13 @@ fn those_that_become_late_after_a_fetched_copy_came_are_left_alone() {
 fn a_round_that_ended_is_not_looked_at_again_in_the_place_of_another() {
     let mut talk = Talk::new();
     let [flow, helper] = talk.flows();
-    talk.batch(0, &[(flow, 0), (helper, 0)], 1);
-    talk.nack(flow, 0, 0);
-    talk.answer(helper, 0);
+    talk.batch(0, &[(flow, 100), (helper, 100)], 1);
+    talk.nack(flow, 100, 100);
+    talk.answer(helper, 100);
     assert_eq!(talk.egress.review_at(), None);
     talk.wait(100);
-    talk.batch(1, &[(flow, 1), (helper, 1)], 1);
-    talk.nack(flow, 1, 1);
+    talk.batch(1, &[(flow, 101), (helper, 101)], 1);
+    talk.nack(flow, 101, 101);
     talk.said();
     pass(&mut talk, 155);
     assert_eq!(talk.said(), []);
@@ -237,13 +237,13 @@ fn a_round_that_ended_is_not_looked_at_again_in_the_place_of_another() {
 fn a_late_answer_that_a_spare_repair_packet_stands_for_is_not_asked_for_again() {
     let mut talk = Talk::new();
     let [flow, a, b] = talk.flows();
-    talk.batch(0, &[(flow, 0), (a, 0), (b, 0)], 2);
+    talk.batch(0, &[(flow, 100), (a, 100), (b, 100)], 2);
     pass(&mut talk, 10);
-    talk.nack(flow, 0, 0);
-    assert_eq!(talk.said(), [asked(a, 0), asked(b, 0)]);
+    talk.nack(flow, 100, 100);
+    assert_eq!(talk.said(), [asked(a, 100), asked(b, 100)]);
     pass(&mut talk, 100);
-    talk.answer(a, 0);
-    assert_eq!(talk.said(), [cooperative(flow, 0)]);
+    talk.answer(a, 100);
+    assert_eq!(talk.said(), [cooperative(flow, 100)]);
     pass(&mut talk, 100);
     assert_eq!((talk.said(), fetched(&mut talk)), (Vec::new(), Vec::new()));
 }

@@ -61,9 +61,18 @@ fn what_is_delivered_or_coded_needs_no_telling() {
     let flow = talk.flow(Service::Both);
     talk.carried(flow, 0);
     let [coded, other] = talk.flows();
-    talk.batch(0, &[(coded, 0), (other, 0)], 1);
+    talk.batch(0, &[(coded, 64), (other, 64)], 1);
     talk.said();
     assert_eq!(told(&mut talk, 500), []);
+}
+
+#[test]
+fn the_receiver_of_a_coded_flow_is_told_of_its_first_packets() {
+    let mut talk = Talk::new();
+    let [begun, under_way] = talk.flows();
+    talk.batch(0, &[(begun, 63), (under_way, 1_000)], 1);
+    talk.said();
+    assert_eq!(told(&mut talk, 500), [(8, Said::Confirm { flow: begun, sequence: 63 })]);
 }
 
 #[test]
