@@ -13,8 +13,11 @@ use sites::{ALICE, BOB, Fate, Mode, Plan, Sites};
 const DARK_AT: Duration = Duration::from_secs(20);
 const DARK_FOR: Duration = Duration::from_secs(3);
 
+/// An access line of one and a half times what a stream takes: its packets of 200 bytes are 260 with all headers.
+const NARROW: &str = "delay = \"1 ms\"\nrate = \"312 kbit/s\"";
+
 /// What becomes of a forward with these keys over an outage of the direct path, both ways, and the agents' counters.
-fn over_an_outage(mode: Mode, keys: &str) -> Option<(Fate, Sites)> {
+fn over_an_outage(mode: Mode, access: Option<&str>, keys: &str) -> Option<(Fate, Sites)> {
     let plan = Plan {
         mode,
         direct: format!(
@@ -23,6 +26,7 @@ fn over_an_outage(mode: Mode, keys: &str) -> Option<(Fate, Sites)> {
             DARK_FOR.as_secs()
         ),
         uplink: String::new(),
+        access: access.map(str::to_owned),
         forwards: vec![keys.to_owned()],
     };
     let sites = Sites::start(plan)?;
@@ -48,34 +52,50 @@ fn counted(sites: &Sites, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-fn repairs_an_outage_on_standby(mode: Mode, service: &str) {
-    let Some((fate, sites)) = over_an_outage(mode, &format!("service = \"{service}\"\nstandby = true"))
-    else {
+fn repairs_an_outage(mode: Mode, access: Option<&str>, keys: &str) {
+    let Some((fate, sites)) = over_an_outage(mode, access, keys) else {
         return;
     };
     let (missing, twice) = (fate.missing(fate.sent[0], Instant::now()), fate.twice());
     let received = &sites.status(BOB)["totals"][0]["received"];
     let lost = received["lost_direct"].as_u64().unwrap_or(0) + received["forwarded"].as_u64().unwrap_or(0);
-    let told = format!("{mode:?}, {service}: {missing} missing, {received}");
+    let told = format!("{mode:?}, {access:?}, {keys}: {missing} missing, {received}");
+    eprintln!(
+        "MISSING {:?}",
+        fate.came.iter().enumerate().filter(|(_, c)| **c == 0).map(|(i, _)| i).collect::<Vec<_>>()
+    );
     assert!(lost >= 250, "{told}");
-    assert!(missing <= 30 && twice == 0, "{told}");
+    // By a narrow uplink, copies begin a tenth of a second later, and the trains that measure it take some packets.
+    let most = if access.is_some() { 40 } else { 30 };
+    assert!(missing <= most && twice == 0, "{told}");
     let copies = counted(&sites, "copies");
     assert!(copies >= 250, "{told}: {copies} copies");
 }
 
 #[test]
 fn an_outage_of_a_flow_on_standby_is_repaired_in_a_static_network() {
-    repairs_an_outage_on_standby(Mode::Static, "caching");
+    repairs_an_outage(Mode::Static, None, "service = \"caching\"\nstandby = true");
 }
 
 #[test]
 fn an_outage_of_a_coded_flow_on_standby_is_repaired_in_a_managed_network() {
-    repairs_an_outage_on_standby(Mode::Managed, "coding");
+    repairs_an_outage(Mode::Managed, None, "service = \"coding\"\nstandby = true");
+}
+
+#[test]
+fn an_outage_behind_a_narrow_uplink_is_repaired_in_a_static_network() {
+    repairs_an_outage(Mode::Static, Some(NARROW), "service = \"caching\"");
+}
+
+#[test]
+fn an_outage_of_a_coded_flow_behind_a_narrow_uplink_is_repaired_in_a_managed_network() {
+    repairs_an_outage(Mode::Managed, Some(NARROW), "service = \"coding\"");
 }
 
 #[test]
 fn a_relay_sends_in_the_senders_stead_where_there_are_two() {
-    let Some((fate, sites)) = over_an_outage(Mode::Static, "service = \"caching\"\ncopies = \"by-relay\"")
+    let Some((fate, sites)) =
+        over_an_outage(Mode::Static, None, "service = \"caching\"\ncopies = \"by-relay\"")
     else {
         return;
     };

@@ -87,6 +87,7 @@ fn kill_each_relay(mode: Mode) {
         mode,
         direct: "loss = [{ share = \"5 %\" }]".to_owned(),
         uplink: String::new(),
+        access: None,
         forwards: ["caching", "forwarding"]
             .map(|service| format!("service = \"{service}\"\ncopies = \"all\""))
             .to_vec(),

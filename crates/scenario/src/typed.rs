@@ -229,7 +229,7 @@ pub(crate) struct TypedFlow {
     pub(crate) in_stream: Option<TypedShape>,
     /// Repair packets over packets of several flows. Default: `"8+2"`.
     pub(crate) batch: Option<TypedShape>,
-    /// Whether nothing is copied before the first losses. Default: `false`.
+    /// Whether nothing but a flow's first packets is copied before the first losses. Default: `false`.
     pub(crate) standby: Option<bool>,
     /// What its receiver gives for the repairs of others, in each second, by the rate that the flow is registered with: a quarter
     /// more than it sends, of recorded frames in their worst half second. Default: as much as that for 30 s, and 5 % of it in the

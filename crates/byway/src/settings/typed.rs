@@ -201,7 +201,7 @@ macro_rules! flows_table {
             /// each that was idle for a second), `rtp-h264-key-frames`, `rtp-h265-key-frames`, `rtp-vp8-key-frames`, `mpeg-ts-key-frames`, `dscp:46` (packets of this
             /// DSCP). Of a forward, those that look into datagrams. Default: of a capture, `tcp-handshakes`, `tcp-ends` and `short-flows`.
             marks: Option<Vec<TypedMark>>,
-            /// Whether copies wait for the first losses. Default: false.
+            /// Whether copies, but for those of a flow's first packets, wait for the first losses. Default: false.
             #[serde(default)]
             standby: bool,
         }

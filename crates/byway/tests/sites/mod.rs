@@ -29,6 +29,9 @@ pub const WEST: usize = 3;
 const CONTROLLER: usize = 4;
 const NAMES: [&str; 5] = ["alice", "bob", "east", "west", "controller"];
 
+/// A router between alice and all others, where her access line has keys of its own.
+const GATE: &str = "gate";
+
 /// The first port at which an agent listens for an application, and that of the application of the other one.
 const FORWARD: u16 = 5_000;
 const APP: u16 = 7;
@@ -54,6 +57,8 @@ pub struct Plan {
     pub direct: String,
     /// Keys of alice's links to both relays beside their delay.
     pub uplink: String,
+    /// Keys of the access line that alice shares among all her links, if she has one.
+    pub access: Option<String>,
     /// Keys of each `[[forward]]` beside where it listens and leads; the same at both agents.
     pub forwards: Vec<String>,
 }
@@ -92,7 +97,8 @@ impl Sites {
                 Err(other) => panic!("{other}"),
             }
         }
-        let all: Vec<Vec<IpAddr>> = (0..NAMES.len()).map(|place| addresses(place).to_vec()).collect();
+        devices.extend(plan.access.as_ref().map(|_| None));
+        let all: Vec<Vec<IpAddr>> = (0..devices.len()).map(|place| addresses(place).to_vec()).collect();
         let begun = Instant::now();
         let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
         let mut sites = Self {
@@ -283,19 +289,27 @@ impl Sites {
 
 /// The machines and their links: the direct path takes 40 ms, and so does the one by both relays.
 fn scenario(plan: &Plan) -> String {
-    let Plan { direct, uplink, .. } = plan;
+    let Plan { direct, uplink, access, .. } = plan;
+    let alice = if access.is_some() { GATE } else { NAMES[ALICE] };
     let mut control = String::new();
-    for name in &NAMES[..CONTROLLER] {
+    for name in [alice].iter().chain(&NAMES[1..CONTROLLER]) {
         let _ = write!(control, "[[link]]\nbetween = [\"controller\", \"{name}\"]\ndelay = \"10 ms\"\n");
     }
+    let access = access.as_ref().map_or_else(String::new, |keys| {
+        format!(
+            "[[node]]\nname = \"{GATE}\"\nrole = \"router\"\n\
+             [[link]]\nbetween = [\"alice\", \"{GATE}\"]\n{keys}\n"
+        )
+    });
     format!(
         "title = \"Two sites\"\nlength = \"1 h\"\n\
          [[node]]\nname = \"alice\"\nrole = \"agent\"\n[[node]]\nname = \"bob\"\nrole = \"agent\"\n\
          [[node]]\nname = \"east\"\nrole = \"relay\"\n[[node]]\nname = \"west\"\nrole = \"relay\"\n\
          [[node]]\nname = \"controller\"\nrole = \"agent\"\n\
-         [[link]]\nbetween = [\"alice\", \"bob\"]\ndelay = \"40 ms\"\n{direct}\n\
-         [[link]]\nbetween = [\"alice\", \"east\"]\ndelay = \"5 ms\"\n{uplink}\n\
-         [[link]]\nbetween = [\"alice\", \"west\"]\ndelay = \"35 ms\"\n{uplink}\n\
+         {access}\
+         [[link]]\nbetween = [\"{alice}\", \"bob\"]\ndelay = \"40 ms\"\n{direct}\n\
+         [[link]]\nbetween = [\"{alice}\", \"east\"]\ndelay = \"5 ms\"\n{uplink}\n\
+         [[link]]\nbetween = [\"{alice}\", \"west\"]\ndelay = \"35 ms\"\n{uplink}\n\
          [[link]]\nbetween = [\"bob\", \"west\"]\ndelay = \"5 ms\"\n\
          [[link]]\nbetween = [\"bob\", \"east\"]\ndelay = \"35 ms\"\n\
          [[link]]\nbetween = [\"east\", \"west\"]\ndelay = \"30 ms\"\n\

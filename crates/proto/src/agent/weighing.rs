@@ -48,7 +48,9 @@ impl Agent {
     /// does that comes first after a pause.
     pub(super) fn has_room(&self) -> bool {
         let load = self.load.measured().with_extras;
-        self.relays.iter().any(|relay| relay.scale.carries().is_none() || relay.scale.bears(load))
+        // All relays are reached by one uplink: one that is not weighed yet says nothing against what others do.
+        let is_weighed = self.relays.iter().any(|relay| relay.scale.carries().is_some());
+        self.relays.iter().any(|relay| !is_weighed || relay.scale.bears(load))
     }
 
     /// What flows that copy all their packets to a relay are registered to send, with the copies.
