@@ -119,7 +119,7 @@ def refused_message(name, why, *parts):
 
 TYPES = {
     "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5, "unregistered": 6,
-    "offer": 7, "offered": 8,
+    "offer": 7, "offered": 8, "early-packet": 9,
     "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19, "ack": 20,
     "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24, "silence": 26,
     "probe": 32, "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36,
@@ -382,6 +382,22 @@ def print_offers():
         message("offered", number("flow", 2, 0x0304), word("status", OFFER_STATUSES, status))
 
 
+def early_packet(flow, sequence, piece, waited, sent, ecn, uncopied, datagram):
+    marks = bytes([uncopied << 2 | ecn]), [f"ecn {ecn}", f"uncopied {uncopied}"]
+    return [
+        number("flow", 2, flow), number("sequence", 8, sequence),
+        (bytes([PIECES.index(piece)]), [f"piece {piece}"]), number("waited", 4, waited),
+        number("sent", 4, sent), marks, data("datagram", datagram),
+    ]
+
+
+def print_early_packets():
+    section("Packets that go with their flow's offer")
+    message("early-packet", *early_packet(0x0102, 1, "whole", 60_000, 0x03040506, 0, 0, b"first"))
+    message("early-packet", *early_packet(65535, 2**64 - 2, "first", 2**32 - 1, 2**32 - 1, 3, 63, fill(1, 30)))
+    message("early-packet", *early_packet(65535, 2**64 - 1, "second", 0, 0, 2, 1, b""))
+
+
 def selective(value, ignored=0):
     byte, fields = flag_bits(None, None, None, ("selective", value))
     return bytes([byte[0] | ignored]), fields
@@ -558,6 +574,10 @@ def print_refused_offers():
     refused_message("offer", "no subject", *right[:13])
     refused_message("offered", "status 7", silent(b"\0\x01\x07"))
     refused_message("offered", "no status", silent(b"\0\x01"))
+    early = early_packet(1, 2, "whole", 3, 4, 0, 0, b"")
+    refused_message("early-packet", "piece 3", *early[:2], silent(b"\x03"), *early[3:])
+    refused_message("early-packet", "no marks", *early[:5])
+    refused_message("early-packet", "a sequence number that is cut off", early[0], silent(bytes(7)))
 
 
 def print_refused_repairs():
@@ -589,6 +609,7 @@ print_insides()
 print_other_parts()
 print_registration()
 print_offers()
+print_early_packets()
 print_repair()
 print_paths()
 print_accepted()
