@@ -107,7 +107,15 @@ impl Agent {
         self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
     }
 
-    fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
+    pub(super) fn send_piece(
+        &mut self,
+        id: SendFlowId,
+        piece: Piece,
+        bytes: &[u8],
+        ecn: Ecn,
+        copied: bool,
+        now: Time,
+    ) {
         let peer = self.senders[id.0 as usize].peer;
         self.sessions.use_session(peer, now);
         if !self.sessions.is_established(peer, now) {
