@@ -281,8 +281,14 @@ impl Agent {
             datagram.first.is_none_or(|first| first == flow.next),
             "early packets keep their numbers"
         );
-        let waited = now.saturating_since(datagram.came);
-        self.counters.datagrams_late += u64::from(waited > flow.settings.latency_budget);
+        let (waited, budget) = (now.saturating_since(datagram.came), flow.settings.latency_budget);
+        if waited >= budget.max(WAITS_FOR_WAY) {
+            self.counters.datagrams_unsendable += 1;
+            let flow = &mut self.senders[id.0 as usize];
+            datagram.pieces().for_each(|_| flow.next = flow.next.next());
+            return;
+        }
+        self.counters.datagrams_late += u64::from(waited > budget);
         let copied = flow.is_copied(&datagram.bytes, datagram.marked);
         for (piece, bytes) in datagram.pieces() {
             self.send_piece(id, piece, bytes, datagram.ecn, copied, now);

@@ -155,6 +155,20 @@ fn an_early_datagram_that_waited_beyond_the_budget_is_late_and_follows_as_source
 }
 
 #[test]
+fn early_datagrams_that_are_out_of_date_at_the_answer_are_dropped_and_counted() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(1_500));
+    assert!(hall.sends_early(flow, b"second"));
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    hall.run(ms(1_000));
+    assert_eq!(hall.got_bytes(), [b"second"]);
+    assert_eq!((hall.agents[SENDER].counters().datagrams_unsendable, hall.late()), (1, 1));
+}
+
+#[test]
 fn a_datagram_that_comes_by_several_ways_is_delivered_once() {
     let mut hall = Hall::new(&settings(Service::Internet));
     let flow = hall.begins(FLOW);
