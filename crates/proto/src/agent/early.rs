@@ -290,8 +290,6 @@ impl Agent {
         }
         self.counters.datagrams_late += u64::from(waited > budget);
         let copied = flow.is_copied(&datagram.bytes, datagram.marked);
-        for (piece, bytes) in datagram.pieces() {
-            self.send_piece(id, piece, bytes, datagram.ecn, copied, now);
-        }
+        self.send_pieces(id, datagram.pieces(), datagram.ecn, copied, now);
     }
 }
