@@ -9,9 +9,9 @@ use byway_scenario::Scenario;
 
 /// What each scenario comes to with its own seed, on every machine and by any number of threads.
 const DIGESTS: [(&str, &str); 3] = [
-    ("one-call", "b2f183909a622a18"),
-    ("eight-calls", "033c48c65b40b321"),
-    ("video-over-cell", "11b87bb504997c35"),
+    ("one-call", "2504dbddf6c81122"),
+    ("eight-calls", "d19542a27067833b"),
+    ("video-over-cell", "dc38f7da0cab7c75"),
 ];
 
 fn root() -> PathBuf {
