@@ -118,25 +118,26 @@ def refused_message(name, why, *parts):
 # --- the tables of wire.md ----------------------------------------------------------------------------------
 
 TYPES = {
-    "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5, "unregistered": 6,
-    "offer": 7, "offered": 8,
-    "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19, "ack": 20,
-    "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24, "silence": 26,
-    "probe": 32, "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36,
-    "candidates": 37, "close": 38, "relayed-on": 39, "unknown": 250,
+    "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5, "unregistered": 6, "offer": 7,
+    "offered": 8, "early-packet": 9, "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19,
+    "ack": 20, "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24, "silence": 26, "probe": 32,
+    "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36, "candidates": 37, "close": 38,
+    "relayed-on": 39, "unknown": 250,
 }
 PURPOSES = {"end-to-end": 1, "agent-to-relay": 2, "relay-to-relay": 3}
 SUITES = {"aes-256-gcm": 1, "chacha20-poly1305": 2}
 ENVELOPE_ROLES = {
-    "copy": 0, "resent-copy": 1, "carried": 2, "forwarded": 3,
-    "cached-repair": 4, "cooperative-repair": 5, "cooperative-answer": 6,
+    "copy": 0, "resent-copy": 1, "carried": 2, "forwarded": 3, "cached-repair": 4, "cooperative-repair": 5,
+    "cooperative-answer": 6,
 }
 FLOW_ROLES = {"sender": 1, "receiver": 2}
 SERVICES = {"internet": 0, "coding": 1, "caching": 2, "forwarding": 3, "both": 4}
 STATUSES = {
-    "accepted": 0, "no-grant": 1, "grant-expired": 2, "grant-invalid": 3,
-    "other-relay": 4, "service-not-granted": 5, "no-room": 6, "unreachable": 7,
+    "accepted": 0, "no-grant": 1, "grant-expired": 2, "grant-invalid": 3, "other-relay": 4, "service-not-granted": 5,
+    "no-room": 6, "unreachable": 7,
 }
+OFFER_OPTIONS = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
+                 "coded-with-other-tenants", "mixture"]
 OFFER_STATUSES = {
     "accepted": 0, "unknown-subject": 1, "not-allowed": 2, "no-room": 3, "not-yet": 4, "number-taken": 5,
     "not-here": 6,
@@ -353,11 +354,9 @@ def register(key, role, service, shapes, options, rate, budget, consent, far, gr
 
 
 def terms(service, in_stream, batch, options, rate, budget):
-    names = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
-             "coded-with-other-tenants", "mixture"]
     return [
         word("service", SERVICES, service), block_shape("in-stream", in_stream), block_shape("batch", batch),
-        flag_bits(*[(name, name in options) for name in names]), number("rate", 4, rate), number("budget", 4, budget),
+        flag_bits(*[(name, name in options) for name in OFFER_OPTIONS]), number("rate", 4, rate), number("budget", 4, budget),
     ]
 
 
@@ -369,17 +368,26 @@ VIDEO = terms("coding", (16, 1), (8, 2), ["selective", "standby"], 4_000, 200_00
 NOTHING = terms("internet", (0, 0), (0, 0), [], 0, 0)
 
 
+def early_packet(flow, sequence, piece, waited, sent, ecn, uncopied, datagram):
+    marks = bytes([uncopied << 2 | ecn]), [f"ecn {ecn}", f"uncopied {uncopied}"]
+    return [
+        number("flow", 2, flow), number("sequence", 8, sequence), (bytes([PIECES.index(piece)]), [f"piece {piece}"]),
+        number("waited", 4, waited), number("sent", 4, sent), marks, data("datagram", datagram),
+    ]
+
+
 def print_offers():
     section("Messages of offers")
     message("offer", *offer(0x0102, VIDEO, NOTHING, b"video\x01\x02\x03\x04"))
-    every = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
-             "coded-with-other-tenants", "mixture"]
-    for option in every:
+    for option in OFFER_OPTIONS:
         back = terms("both", (32, 8), (32, 8), [option], 2**32 - 1, 2**32 - 1)
         message("offer", *offer(65535, NOTHING, back, b""))
     message("offer", *offer(0, VIDEO, VIDEO, fill(1, 255)))
     for status in OFFER_STATUSES:
         message("offered", number("flow", 2, 0x0304), word("status", OFFER_STATUSES, status))
+    message("early-packet", *early_packet(0x0102, 1, "whole", 60_000, 0x03040506, 0, 0, b"first"))
+    message("early-packet", *early_packet(65535, 2**64 - 2, "first", 2**32 - 1, 2**32 - 1, 3, 63, fill(1, 30)))
+    message("early-packet", *early_packet(65535, 2**64 - 1, "second", 0, 0, 2, 1, b""))
 
 
 def selective(value, ignored=0):
@@ -558,6 +566,10 @@ def print_refused_offers():
     refused_message("offer", "no subject", *right[:13])
     refused_message("offered", "status 7", silent(b"\0\x01\x07"))
     refused_message("offered", "no status", silent(b"\0\x01"))
+    early = early_packet(1, 2, "whole", 3, 4, 0, 0, b"")
+    refused_message("early-packet", "piece 3", *early[:2], silent(b"\x03"), *early[3:])
+    refused_message("early-packet", "no marks", *early[:5])
+    refused_message("early-packet", "a sequence number that is cut off", early[0], silent(bytes(7)))
 
 
 def print_refused_repairs():
@@ -583,13 +595,6 @@ def print_refused_repairs():
 
 
 print(HEADER)
-print_packets()
-print_refused_packets()
-print_insides()
-print_other_parts()
-print_registration()
-print_offers()
-print_repair()
-print_paths()
-print_accepted()
-print_refused_messages()
+for print_part in [print_packets, print_refused_packets, print_insides, print_other_parts, print_registration,
+                   print_offers, print_repair, print_paths, print_accepted, print_refused_messages]:
+    print_part()

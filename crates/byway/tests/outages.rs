@@ -60,10 +60,6 @@ fn repairs_an_outage(mode: Mode, access: Option<&str>, keys: &str) {
     let received = &sites.status(BOB)["totals"][0]["received"];
     let lost = received["lost_direct"].as_u64().unwrap_or(0) + received["forwarded"].as_u64().unwrap_or(0);
     let told = format!("{mode:?}, {access:?}, {keys}: {missing} missing, {received}");
-    eprintln!(
-        "MISSING {:?}",
-        fate.came.iter().enumerate().filter(|(_, c)| **c == 0).map(|(i, _)| i).collect::<Vec<_>>()
-    );
     assert!(lost >= 250, "{told}");
     // By a narrow uplink, copies begin a tenth of a second later, and the trains that measure it take some packets.
     let most = if access.is_some() { 40 } else { 30 };

@@ -2,20 +2,22 @@
 
 use byway_units::FlowId;
 
+use crate::codes::codes;
 use crate::error::ParseError;
 use crate::ids::Epoch;
 use crate::limits::TAG_BYTES;
 use crate::plaintext::Plaintext;
 
-/// Which part of the application's datagram a source packet holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Piece {
-    /// All of it.
-    Whole,
-    /// The first of two pieces, the larger one.
-    First,
-    /// The second of two pieces, under the next sequence number.
-    Second,
+codes! {
+    /// Which part of the application's datagram a source packet holds.
+    pub enum Piece {
+        /// All of it.
+        Whole = 0,
+        /// The first of two pieces, the larger one.
+        First = 1,
+        /// The second of two pieces, under the next sequence number.
+        Second = 2,
+    }
 }
 
 /// The flags of a source packet: two bits of the epoch, and the piece.
@@ -29,12 +31,7 @@ impl Flags {
     #[inline]
     #[must_use]
     pub const fn new(epoch: Epoch, piece: Piece) -> Self {
-        let piece = match piece {
-            Piece::Whole => 0,
-            Piece::First => 1,
-            Piece::Second => 2,
-        };
-        Self(epoch.low_bits() | piece << 2)
+        Self(epoch.low_bits() | (piece as u8) << 2)
     }
 
     /// The flags in this byte; `None` for a piece that there is not.

@@ -12,6 +12,7 @@ mod confirm;
 mod cooperative_request;
 mod copy_nack;
 mod cross_stream_repair;
+mod early_packet;
 mod in_stream_repair;
 mod lost;
 mod nack;
@@ -41,6 +42,7 @@ pub use confirm::Confirm;
 pub use cooperative_request::CooperativeRequest;
 pub use copy_nack::CopyNack;
 pub use cross_stream_repair::{Cover, CrossStreamHead, CrossStreamRepair, Digest, Entries, Entry};
+pub use early_packet::EarlyPacket;
 pub use in_stream_repair::{InStreamHead, InStreamRepair, Mask};
 pub use lost::Lost;
 pub use nack::Nack;
@@ -144,6 +146,8 @@ messages! {
     Offer(Offer<'a>),
     /// The answer to that.
     Offered(Offered),
+    /// Agent to agent: a packet that goes with its flow's offer.
+    EarlyPacket(EarlyPacket<'a>),
     /// A repair packet for packets of one flow.
     InStreamRepair(InStreamRepair<'a>),
     /// Relay to relay: a repair packet for packets of several flows.

@@ -5,12 +5,12 @@ mod support;
 use byway_units::{BatchId, FlowId};
 use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesKnown, Candidates, Close, CloseReason, Confirm,
-    CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, Entry,
-    InStreamHead, InStreamRepair, Lost, Nack, Offer, OfferRefusal, Offered, PathChallenge, PathResponse,
-    Probe, ProbeReply, Refusal, Register, Registered, Relayed, RelayedOn, RepairCounters, Report, Silence,
-    Subject, Unknown, Unregister, Unregistered,
+    CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, EarlyPacket,
+    Entry, InStreamHead, InStreamRepair, Lost, Nack, Offer, OfferRefusal, Offered, PathChallenge,
+    PathResponse, Probe, ProbeReply, Refusal, Register, Registered, Relayed, RelayedOn, RepairCounters,
+    Report, Silence, Subject, Unknown, Unregister, Unregistered,
 };
-use byway_wire::{Full, List, Message, Messages, Writer};
+use byway_wire::{Ecn, Full, List, Message, Messages, Piece, Plaintext, SequenceNumber, Uncopied, Writer};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -122,6 +122,22 @@ proptest! {
         flow in any::<u16>(), outcome in prop_oneof![Just(Ok(())), select(OfferRefusal::ALL).prop_map(Err)],
     ) {
         check(Offered { flow: FlowId::new(flow), outcome });
+    }
+
+    #[test]
+    fn early_packet_survives(
+        flow in any::<u16>(), sequence in any::<u64>(), piece in select(Piece::ALL), waited in micros(),
+        sent in timestamp(), marks in any::<u8>(), datagram in payload(),
+    ) {
+        let (ecn, uncopied) = (Ecn::from_bits(marks), Uncopied::from_bits(marks >> 2));
+        let (flow, sequence) = (FlowId::new(flow), SequenceNumber::new(sequence));
+        let plaintext = Plaintext { sent, ecn, uncopied, datagram: &datagram };
+        let packet = EarlyPacket { flow, sequence, piece, waited, plaintext };
+        // A datagram that is cut is a shorter datagram.
+        let bytes = emitted(&[packet.into()]);
+        prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(packet.into())]);
+        prop_assert_eq!(EarlyPacket::OVERHEAD + datagram.len(), bytes.len());
+        fits_exactly(&packet.into(), &bytes);
     }
 
     #[test]

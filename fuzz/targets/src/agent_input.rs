@@ -9,7 +9,7 @@ use byway_units::{AgentId, BatchId, FlowId, Time};
 use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, Registered, Relayed};
 use byway_wire::packets::SourceHeader;
 use byway_wire::seal::Purpose;
-use byway_wire::{Alias, FlowKey, Message, Piece, Place, Service};
+use byway_wire::{Alias, FlowKey, Message, Messages, Piece, Place, Service};
 
 use crate::stage::cast::{self, EGRESS, INGRESS, Who};
 use crate::stage::hand::{Hand, write};
@@ -45,6 +45,10 @@ struct Play {
     /// How many datagrams were sealed, and which of them were delivered.
     made: u64,
     delivered: BTreeSet<u64>,
+    /// Datagrams that the peer said in early packets.
+    early: BTreeSet<Vec<u8>>,
+    /// True once such a packet held part of a datagram, which may be joined with a part of any other.
+    has_early_pieces: bool,
     are_answered: bool,
 }
 
@@ -95,6 +99,8 @@ impl Play {
             next: 0,
             made: 0,
             delivered: BTreeSet::new(),
+            early: BTreeSet::new(),
+            has_early_pieces: false,
             are_answered: true,
         };
         let output = play.table.machine.drain();
@@ -150,7 +156,20 @@ impl Play {
         self.table.machine.drain()
     }
 
+    /// Notes the early packets among messages: what they say is delivered without having been sealed.
+    fn note_early(&mut self, messages: &[u8]) {
+        for message in Messages::new(messages).flatten() {
+            if let Message::EarlyPacket(packet) = message {
+                self.early.insert(packet.plaintext.datagram.to_vec());
+                self.has_early_pieces |= packet.piece != Piece::Whole;
+            }
+        }
+    }
+
     fn check_delivered(&mut self, datagram: &[u8]) {
+        if self.has_early_pieces || self.early.contains(datagram) {
+            return;
+        }
         let number = datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         let number = number.expect("the peer's datagrams are numbered");
         assert!(number < self.made, "a datagram is delivered that was never sealed");
@@ -266,6 +285,7 @@ impl Play {
             subject.say(input, &mut messages);
         }
         messages.truncate(65_000);
+        self.note_early(&messages);
         let hand = self.hand(input);
         let (from, packet) = (hand.who.address(), hand.says(&messages));
         let from = if input.byte() < 240 { from } else { Who::Stranger.address() };
@@ -275,6 +295,7 @@ impl Play {
     fn says_anything(&mut self, input: &mut Input<'_>) {
         let length = usize::from(input.byte());
         let messages = input.bytes(length);
+        self.note_early(messages);
         let hand = self.hand(input);
         let (from, packet) = (hand.who.address(), hand.says(messages));
         self.tell(from, packet);
@@ -395,6 +416,7 @@ impl Play {
         let subject = self.subject(&keys, b"\x08 is no packet");
         subject.say(input, &mut messages);
         messages.truncate(30_000);
+        self.note_early(&messages);
         let inner = match input.byte() % 5 {
             0 => self.relay.says(&messages),
             1 => Some(self.peer.initiate(input.byte(), &[])),

@@ -293,6 +293,17 @@ impl Mappings {
         self.get_mut(id).is_some_and(|mapping| mapping.marking.takes(candidate))
     }
 
+    /// Returns the flow of a mapping whose peer was asked, if no datagram waits for the answer: the next one may go with
+    /// the offer. The mapping is in use.
+    pub(super) fn begins(&mut self, id: MappingId, now: Time) -> Option<SendFlowId> {
+        let mapping = self.get_mut(id)?;
+        let is_first = matches!(&mapping.consent, Consent::Asked(held) if held.0.is_empty());
+        is_first.then(|| {
+            mapping.usage.note(!mapping.side.is_from_here(), now);
+            mapping.sent
+        })
+    }
+
     /// A datagram is to be sent: the mapping is in use, and the datagram waits if it has to.
     pub(super) fn outgoing(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) -> Option<Outgoing> {
         let mapping = self.get_mut(id)?;

@@ -232,6 +232,9 @@ impl AgentRole {
     }
 
     pub(super) fn forward(&mut self, id: MappingId, datagram: &Datagram<'_>, io: &mut Io) {
+        if self.sends_early(id, datagram, io) {
+            return;
+        }
         match self.mappings.outgoing(id, datagram, io.now()) {
             Some(Outgoing::Sent(flow)) => {
                 let Datagram { bytes, ecn, marked } = *datagram;
@@ -242,6 +245,17 @@ impl AgentRole {
             Some(Outgoing::Refused) => self.count_refused(id),
             Some(Outgoing::Held) | None => {}
         }
+    }
+
+    /// Sends a datagram with its flow's offer; `false` if it has to wait for the answer, or for none.
+    fn sends_early(&mut self, id: MappingId, datagram: &Datagram<'_>, io: &mut Io) -> bool {
+        let Datagram { bytes, ecn, marked } = *datagram;
+        let flow = self.mappings.begins(id, io.now());
+        let is_sent = flow.is_some_and(|flow| self.agent.send_early(flow, bytes, ecn, marked, io.now()));
+        if is_sent {
+            self.segments.taken(bytes);
+        }
+        is_sent
     }
 
     /// An application's endpoint sends for the first time.

@@ -74,6 +74,7 @@ const AGENT_DROPS: Drops = &[
     "copies_held",
     "copies_gone",
     "own_repairs_held",
+    "early_dropped",
     "datagrams_too_long",
     "datagrams_unsendable",
     "flows_unknown",

@@ -154,6 +154,7 @@ impl Agent {
 
     fn end_sent(&mut self, id: SendFlowId, now: Time) {
         self.timers.disarm(timer_key(Timer::Sender, id.0));
+        self.drop_early(id);
         let Some(flow) = self.senders.remove(id.0) else {
             return;
         };

@@ -32,7 +32,7 @@ impl Way {
 }
 
 impl Agent {
-    /// Takes a packet that was opened; its coded bytes are in the scratch buffer.
+    /// Takes a packet that was opened; its coded bytes are in the scratch buffer, which is empty if there are none.
     pub(super) fn arrived(
         &mut self,
         id: ReceiveFlowId,
@@ -106,10 +106,10 @@ impl Agent {
         self.plan_losses(id);
     }
 
-    /// Keeps the coded bytes for blocks and for others, and answers those who wait for them.
+    /// Keeps the coded bytes, if there are any, for blocks and for others, and answers those who wait for them.
     fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
-        if !keeps(flow.settings.service) {
+        if self.scratch.is_empty() || !keeps(flow.settings.service) {
             return;
         }
         let Some(packet) = self.kept.push(&self.scratch, now) else {

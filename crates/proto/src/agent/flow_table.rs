@@ -39,6 +39,10 @@ impl<T> FlowTable<T> {
         self.flows.get(number as usize)?.as_ref()
     }
 
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.flows.get_mut(number as usize)?.as_mut()
+    }
+
     /// Brings some flows into the cache.
     pub(super) fn prefetch(&self) {
         self.flows.iter().take(2).for_each(prefetch_value);

@@ -142,6 +142,13 @@ impl Agent {
         }
     }
 
+    /// Sends a handshake under way through a relay that has just accepted the flow: before, it passed nothing on.
+    pub(super) fn shake_hands_through(&mut self, flow: Flow, relay: SessionId, now: Time) {
+        if let Some((peer, agent)) = self.other_end_of(flow) {
+            self.sessions.attempt_through(peer, Detour { relay, agent }, now);
+        }
+    }
+
     /// Lets copies to a relay leave as fast as the flows that go there need.
     pub(super) fn set_copy_rate(&mut self, relay: usize) {
         let place = self.relays[relay].place;
@@ -314,6 +321,7 @@ impl Agent {
                 if fresh {
                     self.restart_flows_from(session, now);
                     self.restart_reports_of(session);
+                    self.early_received.forget_peer(session);
                     self.events.push_back(Event::PeerEstablished(peer));
                     self.name_candidates(session, now);
                 }

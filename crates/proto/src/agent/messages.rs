@@ -63,6 +63,7 @@ impl Agent {
             Message::Candidates(candidates) => self.candidates(session, candidates, now),
             Message::Offer(offer) => self.offered(session, offer, origin, now),
             Message::Offered(answer) => self.offer_answered(session, *answer),
+            Message::EarlyPacket(packet) => self.early_packet(session, packet, origin, now),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
         }

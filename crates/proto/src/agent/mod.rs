@@ -13,6 +13,8 @@ mod closing;
 mod closings;
 mod delivering;
 mod direct;
+mod early;
+mod early_received;
 mod events;
 mod flow_table;
 mod flows;
@@ -73,6 +75,8 @@ pub use totals::{FORMER_PEERS, PeerTotals, Reported};
 use closing::Life;
 use closings::Closings;
 use direct::DirectPaths;
+use early::EarlySending;
+use early_received::EarlyReceived;
 use flow_table::FlowTable;
 use offers::Offers;
 use receive_flow::ReceiveFlow;
@@ -158,6 +162,10 @@ counters! {
 pub struct AgentCounters {
     /// Originals sent.
     pub originals: u64,
+    /// Packets sent with their flow's offer, before the peer had answered it.
+    pub early: u64,
+    /// Packets dropped that came with an offer which was not answered yet: too many of the flow or the peer waited.
+    pub early_dropped: u64,
     /// Copies sent.
     pub copies: u64,
     /// Copies sent again, as a relay asked for them.
@@ -240,6 +248,10 @@ pub struct Agent {
     offers: Offers,
     visits: Visits,
     waiting: Waiting,
+    /// Datagrams that go with their flow's offer.
+    early: EarlySending,
+    /// Packets that came with an offer that the driver has not answered yet.
+    early_received: EarlyReceived,
     direct_paths: DirectPaths,
     /// What the uplink carries, and what it is to carry.
     load: LineLoad,
@@ -299,6 +311,8 @@ impl Agent {
             offers: Offers::default(),
             visits: Visits::new(number),
             waiting: Waiting::default(),
+            early: EarlySending::default(),
+            early_received: EarlyReceived::default(),
             direct_paths: DirectPaths::default(),
             load: LineLoad::new(),
             weighing_due: None,
@@ -340,6 +354,9 @@ impl Agent {
     /// What every input ends with.
     fn finish(&mut self, now: Time) {
         self.handle_changes(now);
+        if !self.early.is_empty() {
+            self.send_what_was_early(now);
+        }
         if self.waiting.count() > 0 {
             self.send_what_waited(now);
         }

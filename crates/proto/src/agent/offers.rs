@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 use byway_units::{AgentId, FlowId, Time};
 use byway_wire::Message;
@@ -140,6 +141,21 @@ impl Offers {
         }
     }
 
+    /// The offer that this agent made of a flow.
+    pub(super) fn made(&self, peer: AgentId, flow: FlowId) -> Option<&Offer> {
+        self.made.get(&peer)?.get(&flow).map(|made| &*made.offer)
+    }
+
+    /// True if the peer has not answered the offer of a flow.
+    pub(super) fn awaits_answer(&self, peer: AgentId, flow: FlowId) -> bool {
+        self.made.get(&peer).and_then(|made| made.get(&flow)).is_some_and(|made| made.next.is_some())
+    }
+
+    /// True if the driver has not answered a peer's offer of a flow.
+    pub(super) fn is_pending(&self, peer: AgentId, flow: FlowId) -> bool {
+        self.taken.get(&peer).and_then(|taken| taken.get(&flow)).is_some_and(|taken| !taken.is_accepted)
+    }
+
     /// Takes an answer; what the driver is to know, if it is news.
     fn answered(&mut self, peer: AgentId, flow: FlowId, outcome: Result<(), OfferRefusal>) -> Option<Event> {
         let made = self.made.get_mut(&peer)?.get_mut(&flow)?;
@@ -228,6 +244,9 @@ impl Agent {
     /// Withdraws an offer: it is said no more. A peer that has accepted it is not told; it hears when the flows are closed.
     pub fn withdraw_offer(&mut self, peer: AgentId, flow: FlowId) {
         self.offers.withdraw(peer, flow);
+        if let Some(session) = self.peers.get(&peer).copied() {
+            self.early_answered((session, flow), false);
+        }
     }
 
     /// Answers an offer of a peer, after [`AgentOutput::Offered`](super::AgentOutput::Offered). What is accepted is answered
@@ -242,9 +261,11 @@ impl Agent {
     ) {
         if self.offers.answer(peer, flow, outcome, now)
             && let Some(session) = self.peers.get(&peer).copied()
-            && self.sessions.is_established(session, now)
         {
-            self.sessions.say_urgently(session, &Message::Offered(Offered { flow, outcome }), now);
+            if self.sessions.is_established(session, now) {
+                self.sessions.say_urgently(session, &Message::Offered(Offered { flow, outcome }), now);
+            }
+            self.release_early((session, flow), outcome.is_ok(), now);
         }
         self.finish(now);
     }
@@ -252,6 +273,7 @@ impl Agent {
     /// Says the offers that are due.
     pub(super) fn say_offers(&mut self, now: Time) {
         let mut urgent: BTreeMap<SessionId, usize> = BTreeMap::new();
+        let mut with_packets = Vec::new();
         while let Some((peer, flow, offer)) = self.offers.take_due(now) {
             let Some(session) = self.peers.get(&peer).copied() else {
                 continue;
@@ -264,11 +286,16 @@ impl Agent {
             };
             let said = urgent.entry(session).or_default();
             *said += 1;
-            if *said <= URGENT_OFFERS_MAX {
-                self.sessions.say_urgently(session, &Message::Offer(message), now);
-            } else {
+            if *said > URGENT_OFFERS_MAX {
                 self.sessions.say(session, &Message::Offer(message), now);
+            } else if self.early.contains((session, flow)) {
+                with_packets.push((session, flow));
+            } else {
+                self.sessions.say_urgently(session, &Message::Offer(message), now);
             }
+        }
+        for key in with_packets {
+            self.say_early(key, 0, now);
         }
     }
 
@@ -300,7 +327,19 @@ impl Agent {
     /// A peer answers an offer.
     pub(super) fn offer_answered(&mut self, session: SessionId, answer: Offered) {
         if let Some(Role::Peer(peer)) = self.roles.get(&session).copied() {
-            self.events.extend(self.offers.answered(peer, answer.flow, answer.outcome));
+            let event = self.offers.answered(peer, answer.flow, answer.outcome);
+            if event.is_some() {
+                self.early_answered((session, answer.flow), answer.outcome.is_ok());
+            }
+            self.events.extend(event);
+        }
+    }
+
+    /// The peer of a session.
+    pub(super) fn agent_of(&self, session: SessionId) -> Option<AgentId> {
+        match self.roles.get(&session) {
+            Some(Role::Peer(peer)) => Some(*peer),
+            Some(Role::Relay(_)) | None => None,
         }
     }
 

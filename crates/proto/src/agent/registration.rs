@@ -274,6 +274,7 @@ impl Agent {
             self.registered_too_late(session, registered, now);
             return;
         };
+        let mut is_open = false;
         for path in self.paths_answered(flow, session, registered.far_relay) {
             // A relay that numbers flows beyond all reason is as good as one that has no room.
             let outcome = registered.outcome.and_then(|alias| {
@@ -282,6 +283,7 @@ impl Agent {
             let registrations = self.registrations_of_mut(flow);
             let refusal = match outcome {
                 Ok(alias) => {
+                    is_open |= !registrations.is_accepted(path);
                     registrations.accepted(path, alias);
                     None
                 }
@@ -295,6 +297,9 @@ impl Agent {
             };
             self.events
                 .extend(refusal.map(|refusal| Event::FlowRefused { flow: registered.flow_key, refusal }));
+        }
+        if is_open {
+            self.shake_hands_through(flow, session, now);
         }
         // Asks at once where packets get no further: that tells the relay that its message arrived.
         self.register(flow, now);

@@ -107,6 +107,20 @@ impl Agent {
         self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
     }
 
+    /// Sends the pieces of a datagram, whatever waits.
+    pub(super) fn send_pieces<'a>(
+        &mut self,
+        id: SendFlowId,
+        pieces: impl Iterator<Item = (Piece, &'a [u8])>,
+        ecn: Ecn,
+        copied: bool,
+        now: Time,
+    ) {
+        for (piece, bytes) in pieces {
+            self.send_piece(id, piece, bytes, ecn, copied, now);
+        }
+    }
+
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
         let peer = self.senders[id.0 as usize].peer;
         self.sessions.use_session(peer, now);

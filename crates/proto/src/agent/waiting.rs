@@ -102,8 +102,13 @@ impl Waiting {
 }
 
 impl Agent {
-    /// Whether what a flow sends goes anywhere: there are keys, and an address of its receiver or a relay that delivers.
+    /// Whether what a flow sends goes anywhere now. What went with the flow's offer goes first.
     fn has_way(&self, id: SendFlowId, now: Time) -> bool {
+        self.reaches(id, now) && !self.has_early(id)
+    }
+
+    /// Whether there are keys, and an address of a flow's receiver or a relay that delivers.
+    pub(super) fn reaches(&self, id: SendFlowId, now: Time) -> bool {
         self.senders.get(id.0).is_some_and(|flow| {
             if !self.sessions.is_established(flow.peer, now) {
                 return false;
@@ -169,6 +174,7 @@ impl Agent {
     /// No flow goes on: nothing waits any more.
     pub(super) fn drop_all_that_waited(&mut self) {
         self.counters.datagrams_unsendable += core::mem::take(&mut self.waiting).count() as u64;
+        self.drop_all_early();
     }
 }
 

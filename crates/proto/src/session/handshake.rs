@@ -12,7 +12,7 @@ use byway_wire::{Address, Boot, Capabilities, Message, SessionIndex};
 use super::attempt::Attempt;
 use super::epoch::Digests;
 use super::session::Answered;
-use super::{Change, Epoch, Received, SessionId, Sessions};
+use super::{Change, Detour, Epoch, Received, SessionId, Sessions};
 use crate::limits::{ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN, LATE_RESPONSE_FOR};
 use crate::outbox::Heading;
 use crate::parts::token_bucket::Packets;
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     /// From an address.
     Address(SocketAddr),
     /// Through a relay.
-    Detour(super::Detour),
+    Detour(Detour),
 }
 
 impl Sessions {
@@ -86,6 +86,14 @@ impl Sessions {
             for detour in self.detours_of(id, now) {
                 self.send_through(detour, &packet, now);
             }
+        }
+    }
+
+    /// Sends an initiation under way through a relay as well.
+    pub(crate) fn attempt_through(&mut self, id: SessionId, detour: Detour, now: Time) {
+        let attempt = self.get(id).and_then(|session| session.attempt.as_ref());
+        if let Some(packet) = attempt.map(|attempt| attempt.packet.clone()) {
+            self.send_through(detour, &packet, now);
         }
     }
 

@@ -112,6 +112,24 @@ impl Sessions {
         session.urgent.extend_from_slice(written);
     }
 
+    /// Begins a packet of urgent messages with this one.
+    pub(crate) fn begin_urgent(&mut self, id: SessionId, head: &Message<'_>, now: Time) {
+        self.flush_urgent(id, now);
+        self.say_urgently(id, head, now);
+    }
+
+    /// Adds a message as [`Sessions::say_urgently`] does. If it needs another packet, `head` comes first there.
+    pub(crate) fn say_behind(&mut self, id: SessionId, head: &Message<'_>, message: &Message<'_>, now: Time) {
+        let mut buffer = [0; MESSAGES_BYTES_MAX];
+        let mut writer = Writer::new(&mut buffer);
+        message.emit(&mut writer).expect("the caller splits what is longer than a packet");
+        let bytes = writer.written().len();
+        if self.get(id).is_some_and(|session| session.urgent.len() + bytes > MESSAGES_BYTES_MAX) {
+            self.begin_urgent(id, head, now);
+        }
+        self.say_urgently(id, message, now);
+    }
+
     /// Answers a message by the way that it came, wherever the peer is: one answer for each message.
     pub(crate) fn answer_with(&mut self, id: SessionId, message: &Message<'_>, origin: Origin, now: Time) {
         let Origin::Detour(detour) = origin else {

@@ -4,8 +4,8 @@ use std::fmt::{Debug, Display, Write};
 
 use byway_units::AgentId;
 use byway_wire::messages::{
-    Aliases, AliasesKnown, CrossStreamRepair, InStreamRepair, Nack, Offer, Offered, ProbeReply, Register,
-    Registered, Report, Terms,
+    Aliases, AliasesKnown, CrossStreamRepair, EarlyPacket, InStreamRepair, Nack, Offer, Offered, ProbeReply,
+    Register, Registered, Report, Terms,
 };
 use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
 use byway_wire::{
@@ -194,6 +194,7 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
         }
         Message::Offer(message) => offer(message, &mut lines),
         Message::Offered(message) => offered(*message, &mut lines),
+        Message::EarlyPacket(message) => early_packet(message, &mut lines),
         Message::InStreamRepair(message) => in_stream_repair(message, &mut lines),
         Message::CrossStreamRepair(message) => cross_stream_repair(message, &mut lines),
         Message::Nack(message) => nack(message, &mut lines),
@@ -322,6 +323,15 @@ fn offered(message: Offered, lines: &mut Lines) -> &'static str {
         Err(refusal) => lines.word("status", refusal),
     };
     "offered"
+}
+
+fn early_packet(message: &EarlyPacket<'_>, lines: &mut Lines) -> &'static str {
+    let EarlyPacket { flow, sequence, piece, waited, plaintext } = message;
+    lines.add("flow", flow.number()).add("sequence", sequence.number());
+    lines.word("piece", piece).add("waited", waited.count());
+    lines.add("sent", plaintext.sent.micros()).add("ecn", plaintext.ecn.bits());
+    lines.add("uncopied", plaintext.uncopied.bits()).hex("datagram", plaintext.datagram);
+    "early-packet"
 }
 
 fn aliases(message: &Aliases<'_>, lines: &mut Lines) -> &'static str {

@@ -95,9 +95,28 @@ const PATIENCES_MICROS: [u32; 8] = [0, 1, 1_000, 20_000, 250_000, 2_000_000, 3_0
 /// One direction of an offer.
 const TERMS: &[Field] = &[Code(6), Code(34), Code(10), Code(34), Code(10), Byte, Long, Patience];
 
-/// Offers, and answers to them.
-const OFFERS: [(u8, &[Field]); 2] =
-    [(7, &[Code(2), Byte, Group(TERMS), Group(TERMS), Text]), (8, &[Code(2), Byte, Code(7)])];
+/// Offers, answers to them, and packets that go with them.
+const OFFERS: [(u8, &[Field]); 3] = [
+    (7, &[Code(2), Byte, Group(TERMS), Group(TERMS), Text]),
+    (8, &[Code(2), Byte, Code(7)]),
+    (
+        9,
+        &[
+            Code(2),
+            Code(6),
+            Code(1),
+            Code(1),
+            Code(1),
+            Code(2),
+            Number,
+            Code(4),
+            Patience,
+            Long,
+            Byte,
+            Payload,
+        ],
+    ),
+];
 
 /// Who speaks about what.
 #[derive(Clone, Copy, Debug)]

@@ -78,9 +78,11 @@ pub(super) fn send(mappings: &mut Mappings, id: MappingId, bytes: &[u8], ms: u64
 #[test]
 fn datagrams_wait_for_consent_and_then_go_in_order() {
     let (mut mappings, id) = asked();
+    assert!(mappings.begins(id, at(0)).is_some(), "the first may go with the offer");
     for number in 0..3 {
         assert_eq!(send(&mut mappings, id, &[number], 0), Some(Outgoing::Held));
     }
+    assert_eq!(mappings.begins(id, at(0)), None, "those behind one that waits do not");
     assert_eq!(mappings.answered(id, Ok(()), at(1)), Some(Answered::Consented));
     let held = mappings.consented(id, Duration::ZERO, at(1));
     assert!(held.iter().map(|held| held.bytes[0]).eq(0..3));

@@ -2,6 +2,7 @@
 
 mod asking;
 mod closing;
+mod early;
 mod helping;
 mod mixture;
 mod offering;

@@ -1,0 +1,50 @@
+//! Flows that begin on a direct path that loses a third of the packets, with real processes.
+
+#![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
+
+mod sites;
+
+use std::time::{Duration, Instant};
+
+use sites::{ALICE, Mode, Plan, Sites};
+
+/// As many flows begin, one after the other.
+const FLOWS: usize = 5;
+
+/// The direct path takes 40 ms each way.
+const ROUND_TRIP: Duration = Duration::from_millis(80);
+
+/// Returns the time from an application's first packet to the first that arrives. No packet arrives twice.
+fn first_packet(sites: &Sites, forward: usize) -> Duration {
+    let begun = Instant::now();
+    let stream = sites.begin(ALICE, forward);
+    sites.wait_for("a packet arrives", || stream.count() > 0);
+    let first = begun.elapsed();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(stream.finish().twice(), 0, "flow {forward}");
+    first
+}
+
+#[test]
+fn flows_begin_within_a_round_trip_and_100_ms_on_a_path_that_loses_a_third() {
+    let plan = Plan {
+        mode: Mode::Static,
+        direct: "loss = [{ share = \"30 %\" }]".to_owned(),
+        uplink: String::new(),
+        forwards: vec!["service = \"caching\"".to_owned(); FLOWS],
+    };
+    let Some(sites) = Sites::start(plan) else {
+        return;
+    };
+    sites.wait_for("the agent has its relays", || {
+        let relays = sites.status(ALICE)["relays"].as_array().cloned().unwrap_or_default();
+        relays.len() == 2 && relays.iter().all(|relay| relay["is_alive"] == true)
+    });
+    let mut firsts: Vec<Duration> = (0..FLOWS).map(|forward| first_packet(&sites, forward)).collect();
+    firsts.sort_unstable();
+    let median = firsts[FLOWS / 2];
+    assert!(median <= ROUND_TRIP + Duration::from_millis(100), "{firsts:?}");
+    let counters = sites.status(ALICE)["counters"].as_array().cloned().unwrap_or_default();
+    let early = counters.iter().find(|counter| counter["reason"] == "early");
+    assert!(early.is_some_and(|early| early["count"].as_u64() >= Some(FLOWS as u64)), "{counters:?}");
+}

@@ -1,0 +1,294 @@
+//! Packets that go with their flow's offer.
+
+use byway_wire::messages::EarlyPacket;
+use byway_wire::{Microseconds, Piece, Plaintext, Timestamp, Uncopied};
+
+use super::*;
+use crate::agent::OfferRefusal;
+use crate::limits::{
+    EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
+};
+
+/// A number that the sender may offer, as it is the one with the smaller number.
+const FLOW: FlowId = FlowId::new(4);
+
+fn offered(flow: FlowId) -> FlowKey {
+    flow_between(number(SENDER), number(RECEIVER), flow)
+}
+
+fn flow_settings() -> FlowSettings {
+    FlowSettings { latency_budget: ms(200), ..settings(Service::Caching) }
+}
+
+impl Hall {
+    /// The sender opens a flow and offers it.
+    fn begins(&mut self, flow: FlowId) -> SendFlowId {
+        let (now, sender) = (self.now, &mut self.agents[SENDER]);
+        let sent = sender.open_flow(offered(flow), flow_settings(), now).expect("it is new");
+        let offer = Offer { subject: b"video".to_vec(), ..Offer::default() };
+        assert!(sender.offer(number(RECEIVER), flow, offer, now));
+        self.drain(SENDER);
+        sent
+    }
+
+    fn sends_early(&mut self, flow: SendFlowId, datagram: &[u8]) -> bool {
+        let is_sent = self.agents[SENDER].send_early(flow, datagram, Ecn::NotCapable, false, self.now);
+        self.drain(SENDER);
+        is_sent
+    }
+
+    /// The receiver's driver answers; what it accepts, it opens before.
+    fn consents(&mut self, flow: FlowId, outcome: Result<(), OfferRefusal>) {
+        let (now, receiver) = (self.now, &mut self.agents[RECEIVER]);
+        if outcome.is_ok() {
+            receiver.accept_flow(offered(flow), flow_settings(), now).expect("it is new");
+        }
+        receiver.answer_offer(number(SENDER), flow, outcome, now);
+        self.drain(RECEIVER);
+    }
+
+    fn got_bytes(&self) -> Vec<&[u8]> {
+        self.got.iter().map(|got| got.bytes.as_slice()).collect()
+    }
+
+    fn late(&self) -> u64 {
+        let receiver = &self.agents[RECEIVER];
+        receiver
+            .received_by_key
+            .get(&offered(FLOW))
+            .map_or(0, |id| receiver.receivers[id.0 as usize].statistics.late)
+    }
+
+    /// The peer, which keeps to no rules, sends an early packet.
+    fn says_early(&mut self, flow: FlowId, sequence: u64, datagram: &[u8]) {
+        let session = self.agents[SENDER].peers[&number(RECEIVER)];
+        let (sent, ecn, uncopied) = (Timestamp::at(self.now), Ecn::NotCapable, Uncopied::NONE);
+        let plaintext = Plaintext { sent, ecn, uncopied, datagram };
+        let (sequence, waited) = (SequenceNumber::new(sequence), Microseconds::new(0));
+        let packet = EarlyPacket { flow, sequence, piece: Piece::Whole, waited, plaintext };
+        let sessions = &mut self.agents[SENDER].sessions;
+        sessions.send_alone(session, &Message::EarlyPacket(packet), Urgency::Original, self.now);
+        self.drain(SENDER);
+    }
+
+    /// Datagrams, and their bytes, that the receiver holds.
+    fn held(&self) -> (usize, usize) {
+        self.agents[RECEIVER].early_received.held()
+    }
+}
+
+#[test]
+fn an_early_datagram_arrives_with_its_offer_and_is_delivered_on_consent() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first") && hall.sends_early(flow, &[7; 1_472]));
+    hall.run(ms(31));
+    assert_eq!((hall.offers.len(), hall.got_bytes()), (1, alloc::vec![]));
+    hall.consents(FLOW, Ok(()));
+    assert_eq!(hall.got_bytes(), [&b"first"[..], &[7; 1_472]], "one way after they were sent");
+    assert!(hall.sends_early(flow, b"third"), "the answer has not come yet");
+    hall.run(ms(31));
+    assert!(!hall.sends_early(flow, b"fourth"), "the answer has come");
+    hall.run(ms(1_000));
+    assert_eq!(hall.got.len(), 3, "nothing is delivered twice");
+    let sent = hall.agents[SENDER].senders[flow.0 as usize].next;
+    assert_eq!(sent, SequenceNumber::new(SequenceNumber::FIRST.number() + 4), "two pieces have two numbers");
+}
+
+#[test]
+fn a_flow_goes_on_in_order_behind_its_early_datagrams() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.flow = hall.begins(FLOW);
+    let flow = hall.flow;
+    assert!(hall.sends_early(flow, &[0]));
+    hall.send(&[1]);
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    hall.run(ms(40));
+    hall.send(&[2]);
+    hall.run(ms(1_000));
+    assert_eq!(hall.got_bytes(), [[0], [1], [2]]);
+    assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 0);
+}
+
+#[test]
+fn early_datagrams_that_are_lost_are_repeated_with_the_offer_after_100_ms() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == SENDER);
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(10));
+    hall.loses(|_| false);
+    hall.run(ms(125));
+    hall.consents(FLOW, Ok(()));
+    assert_eq!(hall.got_bytes(), [b"first"]);
+}
+
+#[test]
+fn a_flow_that_is_refused_delivers_nothing_and_counts_what_was_dropped() {
+    for refusal in [OfferRefusal::UnknownSubject, OfferRefusal::NoRoom] {
+        let mut hall = Hall::new(&settings(Service::Internet));
+        let flow = hall.begins(FLOW);
+        assert!(hall.sends_early(flow, b"first") && hall.sends_early(flow, b"second"));
+        hall.run(ms(31));
+        hall.consents(FLOW, Err(refusal));
+        assert_eq!(hall.held(), (0, 0));
+        hall.run(ms(5_000));
+        assert_eq!(hall.got_bytes(), [] as [&[u8]; 0]);
+        assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 2);
+        assert!(!hall.sends_early(flow, b"third"));
+    }
+}
+
+#[test]
+fn an_early_datagram_that_waited_beyond_the_budget_is_late_and_follows_as_source_packet() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    // The driver takes its time.
+    hall.run(ms(250));
+    hall.consents(FLOW, Ok(()));
+    assert_eq!((hall.got_bytes(), hall.late()), (alloc::vec![], 1));
+    hall.run(ms(100));
+    assert_eq!(hall.got_bytes(), [b"first"]);
+    assert_eq!(hall.agents[SENDER].counters().datagrams_late, 1);
+}
+
+#[test]
+fn early_datagrams_that_are_out_of_date_at_the_answer_are_dropped_and_counted() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(1_500));
+    assert!(hall.sends_early(flow, b"second"));
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    hall.run(ms(1_000));
+    assert_eq!(hall.got_bytes(), [b"second"]);
+    assert_eq!((hall.agents[SENDER].counters().datagrams_unsendable, hall.late()), (1, 1));
+}
+
+#[test]
+fn a_datagram_that_comes_by_several_ways_is_delivered_once() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    for _ in 0..3 {
+        hall.says_early(FLOW, 1, b"first");
+    }
+    hall.run(ms(31));
+    assert_eq!(hall.held(), (1, 5));
+    hall.consents(FLOW, Ok(()));
+    hall.says_early(FLOW, 1, b"again");
+    hall.run(ms(100));
+    assert!(!hall.sends_early(flow, b"late"));
+    assert_eq!(hall.got_bytes(), [b"first"]);
+}
+
+#[test]
+fn early_packets_of_flows_that_nobody_offered_are_dropped() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    for flow in (2..200).map(FlowId::new) {
+        hall.says_early(flow, 1, &[7; 500]);
+    }
+    hall.run(ms(100));
+    assert_eq!((hall.held(), hall.got.len()), ((0, 0), 0));
+    assert_eq!(hall.agents[RECEIVER].counters().flows_unknown, 198);
+}
+
+#[test]
+fn numbers_beyond_all_reason_are_not_taken() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.begins(FLOW);
+    hall.says_early(FLOW, u64::MAX, b"far");
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    hall.says_early(FLOW, 1, b"first");
+    hall.says_early(FLOW, 1 << 33, b"far");
+    hall.run(ms(100));
+    assert_eq!(hall.got_bytes(), [b"first"]);
+    assert_eq!(hall.agents[RECEIVER].counters().malformed, 2);
+}
+
+#[test]
+fn a_peer_that_keeps_to_no_limits_is_held_to_them() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flows: Vec<FlowId> = (2..12).map(|half| FlowId::new(2 * half)).collect();
+    for flow in &flows {
+        hall.begins(*flow);
+    }
+    hall.run(ms(40));
+    for flow in &flows {
+        for sequence in 1..100 {
+            hall.says_early(*flow, sequence, &[7; 1_000]);
+        }
+    }
+    hall.run(ms(31));
+    let (packets, bytes) = hall.held();
+    assert!(bytes <= EARLY_BYTES_PER_PEER_MAX && packets <= 2 * EARLY_DATAGRAMS_PER_PEER_MAX);
+    assert_eq!(hall.agents[RECEIVER].counters().early_dropped, 990 - packets as u64);
+    for flow in &flows {
+        hall.consents(*flow, Err(OfferRefusal::NoRoom));
+    }
+    assert_eq!(hall.held(), (0, 0));
+}
+
+#[test]
+fn a_sender_s_early_datagrams_are_bounded_by_flow_and_by_peer() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == RECEIVER);
+    let flow = hall.begins(FLOW);
+    let sent = (0..100).filter(|_| hall.sends_early(flow, &[1])).count();
+    assert_eq!(sent, EARLY_DATAGRAMS_MAX);
+    let other = hall.begins(FlowId::new(6));
+    let sent = (0..100).filter(|_| hall.sends_early(other, &[1; 1_000])).count();
+    assert_eq!(sent, EARLY_BYTES_MAX / 1_000);
+    let third = hall.begins(FlowId::new(8));
+    let sent = (0..100).filter(|_| hall.sends_early(third, &[1])).count();
+    assert_eq!(sent, EARLY_DATAGRAMS_PER_PEER_MAX - EARLY_DATAGRAMS_MAX - EARLY_BYTES_MAX / 1_000);
+    hall.agents[SENDER].close_flow(flow, hall.now);
+    hall.drain(SENDER);
+    assert!(hall.sends_early(third, &[1]), "a flow that is closed makes room");
+}
+
+#[test]
+fn a_flow_that_is_closed_uses_no_number_twice() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    hall.agents[SENDER].withdraw_offer(number(RECEIVER), FLOW);
+    hall.agents[SENDER].close_flow(flow, hall.now);
+    let flow = hall.begins(FLOW);
+    hall.run(ms(1_000));
+    assert_eq!(hall.got_bytes(), [b"first"]);
+    let next = hall.agents[SENDER].senders[flow.0 as usize].next;
+    assert_eq!(next, SequenceNumber::FIRST.next());
+}
+
+#[test]
+fn agents_without_a_session_send_their_first_packet_behind_the_handshake() {
+    let mut hall = Hall::unregistered(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    let begun = hall.now;
+    while hall.offers.is_empty() {
+        hall.run(ms(1));
+    }
+    hall.consents(FLOW, Ok(()));
+    assert_eq!(hall.got_bytes(), [b"first"]);
+    assert!(hall.now.saturating_since(begun) <= ms(91), "a round trip, and one way");
+}
+
+#[test]
+fn early_datagrams_that_no_session_came_for_are_dropped_and_counted() {
+    let mut hall = Hall::unregistered(&settings(Service::Internet));
+    hall.loses(|_| true);
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(1_300));
+    assert!(hall.sends_early(flow, b"second"));
+    assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 1);
+    hall.agents[SENDER].close(hall.now);
+    assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 2);
+}

@@ -1,0 +1,63 @@
+//! Early packet: a packet of a flow that its receiver has not accepted yet.
+
+use byway_units::FlowId;
+
+use crate::SequenceNumber;
+use crate::coded::Piece;
+use crate::codes::Code;
+use crate::error::{Full, ParseError};
+use crate::plaintext::Plaintext;
+use crate::quantities::Microseconds;
+use crate::reader::Reader;
+use crate::writer::Writer;
+
+/// A packet that travels with its flow's offer, before the answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlyPacket<'a> {
+    /// The number of the offered flow.
+    pub flow: FlowId,
+    /// The sequence number that the packet has in the flow, also if it is sent again as a source packet.
+    pub sequence: SequenceNumber,
+    /// The part of the datagram.
+    pub piece: Piece,
+    /// The time from the application's sending to this packet's sending.
+    pub waited: Microseconds,
+    /// The plaintext, as in a source packet.
+    pub plaintext: Plaintext<'a>,
+}
+
+impl<'a> EarlyPacket<'a> {
+    /// The message's type.
+    pub const TYPE: u8 = 9;
+
+    /// Bytes in front of the datagram: header of the message, and what the body has before it.
+    pub const OVERHEAD: usize = crate::writer::MESSAGE_HEADER_BYTES + 2 + 8 + 1 + 4 + Plaintext::HEAD_BYTES;
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// If a field is cut off or illegal.
+    pub fn parse(body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new("early packet", body);
+        let flow = FlowId::new(reader.u16("flow")?);
+        let sequence = SequenceNumber::new(reader.u64("sequence number")?);
+        let piece = reader.code("piece")?;
+        let waited = Microseconds::new(reader.u32("waited")?);
+        Ok(Self { flow, sequence, piece, waited, plaintext: Plaintext::parse(reader.rest())? })
+    }
+
+    /// Appends the message.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+        writer.append(Self::TYPE, |output| {
+            output.u16(self.flow.number());
+            output.u64(self.sequence.number());
+            output.u8(self.piece.code());
+            output.u32(self.waited.count());
+            output.bytes(&self.plaintext.head());
+            output.bytes(self.plaintext.datagram);
+        })
+    }
+}
