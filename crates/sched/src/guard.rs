@@ -4,9 +4,9 @@
 //! - *Flows that are made up* make a class seem larger. Only flows that last count, and some of a source ([`LastingFlows`]).
 //! - *A greedy flow among modest ones* takes what the low-delay class leaves of its share. No low-delay flow gets more than its part of what a
 //!   high-rate one does, as long as that class is short of something.
-//! - *A sender that does not slow down* fills the low-delay queue. Who sends more than a fair share, for longer than TCP does by chance, is let in only
-//!   where nothing waits, until it has paid back: the room is for those who take no more than theirs. No share is kept for flows that go on while most
-//!   of what they bring is refused ([`FairShare`]).
+//! - *A sender that does not slow down* fills the low-delay queue. Who sends more than a fair share, for longer than TCP does by chance, has that share
+//!   without bursts until it has paid back, and more only where nothing waits: the room is for those who take no more than theirs. No share is kept
+//!   for flows that go on while most of what they bring is refused ([`FairShare`]).
 //! - *A sender that does so now and then* is held to a share of which it knows from the last time, and has half of the queue until it has paid back.
 //! - *Flows that are used but once*, or for a short time, have taken nothing yet. So a source is held to a fair share of sources, or to what its flows that last
 //!   may take if that is more ([`Allowance`]).
@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 
 use byway_units::{Bytes, Duration, Rate, Time};
 
-use crate::allowance::{Allowance, Sender, Terms};
+use crate::allowance::{Allowance, Permit, Sender, Terms};
 use crate::carried::Carried;
 use crate::class::Class;
 use crate::fair::{FairShare, Interval};
@@ -87,6 +87,9 @@ impl Guard {
     }
 
     /// Whether a packet of a flow and its source, which is not high-rate, is let in behind so many bytes where there is room for so many.
+    ///
+    /// A flow's burst is charged for all that is within it, also for what finds no room: bursts that fill the queue are not free. Everything else is charged
+    /// for what is let in, so that a flow that brings more than it may still has what it may.
     #[inline]
     pub(crate) fn admits(
         &mut self,
@@ -105,14 +108,22 @@ impl Guard {
         let ([flow, source], flows) = (names, &self.flows[class.place()]);
         let sender =
             Sender { flow, source, lasting: flows.of_source(source), is_counted: flows.is_counted(flow) };
-        let is_fair = self.fair.takes(sender, bytes, now);
-        let is_above = self.is_short && !self.cap.takes(sender, bytes, now);
+        let fair = self.fair.permit(sender, bytes, now);
+        let cap = if self.is_short { self.cap.permit(sender, bytes, now) } else { None };
+        let is_above = self.is_short && cap.is_none();
         let has_left_over = backlog == 0 || (!is_crowded && backlog <= room / 2);
-        let is_let_in = !is_above && (is_fair || has_left_over);
-        if !is_let_in {
+        if is_above || (fair.is_none() && !has_left_over) {
             self.shares.iter_mut().zip(names).for_each(|(share, name)| share.note_refused(name, bytes));
+            return false;
         }
-        is_let_in
+        let has_room = backlog + u64::from(bytes) <= room;
+        if let Some(permit) = fair.filter(|permit| has_room || *permit == Permit::Burst) {
+            self.fair.charge(sender, bytes, permit);
+        }
+        if let Some(permit) = cap.filter(|_| has_room) {
+            self.cap.charge(sender, bytes, permit);
+        }
+        true
     }
 
     /// Forgets all flows, as nothing came for so long; and what is fair, if that is longer than it is remembered.
@@ -146,7 +157,14 @@ impl Guard {
         let [of_flow, of_source] =
             self.shares.each_ref().map(|share| share.rate().unwrap_or(settings.capacity));
         let least = Bytes::new(settings.packet.count() * FAIR_BURST_PACKETS);
-        self.fair.set(Terms { of_flow, of_source, burst: FAIR_BURST, least, flows: held });
+        self.fair.set(Terms {
+            of_flow,
+            of_source,
+            burst: FAIR_BURST,
+            least,
+            bound: settings.delay,
+            flows: held,
+        });
         flows
     }
 
@@ -170,6 +188,7 @@ impl Guard {
             of_source: Rate::from_bits_per_second(some),
             burst: CAP_BURST,
             least: Bytes::new(settings.packet.count() * CAP_BURST_PACKETS),
+            bound: settings.delay,
             flows,
         });
     }

@@ -34,6 +34,10 @@ pub(crate) const FAIR_BURST: Duration = Duration::from_secs(3);
 /// And at least so many of the longest packets.
 pub(crate) const FAIR_BURST_PACKETS: u64 = 4;
 
+/// Part of a class, and of the share of a flow that owes, that nobody has: where all flows take what they may, a queue that is full would else stay
+/// full, and lose packets of those who take less.
+pub(crate) const SHARED_REST: u64 = 64;
+
 /// For so many intervals after the last in which more came than there was room for, ten seconds, fair shares are remembered: who sends more than its own in bursts, with
 /// pauses between, has not paid back until then.
 pub(crate) const CALM_INTERVALS: u32 = 25;

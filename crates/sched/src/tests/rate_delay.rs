@@ -292,7 +292,7 @@ fn who_does_not_slow_down_pays_and_not_its_neighbours() {
     let (lost, taken) = beside_one_that_does_not_slow_down(link(20));
     assert!(lost > 10.0 && taken > 2.0, "not guarded, all pay: {lost} % lost, {taken} of a fair share taken");
     let (lost, taken) = beside_one_that_does_not_slow_down(link(20).with_guard());
-    assert!(lost < 1.0 && taken < 1.2, "{lost} % lost, {taken} of a fair share taken");
+    assert!(lost < 1.0 && taken < 1.25, "{lost} % lost, {taken} of a fair share taken");
 }
 
 /// The share of packets that ten calls lose, in percent, where a high-rate sender brings twice what the link carries, each packet of another flow.
