@@ -25,13 +25,14 @@ use crate::limits::{
     CALM_INTERVALS, CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS, FLOWS_PER_SOURCE_MIN,
     SHORT_IDLE_PART, UPDATE_INTERVAL,
 };
-use crate::settings::Settings;
+use crate::settings::{GuardMode, Settings};
 use crate::sizing::{Counts, Weights};
 use crate::spread::Spread;
 
 /// What is known of flows: 701 KB, and 138 KB more where there is a third class.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
+    mode: GuardMode,
     /// In the order of [`Class::ALL`]; none of a class that there is not.
     flows: Box<[LastingFlows]>,
     /// By high-rate flows.
@@ -52,8 +53,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(classes: usize, now: Time) -> Self {
+    pub(crate) fn new(mode: GuardMode, classes: usize, now: Time) -> Self {
         Self {
+            mode,
             flows: (0..classes).map(|_| LastingFlows::new()).collect(),
             carried: Carried::new(),
             shares: [FairShare::new(), FairShare::new()],
@@ -109,10 +111,11 @@ impl Guard {
         let sender =
             Sender { flow, source, lasting: flows.of_source(source), is_counted: flows.is_counted(flow) };
         let fair = self.fair.permit(sender, bytes, now);
-        let cap = if self.is_short { self.cap.permit(sender, bytes, now) } else { None };
-        let is_above = self.is_short && cap.is_none();
-        let has_left_over = backlog == 0 || (!is_crowded && backlog <= room / 2);
-        if is_above || (fair.is_none() && !has_left_over) {
+        let is_capped = self.mode == GuardMode::Strict && self.is_short;
+        let cap = if is_capped { self.cap.permit(sender, bytes, now) } else { None };
+        let may_use_half = self.mode == GuardMode::Fair || !is_crowded;
+        let has_left_over = backlog == 0 || (may_use_half && backlog <= room / 2);
+        if (is_capped && cap.is_none()) || (fair.is_none() && !has_left_over) {
             self.shares.iter_mut().zip(names).for_each(|(share, name)| share.note_refused(name, bytes));
             return false;
         }

@@ -2,7 +2,7 @@
 
 use super::pressed::Chance;
 use super::*;
-use crate::{RateDelay, Settings};
+use crate::{GuardMode, RateDelay, Settings};
 
 /// Bytes of a packet of a flow at a constant rate.
 const PACKET: u32 = 500;
@@ -71,7 +71,7 @@ fn kept(settings: Settings, milli: u64, [neighbours, of_neighbour]: [u64; 2]) ->
 #[test]
 fn a_constant_flow_above_its_share_keeps_the_share() {
     let settings = Settings::new(Rate::from_megabits_per_second(20), Bytes::new(u64::from(MTU)));
-    let settings = settings.expect("a usual link").with_guard();
+    let settings = settings.expect("a usual link").with_guard(GuardMode::Strict);
     for neighbours in [[0, 0], [9, 500], [9, 950], [9, 2_000]] {
         let mut before = 0.0;
         for milli in [950_u32, 1_000, 1_050, 1_200, 1_500, 2_000, 3_000] {
