@@ -36,9 +36,9 @@ impl Counting {
 
     /// A packet of a flow of a source came.
     #[inline]
-    pub(crate) fn note(&mut self, class: Class, flow: FlowHash, source: FlowHash, now: Time) {
+    pub(crate) fn note(&mut self, class: Class, [flow, source]: [FlowHash; 2], bytes: u32, now: Time) {
         match self {
-            Self::Guarded(guard) => guard.note(class, flow, source),
+            Self::Guarded(guard) => guard.note(class, [flow, source], bytes),
             Self::Plain(counters) => counters[class.place()].touch(flow, now),
         }
     }

@@ -23,7 +23,7 @@ use crate::flows::FlowHash;
 use crate::lasting::LastingFlows;
 use crate::limits::{
     CALM_INTERVALS, CAP_BURST, CAP_BURST_PACKETS, FAIR_BURST, FAIR_BURST_PACKETS, FLOWS_PER_SOURCE_MIN,
-    SHORT_IDLE_PART, UPDATE_INTERVAL,
+    SHORT_IDLE_PART, SHORT_INTERVALS, UPDATE_INTERVAL, WEIGHING_ROUNDS, WEIGHT_MAX, WHOLE_PART,
 };
 use crate::settings::{GuardMode, Settings};
 use crate::sizing::{Counts, Weights};
@@ -35,6 +35,8 @@ pub(crate) struct Guard {
     mode: GuardMode,
     /// In the order of [`Class::ALL`]; none of a class that there is not.
     flows: Box<[LastingFlows]>,
+    /// Bytes that flows brought, of the same classes.
+    brought: Box<[Carried]>,
     /// By high-rate flows.
     carried: Carried,
     /// Of the flows of other classes, and of the sources of these.
@@ -45,6 +47,8 @@ pub(crate) struct Guard {
     cap: Allowance,
     /// Whether the high-rate class had something to send nearly always in the last interval.
     is_short: bool,
+    /// Intervals since it had; many if it never had.
+    since_short: u32,
     /// For how long it had nothing to send in this one.
     idle: Duration,
     /// Since when it has not, if so.
@@ -57,11 +61,13 @@ impl Guard {
         Self {
             mode,
             flows: (0..classes).map(|_| LastingFlows::new()).collect(),
+            brought: (0..classes).map(|_| Carried::new()).collect(),
             carried: Carried::new(),
             shares: [FairShare::new(), FairShare::new()],
             fair: Allowance::new(true),
             cap: Allowance::new(false),
             is_short: false,
+            since_short: u32::MAX,
             idle: Duration::ZERO,
             idle_since: Some(now),
             since: now,
@@ -70,8 +76,9 @@ impl Guard {
 
     /// A packet came.
     #[inline]
-    pub(crate) fn note(&mut self, class: Class, flow: FlowHash, source: FlowHash) {
+    pub(crate) fn note(&mut self, class: Class, [flow, source]: [FlowHash; 2], bytes: u32) {
         self.flows[class.place()].touch(flow, source);
+        self.brought[class.place()].note(flow, bytes);
     }
 
     /// A high-rate packet has room.
@@ -111,7 +118,7 @@ impl Guard {
         let sender =
             Sender { flow, source, lasting: flows.of_source(source), is_counted: flows.is_counted(flow) };
         let fair = self.fair.permit(sender, bytes, now);
-        let is_capped = self.mode == GuardMode::Strict && self.is_short;
+        let is_capped = self.mode == GuardMode::Strict && self.since_short < SHORT_INTERVALS;
         let cap = if is_capped { self.cap.permit(sender, bytes, now) } else { None };
         let may_use_half = self.mode == GuardMode::Fair || !is_crowded;
         let has_left_over = backlog == 0 || (may_use_half && backlog <= room / 2);
@@ -132,6 +139,7 @@ impl Guard {
     /// Forgets all flows, as nothing came for so long; and what is fair, if that is longer than it is remembered.
     pub(crate) fn clear(&mut self, idle: Duration) {
         self.flows.iter_mut().for_each(LastingFlows::clear);
+        self.brought.iter_mut().for_each(Carried::clear);
         if idle > UPDATE_INTERVAL * u64::from(CALM_INTERVALS) {
             self.shares = [FairShare::new(), FairShare::new()];
         }
@@ -139,9 +147,8 @@ impl Guard {
 
     /// An interval ends: about how many flows there are in each class.
     pub(crate) fn update(&mut self, settings: &Settings, now: Time) -> [u32; Class::COUNT] {
-        let mut flows = [0; Class::COUNT];
-        self.flows.iter_mut().zip(&mut flows).for_each(|(counter, flows)| *flows = counter.count());
         let length = now.saturating_since(self.since).max(Duration::from_nanos(1));
+        let flows = self.weigh(settings, length);
         let weights = Weights::of(settings, Counts::of(flows));
         // What every low-delay flow has, whatever is made up.
         let nominal = weights.of_flow(settings);
@@ -149,6 +156,7 @@ impl Guard {
         let held = low_delay.saturating_add(low_average);
         let high_rate = self.carried.take().collect::<Spread>();
         self.is_short = self.end_idle(now) < length / SHORT_IDLE_PART;
+        self.since_short = if self.is_short { 0 } else { self.since_short.saturating_add(1) };
         self.since = now;
         self.set_cap(settings, Rate::over(Bytes::new(high_rate.median()), length), nominal, held);
         let sent = settings.capacity.bytes_in(length).unwrap_or(Bytes::MAX).count();
@@ -168,6 +176,31 @@ impl Guard {
             bound: settings.delay,
             flows: held,
         });
+        flows
+    }
+
+    /// Returns about how many flows there are in each class that last, each weighed by its part of the share that it would have.
+    ///
+    /// Shares follow from weights, and weights from shares: the rounds begin with all flows whole, and end near the largest weights that fit.
+    fn weigh(&mut self, settings: &Settings, length: Duration) -> [u32; Class::COUNT] {
+        let mut lasting = [0; Class::COUNT];
+        self.flows.iter_mut().zip(&mut lasting).for_each(|(counter, flows)| *flows = counter.count());
+        let mut brought = [const { Spread::nothing() }; Class::COUNT];
+        for (carried, spread) in self.brought.iter_mut().zip(&mut brought) {
+            carried.fade().for_each(|bytes| spread.add(bytes));
+        }
+        let mut flows = lasting;
+        for _ in 0..WEIGHING_ROUNDS {
+            let share = Weights::of(settings, Counts::of(flows)).of_flow(settings);
+            let share = share.bytes_in(length).unwrap_or(Bytes::MAX).count();
+            let shares = [share.saturating_mul(u64::from(settings.ratio_milli)) / 1_000, share, share];
+            for (class, flows) in flows.iter_mut().enumerate() {
+                // What faded counts as often again.
+                let weight = brought[class].weight((shares[class] / WHOLE_PART * 2).max(1));
+                let weight = u32::try_from(weight).ok().filter(|weight| *weight <= WEIGHT_MAX);
+                *flows = weight.unwrap_or(u32::MAX).min(lasting[class]);
+            }
+        }
         flows
     }
 

@@ -47,6 +47,18 @@ impl Spread {
         self.bytes.iter().sum()
     }
 
+    /// Returns the number of flows, where one that carried less than `whole` bytes, which is not zero, counts for as much less.
+    pub(crate) fn weight(&self, whole: u64) -> u64 {
+        let bins = self.bytes.iter().zip(&self.flows).enumerate();
+        let milli =
+            bins.map(
+                |(bin, (bytes, flows))| {
+                    if middle(bin) < whole { bytes.saturating_mul(1_000) / whole } else { flows * 1_000 }
+                },
+            );
+        (milli.sum::<u64>() + 500) / 1_000
+    }
+
     /// What each flow may carry at most, in bytes, so that all together carry this much: the max-min fair share. `None` if they carried less.
     pub(crate) fn fair_share(&self, capacity: u64) -> Option<u64> {
         let (mut below, mut above) = (0_u64, self.flows.iter().sum::<u64>());
@@ -95,6 +107,13 @@ mod tests {
         let found = spread(&[(100, 30_000), (100, 1_000), (1, 900_000), (50, 0)]).median();
         assert!((27_000..33_000).contains(&found), "{found}");
         assert_eq!(spread(&[(50, 0)]).median(), 0);
+    }
+
+    #[test]
+    fn flows_weigh_by_what_they_carry_up_to_a_whole_one() {
+        let spread = spread(&[(10, 50_000), (10, 20_000), (200, 100), (50, 0)]);
+        assert_eq!(spread.weight(40_000), 10 + 5 + 1);
+        assert_eq!(spread.weight(100), 220);
     }
 
     #[test]

@@ -28,13 +28,13 @@ impl Constant {
     }
 }
 
-/// Returns the wire after all have sent for [`LENGTH`].
-fn run(settings: Settings, mut senders: Vec<Constant>) -> Wire<RateDelay<u32>> {
+/// Returns the wire after all have sent for so long.
+fn run(settings: Settings, mut senders: Vec<Constant>, length: Duration) -> Wire<RateDelay<u32>> {
     let mut wire = Wire::new(RateDelay::new(settings, Time::START), settings.capacity());
     let mut chance = Chance(1);
     loop {
         let one = senders.iter_mut().min_by_key(|one| one.next).expect("there are some");
-        if one.next >= Time::START + LENGTH {
+        if one.next >= Time::START + length {
             return wire;
         }
         wire.arrive(one.class, one.hash, one.bytes, one.next);
@@ -62,7 +62,7 @@ fn kept(settings: Settings, milli: u64, [neighbours, of_neighbour]: [u64; 2]) ->
         (0..neighbours).map(|number| Constant::new(2 + number, Class::LowDelay, PACKET, rate(of_neighbour))),
     );
     senders.extend((0..10).map(|number| Constant::new(100 + number, Class::HighRate, MTU, rate(4_000))));
-    rate_of(&run(settings, senders), flow(1)) / share as f64
+    rate_of(&run(settings, senders, LENGTH), flow(1)) / share as f64
 }
 
 /// A guard whose debts count refused packets, and that lets in those who owe only where nothing waits, fails this: a flow of 1.2 times its share never
@@ -83,5 +83,47 @@ fn a_constant_flow_above_its_share_keeps_the_share() {
             assert!(kept >= before * 0.98, "{kept} after {before} at {sent} times it, beside {neighbours:?}");
             before = kept;
         }
+    }
+}
+
+/// Part of the link that the low-delay class gets where ten flows of each class are busy beside so many idle ones of a packet of 100 bytes a second.
+#[allow(clippy::cast_precision_loss, reason = "a share to a few digits")]
+fn low_delay_share(settings: Settings, idle: Option<Class>) -> f64 {
+    let busy = |class, number| Constant::new(number, class, MTU, Rate::from_megabits_per_second(3));
+    let mut senders: Vec<Constant> = (0..10).map(|number| busy(Class::HighRate, 100 + number)).collect();
+    senders.extend((0..10).map(|number| busy(Class::LowDelay, 200 + number)));
+    let rate = Rate::from_bits_per_second(800);
+    senders.extend(
+        idle.into_iter()
+            .flat_map(|class| (0..200).map(move |number| Constant::new(300 + number, class, 100, rate))),
+    );
+    let wire = run(settings, senders, Duration::from_secs(20));
+    let late = wire.left.iter().filter(|left| left.at >= Time::START + Duration::from_secs(5));
+    let [all, low_delay] = late.fold([0, 0], |[all, low_delay], left| {
+        let bytes = u64::from(left.bytes);
+        [all + bytes, low_delay + bytes * u64::from(left.class == Class::LowDelay)]
+    });
+    low_delay as f64 / all as f64
+}
+
+/// Where each flow counts for one, idle low-delay flows make of a third of the link most of it, and idle high-rate ones leave the low-delay class a
+/// twentieth.
+#[test]
+fn idle_flows_hardly_change_what_classes_get() {
+    let settings = Settings::new(Rate::from_megabits_per_second(20), Bytes::new(u64::from(MTU)));
+    let settings = settings.expect("a usual link");
+    let plain = low_delay_share(settings, None);
+    for guard in [GuardMode::Fair, GuardMode::Strict] {
+        let settings = settings.with_guard(guard);
+        let without = low_delay_share(settings, None);
+        assert!((without / plain - 1.0).abs() < 0.05, "{guard:?}: {without} as {plain} with no guard");
+        for idle in [Class::LowDelay, Class::HighRate] {
+            let with = low_delay_share(settings, Some(idle));
+            assert!((with / without - 1.0).abs() < 0.1, "{guard:?}, {idle:?}: {with} after {without}");
+        }
+    }
+    for (idle, changes) in [(Class::LowDelay, 1.3), (Class::HighRate, 0.7)] {
+        let with = low_delay_share(settings, Some(idle)) / plain;
+        assert!(if changes > 1.0 { with > changes } else { with < changes }, "no guard, {idle:?}: {with}");
     }
 }
