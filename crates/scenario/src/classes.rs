@@ -95,7 +95,7 @@ impl From<TypedGuard> for GuardMode {
 pub(crate) struct TypedClasses {
     /// Which.
     pub(crate) kind: TypedQueue,
-    /// Which DSCPs mean low delay, 0 to 63. Default: `[4, 45]`. What simulated applications send has DSCP 0.
+    /// Which DSCPs mean low delay, 0 to 63. Default: `[4, 45, 46]`. What simulated applications send has DSCP 0.
     pub(crate) dscp: Option<Vec<u8>>,
     /// Of `rate-delay`: the bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`, or what two packets take if that is more.
     pub(crate) bound: Option<TypedDuration>,
@@ -145,7 +145,7 @@ impl TypedClasses {
         self.dscp.as_ref().map_or_else(Marking::default, marked)
     }
 
-    /// What is meant, with 4 and 45 where no DSCP is given.
+    /// What is meant, with 4, 45 and 46 where no DSCP is given.
     pub(crate) fn meaning(&self) -> Classes {
         let marking = self.low_delay();
         let average = self.average_dscp.iter().flatten();
