@@ -28,18 +28,18 @@ impl Spread {
         self.flows[bin(carried)] += 1;
     }
 
-    /// What a flow gets that takes what it can, in bytes: half of all bytes are of flows that carried more. Nothing if none did.
+    /// Returns what a flow gets, in bytes, that takes what it can: a third of all bytes are of flows that carried less. Nothing if none did.
     ///
     /// The mean of all flows says little where most are acknowledgments or calls, or few are elephants. Weighted by bytes, the former hardly
-    /// count; and the median does not care how large the latter are.
-    pub(crate) fn median(&self) -> u64 {
-        let half = self.bytes() / 2;
+    /// count; and a third does not care how large the latter are. Half would be more than TCP gets over a longer path than most.
+    pub(crate) fn typical(&self) -> u64 {
+        let third = self.bytes() / 3;
         let mut below = 0;
-        let median = self.bytes.iter().position(|bytes| {
+        let typical = self.bytes.iter().position(|bytes| {
             below += bytes;
-            below > half
+            below > third
         });
-        median.map_or(0, middle)
+        typical.map_or(0, middle)
     }
 
     /// What all carried together, in bytes.
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn those_who_carry_little_hardly_count() {
-        let found = spread(&[(100, 30_000), (100, 1_000), (1, 900_000), (50, 0)]).median();
+        let found = spread(&[(100, 30_000), (100, 1_000), (1, 900_000), (50, 0)]).typical();
         assert!((27_000..33_000).contains(&found), "{found}");
-        assert_eq!(spread(&[(50, 0)]).median(), 0);
+        assert_eq!(spread(&[(50, 0)]).typical(), 0);
     }
 
     #[test]

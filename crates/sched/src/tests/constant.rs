@@ -67,7 +67,7 @@ fn kept(settings: Settings, milli: u64, [neighbours, of_neighbour]: [u64; 2]) ->
 
 /// A guard whose debts count refused packets, and that lets in those who owe only where nothing waits, fails this: a flow of 1.2 times its share never
 /// pays back, and keeps 0.70 of the share.
-/// One in debt leaves a 64th of its share, by which it may have less than one that sends just as much as it may.
+/// One in debt leaves a 64th of its share, and 1.05 times it lasts a while on the burst: by so much, a flow may have less than one that sends less.
 #[test]
 fn a_constant_flow_above_its_share_keeps_the_share() {
     let settings = Settings::new(Rate::from_megabits_per_second(20), Bytes::new(u64::from(MTU)));
@@ -80,7 +80,7 @@ fn a_constant_flow_above_its_share_keeps_the_share() {
                 kept >= 0.95 * sent.min(1.0),
                 "{kept} of the share at {sent} times it, beside {neighbours:?}"
             );
-            assert!(kept >= before * 0.98, "{kept} after {before} at {sent} times it, beside {neighbours:?}");
+            assert!(kept >= before * 0.97, "{kept} after {before} at {sent} times it, beside {neighbours:?}");
             before = kept;
         }
     }
