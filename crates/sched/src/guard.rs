@@ -77,8 +77,12 @@ impl Guard {
     /// A packet came.
     #[inline]
     pub(crate) fn note(&mut self, class: Class, [flow, source]: [FlowHash; 2], bytes: u32) {
-        self.flows[class.place()].touch(flow, source);
-        self.brought[class.place()].note(flow, bytes);
+        let flows = &mut self.flows[class.place()];
+        flows.touch(flow, source);
+        // Else, a flood of flows that are made up would have idle ones count for whole ones.
+        if flows.is_counted(flow) {
+            self.brought[class.place()].note(flow, bytes);
+        }
     }
 
     /// A high-rate packet has room.

@@ -68,22 +68,29 @@ fn kept(settings: Settings, milli: u64, [neighbours, of_neighbour]: [u64; 2]) ->
 /// A guard whose debts count refused packets, and that lets in those who owe only where nothing waits, fails this: a flow of 1.2 times its share never
 /// pays back, and keeps 0.70 of the share.
 /// One in debt leaves a 64th of its share, and 1.05 times it lasts a while on the burst: by so much, a flow may have less than one that sends less.
-#[test]
-fn a_constant_flow_above_its_share_keeps_the_share() {
+fn check_constant_flows(guard: GuardMode) {
     let settings = Settings::new(Rate::from_megabits_per_second(20), Bytes::new(u64::from(MTU)));
-    let settings = settings.expect("a usual link").with_guard(GuardMode::Strict);
+    let settings = settings.expect("a usual link").with_guard(guard);
     for neighbours in [[0, 0], [9, 500], [9, 950], [9, 2_000]] {
         let mut before = 0.0;
         for milli in [950_u32, 1_000, 1_050, 1_200, 1_500, 2_000, 3_000] {
             let (kept, sent) = (kept(settings, milli.into(), neighbours), f64::from(milli) / 1_000.0);
-            assert!(
-                kept >= 0.95 * sent.min(1.0),
-                "{kept} of the share at {sent} times it, beside {neighbours:?}"
-            );
-            assert!(kept >= before * 0.97, "{kept} after {before} at {sent} times it, beside {neighbours:?}");
+            let of = std::format!("{guard:?}, {sent} times the share, beside {neighbours:?}");
+            assert!(kept >= 0.95 * sent.min(1.0), "{kept} of the share: {of}");
+            assert!(kept >= before * 0.97, "{kept} after {before}: {of}");
             before = kept;
         }
     }
+}
+
+#[test]
+fn a_constant_flow_above_its_share_keeps_the_share_where_guards_are_strict() {
+    check_constant_flows(GuardMode::Strict);
+}
+
+#[test]
+fn a_constant_flow_above_its_share_keeps_the_share_where_guards_are_fair() {
+    check_constant_flows(GuardMode::Fair);
 }
 
 /// Part of the link that the low-delay class gets where ten flows of each class are busy beside so many idle ones of a packet of 100 bytes a second.
