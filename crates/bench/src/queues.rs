@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use byway_sched::{
-    Arrival, Class, Discipline, DropTail, FlowKey, FlowTuple, FqCodel, RateDelay, Settings, StrictPriority,
+    Arrival, Class, Discipline, DropTail, FlowKey, FlowTuple, FqCodel, GuardMode, RateDelay, Settings,
+    StrictPriority,
 };
 use byway_units::{Bytes, Duration, Rate, Time};
 use clap::Args;
@@ -124,8 +125,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut contenders: Vec<Box<dyn Turn>> = vec![
         Box::new(Contender::new("one queue", DropTail::new(room))),
         Box::new(Contender::new("Rate-Delay", queue(settings))),
-        Box::new(Contender::new("Rate-Delay, guarded", queue(settings.with_guard()))),
-        Box::new(Contender::new("Rate-Delay, guarded, ECN", queue(settings.with_guard().with_ecn()))),
+        Box::new(Contender::new("Rate-Delay, guarded", queue(settings.with_guard(GuardMode::Strict)))),
+        Box::new(Contender::new(
+            "Rate-Delay, guarded, ECN",
+            queue(settings.with_guard(GuardMode::Strict).with_ecn()),
+        )),
         Box::new(Contender::new("strict priority", StrictPriority::new(room))),
         Box::new(Contender::new("FQ-CoDel", FqCodel::new(room, PACKET))),
     ];

@@ -1,11 +1,14 @@
 //! Queues that tell packets apart, from what is typed of them to what a link is told.
 
-use byway_sched::{Class, DELAY_MAX, Discards, Marking, Settings, SettingsError};
+use std::fmt;
+
+use byway_sched::{Class, DELAY_MAX, Discards, GuardMode, Marking, Settings, SettingsError};
 use byway_sim::{Queueing, Scheduling};
 use byway_typed::TypedDuration;
 use byway_units::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::{QUEUE_MIN, SCHEDULED_PACKET_MAX};
 
@@ -37,13 +40,62 @@ pub enum TypedDiscards {
     None,
 }
 
+/// Protection from misbehaving senders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TypedGuard {
+    /// None: the link takes senders at their word.
+    #[default]
+    None,
+    /// A sender that takes more than a fair share of its class loses packets before others do.
+    Fair,
+    /// A sender has no more than a fair share of its class where others are short of anything, nor more than its part of what a high-rate flow gets.
+    Strict,
+}
+
+impl<'de> Deserialize<'de> for TypedGuard {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(GuardVisitor)
+    }
+}
+
+/// Reads a guard; whatever else is there, the error names the values.
+struct GuardVisitor;
+
+impl Visitor<'_> for GuardVisitor {
+    type Value = TypedGuard;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("\"none\", \"fair\" or \"strict\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<TypedGuard, E> {
+        match text {
+            "none" => Ok(TypedGuard::None),
+            "fair" => Ok(TypedGuard::Fair),
+            "strict" => Ok(TypedGuard::Strict),
+            _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+        }
+    }
+}
+
+impl From<TypedGuard> for GuardMode {
+    fn from(typed: TypedGuard) -> Self {
+        match typed {
+            TypedGuard::None => Self::None,
+            TypedGuard::Fair => Self::Fair,
+            TypedGuard::Strict => Self::Strict,
+        }
+    }
+}
+
 /// A queue before a link with a rate, in the place of one for all; how much waits in it, `queue` says. The DSCP of a packet is its class.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedClasses {
     /// Which.
     pub(crate) kind: TypedQueue,
-    /// Which DSCPs mean low delay, 0 to 63. Default: `[4, 45]`. What simulated applications send has DSCP 0.
+    /// Which DSCPs mean low delay, 0 to 63. Default: `[4, 45, 46]`. What simulated applications send has DSCP 0.
     pub(crate) dscp: Option<Vec<u8>>,
     /// Of `rate-delay`: the bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`, or what two packets take if that is more.
     pub(crate) bound: Option<TypedDuration>,
@@ -56,8 +108,8 @@ pub(crate) struct TypedClasses {
     pub(crate) spike: Option<TypedDuration>,
     /// Of `rate-delay`: which low-delay packets are dropped when their class gets less room. Default: `"late"`.
     pub(crate) discards: Option<TypedDiscards>,
-    /// Of `rate-delay`: whether senders who choose the wrong class or make up flows are kept from gaining by it. Default: `false`.
-    pub(crate) guard: Option<bool>,
+    /// Of `rate-delay`: protection from senders who choose the wrong class or make up flows. Default: `"none"`.
+    pub(crate) guard: Option<TypedGuard>,
     /// Of `rate-delay`: whether low-delay packets are marked before the queue is full. Default: `false`.
     pub(crate) ecn: Option<bool>,
 }
@@ -93,7 +145,7 @@ impl TypedClasses {
         self.dscp.as_ref().map_or_else(Marking::default, marked)
     }
 
-    /// What is meant, with 4 and 45 where no DSCP is given.
+    /// What is meant, with 4, 45 and 46 where no DSCP is given.
     pub(crate) fn meaning(&self) -> Classes {
         let marking = self.low_delay();
         let average = self.average_dscp.iter().flatten();
@@ -104,7 +156,7 @@ impl TypedClasses {
                 ratio: self.ratio,
                 third: ThirdClass::of(self.average_dscp.is_some(), self.spike),
                 discards: self.discards.unwrap_or_default(),
-                is_guarded: self.guard.unwrap_or(false),
+                guard: self.guard.unwrap_or_default(),
                 marks: self.ecn.unwrap_or(false),
             },
             marking: average.fold(marking, |marking, dscp| marking.with_low_average(*dscp)),
@@ -148,8 +200,8 @@ pub struct QueuePlan {
     pub third: ThirdClass,
     /// Which low-delay packets are dropped when their class gets less room.
     pub discards: TypedDiscards,
-    /// Whether senders are kept from gaining by the wrong class or by flows that they make up.
-    pub is_guarded: bool,
+    /// Protection from senders who choose the wrong class or make up flows.
+    pub guard: TypedGuard,
     /// Whether low-delay packets are marked before the queue is full.
     pub marks: bool,
 }
@@ -234,9 +286,7 @@ impl QueuePlan {
             TypedDiscards::All => Discards::All,
             TypedDiscards::None => Discards::None,
         });
-        if self.is_guarded {
-            settings = settings.with_guard();
-        }
+        settings = settings.with_guard(self.guard.into());
         Ok(if self.marks { settings.with_ecn() } else { settings })
     }
 }
@@ -377,7 +427,7 @@ rate = "1500 kbit/s"
     fn what_is_typed_is_what_a_link_is_told() {
         let wanted = changed(
             "bound = \"50 ms\"",
-            "bound = \"50 ms\"\nratio = 2.3\naverage_dscp = [34]\ndiscards = \"all\"\nguard = true\necn = true",
+            "bound = \"50 ms\"\nratio = 2.3\naverage_dscp = [34]\ndiscards = \"all\"\nguard = \"strict\"\necn = true",
         );
         let network = Scenario::parse(&wanted).expect("a scenario").network(1).expect("all are joined");
         let expected = |kilobits: u64| {
@@ -387,7 +437,9 @@ rate = "1500 kbit/s"
             let settings = settings.with_delay(Duration::from_millis(50)).expect("long enough");
             let settings = settings.with_ratio_milli(2_300).expect("a ratio").with_discards(Discards::All);
             let settings = settings.with_low_average(Duration::from_millis(250)).expect("long enough");
-            let queueing = Queueing::RateDelay(settings.with_buffers(room, room).with_guard().with_ecn());
+            let queueing = Queueing::RateDelay(
+                settings.with_buffers(room, room).with_guard(GuardMode::Strict).with_ecn(),
+            );
             let marking = Marking::NONE.with(0).with_low_average(34);
             Some(Scheduling { rate, queueing, marking, packet: Bytes::new(1_500) })
         };
@@ -433,6 +485,18 @@ rate = "1500 kbit/s"
                 "spike = \"1 s\"",
                 "scenario.toml:16: link[0].classes.spike",
                 "no third class",
+            ),
+            (
+                "bound = \"50 ms\"",
+                "guard = true",
+                "scenario.toml:16:",
+                "expected \"none\", \"fair\" or \"strict\"",
+            ),
+            (
+                "bound = \"50 ms\"",
+                "guard = \"on\"",
+                "scenario.toml:16:",
+                "expected \"none\", \"fair\" or \"strict\"",
             ),
             ("bound = \"50 ms\"", "average_dscp = [0]", "link[0].classes.average_dscp", "one class"),
             ("bound = \"50 ms\"", "average_dscp = [64]", "link[0].classes.average_dscp", "0 to 63"),

@@ -160,7 +160,7 @@ struct Uplink {
     megabits: u64,
     /// Whether the flows are of low delay.
     is_in_a_hurry: bool,
-    guard: bool,
+    guard: &'static str,
     ecn: bool,
 }
 
@@ -170,7 +170,7 @@ impl Uplink {
         (random.below(3) == 0).then(|| Self {
             megabits: 100 + random.below(400),
             is_in_a_hurry: random.below(2) == 0,
-            guard: random.below(2) == 0,
+            guard: ["none", "fair", "strict"][random.below(3) as usize],
             ecn: random.below(2) == 0,
         })
     }
@@ -180,7 +180,7 @@ impl Uplink {
         let Self { megabits, is_in_a_hurry, guard, ecn } = self;
         let budget = if is_in_a_hurry { BUDGET } else { BUDGET - 1 };
         format!(
-            "uplink = {{ rate = \"{megabits} Mbit/s\", low_delay_budget = \"{budget} ms\", guard = {guard}, ecn = {ecn} }}\n"
+            "uplink = {{ rate = \"{megabits} Mbit/s\", low_delay_budget = \"{budget} ms\", guard = \"{guard}\", ecn = {ecn} }}\n"
         )
     }
 }

@@ -8,7 +8,7 @@ use byway_units::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::classes::{NoPromise, QueuePlan, ThirdClass, TypedDiscards, TypedQueue};
+use crate::classes::{NoPromise, QueuePlan, ThirdClass, TypedDiscards, TypedGuard, TypedQueue};
 
 /// What a relay sends at most, and how its flows share that.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -23,8 +23,8 @@ pub struct TypedUplink {
     pub ratio: Option<f64>,
     /// The largest latency budget with which flows are low-delay. Default: `"150 ms"`.
     pub low_delay_budget: Option<TypedDuration>,
-    /// Whether flows that choose low delay and send too much, and agents that make flows up, are kept from gaining by it. Default: `true`.
-    pub guard: Option<bool>,
+    /// Protection from flows that choose low delay and send too much, and from agents that make flows up. Default: `"fair"`.
+    pub guard: Option<TypedGuard>,
     /// Whether low-delay packets are marked before their queue is full (ECN), and those dropped that cannot be. Default: `false`.
     pub ecn: Option<bool>,
 }
@@ -59,7 +59,7 @@ impl TypedUplink {
             ratio: self.ratio,
             third: ThirdClass::Absent,
             discards: TypedDiscards::Late,
-            is_guarded: self.guard.unwrap_or(true),
+            guard: self.guard.unwrap_or(TypedGuard::Fair),
             marks: self.ecn.unwrap_or(false),
         };
         let room = rate.bytes_in(Self::USUAL_QUEUE).unwrap_or(Bytes::MAX);
@@ -97,6 +97,7 @@ impl TypedUplink {
 #[cfg(test)]
 mod tests {
     use byway_proto::limits::LOW_DELAY_BUDGET;
+    use byway_sched::GuardMode;
 
     use super::*;
 
@@ -110,12 +111,12 @@ mod tests {
         assert_eq!(usual.low_delay_budget, LOW_DELAY_BUDGET);
         assert_eq!(usual.link.capacity(), Rate::from_megabits_per_second(25));
         assert_eq!((usual.link.delay(), usual.link.ratio_milli()), (Duration::from_millis(10), 2_000));
-        assert_eq!((usual.link.packet(), usual.link.is_guarded()), (UPLINK_PACKET, true));
-        let text = "rate = \"20 Mbit/s\"\ndelay = \"5 ms\"\nratio = 2.5\nlow_delay_budget = \"80 ms\"\nguard = false\necn = true";
+        assert_eq!((usual.link.packet(), usual.link.guard()), (UPLINK_PACKET, GuardMode::Fair));
+        let text = "rate = \"20 Mbit/s\"\ndelay = \"5 ms\"\nratio = 2.5\nlow_delay_budget = \"80 ms\"\nguard = \"strict\"\necn = true";
         let other = typed(text).settings(1).expect("enough");
         assert_eq!(other.low_delay_budget, Duration::from_millis(80));
         assert_eq!((other.link.delay(), other.link.ratio_milli()), (Duration::from_millis(5), 2_500));
-        assert!(!other.link.is_guarded());
+        assert_eq!(other.link.guard(), GuardMode::Strict);
         assert_ne!(
             other.link,
             typed(&text.replace("ecn = true", "ecn = false")).settings(1).expect("enough").link

@@ -35,17 +35,15 @@ impl Brought {
         self.refused.note(flow, bytes);
     }
 
-    /// What it came to; an interval ends.
+    /// Returns the offered load; an interval ends.
     ///
-    /// A flow most of whose bytes are refused goes on as if nothing had happened. It has what others leave, and no share: one kept for it would go
-    /// to nobody, and be missed by those who slow down.
+    /// A flow asks for at most twice what is let in of it. One that loses more than half goes on as if nothing had happened: it keeps its share, but what
+    /// it offers beyond that says nothing about what it would use. And flows that are made up, which are refused altogether, ask for nothing.
     pub(crate) fn take(&mut self) -> Demand {
         let mut demand = Demand { asked: Spread::nothing(), bytes: 0 };
         for (all, refused) in self.all.take().zip(self.refused.take()) {
             demand.bytes += u64::from(all);
-            if refused <= all / 2 {
-                demand.asked.add(all);
-            }
+            demand.asked.add(all.saturating_sub(refused).saturating_mul(2).min(all));
         }
         demand
     }
@@ -60,20 +58,22 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_slow_down_when_refused_asks_for_no_share() {
+    fn who_does_not_slow_down_when_refused_asks_for_twice_what_is_let_in() {
         let mut brought = Brought::new();
         (0..100).for_each(|number| brought.note(hash(number), 30_000));
-        // One of these loses what TCP loses, those after them nearly all that they bring.
+        // One of these loses what TCP loses, those after them nearly all that they bring, and the last ones everything.
         brought.note_refused(hash(0), 3_000);
-        for number in 100..120 {
+        for (number, refused) in
+            (100..120).map(|number| (number, 70_000)).chain([(120, 90_000), (121, 90_000)])
+        {
             brought.note(hash(number), 90_000);
-            brought.note_refused(hash(number), 80_000);
+            brought.note_refused(hash(number), refused);
         }
         let demand = brought.take();
-        assert_eq!(demand.bytes, 4_800_000);
-        assert_eq!(demand.asked.bytes(), 3_000_000);
-        let share = demand.asked.fair_share(2_500_000).expect("more came");
-        assert!((24_000..26_000).contains(&share), "{share}: a hundredth, not a share of 120");
+        assert_eq!(demand.bytes, 4_980_000);
+        assert_eq!(demand.asked.bytes(), 3_000_000 + 20 * 40_000);
+        let share = demand.asked.fair_share(2_400_000).expect("more came");
+        assert!((19_000..21_000).contains(&share), "{share}: a share of 120");
         assert_eq!(brought.take().bytes, 0, "of this interval only");
     }
 }

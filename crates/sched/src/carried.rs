@@ -27,4 +27,18 @@ impl Carried {
     pub(crate) fn take(&mut self) -> impl Iterator<Item = u32> {
         self.slots.iter_mut().map(core::mem::take)
     }
+
+    /// Returns what each slot carried; an interval ends, and half of that counts in the next one, too.
+    pub(crate) fn fade(&mut self) -> impl Iterator<Item = u32> {
+        self.slots.iter_mut().map(|slot| {
+            let carried = *slot;
+            *slot /= 2;
+            carried
+        })
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.slots.fill(0);
+    }
 }

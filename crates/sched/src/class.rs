@@ -45,6 +45,8 @@ impl Marking {
     const DSCP_OF_PAPER: u8 = Self::LITERAL >> 2;
     /// The non-queue-building behaviour (RFC 9956).
     const DSCP_NQB: u8 = 45;
+    /// Expedited forwarding (RFC 3246), which calls and conferences use (RFC 4594).
+    const DSCP_EF: u8 = 46;
 
     /// Everything is high-rate.
     pub const NONE: Self = Self { low_delay: 0, low_average: 0, is_literal: false };
@@ -97,9 +99,9 @@ impl Marking {
 }
 
 impl Default for Marking {
-    /// DSCP 4 and 45.
+    /// DSCP 4, 45 and 46.
     fn default() -> Self {
-        Self::NONE.with(Self::DSCP_OF_PAPER).with(Self::DSCP_NQB)
+        Self::NONE.with(Self::DSCP_OF_PAPER).with(Self::DSCP_NQB).with(Self::DSCP_EF)
     }
 }
 
@@ -114,13 +116,14 @@ mod tests {
                 (0, Class::HighRate),
                 (4, Class::LowDelay),
                 (45, Class::LowDelay),
-                (46, Class::HighRate),
+                (46, Class::LowDelay),
+                (47, Class::HighRate),
                 (63, Class::HighRate),
             ] {
                 assert_eq!(Marking::default().class(dscp << 2 | ecn), class, "{dscp} {ecn}");
             }
         }
-        assert_eq!(Marking::default().with(46).class(46 << 2), Class::LowDelay);
+        assert_eq!(Marking::default().with(47).class(47 << 2), Class::LowDelay);
         let three = Marking::default().with_low_average(34).with_low_average(4);
         assert_eq!(
             [34, 4, 0].map(|dscp| three.class(dscp << 2)),

@@ -7,7 +7,7 @@ use byway_units::{Duration, Time};
 use crate::class::Class;
 use crate::flows::{FlowCounter, FlowHash};
 use crate::guard::Guard;
-use crate::settings::Settings;
+use crate::settings::{GuardMode, Settings};
 
 /// How flows are counted.
 #[derive(Clone, Debug)]
@@ -21,22 +21,24 @@ pub(crate) enum Counting {
 impl Counting {
     pub(crate) fn new(settings: &Settings, now: Time) -> Self {
         let classes = settings.classes();
-        if settings.is_guarded {
-            return Self::Guarded(Box::new(Guard::new(classes, now)));
+        match settings.guard {
+            GuardMode::None => Self::Plain((0..classes).map(|_| FlowCounter::new()).collect()),
+            GuardMode::Fair | GuardMode::Strict => {
+                Self::Guarded(Box::new(Guard::new(settings.guard, classes, now)))
+            }
         }
-        Self::Plain((0..classes).map(|_| FlowCounter::new()).collect())
     }
 
     /// Whether links of both settings count in the same way.
     pub(crate) fn is_same(settings: &Settings, others: &Settings) -> bool {
-        settings.is_guarded == others.is_guarded && settings.classes() == others.classes()
+        settings.guard == others.guard && settings.classes() == others.classes()
     }
 
     /// A packet of a flow of a source came.
     #[inline]
-    pub(crate) fn note(&mut self, class: Class, flow: FlowHash, source: FlowHash, now: Time) {
+    pub(crate) fn note(&mut self, class: Class, [flow, source]: [FlowHash; 2], bytes: u32, now: Time) {
         match self {
-            Self::Guarded(guard) => guard.note(class, flow, source),
+            Self::Guarded(guard) => guard.note(class, [flow, source], bytes),
             Self::Plain(counters) => counters[class.place()].touch(flow, now),
         }
     }

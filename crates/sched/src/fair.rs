@@ -4,7 +4,7 @@ use byway_units::{Bytes, Duration, Rate};
 
 use crate::brought::Brought;
 use crate::flows::FlowHash;
-use crate::limits::CALM_INTERVALS;
+use crate::limits::{CALM_INTERVALS, SHARED_REST};
 
 /// A max-min fair share of flows, or of sources.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl FairShare {
         let demand = self.brought.take();
         self.is_crowded = interval.is_short || demand.bytes > interval.room;
         self.calm = if self.is_crowded { 0 } else { self.calm.saturating_add(1) };
-        self.rate = match (demand.asked.fair_share(interval.room), self.rate) {
+        self.rate = match (demand.asked.fair_share(interval.room - interval.room / SHARED_REST), self.rate) {
             (None, _) if self.calm > CALM_INTERVALS => None,
             (None, None) if !self.is_crowded => None,
             (share, before) => Some(interval.share(share, demand.asked.bytes(), before)),

@@ -54,4 +54,4 @@ pub use fq_codel::FqCodel;
 pub use limits::{DELAY_MAX, FLOW_EXPIRY, FLOW_SLOTS, UPDATE_INTERVAL};
 pub use priority::StrictPriority;
 pub use rate_delay::{RateDelay, Status};
-pub use settings::{Discards, Settings, SettingsError};
+pub use settings::{Discards, GuardMode, Settings, SettingsError};

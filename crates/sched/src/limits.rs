@@ -25,6 +25,19 @@ pub(crate) const SOURCES: usize = 16_384;
 /// Slots for what flows carry: 32 KB. Where several thousand flows share them, each gets so little that packets are what counts.
 pub(crate) const TYPICAL_SLOTS: usize = 8_192;
 
+/// Part of its share that a flow has to bring to count for one: a flow that brings less counts for as much less. A class gets four times what its flows
+/// bring, because one whose rate is just what they bring lets them wait and lose packets.
+pub(crate) const WHOLE_PART: u64 = 4;
+
+/// Rounds in which flows are weighed by shares that follow from their weights: from one to the next, idle flows count for a quarter or less.
+pub(crate) const WEIGHING_ROUNDS: usize = 6;
+
+/// Up to so much weight, a quarter of the slots, it is the sum over these; beyond, flows share them, have little each, and count for one.
+pub(crate) const WEIGHT_MAX: u32 = 2_048;
+
+/// For so many intervals after the last in which the high-rate class was short of something, two seconds, caps hold: TCP leaves a link idle now and then.
+pub(crate) const SHORT_INTERVALS: u32 = 5;
+
 /// Buckets in a row: 32 KB. Up to about as many flows, one that exceeds its rate shares both of its buckets with another by a chance of one in 4,096.
 pub(crate) const BUCKETS: usize = 4_096;
 
@@ -33,6 +46,10 @@ pub(crate) const FAIR_BURST: Duration = Duration::from_secs(3);
 
 /// And at least so many of the longest packets.
 pub(crate) const FAIR_BURST_PACKETS: u64 = 4;
+
+/// Part of a class, and of the share of a flow that owes, that nobody has: where all flows take what they may, a queue that is full would else stay
+/// full, and lose packets of those who take less.
+pub(crate) const SHARED_REST: u64 = 64;
 
 /// For so many intervals after the last in which more came than there was room for, ten seconds, fair shares are remembered: who sends more than its own in bursts, with
 /// pauses between, has not paid back until then.

@@ -259,7 +259,7 @@ impl<P> Discipline<P> for RateDelay<P> {
             return dropped(packet, Dropped::TooLong);
         }
         let class = self.settings.served(class);
-        self.counting.note(class, flow, source, now);
+        self.counting.note(class, [flow, source], bytes, now);
         if class == Class::LowDelay && self.longest.note(bytes) {
             self.resize(now, dropped);
         }

@@ -18,7 +18,7 @@ pub struct Settings {
     /// What a low-average packet may wait; `None` where there is no such class.
     pub(crate) spike: Option<Duration>,
     pub(crate) discards: Discards,
-    pub(crate) is_guarded: bool,
+    pub(crate) guard: GuardMode,
     pub(crate) marks: bool,
 }
 
@@ -32,6 +32,18 @@ pub enum Discards {
     All,
     /// None: they may wait longer then (Figures 10 and 13 of the paper).
     None,
+}
+
+/// Protection of a link's flows from misbehaving senders: those that choose the wrong class, or make up flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuardMode {
+    /// None: the link takes senders at their word, as that of the paper does.
+    #[default]
+    None,
+    /// A sender that takes more than a fair share of its class loses packets before others do.
+    Fair,
+    /// A sender has no more than a fair share of its class where others are short of anything, nor more than its part of what a high-rate flow gets.
+    Strict,
 }
 
 /// Why a link cannot promise that.
@@ -119,7 +131,7 @@ impl Settings {
             packet,
             spike: None,
             discards: Discards::Late,
-            is_guarded: false,
+            guard: GuardMode::None,
             marks: false,
         })
     }
@@ -200,10 +212,10 @@ impl Settings {
         Self { discards, ..self }
     }
 
-    /// With guards against senders who choose the wrong class to get more, or make up flows.
+    /// With another protection from misbehaving senders.
     #[must_use]
-    pub const fn with_guard(self) -> Self {
-        Self { is_guarded: true, ..self }
+    pub const fn with_guard(self, guard: GuardMode) -> Self {
+        Self { guard, ..self }
     }
 
     /// With ECN in all classes but the high-rate one: packets are marked before a queue is full, and of those that may not be marked as many
@@ -231,10 +243,10 @@ impl Settings {
         self.ratio_milli
     }
 
-    /// Whether there are guards against senders who choose the wrong class, or make up flows.
+    /// The protection from misbehaving senders.
     #[must_use]
-    pub const fn is_guarded(&self) -> bool {
-        self.is_guarded
+    pub const fn guard(&self) -> GuardMode {
+        self.guard
     }
 
     /// What the link carries.

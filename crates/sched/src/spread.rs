@@ -28,23 +28,35 @@ impl Spread {
         self.flows[bin(carried)] += 1;
     }
 
-    /// What a flow gets that takes what it can, in bytes: half of all bytes are of flows that carried more. Nothing if none did.
+    /// Returns what a flow gets, in bytes, that takes what it can: a third of all bytes are of flows that carried less. Nothing if none did.
     ///
     /// The mean of all flows says little where most are acknowledgments or calls, or few are elephants. Weighted by bytes, the former hardly
-    /// count; and the median does not care how large the latter are.
-    pub(crate) fn median(&self) -> u64 {
-        let half = self.bytes() / 2;
+    /// count; and a third does not care how large the latter are. Half would be more than TCP gets over a longer path than most.
+    pub(crate) fn typical(&self) -> u64 {
+        let third = self.bytes() / 3;
         let mut below = 0;
-        let median = self.bytes.iter().position(|bytes| {
+        let typical = self.bytes.iter().position(|bytes| {
             below += bytes;
-            below > half
+            below > third
         });
-        median.map_or(0, middle)
+        typical.map_or(0, middle)
     }
 
     /// What all carried together, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.iter().sum()
+    }
+
+    /// Returns the number of flows, where one that carried less than `whole` bytes, which is not zero, counts for as much less.
+    pub(crate) fn weight(&self, whole: u64) -> u64 {
+        let bins = self.bytes.iter().zip(&self.flows).enumerate();
+        let milli =
+            bins.map(
+                |(bin, (bytes, flows))| {
+                    if middle(bin) < whole { bytes.saturating_mul(1_000) / whole } else { flows * 1_000 }
+                },
+            );
+        (milli.sum::<u64>() + 500) / 1_000
     }
 
     /// What each flow may carry at most, in bytes, so that all together carry this much: the max-min fair share. `None` if they carried less.
@@ -92,9 +104,16 @@ mod tests {
 
     #[test]
     fn those_who_carry_little_hardly_count() {
-        let found = spread(&[(100, 30_000), (100, 1_000), (1, 900_000), (50, 0)]).median();
+        let found = spread(&[(100, 30_000), (100, 1_000), (1, 900_000), (50, 0)]).typical();
         assert!((27_000..33_000).contains(&found), "{found}");
-        assert_eq!(spread(&[(50, 0)]).median(), 0);
+        assert_eq!(spread(&[(50, 0)]).typical(), 0);
+    }
+
+    #[test]
+    fn flows_weigh_by_what_they_carry_up_to_a_whole_one() {
+        let spread = spread(&[(10, 50_000), (10, 20_000), (200, 100), (50, 0)]);
+        assert_eq!(spread.weight(40_000), 10 + 5 + 1);
+        assert_eq!(spread.weight(100), 220);
     }
 
     #[test]

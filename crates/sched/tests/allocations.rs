@@ -1,7 +1,7 @@
 //! No packet allocates anything, once queues have been as long as they get.
 
 use byway_sched::{
-    Arrival, Class, Discipline, DropTail, FlowHash, FqCodel, RateDelay, Settings, StrictPriority,
+    Arrival, Class, Discipline, DropTail, FlowHash, FqCodel, GuardMode, RateDelay, Settings, StrictPriority,
 };
 use byway_units::{Bytes, Duration, Rate, Time};
 
@@ -47,7 +47,12 @@ fn check(mut queue: impl Discipline<u64>) {
 fn rate_delay_allocates_nothing() {
     let settings = Settings::new(RATE, MTU).expect("a usual link");
     let third = settings.with_low_average(Duration::from_millis(50)).expect("long enough");
-    for settings in [settings, settings.with_guard(), third, third.with_guard().with_ecn()] {
+    for settings in [
+        settings,
+        settings.with_guard(GuardMode::Strict),
+        third,
+        third.with_guard(GuardMode::Strict).with_ecn(),
+    ] {
         check(RateDelay::new(settings, Time::START));
     }
 }

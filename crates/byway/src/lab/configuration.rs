@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use byway_lab::addresses;
+use byway_scenario::classes::TypedGuard;
 use byway_scenario::{CapturedCopies, MachineRole, Network, NetworkFlow, NetworkTraffic, TypedUplink};
 use byway_typed::{TypedDuration, TypedPorts};
 use byway_wire::{BlockShape, Service};
@@ -63,7 +64,7 @@ struct Uplink {
     #[serde(skip_serializing_if = "Option::is_none")]
     low_delay_budget: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    guard: Option<bool>,
+    guard: Option<TypedGuard>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ecn: Option<bool>,
 }
@@ -439,7 +440,7 @@ flow = [
 
     #[test]
     fn the_uplink_of_a_relay_is_said_to_it_alone() {
-        let uplink = "role = \"relay\", uplink = { rate = \"10 Mbit/s\", delay = \"12 ms\", ratio = 2.5, guard = false } },";
+        let uplink = "role = \"relay\", uplink = { rate = \"10 Mbit/s\", delay = \"12 ms\", ratio = 2.5, guard = \"strict\" } },";
         let scenario = SCENARIO.replacen("role = \"relay\" },", uplink, 1);
         let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
         let folder = tempfile::tempdir().expect("a folder");

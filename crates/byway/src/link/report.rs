@@ -198,7 +198,7 @@ pub(super) mod tests {
             is_up: true,
             rate_bits_per_second: 100_000_000,
             ratio: 2.5,
-            dscps: vec![4, 45],
+            dscps: vec![4, 45, 46],
             is_tos_literal: false,
             delay_us: Some(10_000),
             delay_promised_us: Some(10_000),
@@ -210,7 +210,7 @@ pub(super) mod tests {
     #[test]
     fn people_read_what_holds_and_what_does_not() {
         let text = report().text();
-        for words in ["wan0: attached\n", "100 Mbit/s", "2.5 times", "DSCP 4, 45", "wait 10 ms at most\n"] {
+        for words in ["wan0: attached\n", "100 Mbit/s", "2.5 times", "DSCP 4, 45, 46", "wait 10 ms at most\n"] {
             assert!(text.contains(words), "{words:?} is not in {text}");
         }
         assert!(!text.contains("joined"), "{text}");

@@ -79,7 +79,7 @@ impl From<&ChangedFlags> for Wish {
 /// What is typed about marks.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MarkFlags {
-    /// The DSCPs that mean low delay, 0 to 63: by default 4, what the paper's mark leaves beside ECN, and 45, NQB.
+    /// The DSCPs that mean low delay, 0 to 63: by default 4, what the paper's mark leaves beside ECN, 45, NQB, and 46, EF.
     #[arg(long, value_name = "DSCP", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=63))]
     dscp: Vec<u8>,
     /// A whole byte that means low delay, ECN bits and all: 0x12, the paper's. Without --dscp, nothing else does then.

@@ -163,7 +163,7 @@ impl Reader<'_> {
             ratio: typed.ratio,
             third: ThirdClass::of(typed.average, typed.spike),
             discards: typed.discards,
-            is_guarded: typed.guard,
+            guard: typed.guard,
             marks: typed.ecn,
         };
         let broken = |NoPromise { key, error }| self.source.problem(&here.key(key), error);

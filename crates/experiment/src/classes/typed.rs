@@ -1,6 +1,6 @@
 //! Links with classes and what flows over them, as typed. The doc comments here are the reference of the format.
 
-use byway_scenario::classes::{TypedDiscards, TypedQueue};
+use byway_scenario::classes::{TypedDiscards, TypedGuard, TypedQueue};
 use byway_typed::{Drawn, TypedBytes, TypedDuration, TypedRate};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -53,9 +53,9 @@ pub(crate) struct TypedLink {
     /// Of `rate-delay`: which low-delay packets are dropped when their class gets less room. Default: `"late"`.
     #[serde(default)]
     pub(crate) discards: TypedDiscards,
-    /// Of `rate-delay`: whether senders who choose the wrong class or make up flows are kept from gaining by it. Default: `false`.
+    /// Of `rate-delay`: protection from senders who choose the wrong class or make up flows. Default: `"none"`.
     #[serde(default)]
-    pub(crate) guard: bool,
+    pub(crate) guard: TypedGuard,
     /// Of `rate-delay`: whether low-delay packets are marked before the queue is full. Default: `false`.
     #[serde(default)]
     pub(crate) ecn: bool,

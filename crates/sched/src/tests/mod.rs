@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod constant;
 mod others;
 mod pressed;
 mod rate_delay;

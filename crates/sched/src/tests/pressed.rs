@@ -1,13 +1,13 @@
 //! Links that both classes press upon, with steps of load, flows, lengths and rates: where the bound is tight.
 
 use super::*;
-use crate::{Discards, RateDelay, Settings, UPDATE_INTERVAL};
+use crate::{Discards, GuardMode, RateDelay, Settings, UPDATE_INTERVAL};
 
 /// Numbers as by chance (`SplitMix64`: Steele and others, 2014).
-struct Chance(u64);
+pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -53,7 +53,8 @@ fn drawn(chance: &mut Chance) -> Settings {
     let delay = Duration::from_millis(chance.of(&[10, 25, 400]));
     let settings = settings.with_delay(delay).expect("two packets fit");
     let settings = settings.with_discards(chance.of(&[Discards::Late, Discards::Late, Discards::All]));
-    let settings = if chance.below(3) == 0 { settings.with_guard() } else { settings };
+    let guards = [GuardMode::None, GuardMode::None, GuardMode::Fair, GuardMode::Strict];
+    let settings = settings.with_guard(chance.of(&guards));
     let settings = if chance.below(4) == 0 { settings.with_ecn() } else { settings };
     if chance.below(4) == 0 { settings.with_low_average(delay * 3).expect("long enough") } else { settings }
 }

@@ -1,7 +1,7 @@
 //! Links with guards, among flows that slow down when they lose packets.
 
 use super::*;
-use crate::{RateDelay, Settings};
+use crate::{GuardMode, RateDelay, Settings};
 
 /// Sends at a rate that grows by a part of `step`, and shrinks by an eighth where something was lost lately.
 struct Flow {
@@ -66,7 +66,7 @@ fn a_high_rate_flow_gets_the_ratio_of_a_guarded_low_delay_flow_that_slows_down()
     let link = Settings::new(Rate::from_megabits_per_second(40), Bytes::new(u64::from(MTU)));
     // Long enough for low-delay flows to have something waiting as a rule.
     let link = link.and_then(|link| link.with_delay(Duration::from_millis(50))).expect("a usual link");
-    let link = link.with_guard();
+    let link = link.with_guard(GuardMode::Strict);
     for [high_rate, low_delay] in [[10, 10], [20, 5], [5, 20]] {
         let [of_high_rate, of_low_delay] = sent(link, [high_rate, low_delay]);
         #[allow(clippy::cast_precision_loss, reason = "a ratio to a few digits")]

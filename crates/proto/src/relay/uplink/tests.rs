@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 
 use alloc::vec;
 use alloc::vec::Vec;
-use byway_sched::{Class, Settings};
+use byway_sched::{Class, GuardMode, Settings};
 use byway_units::{AgentId, Bytes, Duration, FlowId, Rate, Time};
 use byway_wire::{Ecn, FlowKey, Receiver};
 
@@ -340,7 +340,7 @@ fn flows_of_one_agent_count_for_few_if_it_is_guarded() {
         line.uplink.status().queue.flows[0]
     };
     assert!(flows(promise(100)) > 450);
-    assert!(flows(promise(100).with_guard()) <= 32);
+    assert!(flows(promise(100).with_guard(GuardMode::Strict)) <= 32);
 }
 
 #[test]
@@ -363,9 +363,9 @@ fn a_greedy_flow_of_low_delay_gets_less_than_as_one_of_high_rate_if_it_is_guarde
         let sessions = line.left.iter().filter(|left| left.owner == Some(Owner::Session(7))).count();
         (line.bytes_of(|left| left.at > late && left.owner == Some(greedy)) * 100 / all, sessions)
     };
-    let (as_high_rate, all) = share_of(promise(50).with_guard(), Class::HighRate);
+    let (as_high_rate, all) = share_of(promise(50).with_guard(GuardMode::Strict), Class::HighRate);
     assert_eq!(all, 800, "sessions get all through beside high-rate flows");
-    let (as_low_delay, most) = share_of(promise(50).with_guard(), Class::LowDelay);
+    let (as_low_delay, most) = share_of(promise(50).with_guard(GuardMode::Strict), Class::LowDelay);
     assert!(as_low_delay * 3 < as_high_rate * 2, "{as_low_delay} and {as_high_rate} of 100");
     assert!(most >= 795, "nor does a greedy neighbour take what sessions need: {most}");
 }
