@@ -31,6 +31,7 @@ fn flows_begin_within_a_round_trip_and_100_ms_on_a_path_that_loses_a_third() {
         mode: Mode::Static,
         direct: "loss = [{ share = \"30 %\" }]".to_owned(),
         uplink: String::new(),
+        access: None,
         forwards: vec!["service = \"caching\"".to_owned(); FLOWS],
     };
     let Some(sites) = Sites::start(plan) else {

@@ -439,9 +439,10 @@ pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How soon it reports losses: a sender that waits for them begins to copy within a few packets.
 pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 
-/// How often a receiver tells the sender of one silence: any of its messages may be lost.
+/// Notices that a receiver sends of one silence, because any of its messages may be lost.
 pub const SILENCE_NOTICES: u8 = 3;
-/// How long after one another they are: the second one lasts for [`DARK_AFTER`] where packets follow one another within 30 ms.
+/// Interval between notices. If packets were 30 ms apart or more, the second notice reports a
+/// silence of at least [`DARK_AFTER`].
 pub const SILENCE_REPEAT: Duration = Duration::from_millis(60);
 
 /// How long nothing has to have come before copies take the place of originals on an uplink that does not carry both.
@@ -455,7 +456,8 @@ pub const SILENCE_MARGIN: Duration = Duration::from_millis(10);
 /// copies take, and at 50 packets a second, the path's return shows within 160 ms.
 pub const ORIGINALS_IN_DARK: u64 = 8;
 
-/// A flow that waits for losses copies until so many of its packets have come by the direct path, and none was lost.
+/// Packets by the direct path, none of them lost, after which a flow that waits for losses stops
+/// its first copies.
 pub const DIRECT_AT_FIRST: u32 = 3;
 
 /// How long copies go on after the last loss on a path that was clean.

@@ -293,8 +293,8 @@ impl Mappings {
         self.get_mut(id).is_some_and(|mapping| mapping.marking.takes(candidate))
     }
 
-    /// Returns the flow of a mapping whose peer was asked, if no datagram waits for the answer: the next one may go with
-    /// the offer. The mapping is in use.
+    /// Returns the flow of a mapping whose peer has not answered yet, if no datagram waits for the
+    /// answer: the next one may go with the offer. Notes that the mapping is in use.
     pub(super) fn begins(&mut self, id: MappingId, now: Time) -> Option<SendFlowId> {
         let mapping = self.get_mut(id)?;
         let is_first = matches!(&mapping.consent, Consent::Asked(held) if held.0.is_empty());

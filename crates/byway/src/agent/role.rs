@@ -247,7 +247,7 @@ impl AgentRole {
         }
     }
 
-    /// Sends a datagram with its flow's offer; `false` if it has to wait for the answer, or for none.
+    /// Sends a datagram with its flow's offer; `false` if it cannot go early, or need not.
     fn sends_early(&mut self, id: MappingId, datagram: &Datagram<'_>, io: &mut Io) -> bool {
         let Datagram { bytes, ecn, marked } = *datagram;
         let flow = self.mappings.begins(id, io.now());

@@ -122,7 +122,8 @@ impl Agent {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        // What comes on the other way is not missing. Later timeouts are too long to show that it still does.
+        // What comes on the other way is not missing. Later timeouts grow too long to show that
+        // packets still come there.
         let comes = takes_two_ways(service) && active.ways.are_relaying(active.timer.first(), now);
         let may_ask = repairs(service) && !comes;
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);

@@ -32,7 +32,8 @@ impl Way {
 }
 
 impl Agent {
-    /// Takes a packet that was opened; its coded bytes are in the scratch buffer, which is empty if there are none.
+    /// Handles an opened packet. The scratch buffer holds its coded bytes, or is empty if there are
+    /// none.
     pub(super) fn arrived(
         &mut self,
         id: ReceiveFlowId,
@@ -94,7 +95,7 @@ impl Agent {
         let arrival = active.tracker.arrived(sequence.number(), now);
         flow.statistics.nacks_in_vain += u64::from(is_in_vain);
         let has_lost = flow.count(sequence, delivery, lateness);
-        // Until it hears that the direct path delivers, the sender copies what it sends.
+        // The sender copies its packets until a report says that the direct path delivers.
         self.plan_report(id, has_lost || is_first, now);
         self.keep(id, sequence, now);
         if is_original {
@@ -106,7 +107,8 @@ impl Agent {
         self.plan_losses(id);
     }
 
-    /// Keeps the coded bytes, if there are any, for blocks and for others, and answers those who wait for them.
+    /// Keeps the coded bytes, if there are any, for blocks and for other receivers, and answers
+    /// pending requests for them.
     fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
         if self.scratch.is_empty() || !keeps(flow.settings.service) {

@@ -46,7 +46,8 @@ impl Datagram {
 #[derive(Debug)]
 struct EarlyFlow {
     id: SendFlowId,
-    /// True once the peer has accepted the flow: the datagrams leave as source packets as soon as there is a way.
+    /// True once the peer has accepted the flow. The datagrams leave as source packets as soon as
+    /// there is a path.
     is_accepted: bool,
     datagrams: Vec<Datagram>,
 }
@@ -109,12 +110,15 @@ impl EarlySending {
 }
 
 impl Agent {
-    /// Sends a datagram of an application with its flow's offer, while the peer has not answered that. The agent keeps
-    /// the datagram: it is repeated with the offer, leaves as a source packet when the peer accepts, and is dropped and
-    /// counted as unsendable when the peer refuses. The peer delivers it once.
+    /// Sends a datagram of an application with its flow's offer, before the peer has answered.
     ///
-    /// `false`, and nothing is sent, if no offer of the flow waits for an answer, or if the flow or its peer has as many
-    /// early datagrams as may be. The caller then holds the datagram and all that follow it until the peer answers, see
+    /// The agent keeps the datagram and repeats it with the offer. If the peer accepts, it leaves
+    /// as a source packet. If the peer refuses, it is dropped and counted as unsendable. The peer
+    /// delivers it once.
+    ///
+    /// Returns `false`, and sends nothing, if no offer of the flow waits for an answer, if the
+    /// datagram is too long, or if the flow or its peer is at the limit of early datagrams. The
+    /// caller then holds this datagram and all later ones until the peer answers, see
     /// [`Agent::send_held`].
     #[must_use]
     pub fn send_early(
@@ -160,7 +164,7 @@ impl Agent {
         self.offers.awaits_answer(peer, number).then_some((sender.peer, number))
     }
 
-    /// Whether a datagram goes as two early packets; `None` if these are too long as well.
+    /// Returns true if a datagram goes as two early packets; `None` if these are too long as well.
     fn early_split(&self, key: EarlyKey, length: usize) -> Option<bool> {
         let offer_bytes = self.with_offer(key, |offer| {
             let mut buffer = [0; MESSAGES_BYTES_MAX];
@@ -180,7 +184,7 @@ impl Agent {
         call(&Message::Offer(offer))
     }
 
-    /// Says the offer of a flow, with its early datagrams from this one on behind it.
+    /// Queues the offer of a flow, and behind it the flow's early datagrams from index `from` on.
     pub(super) fn say_early(&mut self, key: EarlyKey, from: usize, now: Time) {
         let (session, flow) = key;
         let Some(peer) = self.agent_of(session) else {
@@ -215,7 +219,8 @@ impl Agent {
         }
     }
 
-    /// The peer has answered the offer of a flow: its early datagrams are sent in earnest, or dropped.
+    /// Handles the peer's answer to the offer of a flow: marks its early datagrams as accepted, or
+    /// drops them.
     pub(super) fn early_answered(&mut self, key: EarlyKey, is_accepted: bool) {
         if is_accepted {
             if let Some(early) = self.early.flows.get_mut(&key) {
@@ -239,7 +244,7 @@ impl Agent {
         }
     }
 
-    /// A flow has ended: its early datagrams go nowhere.
+    /// Drops the early datagrams of a flow that has ended.
     pub(super) fn drop_early(&mut self, id: SendFlowId) {
         let ended = self.early.flows.iter().find(|(_, early)| early.id == id).map(|(key, _)| *key);
         if let Some(key) = ended {
@@ -253,12 +258,12 @@ impl Agent {
         self.counters.datagrams_unsendable += dropped as u64;
     }
 
-    /// True if a flow has early datagrams: nothing else of it may be numbered before them.
+    /// True if a flow has early datagrams. No other packet of the flow may be numbered before them.
     pub(super) fn has_early(&self, id: SendFlowId) -> bool {
         !self.early.is_empty() && self.early.flows.values().any(|early| early.id == id)
     }
 
-    /// Sends the early datagrams of accepted flows as source packets, where there is a way.
+    /// Sends the early datagrams of accepted flows as source packets, where there is a path.
     #[cold]
     pub(super) fn send_what_was_early(&mut self, now: Time) {
         let accepted = self.early.flows.iter().filter(|(_, early)| early.is_accepted);

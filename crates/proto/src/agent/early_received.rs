@@ -1,4 +1,4 @@
-//! Receives packets that come with their flow's offer, and holds them until the driver has accepted it.
+//! Early packets at the receiver: held until the driver has answered their flow's offer.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -83,8 +83,8 @@ const PACKETS_MAX: usize = 2 * EARLY_DATAGRAMS_MAX;
 const PACKETS_PER_PEER_MAX: usize = 2 * EARLY_DATAGRAMS_PER_PEER_MAX;
 
 impl Agent {
-    /// Takes a packet that came with its flow's offer: delivers it if the flow is accepted, holds it while the offer is
-    /// not answered, and drops it if there is no such offer.
+    /// Handles a packet that came with its flow's offer: delivers it if the flow is accepted, holds
+    /// it while the offer is unanswered, and drops it if there is no such offer.
     pub(super) fn early_packet(
         &mut self,
         session: SessionId,
@@ -114,7 +114,7 @@ impl Agent {
         self.agent_of(session).is_some_and(|peer| self.offers.is_pending(peer, flow))
     }
 
-    /// The driver has answered an offer: what came with it is delivered, or dropped.
+    /// Delivers or drops the packets that came with an offer, as the driver has answered.
     pub(super) fn release_early(&mut self, key: EarlyKey, is_accepted: bool, now: Time) {
         let Some(held) = self.early_received.flows.remove(&key).filter(|_| is_accepted) else {
             return;
@@ -145,7 +145,7 @@ impl Agent {
             flow.statistics.late += 1;
             return;
         }
-        // There are no coded bytes that others could need.
+        // An early packet has no coded bytes.
         self.scratch.clear();
         let way = Way { delivery, outer: Ecn::NotCapable };
         self.arrived(id, sequence, piece, plaintext, way, now);
@@ -154,7 +154,7 @@ impl Agent {
 }
 
 impl ReceiveFlow {
-    /// True if a number may be one of the flow, as far as the low bits of source packets can name it.
+    /// True if the low bits in a source packet's header could stand for this number.
     fn may_have(&self, sequence: SequenceNumber) -> bool {
         match self.highest() {
             Some(highest) => SequenceNumber::nearest(sequence.low(), highest) == sequence,

@@ -142,7 +142,8 @@ impl Agent {
         }
     }
 
-    /// Sends a handshake under way through a relay that has just accepted the flow: before, it passed nothing on.
+    /// Sends a pending handshake through a relay that has just accepted the flow. Before that, the
+    /// relay passed nothing on.
     pub(super) fn shake_hands_through(&mut self, flow: Flow, relay: SessionId, now: Time) {
         if let Some((peer, agent)) = self.other_end_of(flow) {
             self.sessions.attempt_through(peer, Detour { relay, agent }, now);

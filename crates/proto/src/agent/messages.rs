@@ -158,7 +158,7 @@ impl Agent {
             let before = flow.reports_mut().newest().map_or((0, 0), |newest| (newest.direct, newest.lost));
             let was_dark = flow.dark_since.is_some();
             let has_lost = flow.take_report(report, now);
-            // A packet or two say little of a path: the flow stays awake for one of which nothing more is heard.
+            // One or two packets say little of a path, so they do not put the flow to sleep.
             let is_clean = report.lost == 0 && report.direct >= DIRECT_AT_FIRST;
             if is_clean && before.0 < DIRECT_AT_FIRST {
                 flow.copies_until = Time::START;

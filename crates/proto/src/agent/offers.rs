@@ -141,7 +141,7 @@ impl Offers {
         }
     }
 
-    /// The offer that this agent made of a flow.
+    /// Returns the offer that this agent made of a flow.
     pub(super) fn made(&self, peer: AgentId, flow: FlowId) -> Option<&Offer> {
         self.made.get(&peer)?.get(&flow).map(|made| &*made.offer)
     }
@@ -335,7 +335,7 @@ impl Agent {
         }
     }
 
-    /// The peer of a session.
+    /// Returns the peer of a session; `None` for a relay's session.
     pub(super) fn agent_of(&self, session: SessionId) -> Option<AgentId> {
         match self.roles.get(&session) {
             Some(Role::Peer(peer)) => Some(*peer),

@@ -226,7 +226,7 @@ impl Active {
         (self.last_original, self.silence) = (now, None);
     }
 
-    /// Returns when a packet came last by a way on which all packets of the service come.
+    /// Returns the time of the latest packet on any path that carries all packets of the service.
     pub(super) fn silent_since(&self, service: Service) -> Time {
         let relayed = self.ways.last_relayed().filter(|_| takes_two_ways(service));
         relayed.map_or(self.last_original, |relayed| relayed.max(self.last_original))

@@ -107,7 +107,7 @@ impl Agent {
         self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
     }
 
-    /// Sends the pieces of a datagram, whatever waits.
+    /// Sends the pieces of a datagram at once, ahead of waiting datagrams.
     pub(super) fn send_pieces<'a>(
         &mut self,
         id: SendFlowId,

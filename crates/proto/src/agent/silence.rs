@@ -100,8 +100,10 @@ impl Agent {
         }
     }
 
-    /// Wakes a flow of which no report has come yet: nobody knows whether the direct path delivers anything. A flow that
-    /// waits for losses is awake from its beginning. By an uplink that is too narrow for copies, a report is waited for.
+    /// Wakes a flow of which no report has come yet, because the direct path may deliver nothing.
+    ///
+    /// A flow that waits for losses wakes with its first packet. If the uplink is too narrow for
+    /// copies, a flow wakes once its first report is overdue.
     pub(super) fn wake_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
         if flow.reports.is_some() || flow.dark_since.is_some() || flow.needs_relay() {
@@ -127,7 +129,10 @@ impl Agent {
         }
     }
 
-    /// Has a flow copy what it sends, and what it sent since a packet, when so many have come by the direct path.
+    /// Has a flow copy the packets that it sends from now on.
+    ///
+    /// If the uplink has room, packets from number `from` on are copied as well. `direct` counts
+    /// the packets that the receiver had got by the direct path.
     fn wake(
         &mut self,
         id: SendFlowId,
@@ -145,7 +150,7 @@ impl Agent {
             // Flows that sleep on are in no batch with this one: what the dark path loses is carried whole.
             self.sessions.say(relay, &Message::Outage(Outage { alias, is_dark: true }), now);
         }
-        // By a narrow uplink, what was sent before would delay what follows beyond its budget.
+        // On a narrow uplink, copies of earlier packets would delay later ones beyond their budget.
         if has_room {
             self.copy_since(id, from, (relay, alias), now);
         }

@@ -22,7 +22,7 @@ impl TwoWays {
         self.relayed = Some(now);
     }
 
-    /// When relays brought something last.
+    /// Returns the time of the latest packet from relays.
     pub(super) const fn last_relayed(&self) -> Option<Time> {
         self.relayed
     }

@@ -102,12 +102,12 @@ impl Waiting {
 }
 
 impl Agent {
-    /// Whether what a flow sends goes anywhere now. What went with the flow's offer goes first.
+    /// True if a flow's packets can be sent now. Its early datagrams go first.
     fn has_way(&self, id: SendFlowId, now: Time) -> bool {
         self.reaches(id, now) && !self.has_early(id)
     }
 
-    /// Whether there are keys, and an address of a flow's receiver or a relay that delivers.
+    /// True if there are keys, and an address of a flow's receiver or a relay that delivers.
     pub(super) fn reaches(&self, id: SendFlowId, now: Time) -> bool {
         self.senders.get(id.0).is_some_and(|flow| {
             if !self.sessions.is_established(flow.peer, now) {

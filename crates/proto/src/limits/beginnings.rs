@@ -49,18 +49,18 @@ pub const WAITS_FOR_WAY: Duration = Duration::from_millis(1_250);
 /// Bytes of all datagrams that wait so, with what is kept beside each: 6 video calls of 500 kB/s send as much meanwhile.
 pub const WAITING_BYTES_MAX: usize = 4 << 20;
 
-/// Datagrams of one flow that travel with its offer, before the peer has answered: a third of a second of a voice or video
-/// call's first packets.
+/// Datagrams of one flow that travel with its offer, before the peer has answered: a third of a
+/// second of packets of a voice or video call.
 pub const EARLY_DATAGRAMS_MAX: usize = 32;
 
-/// Their bytes: a little more than the initial window of TCP (RFC 6928, section 2: 14,600 bytes), as nothing is known of
-/// the path yet.
+/// Their bytes: a little more than the initial window of TCP (RFC 6928, section 2: 14,600 bytes),
+/// because nothing is known of the path yet.
 pub const EARLY_BYTES_MAX: usize = 16 << 10;
 
-/// Datagrams of all flows to or from one peer that do.
+/// Datagrams of all flows to or from one peer that travel so.
 pub const EARLY_DATAGRAMS_PER_PEER_MAX: usize = 64;
 
-/// Their bytes: sent once, half of what a relay passes on for an agent at once; see
+/// Their bytes: sent once, they take half of the burst that a relay passes on for an agent, see
 /// [`RELAYED_BURST`](super::RELAYED_BURST).
 pub const EARLY_BYTES_PER_PEER_MAX: usize = 32 << 10;
 

@@ -112,13 +112,14 @@ impl Sessions {
         session.urgent.extend_from_slice(written);
     }
 
-    /// Begins a packet of urgent messages with this one.
+    /// Begins a packet of urgent messages with `head`.
     pub(crate) fn begin_urgent(&mut self, id: SessionId, head: &Message<'_>, now: Time) {
         self.flush_urgent(id, now);
         self.say_urgently(id, head, now);
     }
 
-    /// Adds a message as [`Sessions::say_urgently`] does. If it needs another packet, `head` comes first there.
+    /// Adds a message as [`Sessions::say_urgently`] does. If the message needs another packet, that
+    /// packet begins with `head`.
     pub(crate) fn say_behind(&mut self, id: SessionId, head: &Message<'_>, message: &Message<'_>, now: Time) {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);

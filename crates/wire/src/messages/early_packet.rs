@@ -30,7 +30,7 @@ impl<'a> EarlyPacket<'a> {
     /// The message's type.
     pub const TYPE: u8 = 9;
 
-    /// Bytes in front of the datagram: header of the message, and what the body has before it.
+    /// Bytes in front of the datagram: the message's header, and the fields before the datagram.
     pub const OVERHEAD: usize = crate::writer::MESSAGE_HEADER_BYTES + 2 + 8 + 1 + 4 + Plaintext::HEAD_BYTES;
 
     /// Reads the body.
