@@ -210,7 +210,8 @@ pub(super) mod tests {
     #[test]
     fn people_read_what_holds_and_what_does_not() {
         let text = report().text();
-        for words in ["wan0: attached\n", "100 Mbit/s", "2.5 times", "DSCP 4, 45, 46", "wait 10 ms at most\n"] {
+        for words in ["wan0: attached\n", "100 Mbit/s", "2.5 times", "DSCP 4, 45, 46", "wait 10 ms at most\n"]
+        {
             assert!(text.contains(words), "{words:?} is not in {text}");
         }
         assert!(!text.contains("joined"), "{text}");
