@@ -170,7 +170,11 @@ impl Uplink {
         (random.below(3) == 0).then(|| Self {
             megabits: 100 + random.below(400),
             is_in_a_hurry: random.below(2) == 0,
-            guard: ["none", "fair", "strict"][random.below(3) as usize],
+            guard: match random.below(3) {
+                0 => "none",
+                1 => "fair",
+                _ => "strict",
+            },
             ecn: random.below(2) == 0,
         })
     }
