@@ -441,9 +441,9 @@ pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 
 /// Notices that a receiver sends of one silence, because any of its messages may be lost.
 pub const SILENCE_NOTICES: u8 = 3;
-/// Interval between notices. If packets were 30 ms apart or more, the second notice reports a
-/// silence of at least [`DARK_AFTER`].
-pub const SILENCE_REPEAT: Duration = Duration::from_millis(60);
+/// Interval between notices: the second one reports a silence of at least [`DARK_AFTER`], also of
+/// packets 10 ms apart.
+pub const SILENCE_REPEAT: Duration = Duration::from_millis(80);
 
 /// How long nothing has to have come before copies take the place of originals on an uplink that does not carry both.
 pub const DARK_AFTER: Duration = Duration::from_millis(100);

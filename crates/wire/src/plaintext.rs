@@ -36,6 +36,15 @@ impl Uncopied {
     pub const fn then(self, is_copied: bool) -> Self {
         Self::from_bits(self.0 << 1 | !is_copied as u8)
     }
+
+    /// Returns the same without the packet so many before, which was copied after all.
+    #[must_use]
+    pub const fn except(self, before: u64) -> Self {
+        match before {
+            1..=6 => Self(self.0 & !(1 << (before - 1))),
+            _ => self,
+        }
+    }
 }
 
 const HEAD_BYTES: usize = 5;
@@ -76,5 +85,19 @@ impl<'a> Plaintext<'a> {
     pub const fn head(&self) -> [u8; HEAD_BYTES] {
         let [s0, s1, s2, s3] = self.sent.micros().to_be_bytes();
         [s0, s1, s2, s3, self.uncopied.bits() << 2 | self.ecn.bits()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_that_is_copied_later_is_taken_out() {
+        let uncopied = Uncopied::NONE.then(false).then(true).then(false);
+        assert_eq!(uncopied.bits(), 0b101);
+        let without = |before| uncopied.except(before).bits();
+        assert_eq!([without(0), without(1), without(2), without(3)], [0b101, 0b100, 0b101, 0b001]);
+        assert_eq!((without(7), without(u64::MAX)), (0b101, 0b101));
     }
 }

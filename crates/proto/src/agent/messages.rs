@@ -7,7 +7,6 @@ use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeRepl
 use byway_wire::{Ecn, Message, Messages};
 
 use super::{Agent, Role};
-use crate::limits::DIRECT_AT_FIRST;
 use crate::session::{Before, Detour, Origin, SessionId};
 
 impl Agent {
@@ -158,11 +157,6 @@ impl Agent {
             let before = flow.reports_mut().newest().map_or((0, 0), |newest| (newest.direct, newest.lost));
             let was_dark = flow.dark_since.is_some();
             let has_lost = flow.take_report(report, now);
-            // One or two packets say little of a path, so they do not put the flow to sleep.
-            let is_clean = report.lost == 0 && report.direct >= DIRECT_AT_FIRST;
-            if is_clean && before.0 < DIRECT_AT_FIRST {
-                flow.copies_until = Time::START;
-            }
             if was_dark && flow.dark_since.is_none() {
                 self.tell_outage_is_over(id, now);
             }

@@ -8,7 +8,7 @@ use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::SendFlow;
-use crate::limits::{REPORT_AFTER_LOSS, REPORT_INTERVAL, STANDBY_FOR};
+use crate::limits::{DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_INTERVAL, STANDBY_FOR};
 use crate::parts::delay_histogram::DelayHistogram;
 use crate::policy::repairs;
 
@@ -111,8 +111,20 @@ impl SendFlow {
         self.dark_since =
             self.dark_since.filter(|before| report.direct.wrapping_sub(*before).cast_signed() <= 0);
         if has_lost {
-            self.copies_until = now + STANDBY_FOR;
+            (self.is_unproven, self.copies_until) = (false, now + STANDBY_FOR);
+        } else if self.is_unproven && is_delivering(report) {
+            (self.is_unproven, self.copies_until) = (false, Time::START);
         }
         has_lost
     }
+}
+
+/// Returns whether the direct path delivers most packets of a flow, and more than one or two, which
+/// say little of a path.
+///
+/// Packets that relays delivered first count as repaired, whether the direct path lost them or not.
+const fn is_delivering(report: &Report) -> bool {
+    let RepairCounters { in_stream, cooperative, cached, forwarded } = report.repaired;
+    let repaired = in_stream.saturating_add(cooperative).saturating_add(cached).saturating_add(forwarded);
+    report.direct >= DIRECT_AT_FIRST && report.direct > repaired
 }

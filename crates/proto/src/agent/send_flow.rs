@@ -46,6 +46,8 @@ pub(super) struct SendFlow {
     pub(super) uncopied: Uncopied,
     /// Until when copies are sent although the flow waits for losses.
     pub(super) copies_until: Time,
+    /// True until a report shows that the direct path delivers, or that it does not.
+    pub(super) is_unproven: bool,
     /// How many packets had come by the direct path when the receiver said that none comes, modulo 2^32; until a report
     /// counts more.
     pub(super) dark_since: Option<u32>,
@@ -70,6 +72,7 @@ impl SendFlow {
             block: None,
             uncopied: Uncopied::NONE,
             copies_until: Time::START,
+            is_unproven: true,
             dark_since: None,
             stands_in: false,
             again: ORIGINALS_AGAIN_MAX,

@@ -129,6 +129,7 @@ impl Agent {
             return;
         }
         let coded_bytes = CODED_OVERHEAD + bytes.len();
+        self.wake_if_unreported(id, now);
         let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
         let is_crowded = self.senders[id.0 as usize].is_dark(now) && !self.has_room();
         // What is copied is sealed where it is kept; so is what may be copied when the direct path falls silent.
@@ -187,7 +188,6 @@ impl Agent {
             flow.sent.insert_over(sequence.number(), sent, |sent| self.sent.get(sent.packet, now).is_none());
         }
         flow.uncopied = flow.uncopied.then(is_covered);
-        self.wake_if_unreported(id, now);
     }
 
     /// The relay that gets a copy of what the flow sends now, by its place, and what it calls the flow.

@@ -96,17 +96,18 @@ impl Agent {
         let is_room = self.has_room() || (elapsed >= DARK_AFTER && relay.has_no_queue());
         let is_outage = relay.takes_copies(now) && is_room && self.is_lost_since(id, from, elapsed, now);
         if is_outage {
+            self.senders[id.0 as usize].is_unproven = false;
             self.wake(id, from, silence.direct, (place, alias), now);
         }
     }
 
     /// Wakes a flow of which no report has come yet, because the direct path may deliver nothing.
     ///
-    /// A flow that waits for losses wakes with its first packet. If the uplink is too narrow for
+    /// A flow that waits for losses wakes before its first packet. If the uplink is too narrow for
     /// copies, a flow wakes once its first report is overdue.
     pub(super) fn wake_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
-        if flow.reports.is_some() || flow.dark_since.is_some() || flow.needs_relay() {
+        if flow.reports.is_some() || flow.is_dark(now) || flow.needs_relay() {
             return;
         }
         let has_room = self.has_room();
@@ -118,13 +119,9 @@ impl Agent {
         else {
             return;
         };
-        let patience = if has_room {
-            Duration::ZERO
-        } else {
-            self.sessions.round_trip(flow.peer) * 2 + REPORT_AFTER_LOSS * 2
-        };
         let first = flow.sent_since(SequenceNumber::FIRST).find_map(|(_, sent)| self.sent.came(sent.packet));
-        if first.is_some_and(|first| first + patience <= now) {
+        let overdue = self.sessions.round_trip(flow.peer) * 2 + REPORT_AFTER_LOSS * 2;
+        if has_room || first.is_some_and(|first| first + overdue <= now) {
             self.wake(id, SequenceNumber::FIRST, 0, (place, alias), now);
         }
     }
@@ -198,6 +195,8 @@ impl Agent {
             if is_of_use && !core::mem::replace(&mut sent.is_copied, true) {
                 let packet = sent.packet;
                 let sequence = SequenceNumber::new(number);
+                let flow = &mut self.senders[id.0 as usize];
+                flow.uncopied = flow.uncopied.except(next - number);
                 self.send_behind(session, EnvelopeRole::Copy, alias, sequence, packet, now);
             }
         }

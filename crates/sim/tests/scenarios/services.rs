@@ -295,6 +295,19 @@ fn an_outage_of_a_flow_on_standby_is_repaired_whichever_way_is_dark_and_whenever
 }
 
 #[test]
+fn single_losses_of_a_flow_on_standby_are_repaired_while_it_copies_its_first_packets() {
+    for service in [Service::Caching, Service::Coding, Service::Both] {
+        for nth in 0..4 {
+            let mut plan = Plan::pairs(2, service).each_flow(|flow| flow.settings.standby = true);
+            plan.lose(0, nth, 1);
+            let (world, run) = plan.run();
+            let fate = &run.fates(&world)[0];
+            assert_eq!((fate.lost, fate.missing), (1, 0), "{service:?}, packet {nth}: {fate:?}");
+        }
+    }
+}
+
+#[test]
 fn the_first_outage_of_a_flow_on_standby_is_repaired_from_its_beginning() {
     for service in [Service::Caching, Service::Coding, Service::Both] {
         for length in [ms(400), secs(3), secs(8)] {
