@@ -364,5 +364,9 @@ fn own_repair_packets_of_a_flow_on_standby_cover_what_leaves_while_it_is_awake()
     hall.agents[SENDER].senders[0].copies_until = hall.now + ms(10_000);
     hall.stream(10);
     hall.run(ms(200));
-    assert_eq!(hall.agents[SENDER].counters().own_repairs - before, 3, "of the first block, and of two of five");
+    assert_eq!(
+        hall.agents[SENDER].counters().own_repairs - before,
+        3,
+        "of the first block, and of two of five"
+    );
 }
