@@ -162,9 +162,14 @@ pub(super) struct HeldDatagram {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Datagrams that wait, the oldest first.
+/// Datagrams of a mapping whose peer has not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct Held(VecDeque<HeldDatagram>);
+pub(super) struct Held {
+    /// Those that wait, the oldest first.
+    datagrams: VecDeque<HeldDatagram>,
+    /// How many went with the offer.
+    early: u64,
+}
 
 /// All mappings.
 #[derive(Debug, Default)]
@@ -297,11 +302,18 @@ impl Mappings {
     /// answer: the next one may go with the offer. Notes that the mapping is in use.
     pub(super) fn begins(&mut self, id: MappingId, now: Time) -> Option<SendFlowId> {
         let mapping = self.get_mut(id)?;
-        let is_first = matches!(&mapping.consent, Consent::Asked(held) if held.0.is_empty());
+        let is_first = matches!(&mapping.consent, Consent::Asked(held) if held.datagrams.is_empty());
         is_first.then(|| {
             mapping.usage.note(!mapping.side.is_from_here(), now);
             mapping.sent
         })
+    }
+
+    /// Notes that a datagram went with the offer, which the peer may refuse.
+    pub(super) fn note_early(&mut self, id: MappingId) {
+        if let Some(Mapping { consent: Consent::Asked(held), .. }) = self.get_mut(id) {
+            held.early += 1;
+        }
     }
 
     /// A datagram is to be sent: the mapping is in use, and the datagram waits if it has to.
@@ -355,8 +367,8 @@ impl Mappings {
         else {
             return;
         };
-        while held.0.len() >= HELD_DATAGRAMS_MAX {
-            let oldest = held.0.pop_front().map_or(0, |oldest| oldest.bytes.len());
+        while held.datagrams.len() >= HELD_DATAGRAMS_MAX {
+            let oldest = held.datagrams.pop_front().map_or(0, |oldest| oldest.bytes.len());
             self.held_bytes -= oldest;
             self.held_dropped += 1;
         }
@@ -365,7 +377,7 @@ impl Mappings {
             return;
         }
         self.held_bytes += bytes.len();
-        held.0.push_back(HeldDatagram { came: now, ecn, marked, bytes: bytes.to_vec() });
+        held.datagrams.push_back(HeldDatagram { came: now, ecn, marked, bytes: bytes.to_vec() });
     }
 
     /// The peer consents: takes what has not waited too long.
@@ -378,13 +390,16 @@ impl Mappings {
         let Consent::Asked(held) = core::mem::replace(&mut mapping.consent, Consent::Given) else {
             return Vec::new();
         };
-        self.held_bytes -= held.0.iter().map(|datagram| datagram.bytes.len()).sum::<usize>();
-        held.0.into()
+        self.held_bytes -= held.datagrams.iter().map(|datagram| datagram.bytes.len()).sum::<usize>();
+        held.datagrams.into()
     }
 
     /// The peer refuses: what waits is dropped.
     fn refused(&mut self, id: MappingId, until: Time) {
         self.drop_held(id, Time::MAX);
+        if let Some(Mapping { consent: Consent::Asked(held), .. }) = self.get_mut(id) {
+            self.held_dropped += core::mem::take(&mut held.early);
+        }
         if let Some(mapping) = self.get_mut(id) {
             mapping.consent = Consent::Refused(until);
         }
@@ -405,8 +420,8 @@ impl Mappings {
         else {
             return;
         };
-        while held.0.front().is_some_and(|datagram| datagram.came < before) {
-            self.held_bytes -= held.0.pop_front().map_or(0, |datagram| datagram.bytes.len());
+        while held.datagrams.front().is_some_and(|datagram| datagram.came < before) {
+            self.held_bytes -= held.datagrams.pop_front().map_or(0, |datagram| datagram.bytes.len());
             self.held_dropped += 1;
         }
     }

@@ -253,6 +253,7 @@ impl AgentRole {
         let flow = self.mappings.begins(id, io.now());
         let is_sent = flow.is_some_and(|flow| self.agent.send_early(flow, bytes, ecn, marked, io.now()));
         if is_sent {
+            self.mappings.note_early(id);
             self.segments.taken(bytes);
         }
         is_sent
