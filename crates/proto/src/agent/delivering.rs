@@ -109,7 +109,7 @@ impl Agent {
 
     /// Keeps the coded bytes, if there are any, for blocks and for other receivers, and answers
     /// pending requests for them.
-    fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+    pub(super) fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
         if self.scratch.is_empty() || !keeps(flow.settings.service) {
             return;

@@ -16,6 +16,7 @@ use crate::limits::{
     EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
     HIGH_BITS_TRIED,
 };
+use crate::policy::keeps;
 use crate::session::{Origin, SessionId};
 
 /// A packet that waits for the driver's consent to its flow.
@@ -75,6 +76,46 @@ impl EarlyReceived {
     /// Forgets the packets of a peer's flows.
     pub(super) fn forget_peer(&mut self, peer: SessionId) {
         self.flows.retain(|(from, _), _| *from != peer);
+    }
+}
+
+/// Sequence numbers of early packets, which arrive without their coded bytes.
+///
+/// The set remembers 64 numbers below the highest, as many packets as one flow sends early.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UncodedSet {
+    highest: u64,
+    /// Bit n stands for the number that is n below the highest.
+    mask: u64,
+}
+
+const _: () =
+    assert!(PACKETS_MAX <= u64::BITS as usize, "the mask has a bit for every early packet of a flow");
+
+impl UncodedSet {
+    /// Adds a number; forgets those that are 64 or more below the highest.
+    fn insert(&mut self, sequence: SequenceNumber) {
+        let number = sequence.number();
+        if let Some(ahead) = number.checked_sub(self.highest) {
+            let shift = u32::try_from(ahead).unwrap_or(u32::MAX);
+            self.mask = self.mask.checked_shl(shift).unwrap_or(0);
+            self.highest = number;
+        }
+        self.mask |= self.bit(sequence);
+    }
+
+    pub(super) fn contains(&self, sequence: SequenceNumber) -> bool {
+        self.mask & self.bit(sequence) != 0
+    }
+
+    fn remove(&mut self, sequence: SequenceNumber) {
+        self.mask &= !self.bit(sequence);
+    }
+
+    fn bit(&self, sequence: SequenceNumber) -> u64 {
+        let behind =
+            self.highest.checked_sub(sequence.number()).and_then(|behind| u32::try_from(behind).ok());
+        behind.and_then(|behind| 1_u64.checked_shl(behind)).unwrap_or(0)
     }
 }
 
@@ -149,7 +190,24 @@ impl Agent {
         self.scratch.clear();
         let way = Way { delivery, outer: Ecn::NotCapable };
         self.arrived(id, sequence, piece, plaintext, way, now);
+        let flow = &mut self.receivers[id.0 as usize];
+        if keeps(flow.settings.service)
+            && !flow.is_new(sequence)
+            && let Some(active) = flow.active_mut()
+        {
+            active.uncoded.insert(sequence);
+        }
         self.try_blocks(id, now);
+    }
+
+    /// Keeps the coded bytes of a packet that was delivered early. The scratch buffer holds them.
+    ///
+    /// Blocks of the flow and requests of relays need these bytes, the application does not.
+    pub(super) fn keep_coded(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+        if let Some(active) = self.receivers[id.0 as usize].active_mut() {
+            active.uncoded.remove(sequence);
+        }
+        self.keep(id, sequence, now);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Packets that go with their flow's offer.
 
-use byway_wire::messages::EarlyPacket;
+use byway_wire::messages::{CooperativeRequest, EarlyPacket};
 use byway_wire::{Microseconds, Piece, Plaintext, Timestamp, Uncopied};
 
 use super::*;
@@ -69,6 +69,15 @@ impl Hall {
         let sessions = &mut self.agents[SENDER].sessions;
         sessions.send_alone(session, &Message::EarlyPacket(packet), Urgency::Original, self.now);
         self.drain(SENDER);
+    }
+
+    /// The relay requests packets of the receiver for others; returns the numbers of the answers.
+    fn requests(&mut self, numbers: impl IntoIterator<Item = u64>) -> Vec<u32> {
+        let (numbers, patience) = (ranges(numbers), Microseconds::from_duration(ms(200)));
+        let request = CooperativeRequest { alias: alias_of(RECEIVER), patience, ranges: numbers.ranges() };
+        self.relay_says(RECEIVER, &Message::CooperativeRequest(request));
+        self.run(ms(25));
+        self.enveloped(EnvelopeRole::CooperativeAnswer)
     }
 
     /// Datagrams, and their bytes, that the receiver holds.
@@ -291,4 +300,79 @@ fn early_datagrams_that_no_session_came_for_are_dropped_and_counted() {
     assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 1);
     hall.agents[SENDER].close(hall.now);
     assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 2);
+}
+
+/// The sender's first five packets of ten go early. The originals with the numbers `lost` are lost.
+fn coded_beginning(lost: impl IntoIterator<Item = u32>) -> Hall {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let coding = FlowSettings { service: Service::Coding, ..flow_settings() };
+    let (now, sender) = (hall.now, &mut hall.agents[SENDER]);
+    hall.flow = sender.open_flow(offered(FLOW), coding.clone(), now).expect("it is new");
+    assert!(sender.offer(number(RECEIVER), FLOW, Offer::default(), now));
+    hall.drain(SENDER);
+    // Accepted at once, to be registered with the relay before the packets come.
+    hall.received = hall.agents[RECEIVER].accept_flow(offered(FLOW), coding, now).expect("it is new");
+    hall.drain(RECEIVER);
+    hall.loses_originals(lost);
+    let flow = hall.flow;
+    for number in 0..5 {
+        assert!(hall.sends_early(flow, &[number; 50]));
+    }
+    hall.run(ms(31));
+    hall.agents[RECEIVER].answer_offer(number(SENDER), FLOW, Ok(()), hall.now);
+    hall.drain(RECEIVER);
+    assert_eq!(hall.got.len(), 5);
+    hall.run(ms(40));
+    for number in 5..10 {
+        hall.send(&[number; 50]);
+        hall.run(ms(10));
+    }
+    hall.run(ms(100));
+    hall
+}
+
+#[test]
+fn a_block_that_begins_with_early_packets_restores_a_loss() {
+    let first = u32::try_from(SequenceNumber::FIRST.number()).expect("a small number");
+    for lost in [first + 7, first + 9] {
+        let mut hall = coded_beginning([lost]);
+        assert_eq!(hall.got.len(), 9);
+        hall.gives_own_repair(first, 10);
+        hall.run(ms(15));
+        assert_eq!(hall.delivered(Delivery::InStream), [u8::try_from(lost - first).expect("below ten")]);
+    }
+}
+
+#[test]
+fn a_block_restores_the_coded_bytes_of_an_early_packet_without_delivering_it_again() {
+    let first = u32::try_from(SequenceNumber::FIRST.number()).expect("a small number");
+    let mut hall = coded_beginning([first + 2]);
+    assert_eq!(hall.got.len(), 10);
+    hall.gives_own_repair(first, 10);
+    hall.run(ms(15));
+    assert_eq!(hall.got.len(), 10);
+    let requested = hall.requests([u64::from(first) + 2]);
+    assert_eq!(requested, [first + 2]);
+}
+
+#[test]
+fn early_packets_are_given_to_others_once_their_source_packets_came() {
+    let mut hall = coded_beginning([]);
+    let first = SequenceNumber::FIRST.number();
+    let requested = hall.requests([first, first + 4, first + 6]);
+    assert_eq!(requested.iter().map(|low| u64::from(*low) - first).collect::<Vec<_>>(), [0, 4, 6]);
+    assert_eq!(hall.got.len(), 10, "nothing is delivered twice");
+}
+
+#[test]
+fn an_early_packet_whose_source_packet_was_lost_is_said_to_be_lost() {
+    let first = u32::try_from(SequenceNumber::FIRST.number()).expect("a small number");
+    let mut hall = coded_beginning([first + 2]);
+    assert_eq!(hall.requests([u64::from(first) + 2]), []);
+    assert!(hall.words(RECEIVER).contains(&Said::Lost(alloc::vec![(first + 2, 1)])));
+    let coded = hall.copy(first + 2);
+    hall.gives(EnvelopeRole::CooperativeRepair, first + 2, &coded);
+    hall.run(ms(25));
+    assert_eq!(hall.enveloped(EnvelopeRole::CooperativeAnswer), [first + 2]);
+    assert_eq!(hall.got.len(), 10, "nothing is delivered twice");
 }
