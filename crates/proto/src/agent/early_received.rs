@@ -142,7 +142,7 @@ impl Agent {
         let held = Held { piece, waited: waited.duration(), arrived: now, delivery, plaintext };
         let key = (session, flow);
         if let Some(id) = self.incoming.get(key).map(ReceiveFlowId) {
-            self.deliver_early(id, sequence, &held, now);
+            self.deliver_early(id, sequence, &held, false, now);
         } else if self.is_offered(key) {
             self.counters.early_dropped += u64::from(!self.early_received.hold(key, sequence, held));
         } else {
@@ -164,12 +164,22 @@ impl Agent {
             self.counters.flows_unknown += held.packets.len() as u64;
             return;
         };
+        let last = held.packets.last_key_value().map(|(sequence, _)| *sequence);
         for (sequence, held) in held.packets {
-            self.deliver_early(id, sequence, &held, now);
+            self.deliver_early(id, sequence, &held, last != Some(sequence), now);
         }
     }
 
-    fn deliver_early(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, held: &Held, now: Time) {
+    /// Delivers an early packet unless it is late or a duplicate. `is_held` is true for all packets of
+    /// a burst that consent releases, except the last.
+    fn deliver_early(
+        &mut self,
+        id: ReceiveFlowId,
+        sequence: SequenceNumber,
+        held: &Held,
+        is_held: bool,
+        now: Time,
+    ) {
         let Held { piece, waited, arrived, delivery, ref plaintext } = *held;
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
@@ -188,7 +198,7 @@ impl Agent {
         }
         // An early packet has no coded bytes.
         self.scratch.clear();
-        let way = Way { delivery, outer: Ecn::NotCapable };
+        let way = Way { delivery, outer: Ecn::NotCapable, is_held };
         self.arrived(id, sequence, piece, plaintext, way, now);
         let flow = &mut self.receivers[id.0 as usize];
         if keeps(flow.settings.service)

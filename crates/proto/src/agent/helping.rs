@@ -57,7 +57,7 @@ impl Agent {
                 let mut coded = core::mem::take(&mut self.restored);
                 coded.clear();
                 coded.extend_from_slice(self.kept.get(packet, now).unwrap_or_default());
-                let way = Way { delivery: Delivery::InStream, outer: Ecn::NotCapable };
+                let way = Way::new(Delivery::InStream, Ecn::NotCapable);
                 self.repaired(id, sequence, &mut coded, way, now);
                 self.restored = coded;
             }

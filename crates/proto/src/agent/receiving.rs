@@ -99,7 +99,7 @@ impl Agent {
         let newest = self.receivers[id.0 as usize].is_newest(sequence);
         self.sessions.authenticated(session, header.receiver, origin, bytes, newest, now);
         self.handle_changes(now);
-        let way = Way { delivery: Delivery::Direct, outer };
+        let way = Way::new(Delivery::Direct, outer);
         self.arrived(id, sequence, header.flags.piece(), plaintext, way, now);
         self.try_blocks(id, now);
     }
@@ -134,7 +134,7 @@ impl Agent {
         };
         let sequence = self.receivers[id.0 as usize].full(header.sequence_low);
         let end = datagram.len() - byway_wire::limits::TAG_BYTES;
-        self.repaired(id, sequence, &mut datagram[CODED_START..end], Way { delivery, outer }, now);
+        self.repaired(id, sequence, &mut datagram[CODED_START..end], Way::new(delivery, outer), now);
         self.try_blocks(id, now);
     }
 

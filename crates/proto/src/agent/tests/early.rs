@@ -8,6 +8,7 @@ use crate::agent::OfferRefusal;
 use crate::limits::{
     EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
 };
+use crate::parts::loss_timer::{LossTimer, TwoState};
 
 /// A number that the sender may offer, as it is the one with the smaller number.
 const FLOW: FlowId = FlowId::new(4);
@@ -375,4 +376,23 @@ fn an_early_packet_whose_source_packet_was_lost_is_said_to_be_lost() {
     hall.run(ms(25));
     assert_eq!(hall.enveloped(EnvelopeRole::CooperativeAnswer), [first + 2]);
     assert_eq!(hall.got.len(), 10, "nothing is delivered twice");
+}
+
+#[test]
+fn a_burst_that_consent_releases_teaches_the_loss_timer_no_gap() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    for number in 0..8 {
+        assert!(hall.sends_early(flow, &[number]));
+    }
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    assert_eq!(hall.got.len(), 8);
+    let receiver = &hall.agents[RECEIVER];
+    let id = receiver.received_by_key[&offered(FLOW)];
+    let active = receiver.receivers[id.0 as usize].active().expect("packets arrived");
+    let round_trip = receiver.sessions.round_trip(receiver.peers[&number(SENDER)]);
+    let mut untaught = TwoState::new(round_trip);
+    untaught.arrival(false, hall.now);
+    assert_eq!(active.timer.timeout(), untaught.timeout());
 }
