@@ -354,8 +354,9 @@ impl Agent {
     /// What every input ends with.
     fn finish(&mut self, now: Time) {
         self.handle_changes(now);
-        if !self.early.is_empty() {
-            self.send_what_was_early(now);
+        self.expire_early(now);
+        if self.early.has_accepted() {
+            self.send_accepted_early(now);
         }
         if self.waiting.count() > 0 {
             self.send_what_waited(now);

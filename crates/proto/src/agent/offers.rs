@@ -245,7 +245,7 @@ impl Agent {
     pub fn withdraw_offer(&mut self, peer: AgentId, flow: FlowId) {
         self.offers.withdraw(peer, flow);
         if let Some(session) = self.peers.get(&peer).copied() {
-            self.early_answered((session, flow), false);
+            self.on_offer_answer((session, flow), false);
         }
     }
 
@@ -295,7 +295,7 @@ impl Agent {
             }
         }
         for key in with_packets {
-            self.say_early(key, 0, now);
+            self.queue_early(key, 0, now);
         }
     }
 
@@ -329,7 +329,7 @@ impl Agent {
         if let Some(Role::Peer(peer)) = self.roles.get(&session).copied() {
             let event = self.offers.answered(peer, answer.flow, answer.outcome);
             if event.is_some() {
-                self.early_answered((session, answer.flow), answer.outcome.is_ok());
+                self.on_offer_answer((session, answer.flow), answer.outcome.is_ok());
             }
             self.events.extend(event);
         }

@@ -120,7 +120,13 @@ impl Sessions {
 
     /// Adds a message as [`Sessions::say_urgently`] does. If the message needs another packet, that
     /// packet begins with `head`.
-    pub(crate) fn say_behind(&mut self, id: SessionId, head: &Message<'_>, message: &Message<'_>, now: Time) {
+    pub(crate) fn queue_behind(
+        &mut self,
+        id: SessionId,
+        head: &Message<'_>,
+        message: &Message<'_>,
+        now: Time,
+    ) {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("the caller splits what is longer than a packet");

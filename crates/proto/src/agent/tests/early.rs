@@ -170,6 +170,7 @@ fn early_datagrams_that_are_out_of_date_at_the_answer_are_dropped_and_counted() 
     let flow = hall.begins(FLOW);
     assert!(hall.sends_early(flow, b"first"));
     hall.run(ms(1_500));
+    assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 1, "at its time");
     assert!(hall.sends_early(flow, b"second"));
     hall.run(ms(31));
     hall.consents(FLOW, Ok(()));
@@ -395,4 +396,52 @@ fn a_burst_that_consent_releases_teaches_the_loss_timer_no_gap() {
     let mut untaught = TwoState::new(round_trip);
     untaught.arrival(false, hall.now);
     assert_eq!(active.timer.timeout(), untaught.timeout());
+}
+
+#[test]
+fn a_stale_datagram_that_was_never_sent_uses_no_number() {
+    let mut hall = Hall::unregistered(&settings(Service::Internet));
+    hall.loses(|_| true);
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(1_300));
+    let sender = &hall.agents[SENDER];
+    assert_eq!(sender.counters().datagrams_unsendable, 1);
+    assert_eq!(sender.senders[flow.0 as usize].next, SequenceNumber::FIRST);
+    assert!(!sender.has_early(flow), "nothing is left of it");
+}
+
+#[test]
+fn a_datagram_behind_a_stale_one_that_was_never_sent_follows_no_gap() {
+    let mut hall = Hall::unregistered(&settings(Service::Internet));
+    hall.loses(|_| true);
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(1_200));
+    assert!(hall.sends_early(flow, b"second"));
+    hall.loses(|_| false);
+    while hall.offers.is_empty() {
+        hall.run(ms(1));
+    }
+    hall.consents(FLOW, Ok(()));
+    hall.run(ms(200));
+    let receiver = &hall.agents[RECEIVER];
+    let id = receiver.received_by_key[&offered(FLOW)];
+    let statistics = &receiver.receivers[id.0 as usize].statistics;
+    assert_eq!((statistics.bursts, receiver.backlog().missing), (0, 0));
+    assert_eq!(hall.agents[SENDER].senders[flow.0 as usize].next, SequenceNumber::FIRST.next());
+}
+
+#[test]
+fn early_datagrams_for_a_peer_that_is_gone_are_dropped_at_their_time() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.loses(|_| true);
+    assert!(hall.sends_early(flow, b"second"));
+    hall.run(ms(1_260));
+    let sender = &hall.agents[SENDER];
+    assert!(!sender.has_early(flow) && sender.early.deadline().is_none());
+    assert_eq!(sender.counters().datagrams_unsendable, 2);
+    assert_eq!(sender.senders[flow.0 as usize].next, SequenceNumber::FIRST.plus(2), "they went out");
 }
