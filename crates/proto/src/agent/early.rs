@@ -3,8 +3,9 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use byway_units::{Duration, FlowId, Time};
+use byway_units::{Bytes, Duration, FlowId, Time};
 use byway_wire::messages::EarlyPacket;
+use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{
     Ecn, Message, Microseconds, Piece, Plaintext, Receiver, SequenceNumber, Timestamp, Uncopied, Writer,
 };
@@ -15,8 +16,10 @@ use super::send_flow::{SendFlow, SendFlowId};
 use super::sending::pieces_of;
 use crate::limits::{
     EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
-    MESSAGES_BYTES_MAX, PIECE_BYTES_BASE, WAITS_FOR_WAY,
+    EARLY_RELAYED_BURST, EARLY_RELAYED_FLIGHTS_MAX, EARLY_RELAYED_RATE, MESSAGES_BYTES_MAX, PIECE_BYTES_BASE,
+    WAITS_FOR_WAY,
 };
+use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
 
 /// A flow by its session with the peer, and its number.
@@ -31,6 +34,8 @@ struct EarlyDatagram {
     in_two_pieces: bool,
     /// The number of its first packet, once that has been sent.
     first: Option<SequenceNumber>,
+    /// How often it was sent.
+    flights: u8,
     bytes: Vec<u8>,
 }
 
@@ -91,6 +96,28 @@ impl EarlyFlow {
     }
 }
 
+/// Early packets that share a packet of messages, behind the offer.
+#[derive(Debug)]
+struct EarlyBatch {
+    by_relays: bool,
+    packets: u64,
+    messages: Vec<u8>,
+}
+
+impl EarlyBatch {
+    fn add(&mut self, message: &[u8]) {
+        self.packets += 1;
+        self.messages.extend_from_slice(message);
+    }
+}
+
+/// Returns a message as it is on the wire; `None` if it is longer than a packet.
+fn emit(message: &Message<'_>) -> Option<Vec<u8>> {
+    let mut buffer = [0; MESSAGES_BYTES_MAX];
+    let mut writer = Writer::new(&mut buffer);
+    message.emit(&mut writer).ok().map(|()| writer.written().to_vec())
+}
+
 /// Datagrams of flows whose offers are not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct EarlySending {
@@ -102,6 +129,8 @@ pub(super) struct EarlySending {
     accepted: BTreeSet<SendFlowId>,
     /// When to look for datagrams that are stale.
     expiry: Option<Time>,
+    /// Early data that relays may still pass on, to all peers.
+    relayed: Option<TokenBucket<Bytes>>,
 }
 
 impl EarlySending {
@@ -117,6 +146,13 @@ impl EarlySending {
     /// Returns the time at which the first datagrams may be stale.
     pub(super) const fn deadline(&self) -> Option<Time> {
         self.expiry
+    }
+
+    /// Returns true if a packet may go through relays; it counts as sent then.
+    fn may_relay(&mut self, batch: &EarlyBatch, now: Time) -> bool {
+        let full = || TokenBucket::of_bytes(EARLY_RELAYED_RATE, EARLY_RELAYED_BURST, now);
+        let bytes = Bytes::from(batch.messages.len() + MESSAGE_OVERHEAD);
+        self.relayed.get_or_insert_with(full).take(bytes, now)
     }
 
     /// True if another datagram of so many bytes is within the limits of its flow and its peer.
@@ -200,8 +236,8 @@ impl Agent {
         else {
             return false;
         };
-        let (bytes, first) = (datagram.to_vec(), None);
-        let early = EarlyDatagram { came: now, ecn, marked, in_two_pieces, first, bytes };
+        let (bytes, first, flights) = (datagram.to_vec(), None, 0);
+        let early = EarlyDatagram { came: now, ecn, marked, in_two_pieces, first, flights, bytes };
         let newest = self.early.push(flow, key, early, now.saturating_add(lifetime(sender)));
         self.sessions.use_session(key.0, now);
         if self.sessions.is_established(key.0, now) {
@@ -223,56 +259,82 @@ impl Agent {
 
     /// Returns true if a datagram goes as two early packets; `None` if these are too long as well.
     fn early_split(&self, key: EarlyKey, length: usize) -> Option<bool> {
-        let offer_bytes = self.with_offer(key, |offer| {
-            let mut buffer = [0; MESSAGES_BYTES_MAX];
-            let mut writer = Writer::new(&mut buffer);
-            offer.emit(&mut writer).ok().map(|()| writer.written().len())
-        })?;
+        let offer_bytes = self.emit_offer(key)?.len();
         let longest = (MESSAGES_BYTES_MAX - EarlyPacket::OVERHEAD).checked_sub(offer_bytes)?;
         let longest = longest.min(PIECE_BYTES_BASE);
         let in_two_pieces = length > longest;
         (length <= 2 * longest).then_some(in_two_pieces)
     }
 
-    /// Calls a function with the offer of a flow, if one was made.
-    fn with_offer<T>(&self, key: EarlyKey, call: impl FnOnce(&Message<'_>) -> Option<T>) -> Option<T> {
+    /// Returns the offer of a flow as it is on the wire, if one was made.
+    fn emit_offer(&self, key: EarlyKey) -> Option<Vec<u8>> {
         let peer = self.agent_of(key.0)?;
         let offer = self.offers.made(peer, key.1)?.to_wire(key.1)?;
-        call(&Message::Offer(offer))
+        emit(&Message::Offer(offer))
     }
 
-    /// Queues the offer of a flow, and behind it the flow's early datagrams from index `from` on.
+    /// Sends the offer of a flow, and behind it the flow's early datagrams from index `from` on.
+    ///
+    /// The offer goes by every path. Datagrams go through relays as often as the budget of early data
+    /// and [`EARLY_RELAYED_FLIGHTS_MAX`] allow.
     pub(super) fn queue_early(&mut self, key: EarlyKey, from: usize, now: Time) {
-        let (session, flow) = key;
-        let Some(peer) = self.agent_of(session) else {
+        let Some(offer) = self.emit_offer(key) else {
             return;
         };
-        let Self { offers, early, senders, sessions, counters, .. } = self;
-        let offer = offers.made(peer, flow).and_then(|offer| offer.to_wire(flow));
-        let (Some(offer), Some(id)) = (offer.map(Message::Offer), early.by_key.get(&key)) else {
-            return;
-        };
-        let (Some(sender), Some(early)) = (senders.get(id.0), early.flows.get_mut(id)) else {
-            return;
+        let session = key.0;
+        let detours = self.sessions.detours_of(session, now);
+        let mut has_offered = false;
+        for batch in self.early_batches(key, &offer, from, now) {
+            let by_relays = batch.by_relays && !detours.is_empty() && self.early.may_relay(&batch, now);
+            let paths = if by_relays { detours.as_slice() } else { &[] };
+            let is_sent = self.sessions.send_on_paths(session, &batch.messages, paths, now);
+            self.counters.early += if is_sent { batch.packets } else { 0 };
+            has_offered |= is_sent && paths.len() == detours.len();
+        }
+        if !has_offered {
+            self.sessions.queue_urgent(session, &offer, now);
+        }
+    }
+
+    /// Numbers a flow's early datagrams, and packs those from index `from` on behind the offer.
+    fn early_batches(&mut self, key: EarlyKey, offer: &[u8], from: usize, now: Time) -> Vec<EarlyBatch> {
+        let mut batches: Vec<EarlyBatch> = Vec::new();
+        let id = self.early.by_key.get(&key);
+        let Some((early, sender)) =
+            id.and_then(|id| self.early.flows.get_mut(id).zip(self.senders.get(id.0)))
+        else {
+            return batches;
         };
         early.number(sender.next);
-        sessions.begin_urgent(session, &offer, now);
-        for datagram in early.datagrams.iter().skip(from) {
+        for datagram in early.datagrams.iter_mut().skip(from) {
             let waited = now.saturating_since(datagram.came);
-            let first = datagram.first.filter(|_| waited <= sender.settings.latency_budget);
-            let Some(mut sequence) = first else {
+            let is_late = waited > sender.settings.latency_budget;
+            let Some(mut sequence) = datagram.first.filter(|_| !is_late) else {
                 continue;
             };
+            let by_relays = datagram.flights < EARLY_RELAYED_FLIGHTS_MAX;
+            datagram.flights = datagram.flights.saturating_add(1);
             for (piece, bytes) in datagram.pieces() {
                 let (sent, ecn) = (Timestamp::at(now), datagram.ecn);
                 let plaintext = Plaintext { sent, ecn, uncopied: Uncopied::NONE, datagram: bytes };
                 let waited = Microseconds::from_duration(waited);
-                let packet = EarlyPacket { flow, sequence, piece, waited, plaintext };
-                sessions.queue_behind(session, &offer, &Message::EarlyPacket(packet), now);
-                counters.early += 1;
+                let packet = EarlyPacket { flow: key.1, sequence, piece, waited, plaintext };
+                let message =
+                    emit(&Message::EarlyPacket(packet)).expect("longer datagrams are in two pieces");
+                let has_room = |batch: &&mut EarlyBatch| {
+                    batch.by_relays == by_relays && batch.messages.len() + message.len() <= MESSAGES_BYTES_MAX
+                };
+                if let Some(batch) = batches.last_mut().filter(has_room) {
+                    batch.add(&message);
+                } else {
+                    let mut batch = EarlyBatch { by_relays, packets: 0, messages: offer.to_vec() };
+                    batch.add(&message);
+                    batches.push(batch);
+                }
                 sequence = sequence.next();
             }
         }
+        batches
     }
 
     /// Handles the peer's answer to the offer of a flow: marks its early datagrams as accepted, or

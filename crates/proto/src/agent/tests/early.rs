@@ -7,6 +7,7 @@ use super::*;
 use crate::agent::OfferRefusal;
 use crate::limits::{
     EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
+    EARLY_RELAYED_BURST, EARLY_RELAYED_RATE,
 };
 use crate::parts::loss_timer::{LossTimer, TwoState};
 
@@ -444,4 +445,42 @@ fn early_datagrams_for_a_peer_that_is_gone_are_dropped_at_their_time() {
     assert!(!sender.has_early(flow) && sender.early.deadline().is_none());
     assert_eq!(sender.counters().datagrams_unsendable, 2);
     assert_eq!(sender.senders[flow.0 as usize].next, SequenceNumber::FIRST.plus(2), "they went out");
+}
+
+/// Datagrams of the sender that are so long, to one of the others.
+fn long_ones(hall: &Hall, to: usize) -> Vec<&Datagram> {
+    let is_meant =
+        |datagram: &&Datagram| (datagram.from, datagram.to) == (SENDER, to) && datagram.bytes.len() > 1_000;
+    hall.sent.iter().filter(is_meant).collect()
+}
+
+#[test]
+fn early_datagrams_go_through_relays_twice_and_on_the_direct_path_with_every_offer() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == RECEIVER);
+    let flow = hall.begins(FLOW);
+    hall.forget();
+    assert!(hall.sends_early(flow, &[7; 1_000]));
+    hall.run(ms(190));
+    assert_eq!((long_ones(&hall, RELAY).len(), long_ones(&hall, RECEIVER).len()), (2, 2));
+    hall.run(ms(15));
+    assert_eq!((long_ones(&hall, RELAY).len(), long_ones(&hall, RECEIVER).len()), (2, 3));
+}
+
+#[test]
+fn early_data_leaves_half_of_what_relays_pass_on_to_offers() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == RECEIVER);
+    hall.forget();
+    for half in 2..6 {
+        let flow = hall.begins(FlowId::new(2 * half));
+        (0..16).for_each(|_| assert_eq!(hall.sends_early(flow, &[7; 1_000]), half < 4));
+    }
+    hall.run(ms(500));
+    let bytes: usize = long_ones(&hall, RELAY).iter().map(|datagram| datagram.bytes.len()).sum();
+    let budget = EARLY_RELAYED_BURST + EARLY_RELAYED_RATE.bytes_in(ms(500)).expect("it fits");
+    let (bytes, budget) = (bytes as u64, budget.count());
+    assert!(bytes > EARLY_RELAYED_BURST.count() && bytes <= budget + budget / 10, "{bytes} of {budget}");
+    let all = long_ones(&hall, RECEIVER).len();
+    assert!(all >= 64, "{all} on the direct path");
 }
