@@ -326,7 +326,7 @@ impl Agent {
                 if fresh {
                     self.restart_flows_from(session, now);
                     self.restart_reports_of(session);
-                    self.early_received.forget_peer(session);
+                    self.early_buffer.forget_peer(session);
                     self.events.push_back(Event::PeerEstablished(peer));
                     self.name_candidates(session, now);
                 }

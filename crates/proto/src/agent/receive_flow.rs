@@ -7,7 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service};
 
 use super::arrival_clock::ArrivalClock;
 use super::blocks::Blocks;
-use super::early_received::UncodedSet;
+use super::early_buffer::UncodedSet;
 use super::events::Delivery;
 use super::joiner::Joiner;
 use super::mixture::PathQueue;

@@ -84,7 +84,8 @@ impl Hall {
 
     /// Datagrams, and their bytes, that the receiver holds.
     fn held(&self) -> (usize, usize) {
-        self.agents[RECEIVER].early_received.held()
+        let size = self.agents[RECEIVER].early_buffer.size();
+        (size.packets, size.bytes)
     }
 }
 
@@ -483,4 +484,31 @@ fn early_data_leaves_half_of_what_relays_pass_on_to_offers() {
     assert!(bytes > EARLY_RELAYED_BURST.count() && bytes <= budget + budget / 10, "{bytes} of {budget}");
     let all = long_ones(&hall, RECEIVER).len();
     assert!(all >= 64, "{all} on the direct path");
+}
+
+#[test]
+fn early_packets_that_are_refused_leave_no_entry() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flows: Vec<FlowId> = (2..12).map(|half| FlowId::new(2 * half)).collect();
+    for flow in &flows {
+        hall.begins(*flow);
+    }
+    hall.run(ms(40));
+    // Two flows take all that the peer may have waiting.
+    for flow in &flows {
+        for sequence in 1..=16 {
+            hall.says_early(*flow, sequence, &[7; 1_024]);
+        }
+    }
+    hall.run(ms(31));
+    let buffer = &hall.agents[RECEIVER].early_buffer;
+    assert_eq!((hall.held(), buffer.flows()), ((32, EARLY_BYTES_PER_PEER_MAX), 2));
+    assert_eq!(hall.agents[RECEIVER].counters().early_dropped, 128);
+    hall.says_early(flows[0], 1, &[7; 1_024]);
+    hall.run(ms(31));
+    assert_eq!(hall.agents[RECEIVER].counters().early_dropped, 128, "a duplicate is none too many");
+    for flow in &flows {
+        hall.consents(*flow, Err(OfferRefusal::NoRoom));
+    }
+    assert_eq!((hall.held(), hall.agents[RECEIVER].early_buffer.flows()), ((0, 0), 0));
 }

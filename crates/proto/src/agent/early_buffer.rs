@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use byway_units::{Duration, FlowId, Time};
+use byway_units::{Duration, Time};
 use byway_wire::messages::EarlyPacket;
 use byway_wire::{Ecn, Piece, Plaintext, SequenceNumber};
 
@@ -21,7 +21,7 @@ use crate::session::{Origin, SessionId};
 
 /// A packet that waits for the driver's consent to its flow.
 #[derive(Debug)]
-struct Held {
+struct BufferedPacket {
     piece: Piece,
     /// The time from the application's sending to the packet's sending.
     waited: Duration,
@@ -31,51 +31,99 @@ struct Held {
     plaintext: Vec<u8>,
 }
 
-/// The packets of one flow that wait.
+/// Packets, and the bytes of their datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BufferSize {
+    pub(super) packets: usize,
+    pub(super) bytes: usize,
+}
+
+impl BufferSize {
+    const fn add(&mut self, bytes: usize) {
+        (self.packets, self.bytes) = (self.packets + 1, self.bytes + bytes);
+    }
+
+    const fn subtract(&mut self, other: Self) {
+        (self.packets, self.bytes) = (self.packets - other.packets, self.bytes - other.bytes);
+    }
+
+    /// True if another packet of so many bytes is within these limits.
+    const fn has_room(self, bytes: usize, packets_max: usize, bytes_max: usize) -> bool {
+        self.packets < packets_max && self.bytes + bytes <= bytes_max
+    }
+}
+
+/// The packets of one flow that wait: at least one.
 #[derive(Debug, Default)]
-struct HeldFlow {
-    packets: BTreeMap<SequenceNumber, Held>,
-    bytes: usize,
+struct BufferedFlow {
+    packets: BTreeMap<SequenceNumber, BufferedPacket>,
+    size: BufferSize,
 }
 
 /// Packets of offered flows that the driver has not accepted yet.
 #[derive(Debug, Default)]
-pub(super) struct EarlyReceived {
-    flows: BTreeMap<EarlyKey, HeldFlow>,
+pub(super) struct EarlyBuffer {
+    flows: BTreeMap<EarlyKey, BufferedFlow>,
+    /// Of all flows of each peer that has some.
+    by_peer: BTreeMap<SessionId, BufferSize>,
 }
 
-impl EarlyReceived {
-    /// Holds a packet; `false` if there are too many.
-    fn hold(&mut self, key: EarlyKey, sequence: SequenceNumber, held: Held) -> bool {
-        let (peer, bytes) = (key.0, held.plaintext.len() - Plaintext::HEAD_BYTES);
-        let all = self.flows.range((peer, FlowId::new(0))..=(peer, FlowId::new(u16::MAX)));
-        let (packets_all, bytes_all) = all
-            .fold((0, 0), |(packets, bytes), (_, flow)| (packets + flow.packets.len(), bytes + flow.bytes));
-        let flow = self.flows.entry(key).or_default();
-        if flow.packets.contains_key(&sequence) {
-            return true;
-        }
-        let has_room = flow.packets.len() < PACKETS_MAX
-            && packets_all < PACKETS_PER_PEER_MAX
-            && flow.bytes + bytes <= EARLY_BYTES_MAX
-            && bytes_all + bytes <= EARLY_BYTES_PER_PEER_MAX;
-        if has_room {
-            flow.bytes += bytes;
-            flow.packets.insert(sequence, held);
-        }
-        has_room
+impl EarlyBuffer {
+    /// Returns true if a packet is buffered already.
+    fn contains(&self, key: EarlyKey, sequence: SequenceNumber) -> bool {
+        self.flows.get(&key).is_some_and(|flow| flow.packets.contains_key(&sequence))
     }
 
-    /// Packets that wait, and the bytes of their datagrams.
+    /// True if another packet of so many bytes is within the limits of its flow and its peer.
+    fn has_room(&self, key: EarlyKey, bytes: usize) -> bool {
+        let own = self.flows.get(&key).map_or(BufferSize::default(), |flow| flow.size);
+        let all = self.by_peer.get(&key.0).copied().unwrap_or_default();
+        own.has_room(bytes, PACKETS_MAX, EARLY_BYTES_MAX)
+            && all.has_room(bytes, PACKETS_PER_PEER_MAX, EARLY_BYTES_PER_PEER_MAX)
+    }
+
+    /// Adds a packet that is not buffered yet, and for which there is room.
+    fn insert(&mut self, key: EarlyKey, sequence: SequenceNumber, packet: BufferedPacket) {
+        let bytes = packet.plaintext.len() - Plaintext::HEAD_BYTES;
+        let flow = self.flows.entry(key).or_default();
+        flow.size.add(bytes);
+        flow.packets.insert(sequence, packet);
+        self.by_peer.entry(key.0).or_default().add(bytes);
+    }
+
+    /// Removes the packets of a flow.
+    fn remove(&mut self, key: EarlyKey) -> Option<BufferedFlow> {
+        let flow = self.flows.remove(&key)?;
+        if let Some(all) = self.by_peer.get_mut(&key.0) {
+            all.subtract(flow.size);
+            if all.packets == 0 {
+                self.by_peer.remove(&key.0);
+            }
+        }
+        Some(flow)
+    }
+
+    /// Returns the size of all packets.
     #[cfg(test)]
-    pub(super) fn held(&self) -> (usize, usize) {
-        let flows = self.flows.values();
-        flows.fold((0, 0), |(packets, bytes), flow| (packets + flow.packets.len(), bytes + flow.bytes))
+    pub(super) fn size(&self) -> BufferSize {
+        let mut all = BufferSize::default();
+        for BufferSize { packets, bytes } in self.by_peer.values() {
+            (all.packets, all.bytes) = (all.packets + packets, all.bytes + bytes);
+        }
+        all
+    }
+
+    /// Returns the number of flows that have packets.
+    #[cfg(test)]
+    pub(super) fn flows(&self) -> usize {
+        self.flows.len()
     }
 
     /// Forgets the packets of a peer's flows.
     pub(super) fn forget_peer(&mut self, peer: SessionId) {
-        self.flows.retain(|(from, _), _| *from != peer);
+        if self.by_peer.remove(&peer).is_some() {
+            self.flows.retain(|(from, _), _| *from != peer);
+        }
     }
 }
 
@@ -138,15 +186,22 @@ impl Agent {
             Origin::Address(_) => Delivery::Direct,
             Origin::Detour(_) => Delivery::Forwarded,
         };
-        let plaintext = [&plaintext.head()[..], plaintext.datagram].concat();
-        let held = Held { piece, waited: waited.duration(), arrived: now, delivery, plaintext };
+        // The copy is made only for a packet that is delivered or buffered.
+        let packet = || {
+            let plaintext = [&plaintext.head()[..], plaintext.datagram].concat();
+            BufferedPacket { piece, waited: waited.duration(), arrived: now, delivery, plaintext }
+        };
         let key = (session, flow);
         if let Some(id) = self.incoming.get(key).map(ReceiveFlowId) {
-            self.deliver_early(id, sequence, &held, false, now);
-        } else if self.is_offered(key) {
-            self.counters.early_dropped += u64::from(!self.early_received.hold(key, sequence, held));
-        } else {
+            self.deliver_early(id, sequence, &packet(), false, now);
+        } else if !self.is_offered(key) {
             self.counters.flows_unknown += 1;
+        } else if !self.early_buffer.contains(key, sequence) {
+            if self.early_buffer.has_room(key, plaintext.datagram.len()) {
+                self.early_buffer.insert(key, sequence, packet());
+            } else {
+                self.counters.early_dropped += 1;
+            }
         }
     }
 
@@ -157,16 +212,16 @@ impl Agent {
 
     /// Delivers or drops the packets that came with an offer, as the driver has answered.
     pub(super) fn release_early(&mut self, key: EarlyKey, is_accepted: bool, now: Time) {
-        let Some(held) = self.early_received.flows.remove(&key).filter(|_| is_accepted) else {
+        let Some(flow) = self.early_buffer.remove(key).filter(|_| is_accepted) else {
             return;
         };
         let Some(id) = self.incoming.get(key).map(ReceiveFlowId) else {
-            self.counters.flows_unknown += held.packets.len() as u64;
+            self.counters.flows_unknown += flow.packets.len() as u64;
             return;
         };
-        let last = held.packets.last_key_value().map(|(sequence, _)| *sequence);
-        for (sequence, held) in held.packets {
-            self.deliver_early(id, sequence, &held, last != Some(sequence), now);
+        let last = flow.packets.last_key_value().map(|(sequence, _)| *sequence);
+        for (sequence, packet) in flow.packets {
+            self.deliver_early(id, sequence, &packet, last != Some(sequence), now);
         }
     }
 
@@ -176,14 +231,14 @@ impl Agent {
         &mut self,
         id: ReceiveFlowId,
         sequence: SequenceNumber,
-        held: &Held,
+        packet: &BufferedPacket,
         is_held: bool,
         now: Time,
     ) {
-        let Held { piece, waited, arrived, delivery, ref plaintext } = *held;
+        let BufferedPacket { piece, waited, arrived, delivery, ref plaintext } = *packet;
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
-        if !flow.may_have(sequence) {
+        if !flow.may_contain(sequence) {
             self.counters.malformed += 1;
             return;
         }
@@ -223,7 +278,7 @@ impl Agent {
 
 impl ReceiveFlow {
     /// True if the low bits in a source packet's header could stand for this number.
-    fn may_have(&self, sequence: SequenceNumber) -> bool {
+    fn may_contain(&self, sequence: SequenceNumber) -> bool {
         match self.highest() {
             Some(highest) => SequenceNumber::nearest(sequence.low(), highest) == sequence,
             None => sequence.number() >> 32 < u64::from(HIGH_BITS_TRIED),
