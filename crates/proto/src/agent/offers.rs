@@ -249,9 +249,13 @@ impl Agent {
         }
     }
 
-    /// Answers an offer of a peer, after [`AgentOutput::Offered`](super::AgentOutput::Offered). What is accepted is answered
-    /// again without asking, as often as the peer says it, until one of the flows is closed. After a refusal, the offer
-    /// comes up again if the peer says it a second later or after that.
+    /// Answers an offer of a peer, after [`AgentOutput::Offered`](super::AgentOutput::Offered).
+    ///
+    /// Before an acceptance, the driver opens the flow with [`Agent::accept_flow`]. Early packets of a
+    /// flow that is not open at the answer are dropped and counted as `flows_unknown`.
+    ///
+    /// The agent answers an accepted offer again without the driver, until one of the flows is closed.
+    /// After a refusal, the offer comes up again if the peer repeats it a second later or after that.
     pub fn answer_offer(
         &mut self,
         peer: AgentId,
