@@ -300,7 +300,9 @@ impl Agent {
         }
         if !with_packets.is_empty() {
             // Relays pass on so much for an agent: offers go before data.
-            urgent.keys().for_each(|session| self.sessions.flush_urgent(*session, now));
+            for session in urgent.keys() {
+                self.sessions.flush_urgent(*session, now);
+            }
         }
         for key in with_packets {
             self.queue_early(key, 0, now);
