@@ -319,8 +319,13 @@ impl Agent {
                 let plaintext = Plaintext { sent, ecn, uncopied: Uncopied::NONE, datagram: bytes };
                 let waited = Microseconds::from_duration(waited);
                 let packet = EarlyPacket { flow: key.1, sequence, piece, waited, plaintext };
-                let message =
-                    emit(&Message::EarlyPacket(packet)).expect("longer datagrams are in two pieces");
+                // An offer may be replaced by a longer one. The packet then goes after the answer.
+                let message = emit(&Message::EarlyPacket(packet));
+                let Some(message) =
+                    message.filter(|message| offer.len() + message.len() <= MESSAGES_BYTES_MAX)
+                else {
+                    break;
+                };
                 let has_room = |batch: &&mut EarlyBatch| {
                     batch.by_relays == by_relays && batch.messages.len() + message.len() <= MESSAGES_BYTES_MAX
                 };

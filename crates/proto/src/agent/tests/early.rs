@@ -1,13 +1,14 @@
 //! Packets that go with their flow's offer.
 
 use byway_wire::messages::{CooperativeRequest, EarlyPacket};
+use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{Microseconds, Piece, Plaintext, Timestamp, Uncopied};
 
 use super::*;
 use crate::agent::OfferRefusal;
 use crate::limits::{
     EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
-    EARLY_RELAYED_BURST, EARLY_RELAYED_RATE,
+    EARLY_RELAYED_BURST, EARLY_RELAYED_RATE, MESSAGES_BYTES_MAX,
 };
 use crate::parts::loss_timer::{LossTimer, TwoState};
 
@@ -511,4 +512,24 @@ fn early_packets_that_are_refused_leave_no_entry() {
         hall.consents(*flow, Err(OfferRefusal::NoRoom));
     }
     assert_eq!((hall.held(), hall.agents[RECEIVER].early_buffer.flows()), ((0, 0), 0));
+}
+
+#[test]
+fn an_offer_that_grew_leaves_no_packet_that_is_too_long() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == RECEIVER);
+    let flow = hall.begins(FLOW);
+    let mut length = 1_200;
+    while !hall.sends_early(flow, &alloc::vec![7; length]) {
+        length -= 1;
+    }
+    assert!(hall.sends_early(flow, &[8; 1_100]));
+    hall.forget();
+    let offer = Offer { subject: alloc::vec![7; 100], ..Offer::default() };
+    assert!(hall.agents[SENDER].offer(number(RECEIVER), FLOW, offer, hall.now));
+    hall.drain(SENDER);
+    hall.run(ms(150));
+    let longest =
+        hall.sent.iter().filter(|datagram| datagram.to == RECEIVER).map(|sent| sent.bytes.len()).max();
+    assert!(longest <= Some(MESSAGES_BYTES_MAX + MESSAGE_OVERHEAD), "{longest:?}");
 }
