@@ -124,10 +124,10 @@ pub(super) struct EarlySending {
     flows: BTreeMap<SendFlowId, EarlyFlow>,
     by_key: BTreeMap<EarlyKey, SendFlowId>,
     by_peer: BTreeMap<SessionId, Size>,
-    /// Flows that the peer has accepted. Their datagrams leave as source packets as soon as there is a
-    /// path.
+    /// Flows that the peer has accepted. Their datagrams leave as source packets as soon as there
+    /// is a path.
     accepted: BTreeSet<SendFlowId>,
-    /// When to look for datagrams that are stale.
+    /// Time of the next look for stale datagrams.
     expiry: Option<Time>,
     /// Early data that relays may still pass on, to all peers.
     relayed: Option<TokenBucket<Bytes>>,
@@ -275,8 +275,8 @@ impl Agent {
 
     /// Sends the offer of a flow, and behind it the flow's early datagrams from index `from` on.
     ///
-    /// The offer goes by every path. Datagrams go through relays as often as the budget of early data
-    /// and [`EARLY_RELAYED_FLIGHTS_MAX`] allow.
+    /// The offer goes by every path. Datagrams go through relays as often as the budget of early
+    /// data and [`EARLY_RELAYED_FLIGHTS_MAX`] allow.
     pub(super) fn queue_early(&mut self, key: EarlyKey, from: usize, now: Time) {
         let Some(offer) = self.emit_offer(key) else {
             return;
@@ -360,8 +360,8 @@ impl Agent {
         while self.drop_early_if(id, |_| true) {}
     }
 
-    /// Drops the oldest early datagram of a flow if a condition holds for it; returns true if it did.
-    /// Numbers that went out are not used again.
+    /// Drops the oldest early datagram of a flow if a condition holds for it; returns true if it
+    /// did. Numbers that went out are not used again.
     fn drop_early_if(&mut self, id: SendFlowId, is_meant: impl FnOnce(&EarlyDatagram) -> bool) -> bool {
         let Some(datagram) = self.early.pop_if(id, is_meant) else {
             return false;

@@ -64,7 +64,7 @@ struct BufferedFlow {
 #[derive(Debug, Default)]
 pub(super) struct EarlyBuffer {
     flows: BTreeMap<EarlyKey, BufferedFlow>,
-    /// Of all flows of each peer that has some.
+    /// Totals of each peer that has buffered flows.
     by_peer: BTreeMap<SessionId, BufferSize>,
 }
 
@@ -225,8 +225,8 @@ impl Agent {
         }
     }
 
-    /// Delivers an early packet unless it is late or a duplicate. `is_held` is true for all packets of
-    /// a burst that consent releases, except the last.
+    /// Delivers an early packet unless it is late or a duplicate. `is_held` is true for all packets
+    /// of a burst that consent releases, except the last.
     fn deliver_early(
         &mut self,
         id: ReceiveFlowId,
