@@ -8,7 +8,7 @@ use byway_wire::{Ecn, Message, Piece, Plaintext, RangeSet, SequenceNumber};
 use super::Agent;
 use super::events::Delivery;
 use super::ordering::Incoming;
-use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::receive_flow::{Active, ReceiveFlow, ReceiveFlowId};
 use super::requests::Asker;
 use super::settings::Traffic;
 use crate::limits::DATAGRAM_BYTES_MAX;
@@ -21,9 +21,16 @@ pub(super) struct Way {
     pub(super) delivery: Delivery,
     /// The ECN field that it arrived with.
     pub(super) outer: Ecn,
+    /// True if it was held for the driver's consent, and the next one is handled at the same time.
+    pub(super) is_held: bool,
 }
 
 impl Way {
+    /// A packet that is handled as it arrives.
+    pub(super) const fn new(delivery: Delivery, outer: Ecn) -> Self {
+        Self { delivery, outer, is_held: false }
+    }
+
     /// The ECN field for the application's packet; `None` where it must not get the packet.
     fn ecn(self, inner: Ecn) -> Option<Ecn> {
         let ecn = inner.out_of(self.outer)?;
@@ -68,12 +75,7 @@ impl Agent {
             return;
         }
         if is_original {
-            // What a silence with losses lasted says nothing about when packets are sent, repaired or not.
-            let follows = active.highest_original.is_some_and(|highest| sequence == highest.next());
-            active.timer.arrival(follows, now);
-            active.original_came(now);
-            active.tail.arrived(sequence, now);
-            active.expect_answers_by(now);
+            active.on_original(sequence, way.is_held, now);
             if is_mixture {
                 active.queue.sample(sent, now);
             }
@@ -109,7 +111,7 @@ impl Agent {
 
     /// Keeps the coded bytes, if there are any, for blocks and for other receivers, and answers
     /// pending requests for them.
-    fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+    pub(super) fn keep(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
         if self.scratch.is_empty() || !keeps(flow.settings.service) {
             return;
@@ -214,6 +216,21 @@ impl Agent {
         flow.statistics.given += 1;
         flow.statistics.given_bytes += packet.bytes() as u64;
         self.send_behind(session, EnvelopeRole::CooperativeAnswer, alias, sequence, packet, now);
+    }
+}
+
+impl Active {
+    /// Notes an original that is new. One that was held back says nothing about when packets are
+    /// sent.
+    fn on_original(&mut self, sequence: SequenceNumber, is_held: bool, now: Time) {
+        if !is_held {
+            // What a silence with losses lasted says nothing about when packets are sent, repaired or not.
+            let follows = self.highest_original.is_some_and(|highest| sequence == highest.next());
+            self.timer.arrival(follows, now);
+        }
+        self.original_came(now);
+        self.tail.arrived(sequence, now);
+        self.expect_answers_by(now);
     }
 }
 

@@ -1,21 +1,25 @@
 //! Sends packets with their flow's offer, before the peer has answered it.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use byway_units::{FlowId, Time};
+use byway_units::{Bytes, Duration, FlowId, Time};
 use byway_wire::messages::EarlyPacket;
+use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{
     Ecn, Message, Microseconds, Piece, Plaintext, Receiver, SequenceNumber, Timestamp, Uncopied, Writer,
 };
 
 use super::Agent;
 use super::closing::Life;
-use super::send_flow::SendFlowId;
+use super::send_flow::{SendFlow, SendFlowId};
+use super::sending::pieces_of;
 use crate::limits::{
     EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
-    MESSAGES_BYTES_MAX, PIECE_BYTES_BASE, WAITS_FOR_WAY,
+    EARLY_RELAYED_BURST, EARLY_RELAYED_FLIGHTS_MAX, EARLY_RELAYED_RATE, MESSAGES_BYTES_MAX, PIECE_BYTES_BASE,
+    WAITS_FOR_WAY,
 };
+use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
 
 /// A flow by its session with the peer, and its number.
@@ -23,89 +27,180 @@ pub(super) type EarlyKey = (SessionId, FlowId);
 
 /// A datagram of an application that goes with its flow's offer.
 #[derive(Debug)]
-struct Datagram {
+struct EarlyDatagram {
     came: Time,
     ecn: Ecn,
     marked: bool,
     in_two_pieces: bool,
     /// The number of its first packet, once that has been sent.
     first: Option<SequenceNumber>,
+    /// How often it was sent.
+    flights: u8,
     bytes: Vec<u8>,
 }
 
-impl Datagram {
+impl EarlyDatagram {
     fn pieces(&self) -> impl Iterator<Item = (Piece, &[u8])> {
-        let middle = if self.in_two_pieces { self.bytes.len().div_ceil(2) } else { self.bytes.len() };
-        let (first, second) = self.bytes.split_at(middle);
-        let piece = if self.in_two_pieces { Piece::First } else { Piece::Whole };
-        [(piece, first)].into_iter().chain(self.in_two_pieces.then_some((Piece::Second, second)))
+        pieces_of(&self.bytes, self.in_two_pieces)
+    }
+
+    /// Returns the number after those of its packets, the first of which is `first`.
+    fn end(&self, first: SequenceNumber) -> SequenceNumber {
+        first.plus(if self.in_two_pieces { 2 } else { 1 })
     }
 }
 
-/// The early datagrams of one flow, the oldest first.
+/// The time after which a datagram of a flow is of no use any more.
+fn lifetime(flow: &SendFlow) -> Duration {
+    flow.settings.latency_budget.max(WAITS_FOR_WAY)
+}
+
+/// Datagrams, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    datagrams: usize,
+    bytes: usize,
+}
+
+impl Size {
+    const fn add(&mut self, bytes: usize) {
+        (self.datagrams, self.bytes) = (self.datagrams + 1, self.bytes + bytes);
+    }
+
+    const fn subtract(&mut self, bytes: usize) {
+        (self.datagrams, self.bytes) = (self.datagrams - 1, self.bytes - bytes);
+    }
+
+    /// True if another datagram of so many bytes is within these limits.
+    const fn has_room(self, bytes: usize, datagrams_max: usize, bytes_max: usize) -> bool {
+        self.datagrams < datagrams_max && self.bytes + bytes <= bytes_max
+    }
+}
+
+/// The early datagrams of one flow, the oldest first: at least one.
 #[derive(Debug)]
 struct EarlyFlow {
-    id: SendFlowId,
-    /// True once the peer has accepted the flow. The datagrams leave as source packets as soon as
-    /// there is a path.
-    is_accepted: bool,
-    datagrams: Vec<Datagram>,
+    key: EarlyKey,
+    datagrams: VecDeque<EarlyDatagram>,
+    size: Size,
 }
 
 impl EarlyFlow {
-    fn bytes(&self) -> usize {
-        self.datagrams.iter().map(|datagram| datagram.bytes.len()).sum()
-    }
-
     /// Numbers the datagrams that have no number yet, from `next` on if none has.
     fn number(&mut self, next: SequenceNumber) {
         let mut number = next;
         for datagram in &mut self.datagrams {
             number = *datagram.first.get_or_insert(number);
-            number = datagram.pieces().fold(number, |number, _| number.next());
+            number = datagram.end(number);
         }
     }
+}
 
-    /// Drops datagrams that were never sent and have waited too long; returns their count.
-    fn expire(&mut self, now: Time) -> u64 {
-        let before = self.datagrams.len();
-        let is_stale = |datagram: &Datagram| now.saturating_since(datagram.came) >= WAITS_FOR_WAY;
-        self.datagrams.retain(|datagram| datagram.first.is_some() || !is_stale(datagram));
-        (before - self.datagrams.len()) as u64
+/// Early packets that share a packet of messages, behind the offer.
+#[derive(Debug)]
+struct EarlyBatch {
+    by_relays: bool,
+    packets: u64,
+    messages: Vec<u8>,
+}
+
+impl EarlyBatch {
+    fn add(&mut self, message: &[u8]) {
+        self.packets += 1;
+        self.messages.extend_from_slice(message);
     }
+}
+
+/// Returns a message as it is on the wire; `None` if it is longer than a packet.
+fn emit(message: &Message<'_>) -> Option<Vec<u8>> {
+    let mut buffer = [0; MESSAGES_BYTES_MAX];
+    let mut writer = Writer::new(&mut buffer);
+    message.emit(&mut writer).ok().map(|()| writer.written().to_vec())
 }
 
 /// Datagrams of flows whose offers are not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct EarlySending {
-    flows: BTreeMap<EarlyKey, EarlyFlow>,
+    flows: BTreeMap<SendFlowId, EarlyFlow>,
+    by_key: BTreeMap<EarlyKey, SendFlowId>,
+    by_peer: BTreeMap<SessionId, Size>,
+    /// Flows that the peer has accepted. Their datagrams leave as source packets as soon as there
+    /// is a path.
+    accepted: BTreeSet<SendFlowId>,
+    /// Time of the next look for stale datagrams.
+    expiry: Option<Time>,
+    /// Early data that relays may still pass on, to all peers.
+    relayed: Option<TokenBucket<Bytes>>,
 }
 
 impl EarlySending {
-    pub(super) fn is_empty(&self) -> bool {
-        self.flows.is_empty()
+    /// True if datagrams wait for a path only.
+    pub(super) fn has_accepted(&self) -> bool {
+        !self.accepted.is_empty()
     }
 
     pub(super) fn contains(&self, key: EarlyKey) -> bool {
-        self.flows.contains_key(&key)
+        self.by_key.contains_key(&key)
+    }
+
+    /// Returns the time at which the first datagrams may be stale.
+    pub(super) const fn deadline(&self) -> Option<Time> {
+        self.expiry
+    }
+
+    /// Returns true if a packet may go through relays; it counts as sent then.
+    fn may_relay(&mut self, batch: &EarlyBatch, now: Time) -> bool {
+        let full = || TokenBucket::of_bytes(EARLY_RELAYED_RATE, EARLY_RELAYED_BURST, now);
+        let bytes = Bytes::from(batch.messages.len() + MESSAGE_OVERHEAD);
+        self.relayed.get_or_insert_with(full).take(bytes, now)
     }
 
     /// True if another datagram of so many bytes is within the limits of its flow and its peer.
-    fn has_room(&self, (peer, flow): EarlyKey, bytes: usize) -> bool {
-        let all = self.flows.range((peer, FlowId::new(0))..=(peer, FlowId::new(u16::MAX)));
-        let (mut datagrams_all, mut bytes_all) = (1, bytes);
-        let (mut datagrams_own, mut bytes_own) = (1, bytes);
-        for ((_, number), early) in all {
-            let (count, length) = (early.datagrams.len(), early.bytes());
-            (datagrams_all, bytes_all) = (datagrams_all + count, bytes_all + length);
-            if *number == flow {
-                (datagrams_own, bytes_own) = (datagrams_own + count, bytes_own + length);
+    fn has_room(&self, id: SendFlowId, peer: SessionId, bytes: usize) -> bool {
+        let own = self.flows.get(&id).map_or(Size::default(), |early| early.size);
+        let all = self.by_peer.get(&peer).copied().unwrap_or_default();
+        own.has_room(bytes, EARLY_DATAGRAMS_MAX, EARLY_BYTES_MAX)
+            && all.has_room(bytes, EARLY_DATAGRAMS_PER_PEER_MAX, EARLY_BYTES_PER_PEER_MAX)
+    }
+
+    /// Adds a datagram of a flow; returns its index.
+    fn push(&mut self, id: SendFlowId, key: EarlyKey, datagram: EarlyDatagram, stale_at: Time) -> usize {
+        let new = || EarlyFlow { key, datagrams: VecDeque::new(), size: Size::default() };
+        let early = self.flows.entry(id).or_insert_with(new);
+        self.by_key.insert(key, id);
+        self.by_peer.entry(key.0).or_default().add(datagram.bytes.len());
+        early.size.add(datagram.bytes.len());
+        early.datagrams.push_back(datagram);
+        self.expiry = Some(self.expiry.map_or(stale_at, |expiry| expiry.min(stale_at)));
+        early.datagrams.len() - 1
+    }
+
+    /// Removes the oldest datagram of a flow, if a condition holds for it.
+    fn pop_if(
+        &mut self,
+        id: SendFlowId,
+        is_meant: impl FnOnce(&EarlyDatagram) -> bool,
+    ) -> Option<EarlyDatagram> {
+        let early = self.flows.get_mut(&id)?;
+        early.datagrams.front().filter(|oldest| is_meant(oldest))?;
+        let datagram = early.datagrams.pop_front()?;
+        let (key, bytes) = (early.key, datagram.bytes.len());
+        early.size.subtract(bytes);
+        if early.datagrams.is_empty() {
+            self.flows.remove(&id);
+            self.by_key.remove(&key);
+            self.accepted.remove(&id);
+        }
+        if let Some(all) = self.by_peer.get_mut(&key.0) {
+            all.subtract(bytes);
+            if all.datagrams == 0 {
+                self.by_peer.remove(&key.0);
             }
         }
-        datagrams_own <= EARLY_DATAGRAMS_MAX
-            && bytes_own <= EARLY_BYTES_MAX
-            && datagrams_all <= EARLY_DATAGRAMS_PER_PEER_MAX
-            && bytes_all <= EARLY_BYTES_PER_PEER_MAX
+        if self.flows.is_empty() {
+            self.expiry = None;
+        }
+        Some(datagram)
     }
 }
 
@@ -135,20 +230,18 @@ impl Agent {
         else {
             return false;
         };
-        if let Some(early) = self.early.flows.get_mut(&key) {
-            self.counters.datagrams_unsendable += early.expire(now);
-        }
-        if !self.early.has_room(key, datagram.len()) {
+        self.expire_early(now);
+        let Some(sender) =
+            self.senders.get(flow.0).filter(|_| self.early.has_room(flow, key.0, datagram.len()))
+        else {
             return false;
-        }
-        let new = || EarlyFlow { id: flow, is_accepted: false, datagrams: Vec::new() };
-        let early = self.early.flows.entry(key).or_insert_with(new);
-        let (bytes, first) = (datagram.to_vec(), None);
-        early.datagrams.push(Datagram { came: now, ecn, marked, in_two_pieces, first, bytes });
-        let newest = early.datagrams.len() - 1;
+        };
+        let (bytes, first, flights) = (datagram.to_vec(), None, 0);
+        let early = EarlyDatagram { came: now, ecn, marked, in_two_pieces, first, flights, bytes };
+        let newest = self.early.push(flow, key, early, now.saturating_add(lifetime(sender)));
         self.sessions.use_session(key.0, now);
         if self.sessions.is_established(key.0, now) {
-            self.say_early(key, newest, now);
+            self.queue_early(key, newest, now);
         }
         self.finish(now);
         true
@@ -166,135 +259,185 @@ impl Agent {
 
     /// Returns true if a datagram goes as two early packets; `None` if these are too long as well.
     fn early_split(&self, key: EarlyKey, length: usize) -> Option<bool> {
-        let offer_bytes = self.with_offer(key, |offer| {
-            let mut buffer = [0; MESSAGES_BYTES_MAX];
-            let mut writer = Writer::new(&mut buffer);
-            offer.emit(&mut writer).ok().map(|()| writer.written().len())
-        })?;
+        let offer_bytes = self.emit_offer(key)?.len();
         let longest = (MESSAGES_BYTES_MAX - EarlyPacket::OVERHEAD).checked_sub(offer_bytes)?;
         let longest = longest.min(PIECE_BYTES_BASE);
         let in_two_pieces = length > longest;
         (length <= 2 * longest).then_some(in_two_pieces)
     }
 
-    /// Calls a function with the offer of a flow, if one was made.
-    fn with_offer<T>(&self, key: EarlyKey, call: impl FnOnce(&Message<'_>) -> Option<T>) -> Option<T> {
+    /// Returns the offer of a flow as it is on the wire, if one was made.
+    fn emit_offer(&self, key: EarlyKey) -> Option<Vec<u8>> {
         let peer = self.agent_of(key.0)?;
         let offer = self.offers.made(peer, key.1)?.to_wire(key.1)?;
-        call(&Message::Offer(offer))
+        emit(&Message::Offer(offer))
     }
 
-    /// Queues the offer of a flow, and behind it the flow's early datagrams from index `from` on.
-    pub(super) fn say_early(&mut self, key: EarlyKey, from: usize, now: Time) {
-        let (session, flow) = key;
-        let Some(peer) = self.agent_of(session) else {
+    /// Sends the offer of a flow, and behind it the flow's early datagrams from index `from` on.
+    ///
+    /// The offer goes by every path. Datagrams go through relays as often as the budget of early
+    /// data and [`EARLY_RELAYED_FLIGHTS_MAX`] allow.
+    pub(super) fn queue_early(&mut self, key: EarlyKey, from: usize, now: Time) {
+        let Some(offer) = self.emit_offer(key) else {
             return;
         };
-        let Self { offers, early, senders, sessions, counters, .. } = self;
-        let offer = offers.made(peer, flow).and_then(|offer| offer.to_wire(flow));
-        let (Some(offer), Some(early)) = (offer.map(Message::Offer), early.flows.get_mut(&key)) else {
-            return;
+        let session = key.0;
+        let detours = self.sessions.detours_of(session, now);
+        let mut has_offered = false;
+        for batch in self.early_batches(key, &offer, from, now) {
+            let by_relays = batch.by_relays && !detours.is_empty() && self.early.may_relay(&batch, now);
+            let paths = if by_relays { detours.as_slice() } else { &[] };
+            let is_sent = self.sessions.send_on_paths(session, &batch.messages, paths, now);
+            self.counters.early += if is_sent { batch.packets } else { 0 };
+            has_offered |= is_sent && paths.len() == detours.len();
+        }
+        if !has_offered {
+            self.sessions.queue_urgent(session, &offer, now);
+        }
+    }
+
+    /// Numbers a flow's early datagrams, and packs those from index `from` on behind the offer.
+    fn early_batches(&mut self, key: EarlyKey, offer: &[u8], from: usize, now: Time) -> Vec<EarlyBatch> {
+        let mut batches: Vec<EarlyBatch> = Vec::new();
+        let id = self.early.by_key.get(&key);
+        let Some((early, sender)) =
+            id.and_then(|id| self.early.flows.get_mut(id).zip(self.senders.get(id.0)))
+        else {
+            return batches;
         };
-        let Some(sender) = senders.get(early.id.0) else {
-            return;
-        };
-        counters.datagrams_unsendable += early.expire(now);
         early.number(sender.next);
-        sessions.begin_urgent(session, &offer, now);
-        for datagram in early.datagrams.get(from..).unwrap_or_default() {
+        for datagram in early.datagrams.iter_mut().skip(from) {
             let waited = now.saturating_since(datagram.came);
-            let first = datagram.first.filter(|_| waited <= sender.settings.latency_budget);
-            let Some(mut sequence) = first else {
+            let is_late = waited > sender.settings.latency_budget;
+            let Some(mut sequence) = datagram.first.filter(|_| !is_late) else {
                 continue;
             };
+            let by_relays = datagram.flights < EARLY_RELAYED_FLIGHTS_MAX;
+            datagram.flights = datagram.flights.saturating_add(1);
             for (piece, bytes) in datagram.pieces() {
                 let (sent, ecn) = (Timestamp::at(now), datagram.ecn);
                 let plaintext = Plaintext { sent, ecn, uncopied: Uncopied::NONE, datagram: bytes };
                 let waited = Microseconds::from_duration(waited);
-                let packet = EarlyPacket { flow, sequence, piece, waited, plaintext };
-                sessions.say_behind(session, &offer, &Message::EarlyPacket(packet), now);
-                counters.early += 1;
+                let packet = EarlyPacket { flow: key.1, sequence, piece, waited, plaintext };
+                // An offer may be replaced by a longer one. The packet then goes after the answer.
+                let message = emit(&Message::EarlyPacket(packet));
+                let Some(message) =
+                    message.filter(|message| offer.len() + message.len() <= MESSAGES_BYTES_MAX)
+                else {
+                    break;
+                };
+                let has_room = |batch: &&mut EarlyBatch| {
+                    batch.by_relays == by_relays && batch.messages.len() + message.len() <= MESSAGES_BYTES_MAX
+                };
+                if let Some(batch) = batches.last_mut().filter(has_room) {
+                    batch.add(&message);
+                } else {
+                    let mut batch = EarlyBatch { by_relays, packets: 0, messages: offer.to_vec() };
+                    batch.add(&message);
+                    batches.push(batch);
+                }
                 sequence = sequence.next();
             }
         }
+        batches
     }
 
     /// Handles the peer's answer to the offer of a flow: marks its early datagrams as accepted, or
     /// drops them.
-    pub(super) fn early_answered(&mut self, key: EarlyKey, is_accepted: bool) {
-        if is_accepted {
-            if let Some(early) = self.early.flows.get_mut(&key) {
-                early.is_accepted = true;
-            }
-        } else {
-            self.drop_early_of(key);
-        }
-    }
-
-    /// Drops the early datagrams of a flow. The numbers that went out are not used again.
-    fn drop_early_of(&mut self, key: EarlyKey) {
-        let Some(EarlyFlow { id, datagrams, .. }) = self.early.flows.remove(&key) else {
+    pub(super) fn on_offer_answer(&mut self, key: EarlyKey, is_accepted: bool) {
+        let Some(id) = self.early.by_key.get(&key).copied() else {
             return;
         };
-        self.counters.datagrams_unsendable += datagrams.len() as u64;
-        if let Some(flow) = self.senders.get_mut(id.0) {
-            for datagram in datagrams.iter().filter(|datagram| datagram.first.is_some()) {
-                datagram.pieces().for_each(|_| flow.next = flow.next.next());
-            }
+        if is_accepted {
+            self.early.accepted.insert(id);
+        } else {
+            self.drop_early(id);
         }
     }
 
-    /// Drops the early datagrams of a flow that has ended.
+    /// Drops the early datagrams of a flow.
     pub(super) fn drop_early(&mut self, id: SendFlowId) {
-        let ended = self.early.flows.iter().find(|(_, early)| early.id == id).map(|(key, _)| *key);
-        if let Some(key) = ended {
-            self.drop_early_of(key);
+        while self.drop_early_if(id, |_| true) {}
+    }
+
+    /// Drops the oldest early datagram of a flow if a condition holds for it; returns true if it
+    /// did. Numbers that went out are not used again.
+    fn drop_early_if(&mut self, id: SendFlowId, is_meant: impl FnOnce(&EarlyDatagram) -> bool) -> bool {
+        let Some(datagram) = self.early.pop_if(id, is_meant) else {
+            return false;
+        };
+        self.counters.datagrams_unsendable += 1;
+        if let Some((first, flow)) = datagram.first.zip(self.senders.get_mut(id.0)) {
+            flow.next = datagram.end(first);
         }
+        true
     }
 
     pub(super) fn drop_all_early(&mut self) {
-        let early = core::mem::take(&mut self.early.flows);
-        let dropped: usize = early.values().map(|early| early.datagrams.len()).sum();
+        let early = core::mem::take(&mut self.early);
+        let dropped: usize = early.flows.values().map(|early| early.datagrams.len()).sum();
         self.counters.datagrams_unsendable += dropped as u64;
+    }
+
+    /// Drops early datagrams that have waited too long.
+    pub(super) fn expire_early(&mut self, now: Time) {
+        if self.early.expiry.is_none_or(|expiry| now < expiry) {
+            return;
+        }
+        let flows: Vec<SendFlowId> = self.early.flows.keys().copied().collect();
+        let mut expiry: Option<Time> = None;
+        for id in flows {
+            let lifetime = self.senders.get(id.0).map_or(WAITS_FOR_WAY, lifetime);
+            let is_stale = |datagram: &EarlyDatagram| now.saturating_since(datagram.came) >= lifetime;
+            while self.drop_early_if(id, is_stale) {}
+            let oldest = self.early.flows.get(&id).and_then(|early| early.datagrams.front());
+            expiry =
+                expiry.into_iter().chain(oldest.map(|oldest| oldest.came.saturating_add(lifetime))).min();
+        }
+        self.early.expiry = expiry;
     }
 
     /// True if a flow has early datagrams. No other packet of the flow may be numbered before them.
     pub(super) fn has_early(&self, id: SendFlowId) -> bool {
-        !self.early.is_empty() && self.early.flows.values().any(|early| early.id == id)
+        self.early.flows.contains_key(&id)
     }
 
     /// Sends the early datagrams of accepted flows as source packets, where there is a path.
     #[cold]
-    pub(super) fn send_what_was_early(&mut self, now: Time) {
-        let accepted = self.early.flows.iter().filter(|(_, early)| early.is_accepted);
-        let ready: Vec<EarlyKey> =
-            accepted.filter(|(_, early)| self.reaches(early.id, now)).map(|(key, _)| *key).collect();
-        for key in ready {
-            let Some(EarlyFlow { id, datagrams, .. }) = self.early.flows.remove(&key) else {
-                continue;
-            };
-            for datagram in datagrams {
-                self.send_again_as_source(id, &datagram, now);
-            }
-            self.send_waiting_copies(now);
+    pub(super) fn send_accepted_early(&mut self, now: Time) {
+        let accepted = self.early.accepted.iter().copied();
+        let ready: Vec<SendFlowId> = accepted.filter(|id| self.reaches(*id, now)).collect();
+        for id in ready {
+            while self.send_early_as_source(id, now) {}
         }
     }
 
-    fn send_again_as_source(&mut self, id: SendFlowId, datagram: &Datagram, now: Time) {
-        let flow = &self.senders[id.0 as usize];
-        debug_assert!(
-            datagram.first.is_none_or(|first| first == flow.next),
-            "early packets keep their numbers"
-        );
-        let (waited, budget) = (now.saturating_since(datagram.came), flow.settings.latency_budget);
-        if waited >= budget.max(WAITS_FOR_WAY) {
-            self.counters.datagrams_unsendable += 1;
-            let flow = &mut self.senders[id.0 as usize];
-            datagram.pieces().for_each(|_| flow.next = flow.next.next());
-            return;
-        }
-        self.counters.datagrams_late += u64::from(waited > budget);
+    /// Sends the oldest early datagram of a flow as source packets, under the numbers of its early
+    /// packets; returns false if there is none, or if it cannot be sent now.
+    fn send_early_as_source(&mut self, id: SendFlowId, now: Time) -> bool {
+        let (Some(early), Some(flow)) = (self.early.flows.get_mut(&id), self.senders.get_mut(id.0)) else {
+            return false;
+        };
+        let Some(datagram) = early.datagrams.front_mut() else {
+            return false;
+        };
+        let start = datagram.first.unwrap_or(flow.next);
+        debug_assert_eq!(start, flow.next, "early packets keep their numbers");
+        flow.next = start;
+        let end = datagram.end(start);
+        let is_late = now.saturating_since(datagram.came) > flow.settings.latency_budget;
         let copied = flow.is_copied(&datagram.bytes, datagram.marked);
-        self.send_pieces(id, datagram.pieces(), datagram.ecn, copied, now);
+        let (ecn, in_two_pieces) = (datagram.ecn, datagram.in_two_pieces);
+        let bytes = core::mem::take(&mut datagram.bytes);
+        self.send_pieces(id, &bytes, in_two_pieces, ecn, copied, now);
+        if let Some(datagram) = self.early.flows.get_mut(&id).and_then(|early| early.datagrams.front_mut()) {
+            datagram.bytes = bytes;
+        }
+        if self.senders.get(id.0).is_none_or(|flow| flow.next == start) {
+            return false;
+        }
+        self.senders[id.0 as usize].next = end;
+        self.counters.datagrams_late += u64::from(is_late);
+        self.early.pop_if(id, |_| true).is_some()
     }
 }

@@ -144,7 +144,7 @@ impl Agent {
 
     /// Sends a pending handshake through a relay that has just accepted the flow. Before that, the
     /// relay passed nothing on.
-    pub(super) fn shake_hands_through(&mut self, flow: Flow, relay: SessionId, now: Time) {
+    pub(super) fn send_handshake_through(&mut self, flow: Flow, relay: SessionId, now: Time) {
         if let Some((peer, agent)) = self.other_end_of(flow) {
             self.sessions.attempt_through(peer, Detour { relay, agent }, now);
         }
@@ -258,7 +258,11 @@ impl Agent {
         let copies = self.next_copy(now).into_iter().chain(self.weighing_due).min();
         let copies = copies.map(|at| (at, Reason::Pacing));
         let waiting = self.waiting.deadline().map(|at| (at, Reason::Session));
-        [flows, sessions, copies, closings, offers, visits, closed, waiting].into_iter().flatten().min()
+        let early = self.early.deadline().map(|at| (at, Reason::Session));
+        [flows, sessions, copies, closings, offers, visits, closed, waiting, early]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time) {
@@ -322,7 +326,7 @@ impl Agent {
                 if fresh {
                     self.restart_flows_from(session, now);
                     self.restart_reports_of(session);
-                    self.early_received.forget_peer(session);
+                    self.early_buffer.forget_peer(session);
                     self.events.push_back(Event::PeerEstablished(peer));
                     self.name_candidates(session, now);
                 }

@@ -57,7 +57,7 @@ impl Agent {
                 let mut coded = core::mem::take(&mut self.restored);
                 coded.clear();
                 coded.extend_from_slice(self.kept.get(packet, now).unwrap_or_default());
-                let way = Way { delivery: Delivery::InStream, outer: Ecn::NotCapable };
+                let way = Way::new(Delivery::InStream, Ecn::NotCapable);
                 self.repaired(id, sequence, &mut coded, way, now);
                 self.restored = coded;
             }
@@ -86,7 +86,8 @@ impl Agent {
                 continue;
             }
             active.requests.add(sequence, asker, until, now);
-            let is_lost = active.is_lost(sequence) && active.requests.tell(sequence);
+            let is_lost = active.is_lost(sequence) || active.has_lost_coded(sequence);
+            let is_lost = is_lost && active.requests.tell(sequence);
             if is_lost && told_last.is_none_or(|last| last < sequence) && not_here.insert(sequence) {
                 told_last = Some(sequence);
             }

@@ -130,7 +130,7 @@ impl Agent {
         }
         self.closed.forget(peer);
         self.offers.forget(peer);
-        self.early_received.forget_peer(session);
+        self.early_buffer.forget_peer(session);
         self.direct_paths.forget(session);
         self.closings.forgot(session);
         self.roles.remove(&session);

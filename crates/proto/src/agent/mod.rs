@@ -14,7 +14,7 @@ mod closings;
 mod delivering;
 mod direct;
 mod early;
-mod early_received;
+mod early_buffer;
 mod events;
 mod flow_table;
 mod flows;
@@ -76,7 +76,7 @@ use closing::Life;
 use closings::Closings;
 use direct::DirectPaths;
 use early::EarlySending;
-use early_received::EarlyReceived;
+use early_buffer::EarlyBuffer;
 use flow_table::FlowTable;
 use offers::Offers;
 use receive_flow::ReceiveFlow;
@@ -251,7 +251,7 @@ pub struct Agent {
     /// Datagrams that go with their flow's offer.
     early: EarlySending,
     /// Packets that came with an offer that the driver has not answered yet.
-    early_received: EarlyReceived,
+    early_buffer: EarlyBuffer,
     direct_paths: DirectPaths,
     /// What the uplink carries, and what it is to carry.
     load: LineLoad,
@@ -312,7 +312,7 @@ impl Agent {
             visits: Visits::new(number),
             waiting: Waiting::default(),
             early: EarlySending::default(),
-            early_received: EarlyReceived::default(),
+            early_buffer: EarlyBuffer::default(),
             direct_paths: DirectPaths::default(),
             load: LineLoad::new(),
             weighing_due: None,
@@ -354,8 +354,9 @@ impl Agent {
     /// What every input ends with.
     fn finish(&mut self, now: Time) {
         self.handle_changes(now);
-        if !self.early.is_empty() {
-            self.send_what_was_early(now);
+        self.expire_early(now);
+        if self.early.has_accepted() {
+            self.send_accepted_early(now);
         }
         if self.waiting.count() > 0 {
             self.send_what_waited(now);

@@ -245,13 +245,17 @@ impl Agent {
     pub fn withdraw_offer(&mut self, peer: AgentId, flow: FlowId) {
         self.offers.withdraw(peer, flow);
         if let Some(session) = self.peers.get(&peer).copied() {
-            self.early_answered((session, flow), false);
+            self.on_offer_answer((session, flow), false);
         }
     }
 
-    /// Answers an offer of a peer, after [`AgentOutput::Offered`](super::AgentOutput::Offered). What is accepted is answered
-    /// again without asking, as often as the peer says it, until one of the flows is closed. After a refusal, the offer
-    /// comes up again if the peer says it a second later or after that.
+    /// Answers an offer of a peer, after [`AgentOutput::Offered`](super::AgentOutput::Offered).
+    ///
+    /// Before an acceptance, the driver opens the flow with [`Agent::accept_flow`]. Early packets of a
+    /// flow that is not open at the answer are dropped and counted as `flows_unknown`.
+    ///
+    /// The agent answers an accepted offer again without the driver, until one of the flows is closed.
+    /// After a refusal, the offer comes up again if the peer repeats it a second later or after that.
     pub fn answer_offer(
         &mut self,
         peer: AgentId,
@@ -294,8 +298,14 @@ impl Agent {
                 self.sessions.say_urgently(session, &Message::Offer(message), now);
             }
         }
+        if !with_packets.is_empty() {
+            // Relays pass on so much for an agent: offers go before data.
+            for session in urgent.keys() {
+                self.sessions.flush_urgent(*session, now);
+            }
+        }
         for key in with_packets {
-            self.say_early(key, 0, now);
+            self.queue_early(key, 0, now);
         }
     }
 
@@ -329,7 +339,7 @@ impl Agent {
         if let Some(Role::Peer(peer)) = self.roles.get(&session).copied() {
             let event = self.offers.answered(peer, answer.flow, answer.outcome);
             if event.is_some() {
-                self.early_answered((session, answer.flow), answer.outcome.is_ok());
+                self.on_offer_answer((session, answer.flow), answer.outcome.is_ok());
             }
             self.events.extend(event);
         }

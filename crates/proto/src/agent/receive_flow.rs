@@ -7,6 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service};
 
 use super::arrival_clock::ArrivalClock;
 use super::blocks::Blocks;
+use super::early_buffer::UncodedSet;
 use super::events::Delivery;
 use super::joiner::Joiner;
 use super::mixture::PathQueue;
@@ -26,7 +27,7 @@ use crate::parts::loss_timer::TwoState;
 use crate::parts::packet_log::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::{consent_account, repairs, takes_two_ways};
+use crate::policy::{consent_account, keeps, repairs, takes_two_ways};
 use crate::session::SessionId;
 
 /// How long a gap on one way may be reordering.
@@ -77,6 +78,8 @@ pub(super) struct Active {
     pub(super) last_ack: Option<Time>,
     /// Coded bytes of packets that arrived, for blocks and for others.
     pub(super) kept: SequenceRing<Handle>,
+    /// Packets that were delivered early and whose coded bytes have not come yet.
+    pub(super) uncoded: UncodedSet,
     /// Repair packets that do not suffice yet.
     pub(super) blocks: Blocks,
     /// Packets that others ask for and that are not here yet.
@@ -190,6 +193,11 @@ impl ReceiveFlow {
         }
     }
 
+    /// True if a packet was delivered early, and its coded bytes are still of use.
+    pub(super) fn needs_coded(&self, sequence: SequenceNumber) -> bool {
+        keeps(self.settings.service) && self.active().is_some_and(|active| active.uncoded.contains(sequence))
+    }
+
     /// Whether a packet is newer than all of the direct path before it.
     pub(super) fn is_newest(&self, sequence: SequenceNumber) -> bool {
         let highest = self.active().and_then(|active| active.highest_original);
@@ -262,6 +270,12 @@ impl Active {
         is_open || self.tracker.is_missing(number)
     }
 
+    /// True if a packet was delivered early, and a later packet overtook its source packet.
+    pub(super) fn has_lost_coded(&self, sequence: SequenceNumber) -> bool {
+        let is_overtaken = self.kept.highest().is_some_and(|highest| highest > sequence.number());
+        is_overtaken && self.uncoded.contains(sequence)
+    }
+
     fn new(rested_at: Option<SequenceNumber>, round_trip: Duration, now: Time) -> Self {
         let tracker = match rested_at {
             Some(highest) => GapTracker::resumed(PATIENCE, highest.number()),
@@ -278,6 +292,7 @@ impl Active {
             open_asks: 0,
             last_ack: None,
             kept: SequenceRing::new(KEPT_REACH),
+            uncoded: UncodedSet::default(),
             blocks: Blocks::default(),
             requests: Requests::default(),
             joiner: Joiner::default(),

@@ -64,9 +64,11 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         let sequence = flow.full(header.sequence_low);
         let is_new = flow.is_new(sequence);
+        let needs_coded = flow.needs_coded(sequence);
+        let is_overtaken = !is_new && flow.is_overtaken_by_repair(sequence);
         if !is_new {
             flow.statistics.duplicates += 1;
-            if !flow.is_overtaken_by_repair(sequence) {
+            if !is_overtaken && !needs_coded {
                 return;
             }
         }
@@ -84,14 +86,20 @@ impl Agent {
             flow.guess_again();
             return;
         };
-        if !is_new {
+        if needs_coded {
+            self.keep_coded(id, sequence, now);
+        }
+        if is_overtaken {
             self.direct_path_delivers(id, sequence, now);
+        }
+        if !is_new {
+            self.try_blocks(id, now);
             return;
         }
         let newest = self.receivers[id.0 as usize].is_newest(sequence);
         self.sessions.authenticated(session, header.receiver, origin, bytes, newest, now);
         self.handle_changes(now);
-        let way = Way { delivery: Delivery::Direct, outer };
+        let way = Way::new(Delivery::Direct, outer);
         self.arrived(id, sequence, header.flags.piece(), plaintext, way, now);
         self.try_blocks(id, now);
     }
@@ -126,7 +134,7 @@ impl Agent {
         };
         let sequence = self.receivers[id.0 as usize].full(header.sequence_low);
         let end = datagram.len() - byway_wire::limits::TAG_BYTES;
-        self.repaired(id, sequence, &mut datagram[CODED_START..end], Way { delivery, outer }, now);
+        self.repaired(id, sequence, &mut datagram[CODED_START..end], Way::new(delivery, outer), now);
         self.try_blocks(id, now);
     }
 
@@ -140,8 +148,10 @@ impl Agent {
         now: Time,
     ) {
         let flow = &mut self.receivers[id.0 as usize];
-        if !flow.is_new(sequence) {
-            flow.statistics.duplicates += 1;
+        let needs_coded = flow.needs_coded(sequence);
+        let is_duplicate = !flow.is_new(sequence);
+        flow.statistics.duplicates += u64::from(is_duplicate);
+        if is_duplicate && !needs_coded {
             if way.delivery.is_repair() {
                 self.end_needless_repairs(id, now);
             } else if let Some(active) = flow.active_mut() {
@@ -170,7 +180,11 @@ impl Agent {
             // What was delivered under an epoch is forgotten if the epoch turns out later to begin anew.
             self.sessions.confirmed(peer, index, None, now);
             self.handle_changes(now);
-            self.arrived(id, sequence, flags.piece(), plaintext, way, now);
+            if needs_coded {
+                self.keep_coded(id, sequence, now);
+            } else {
+                self.arrived(id, sequence, flags.piece(), plaintext, way, now);
+            }
             return;
         }
         let flow = &mut self.receivers[id.0 as usize];

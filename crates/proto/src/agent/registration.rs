@@ -299,7 +299,7 @@ impl Agent {
                 .extend(refusal.map(|refusal| Event::FlowRefused { flow: registered.flow_key, refusal }));
         }
         if is_open {
-            self.shake_hands_through(flow, session, now);
+            self.send_handshake_through(flow, session, now);
         }
         // Asks at once where packets get no further: that tells the relay that its message arrived.
         self.register(flow, now);

@@ -42,6 +42,14 @@ const fn datagram_bytes(payload_bytes: usize) -> usize {
     if bytes < PIECE_BYTES_MAX { bytes } else { PIECE_BYTES_MAX }
 }
 
+/// Returns the pieces of a datagram.
+pub(super) fn pieces_of(datagram: &[u8], in_two_pieces: bool) -> impl Iterator<Item = (Piece, &[u8])> {
+    let middle = if in_two_pieces { datagram.len().div_ceil(2) } else { datagram.len() };
+    let (first, second) = datagram.split_at(middle);
+    let piece = if in_two_pieces { Piece::First } else { Piece::Whole };
+    [(piece, first)].into_iter().chain(in_two_pieces.then_some((Piece::Second, second)))
+}
+
 impl Agent {
     /// Sends a datagram of an application.
     pub(super) fn send(&mut self, id: SendFlowId, outgoing: &Outgoing<'_>, now: Time) {
@@ -61,13 +69,23 @@ impl Agent {
         let is_late = now.saturating_since(came) > flow.settings.latency_budget;
         self.counters.datagrams_late += u64::from(is_late);
         let copied = flow.is_copied(datagram, marked);
+        let is_whole = datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, now);
+        self.send_pieces(id, datagram, !is_whole, ecn, copied, now);
+    }
+
+    /// Sends a datagram as one packet or two, and behind it the envelopes and probes that wait.
+    pub(super) fn send_pieces(
+        &mut self,
+        id: SendFlowId,
+        datagram: &[u8],
+        in_two_pieces: bool,
+        ecn: Ecn,
+        copied: bool,
+        now: Time,
+    ) {
         let before = self.counters.originals;
-        if datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, now) {
-            self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
-        } else {
-            let (first, second) = datagram.split_at(datagram.len().div_ceil(2));
-            self.send_piece(id, Piece::First, first, ecn, copied, now);
-            self.send_piece(id, Piece::Second, second, ecn, copied, now);
+        for (piece, bytes) in pieces_of(datagram, in_two_pieces) {
+            self.send_piece(id, piece, bytes, ecn, copied, now);
         }
         // Both pieces go before anything else.
         let pieces = self.counters.originals - before;
@@ -105,20 +123,6 @@ impl Agent {
         self.senders.get(flow.0)?;
         let session = self.main_way(flow)?;
         self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
-    }
-
-    /// Sends the pieces of a datagram at once, ahead of waiting datagrams.
-    pub(super) fn send_pieces<'a>(
-        &mut self,
-        id: SendFlowId,
-        pieces: impl Iterator<Item = (Piece, &'a [u8])>,
-        ecn: Ecn,
-        copied: bool,
-        now: Time,
-    ) {
-        for (piece, bytes) in pieces {
-            self.send_piece(id, piece, bytes, ecn, copied, now);
-        }
     }
 
     fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {

@@ -1,8 +1,8 @@
 //! How long a flow's beginning takes, and what it may cost.
 
-use byway_units::Duration;
+use byway_units::{Bytes, Duration, Rate};
 
-use super::FEEDERS_MAX;
+use super::{FEEDERS_MAX, RELAYED_BURST, RELAYED_RATE};
 
 /// How long an initiation to another agent waits for its response, before each of the first repetitions: with the
 /// first flow, an application waits for it. The responder knows a repeated one by its bytes, and answers it with the
@@ -60,9 +60,25 @@ pub const EARLY_BYTES_MAX: usize = 16 << 10;
 /// Datagrams of all flows to or from one peer that travel so.
 pub const EARLY_DATAGRAMS_PER_PEER_MAX: usize = 64;
 
-/// Their bytes: sent once, they take half of the burst that a relay passes on for an agent, see
-/// [`RELAYED_BURST`](super::RELAYED_BURST).
+/// Their bytes: two flows at their limit.
 pub const EARLY_BYTES_PER_PEER_MAX: usize = 32 << 10;
+
+/// Flights of an early datagram through relays: the first one, and one repetition. Later repetitions
+/// take the direct path only.
+pub const EARLY_RELAYED_FLIGHTS_MAX: u8 = 2;
+
+/// Early data that an agent sends through relays to all peers. It is half of [`RELAYED_RATE`]. The
+/// other half is for offers, their answers and handshakes.
+pub const EARLY_RELAYED_RATE: Rate = Rate::from_kilobits_per_second(500);
+
+/// See [`EARLY_RELAYED_RATE`]: half of [`RELAYED_BURST`].
+pub const EARLY_RELAYED_BURST: Bytes = Bytes::new(32 << 10);
+
+const _: () = assert!(
+    2 * EARLY_RELAYED_RATE.bits_per_second() <= RELAYED_RATE.bits_per_second()
+        && 2 * EARLY_RELAYED_BURST.count() <= RELAYED_BURST.count(),
+    "half of what relays pass on is not for early data"
+);
 
 /// How long the first challenge of an address waits for its answer at most; packets may wait for that.
 pub const CHALLENGE_RETRY: Duration = Duration::from_millis(100);

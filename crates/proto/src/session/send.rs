@@ -98,7 +98,11 @@ impl Sessions {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("offers and their answers are shorter than a packet");
-        let written = writer.written();
+        self.queue_urgent(id, writer.written(), now);
+    }
+
+    /// Queues an urgent message that was written before, see [`Sessions::say_urgently`].
+    pub(crate) fn queue_urgent(&mut self, id: SessionId, written: &[u8], now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
@@ -110,25 +114,6 @@ impl Sessions {
             self.waiting.push(id);
         }
         session.urgent.extend_from_slice(written);
-    }
-
-    /// Begins a packet of urgent messages with `head`.
-    pub(crate) fn begin_urgent(&mut self, id: SessionId, head: &Message<'_>, now: Time) {
-        self.flush_urgent(id, now);
-        self.say_urgently(id, head, now);
-    }
-
-    /// Adds a message as [`Sessions::say_urgently`] does. If the message needs another packet, that
-    /// packet begins with `head`.
-    pub(crate) fn say_behind(&mut self, id: SessionId, head: &Message<'_>, message: &Message<'_>, now: Time) {
-        let mut buffer = [0; MESSAGES_BYTES_MAX];
-        let mut writer = Writer::new(&mut buffer);
-        message.emit(&mut writer).expect("the caller splits what is longer than a packet");
-        let bytes = writer.written().len();
-        if self.get(id).is_some_and(|session| session.urgent.len() + bytes > MESSAGES_BYTES_MAX) {
-            self.begin_urgent(id, head, now);
-        }
-        self.say_urgently(id, message, now);
     }
 
     /// Answers a message by the way that it came, wherever the peer is: one answer for each message.
@@ -144,7 +129,7 @@ impl Sessions {
     }
 
     /// Returns the ways through relays that packets can be sent by now.
-    pub(super) fn detours_of(&self, id: SessionId, now: Time) -> ArrayVec<Detour, { DETOURS_MAX + 1 }> {
+    pub(crate) fn detours_of(&self, id: SessionId, now: Time) -> ArrayVec<Detour, { DETOURS_MAX + 1 }> {
         let Some(session) = self.get(id) else {
             return ArrayVec::new();
         };
@@ -153,7 +138,8 @@ impl Sessions {
         known.filter(|detour| self.is_established(detour.relay, now)).collect()
     }
 
-    fn flush_urgent(&mut self, id: SessionId, now: Time) {
+    /// Sends the urgent messages that wait for one peer.
+    pub(crate) fn flush_urgent(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
@@ -161,21 +147,34 @@ impl Sessions {
         if messages.is_empty() {
             return;
         }
-        let direct = session.path.address().copied();
         let detours = self.detours_of(id, now);
-        if direct.is_none() && detours.is_empty() {
-            self.counters.unsendable += 1;
-        }
-        if let Some(to) = direct {
-            self.send_messages_to(id, to, &messages, now);
-        }
-        for detour in detours {
-            self.seal_through(id, detour, &messages, now);
-        }
+        self.send_on_paths(id, &messages, &detours, now);
         messages.clear();
         if let Some(session) = self.get_mut(id) {
             session.urgent = messages;
         }
+    }
+
+    /// Sends messages in packets of their own, by the direct path and through these relays; returns
+    /// false if there is none.
+    pub(crate) fn send_on_paths(
+        &mut self,
+        id: SessionId,
+        messages: &[u8],
+        detours: &[Detour],
+        now: Time,
+    ) -> bool {
+        let direct = self.get(id).and_then(|session| session.path.address().copied());
+        if direct.is_none() && detours.is_empty() {
+            self.counters.unsendable += 1;
+        }
+        if let Some(to) = direct {
+            self.send_messages_to(id, to, messages, now);
+        }
+        for detour in detours {
+            self.seal_through(id, *detour, messages, now);
+        }
+        direct.is_some() || !detours.is_empty()
     }
 
     /// Seals messages in a packet of their own, and sends it through a relay.

@@ -1,13 +1,16 @@
 //! Packets that go with their flow's offer.
 
-use byway_wire::messages::EarlyPacket;
+use byway_wire::messages::{CooperativeRequest, EarlyPacket};
+use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{Microseconds, Piece, Plaintext, Timestamp, Uncopied};
 
 use super::*;
 use crate::agent::OfferRefusal;
 use crate::limits::{
     EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
+    EARLY_RELAYED_BURST, EARLY_RELAYED_RATE, MESSAGES_BYTES_MAX,
 };
+use crate::parts::loss_timer::{LossTimer, TwoState};
 
 /// A number that the sender may offer, as it is the one with the smaller number.
 const FLOW: FlowId = FlowId::new(4);
@@ -71,9 +74,19 @@ impl Hall {
         self.drain(SENDER);
     }
 
+    /// The relay requests packets of the receiver for others; returns the numbers of the answers.
+    fn requests(&mut self, numbers: impl IntoIterator<Item = u64>) -> Vec<u32> {
+        let (numbers, patience) = (ranges(numbers), Microseconds::from_duration(ms(200)));
+        let request = CooperativeRequest { alias: alias_of(RECEIVER), patience, ranges: numbers.ranges() };
+        self.relay_says(RECEIVER, &Message::CooperativeRequest(request));
+        self.run(ms(25));
+        self.enveloped(EnvelopeRole::CooperativeAnswer)
+    }
+
     /// Datagrams, and their bytes, that the receiver holds.
     fn held(&self) -> (usize, usize) {
-        self.agents[RECEIVER].early_received.held()
+        let size = self.agents[RECEIVER].early_buffer.size();
+        (size.packets, size.bytes)
     }
 }
 
@@ -160,6 +173,7 @@ fn early_datagrams_that_are_out_of_date_at_the_answer_are_dropped_and_counted() 
     let flow = hall.begins(FLOW);
     assert!(hall.sends_early(flow, b"first"));
     hall.run(ms(1_500));
+    assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 1, "at its time");
     assert!(hall.sends_early(flow, b"second"));
     hall.run(ms(31));
     hall.consents(FLOW, Ok(()));
@@ -291,4 +305,231 @@ fn early_datagrams_that_no_session_came_for_are_dropped_and_counted() {
     assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 1);
     hall.agents[SENDER].close(hall.now);
     assert_eq!(hall.agents[SENDER].counters().datagrams_unsendable, 2);
+}
+
+/// The sender's first five packets of ten go early. The originals with the numbers `lost` are lost.
+fn coded_beginning(lost: impl IntoIterator<Item = u32>) -> Hall {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let coding = FlowSettings { service: Service::Coding, ..flow_settings() };
+    let (now, sender) = (hall.now, &mut hall.agents[SENDER]);
+    hall.flow = sender.open_flow(offered(FLOW), coding.clone(), now).expect("it is new");
+    assert!(sender.offer(number(RECEIVER), FLOW, Offer::default(), now));
+    hall.drain(SENDER);
+    // Accepted at once, to be registered with the relay before the packets come.
+    hall.received = hall.agents[RECEIVER].accept_flow(offered(FLOW), coding, now).expect("it is new");
+    hall.drain(RECEIVER);
+    hall.loses_originals(lost);
+    let flow = hall.flow;
+    for number in 0..5 {
+        assert!(hall.sends_early(flow, &[number; 50]));
+    }
+    hall.run(ms(31));
+    hall.agents[RECEIVER].answer_offer(number(SENDER), FLOW, Ok(()), hall.now);
+    hall.drain(RECEIVER);
+    assert_eq!(hall.got.len(), 5);
+    hall.run(ms(40));
+    for number in 5..10 {
+        hall.send(&[number; 50]);
+        hall.run(ms(10));
+    }
+    hall.run(ms(100));
+    hall
+}
+
+#[test]
+fn a_block_that_begins_with_early_packets_restores_a_loss() {
+    let first = u32::try_from(SequenceNumber::FIRST.number()).expect("a small number");
+    for lost in [first + 7, first + 9] {
+        let mut hall = coded_beginning([lost]);
+        assert_eq!(hall.got.len(), 9);
+        hall.gives_own_repair(first, 10);
+        hall.run(ms(15));
+        assert_eq!(hall.delivered(Delivery::InStream), [u8::try_from(lost - first).expect("below ten")]);
+    }
+}
+
+#[test]
+fn a_block_restores_the_coded_bytes_of_an_early_packet_without_delivering_it_again() {
+    let first = u32::try_from(SequenceNumber::FIRST.number()).expect("a small number");
+    let mut hall = coded_beginning([first + 2]);
+    assert_eq!(hall.got.len(), 10);
+    hall.gives_own_repair(first, 10);
+    hall.run(ms(15));
+    assert_eq!(hall.got.len(), 10);
+    let requested = hall.requests([u64::from(first) + 2]);
+    assert_eq!(requested, [first + 2]);
+}
+
+#[test]
+fn early_packets_are_given_to_others_once_their_source_packets_came() {
+    let mut hall = coded_beginning([]);
+    let first = SequenceNumber::FIRST.number();
+    let requested = hall.requests([first, first + 4, first + 6]);
+    assert_eq!(requested.iter().map(|low| u64::from(*low) - first).collect::<Vec<_>>(), [0, 4, 6]);
+    assert_eq!(hall.got.len(), 10, "nothing is delivered twice");
+}
+
+#[test]
+fn an_early_packet_whose_source_packet_was_lost_is_said_to_be_lost() {
+    let first = u32::try_from(SequenceNumber::FIRST.number()).expect("a small number");
+    let mut hall = coded_beginning([first + 2]);
+    assert_eq!(hall.requests([u64::from(first) + 2]), []);
+    assert!(hall.words(RECEIVER).contains(&Said::Lost(alloc::vec![(first + 2, 1)])));
+    let coded = hall.copy(first + 2);
+    hall.gives(EnvelopeRole::CooperativeRepair, first + 2, &coded);
+    hall.run(ms(25));
+    assert_eq!(hall.enveloped(EnvelopeRole::CooperativeAnswer), [first + 2]);
+    assert_eq!(hall.got.len(), 10, "nothing is delivered twice");
+}
+
+#[test]
+fn a_burst_that_consent_releases_teaches_the_loss_timer_no_gap() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    for number in 0..8 {
+        assert!(hall.sends_early(flow, &[number]));
+    }
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    assert_eq!(hall.got.len(), 8);
+    let receiver = &hall.agents[RECEIVER];
+    let id = receiver.received_by_key[&offered(FLOW)];
+    let active = receiver.receivers[id.0 as usize].active().expect("packets arrived");
+    let round_trip = receiver.sessions.round_trip(receiver.peers[&number(SENDER)]);
+    let mut untaught = TwoState::new(round_trip);
+    untaught.arrival(false, hall.now);
+    assert_eq!(active.timer.timeout(), untaught.timeout());
+}
+
+#[test]
+fn a_stale_datagram_that_was_never_sent_uses_no_number() {
+    let mut hall = Hall::unregistered(&settings(Service::Internet));
+    hall.loses(|_| true);
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(1_300));
+    let sender = &hall.agents[SENDER];
+    assert_eq!(sender.counters().datagrams_unsendable, 1);
+    assert_eq!(sender.senders[flow.0 as usize].next, SequenceNumber::FIRST);
+    assert!(!sender.has_early(flow), "nothing is left of it");
+}
+
+#[test]
+fn a_datagram_behind_a_stale_one_that_was_never_sent_follows_no_gap() {
+    let mut hall = Hall::unregistered(&settings(Service::Internet));
+    hall.loses(|_| true);
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.run(ms(1_200));
+    assert!(hall.sends_early(flow, b"second"));
+    hall.loses(|_| false);
+    while hall.offers.is_empty() {
+        hall.run(ms(1));
+    }
+    hall.consents(FLOW, Ok(()));
+    hall.run(ms(200));
+    let receiver = &hall.agents[RECEIVER];
+    let id = receiver.received_by_key[&offered(FLOW)];
+    let statistics = &receiver.receivers[id.0 as usize].statistics;
+    assert_eq!((statistics.bursts, receiver.backlog().missing), (0, 0));
+    assert_eq!(hall.agents[SENDER].senders[flow.0 as usize].next, SequenceNumber::FIRST.next());
+}
+
+#[test]
+fn early_datagrams_for_a_peer_that_is_gone_are_dropped_at_their_time() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flow = hall.begins(FLOW);
+    assert!(hall.sends_early(flow, b"first"));
+    hall.loses(|_| true);
+    assert!(hall.sends_early(flow, b"second"));
+    hall.run(ms(1_260));
+    let sender = &hall.agents[SENDER];
+    assert!(!sender.has_early(flow) && sender.early.deadline().is_none());
+    assert_eq!(sender.counters().datagrams_unsendable, 2);
+    assert_eq!(sender.senders[flow.0 as usize].next, SequenceNumber::FIRST.plus(2), "they went out");
+}
+
+/// Datagrams of the sender that are so long, to one of the others.
+fn long_ones(hall: &Hall, to: usize) -> Vec<&Datagram> {
+    let is_meant =
+        |datagram: &&Datagram| (datagram.from, datagram.to) == (SENDER, to) && datagram.bytes.len() > 1_000;
+    hall.sent.iter().filter(is_meant).collect()
+}
+
+#[test]
+fn early_datagrams_go_through_relays_twice_and_on_the_direct_path_with_every_offer() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == RECEIVER);
+    let flow = hall.begins(FLOW);
+    hall.forget();
+    assert!(hall.sends_early(flow, &[7; 1_000]));
+    hall.run(ms(190));
+    assert_eq!((long_ones(&hall, RELAY).len(), long_ones(&hall, RECEIVER).len()), (2, 2));
+    hall.run(ms(15));
+    assert_eq!((long_ones(&hall, RELAY).len(), long_ones(&hall, RECEIVER).len()), (2, 3));
+}
+
+#[test]
+fn early_data_leaves_half_of_what_relays_pass_on_to_offers() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == RECEIVER);
+    hall.forget();
+    for half in 2..6 {
+        let flow = hall.begins(FlowId::new(2 * half));
+        (0..16).for_each(|_| assert_eq!(hall.sends_early(flow, &[7; 1_000]), half < 4));
+    }
+    hall.run(ms(500));
+    let bytes: usize = long_ones(&hall, RELAY).iter().map(|datagram| datagram.bytes.len()).sum();
+    let budget = EARLY_RELAYED_BURST + EARLY_RELAYED_RATE.bytes_in(ms(500)).expect("it fits");
+    let (bytes, budget) = (bytes as u64, budget.count());
+    assert!(bytes > EARLY_RELAYED_BURST.count() && bytes <= budget + budget / 10, "{bytes} of {budget}");
+    let all = long_ones(&hall, RECEIVER).len();
+    assert!(all >= 64, "{all} on the direct path");
+}
+
+#[test]
+fn early_packets_that_are_refused_leave_no_entry() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    let flows: Vec<FlowId> = (2..12).map(|half| FlowId::new(2 * half)).collect();
+    for flow in &flows {
+        hall.begins(*flow);
+    }
+    hall.run(ms(40));
+    // Two flows take all that the peer may have waiting.
+    for flow in &flows {
+        for sequence in 1..=16 {
+            hall.says_early(*flow, sequence, &[7; 1_024]);
+        }
+    }
+    hall.run(ms(31));
+    let buffer = &hall.agents[RECEIVER].early_buffer;
+    assert_eq!((hall.held(), buffer.flows()), ((32, EARLY_BYTES_PER_PEER_MAX), 2));
+    assert_eq!(hall.agents[RECEIVER].counters().early_dropped, 128);
+    hall.says_early(flows[0], 1, &[7; 1_024]);
+    hall.run(ms(31));
+    assert_eq!(hall.agents[RECEIVER].counters().early_dropped, 128, "a duplicate is none too many");
+    for flow in &flows {
+        hall.consents(*flow, Err(OfferRefusal::NoRoom));
+    }
+    assert_eq!((hall.held(), hall.agents[RECEIVER].early_buffer.flows()), ((0, 0), 0));
+}
+
+#[test]
+fn an_offer_that_grew_leaves_no_packet_that_is_too_long() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.loses(|datagram| datagram.from == RECEIVER);
+    let flow = hall.begins(FLOW);
+    let mut length = 1_200;
+    while !hall.sends_early(flow, &alloc::vec![7; length]) {
+        length -= 1;
+    }
+    assert!(hall.sends_early(flow, &[8; 1_100]));
+    hall.forget();
+    let offer = Offer { subject: alloc::vec![7; 100], ..Offer::default() };
+    assert!(hall.agents[SENDER].offer(number(RECEIVER), FLOW, offer, hall.now));
+    hall.drain(SENDER);
+    hall.run(ms(150));
+    let longest =
+        hall.sent.iter().filter(|datagram| datagram.to == RECEIVER).map(|sent| sent.bytes.len()).max();
+    assert!(longest <= Some(MESSAGES_BYTES_MAX + MESSAGE_OVERHEAD), "{longest:?}");
 }
