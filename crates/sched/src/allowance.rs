@@ -83,11 +83,14 @@ impl Allowance {
         self.sources.set(Rate::from_bits_per_second(most), burst, least, flows);
     }
 
-    /// Returns the grounds on which a packet of so many bytes is within the rates of its flow and of its source, if it is; nothing is charged yet.
+    /// Returns the grounds on which a packet of these bytes is within the rates of its flow and of
+    /// its source, if it is. A flow that lacks its burst owes these bytes from now on; nothing else is
+    /// charged before [`Allowance::charge`].
     ///
-    /// A flow that counts and lacks its burst owes what it sends, and has its rate all the same: only its bursts are refused until it has paid back.
-    /// Neither its source nor that one's other flows pay for it. And what a source has too much of does not empty the buckets that its many flows
-    /// share with those of others; nor do debts of more flows than count.
+    /// A counted flow that owes still has its rate: only its bursts are refused until it has paid
+    /// back. Neither its source nor other flows of that source pay for it. Excess of a source does
+    /// not empty buckets that its many flows share with those of others. Neither do debts of flows
+    /// that do not count.
     #[inline]
     pub(crate) fn permit(&mut self, sender: Sender, bytes: u32, now: Time) -> Option<Permit> {
         let permit = if self.flows.lacks(sender.flow, bytes, now) {

@@ -397,9 +397,6 @@ impl Mappings {
     /// The peer refuses: what waits is dropped.
     fn refused(&mut self, id: MappingId, until: Time) {
         self.drop_held(id, Time::MAX);
-        if let Some(Mapping { consent: Consent::Asked(held), .. }) = self.get_mut(id) {
-            self.held_dropped += core::mem::take(&mut held.early);
-        }
         if let Some(mapping) = self.get_mut(id) {
             mapping.consent = Consent::Refused(until);
         }
@@ -408,6 +405,9 @@ impl Mappings {
     /// The peer has no mapping left: what waits is dropped, and counted apart.
     fn refused_by_full(&mut self, id: MappingId, now: Time) {
         let before = self.held_dropped;
+        if let Some(Mapping { consent: Consent::Asked(held), .. }) = self.get_mut(id) {
+            self.dropped_at_full_peer += held.early;
+        }
         self.refused(id, now + FULL_FOR);
         self.dropped_at_full_peer += self.held_dropped - before;
         self.held_dropped = before;

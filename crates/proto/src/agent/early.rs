@@ -284,8 +284,8 @@ impl Agent {
         let session = key.0;
         let detours = self.sessions.detours_of(session, now);
         let mut has_offered = false;
-        for batch in self.early_batches(key, &offer, from, now) {
-            let by_relays = batch.by_relays && !detours.is_empty() && self.early.may_relay(&batch, now);
+        for batch in self.early_batches(key, &offer, from, !detours.is_empty(), now) {
+            let by_relays = batch.by_relays && self.early.may_relay(&batch, now);
             let paths = if by_relays { detours.as_slice() } else { &[] };
             let is_sent = self.sessions.send_on_paths(session, &batch.messages, paths, now);
             self.counters.early += if is_sent { batch.packets } else { 0 };
@@ -297,7 +297,14 @@ impl Agent {
     }
 
     /// Numbers a flow's early datagrams, and packs those from index `from` on behind the offer.
-    fn early_batches(&mut self, key: EarlyKey, offer: &[u8], from: usize, now: Time) -> Vec<EarlyBatch> {
+    fn early_batches(
+        &mut self,
+        key: EarlyKey,
+        offer: &[u8],
+        from: usize,
+        has_relays: bool,
+        now: Time,
+    ) -> Vec<EarlyBatch> {
         let mut batches: Vec<EarlyBatch> = Vec::new();
         let id = self.early.by_key.get(&key);
         let Some((early, sender)) =
@@ -312,8 +319,8 @@ impl Agent {
             let Some(mut sequence) = datagram.first.filter(|_| !is_late) else {
                 continue;
             };
-            let by_relays = datagram.flights < EARLY_RELAYED_FLIGHTS_MAX;
-            datagram.flights = datagram.flights.saturating_add(1);
+            let by_relays = has_relays && datagram.flights < EARLY_RELAYED_FLIGHTS_MAX;
+            datagram.flights += u8::from(by_relays);
             for (piece, bytes) in datagram.pieces() {
                 let (sent, ecn) = (Timestamp::at(now), datagram.ecn);
                 let plaintext = Plaintext { sent, ecn, uncopied: Uncopied::NONE, datagram: bytes };
@@ -368,7 +375,7 @@ impl Agent {
         };
         self.counters.datagrams_unsendable += 1;
         if let Some((first, flow)) = datagram.first.zip(self.senders.get_mut(id.0)) {
-            flow.next = datagram.end(first);
+            flow.next = flow.next.max(datagram.end(first));
         }
         true
     }
@@ -423,6 +430,10 @@ impl Agent {
         };
         let start = datagram.first.unwrap_or(flow.next);
         debug_assert_eq!(start, flow.next, "early packets keep their numbers");
+        if start < flow.next {
+            // A number seals one packet only.
+            return self.drop_early_if(id, |_| true);
+        }
         flow.next = start;
         let end = datagram.end(start);
         let is_late = now.saturating_since(datagram.came) > flow.settings.latency_budget;

@@ -103,6 +103,11 @@ impl EarlyBuffer {
         Some(flow)
     }
 
+    /// Forgets the packets of a flow.
+    pub(super) fn forget(&mut self, key: EarlyKey) {
+        self.remove(key);
+    }
+
     /// Returns the size of all packets.
     #[cfg(test)]
     pub(super) fn size(&self) -> BufferSize {
@@ -192,16 +197,20 @@ impl Agent {
             BufferedPacket { piece, waited: waited.duration(), arrived: now, delivery, plaintext }
         };
         let key = (session, flow);
-        if let Some(id) = self.incoming.get(key).map(ReceiveFlowId) {
-            self.deliver_early(id, sequence, &packet(), false, now);
-        } else if !self.is_offered(key) {
-            self.counters.flows_unknown += 1;
-        } else if !self.early_buffer.contains(key, sequence) {
+        // While an offer is unanswered, an open flow of that number is an earlier one of the peer's.
+        if self.is_offered(key) {
+            if self.early_buffer.contains(key, sequence) {
+                return;
+            }
             if self.early_buffer.has_room(key, plaintext.datagram.len()) {
                 self.early_buffer.insert(key, sequence, packet());
             } else {
                 self.counters.early_dropped += 1;
             }
+        } else if let Some(id) = self.incoming.get(key).map(ReceiveFlowId) {
+            self.deliver_early(id, sequence, &packet(), false, now);
+        } else {
+            self.counters.flows_unknown += 1;
         }
     }
 

@@ -327,7 +327,9 @@ impl Agent {
             return;
         }
         match self.offers.take(peer, flow, Offer::from_wire(offer), now) {
-            Verdict::IsNew | Verdict::IsPending => {}
+            // Packets of an offer that this one replaces are not meant for it.
+            Verdict::IsNew => self.early_buffer.forget((session, flow)),
+            Verdict::IsPending => {}
             Verdict::IsAccepted => self.answer_again(session, flow, Ok(()), origin, now),
             Verdict::IsRefused(refusal) => self.answer_again(session, flow, Err(refusal), origin, now),
             Verdict::HasNoRoom => self.answer_again(session, flow, Err(OfferRefusal::NoRoom), origin, now),

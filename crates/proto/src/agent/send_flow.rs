@@ -36,6 +36,8 @@ pub(super) struct SendFlow {
     /// The session with the receiver.
     pub(super) peer: SessionId,
     pub(super) next: SequenceNumber,
+    /// When the first packet left.
+    pub(super) began: Option<Time>,
     /// What the ingress relay of each path calls the flow.
     pub(super) registrations: Registrations,
     /// Packets that were copied, or may be when the direct path falls silent.
@@ -67,6 +69,7 @@ impl SendFlow {
             settings,
             peer,
             next,
+            began: None,
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
             block: None,

@@ -153,6 +153,7 @@ impl Agent {
         };
         let flow = &mut self.senders[id.0 as usize];
         let sequence = flow.take_number();
+        flow.began.get_or_insert(now);
         let header = SourceHeader {
             receiver: epoch.theirs(),
             flow: flow.key.flow(),

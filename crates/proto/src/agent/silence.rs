@@ -119,9 +119,8 @@ impl Agent {
         else {
             return;
         };
-        let first = flow.sent_since(SequenceNumber::FIRST).find_map(|(_, sent)| self.sent.came(sent.packet));
         let overdue = self.sessions.round_trip(flow.peer) * 2 + REPORT_AFTER_LOSS * 2;
-        if has_room || first.is_some_and(|first| first + overdue <= now) {
+        if has_room || flow.began.is_some_and(|began| began + overdue <= now) {
             self.wake(id, SequenceNumber::FIRST, 0, (place, alias), now);
         }
     }

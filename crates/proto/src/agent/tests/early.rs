@@ -224,6 +224,27 @@ fn numbers_beyond_all_reason_are_not_taken() {
 }
 
 #[test]
+fn early_packets_of_another_offer_of_the_number_of_an_open_flow_wait_for_consent() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    hall.begins(FLOW);
+    hall.run(ms(31));
+    hall.consents(FLOW, Ok(()));
+    hall.run(ms(31));
+    let offers = |hall: &mut Hall, subject: &[u8]| {
+        let (now, offer) = (hall.now, Offer { subject: subject.to_vec(), ..Offer::default() });
+        assert!(hall.agents[SENDER].offer(number(RECEIVER), FLOW, offer, now));
+        hall.drain(SENDER);
+    };
+    offers(&mut hall, b"audio");
+    hall.says_early(FLOW, 1, b"for audio");
+    hall.run(ms(31));
+    assert_eq!((hall.got.len(), hall.held()), (0, (1, 9)), "the open flow is of the offer before");
+    offers(&mut hall, b"text");
+    hall.run(ms(31));
+    assert_eq!((hall.got.len(), hall.held()), (0, (0, 0)), "nor is it meant for the offer after");
+}
+
+#[test]
 fn a_peer_that_keeps_to_no_limits_is_held_to_them() {
     let mut hall = Hall::new(&settings(Service::Internet));
     let flows: Vec<FlowId> = (2..12).map(|half| FlowId::new(2 * half)).collect();
