@@ -134,9 +134,9 @@ pub(super) struct EarlySending {
 }
 
 impl EarlySending {
-    /// True if datagrams wait for a path only.
-    pub(super) fn has_accepted(&self) -> bool {
-        !self.accepted.is_empty()
+    /// True if any datagram waits for an answer, or to follow one.
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.flows.is_empty()
     }
 
     pub(super) fn contains(&self, key: EarlyKey) -> bool {

@@ -354,8 +354,8 @@ impl Agent {
     /// What every input ends with.
     fn finish(&mut self, now: Time) {
         self.handle_changes(now);
-        self.expire_early(now);
-        if self.early.has_accepted() {
+        if self.early.is_in_use() {
+            self.expire_early(now);
             self.send_accepted_early(now);
         }
         if self.waiting.count() > 0 {

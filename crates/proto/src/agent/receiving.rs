@@ -64,10 +64,10 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         let sequence = flow.full(header.sequence_low);
         let is_new = flow.is_new(sequence);
-        let needs_coded = flow.needs_coded(sequence);
-        let is_overtaken = !is_new && flow.is_overtaken_by_repair(sequence);
+        let (mut needs_coded, mut is_overtaken) = (false, false);
         if !is_new {
             flow.statistics.duplicates += 1;
+            (needs_coded, is_overtaken) = (flow.needs_coded(sequence), flow.is_overtaken_by_repair(sequence));
             if !is_overtaken && !needs_coded {
                 return;
             }
@@ -86,13 +86,13 @@ impl Agent {
             flow.guess_again();
             return;
         };
-        if needs_coded {
-            self.keep_coded(id, sequence, now);
-        }
-        if is_overtaken {
-            self.direct_path_delivers(id, sequence, now);
-        }
         if !is_new {
+            if needs_coded {
+                self.keep_coded(id, sequence, now);
+            }
+            if is_overtaken {
+                self.direct_path_delivers(id, sequence, now);
+            }
             self.try_blocks(id, now);
             return;
         }
@@ -148,8 +148,8 @@ impl Agent {
         now: Time,
     ) {
         let flow = &mut self.receivers[id.0 as usize];
-        let needs_coded = flow.needs_coded(sequence);
         let is_duplicate = !flow.is_new(sequence);
+        let needs_coded = is_duplicate && flow.needs_coded(sequence);
         flow.statistics.duplicates += u64::from(is_duplicate);
         if is_duplicate && !needs_coded {
             if way.delivery.is_repair() {

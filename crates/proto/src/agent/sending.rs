@@ -84,8 +84,12 @@ impl Agent {
         now: Time,
     ) {
         let before = self.counters.originals;
-        for (piece, bytes) in pieces_of(datagram, in_two_pieces) {
-            self.send_piece(id, piece, bytes, ecn, copied, now);
+        if in_two_pieces {
+            for (piece, bytes) in pieces_of(datagram, true) {
+                self.send_piece(id, piece, bytes, ecn, copied, now);
+            }
+        } else {
+            self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
         }
         // Both pieces go before anything else.
         let pieces = self.counters.originals - before;
@@ -133,7 +137,9 @@ impl Agent {
             return;
         }
         let coded_bytes = CODED_OVERHEAD + bytes.len();
-        self.wake_if_unreported(id, now);
+        if self.senders[id.0 as usize].reports.is_none() {
+            self.wake_if_unreported(id, now);
+        }
         let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
         let is_crowded = self.senders[id.0 as usize].is_dark(now) && !self.has_room();
         // What is copied is sealed where it is kept; so is what may be copied when the direct path falls silent.

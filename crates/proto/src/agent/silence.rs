@@ -105,13 +105,18 @@ impl Agent {
     ///
     /// A flow that waits for losses wakes before its first packet. If the uplink is too narrow for
     /// copies, a flow wakes once its first report is overdue.
+    #[cold]
     pub(super) fn wake_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
-        if flow.reports.is_some() || flow.is_dark(now) || flow.needs_relay() {
+        if flow.is_dark(now) || flow.needs_relay() {
             return;
         }
         let has_room = self.has_room();
         if has_room && !flow.settings.waits_for_losses() {
+            return;
+        }
+        let overdue = self.sessions.round_trip(flow.peer) * 2 + REPORT_AFTER_LOSS * 2;
+        if !has_room && flow.began.is_none_or(|began| began + overdue > now) {
             return;
         }
         let Some((place, alias)) =
@@ -119,10 +124,7 @@ impl Agent {
         else {
             return;
         };
-        let overdue = self.sessions.round_trip(flow.peer) * 2 + REPORT_AFTER_LOSS * 2;
-        if has_room || flow.began.is_some_and(|began| began + overdue <= now) {
-            self.wake(id, SequenceNumber::FIRST, 0, (place, alias), now);
-        }
+        self.wake(id, SequenceNumber::FIRST, 0, (place, alias), now);
     }
 
     /// Has a flow copy the packets that it sends from now on.
