@@ -83,8 +83,9 @@ impl SendFlow {
         }
     }
 
-    /// Takes the next sequence number.
-    pub(super) const fn take_number(&mut self) -> SequenceNumber {
+    /// Takes the next sequence number, for a packet that leaves now.
+    pub(super) fn take_number(&mut self, now: Time) -> SequenceNumber {
+        self.began.get_or_insert(now);
         let number = self.next;
         self.next = number.next();
         if number.number().is_multiple_of(PACKETS_PER_ORIGINAL_AGAIN) && self.again < ORIGINALS_AGAIN_MAX {

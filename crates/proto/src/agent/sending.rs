@@ -158,8 +158,7 @@ impl Agent {
             return;
         };
         let flow = &mut self.senders[id.0 as usize];
-        let sequence = flow.take_number();
-        flow.began.get_or_insert(now);
+        let sequence = flow.take_number(now);
         let header = SourceHeader {
             receiver: epoch.theirs(),
             flow: flow.key.flow(),
