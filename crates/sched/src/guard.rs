@@ -29,7 +29,7 @@ use crate::settings::{GuardMode, Settings};
 use crate::sizing::{Counts, Weights};
 use crate::spread::Spread;
 
-/// What is known of flows: 832 KB, and 170 KB more where there is a third class.
+/// State kept of flows: 832 KB, and 170 KB more where there is a third class.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     mode: GuardMode,

@@ -167,7 +167,7 @@ pub(super) struct HeldDatagram {
 pub(super) struct Held {
     /// Those that wait, the oldest first.
     datagrams: VecDeque<HeldDatagram>,
-    /// How many went with the offer.
+    /// Number of datagrams that went with the offer.
     early: u64,
 }
 

@@ -34,7 +34,7 @@ struct EarlyDatagram {
     in_two_pieces: bool,
     /// The number of its first packet, once that has been sent.
     first: Option<SequenceNumber>,
-    /// How often it was sent.
+    /// Number of times that it went through relays.
     flights: u8,
     bytes: Vec<u8>,
 }

@@ -36,7 +36,7 @@ pub(super) struct SendFlow {
     /// The session with the receiver.
     pub(super) peer: SessionId,
     pub(super) next: SequenceNumber,
-    /// When the first packet left.
+    /// Time at which the first packet left.
     pub(super) began: Option<Time>,
     /// What the ingress relay of each path calls the flow.
     pub(super) registrations: Registrations,
