@@ -148,6 +148,11 @@ impl RelayLink {
         is_free
     }
 
+    /// Notes what became of originals, of which the first one left at `from`.
+    pub(super) fn note_originals(&mut self, from: Time, sent: u64, received: u64, now: Time) {
+        self.breaker.note_originals(from, sent, received, now);
+    }
+
     /// Until when too many envelopes got lost on the way for others to be worth sending.
     pub(super) fn shut_until(&self, now: Time) -> Option<Time> {
         self.breaker.deadline().filter(|until| *until > now)
