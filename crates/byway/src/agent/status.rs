@@ -144,7 +144,11 @@ impl AgentRole {
             return Some("no relay serves this pair of agents: losses are not repaired".to_owned());
         }
         if asked != Service::Internet && flow.path_in_use.is_none() {
-            return Some("no relay path works now: losses are not repaired".to_owned());
+            let effect = match asked {
+                Service::Forwarding => "everything takes the direct path, and losses are not repaired",
+                _ => "losses are not repaired",
+            };
+            return Some(format!("no relay path works now: {effect}"));
         }
         if asked != Service::Forwarding && flow.service == Service::Forwarding {
             return Some("no direct path opens: everything goes through the relays".to_owned());

@@ -77,6 +77,7 @@ impl Agent {
             if self.direct_paths.open(session) {
                 self.stand_in(self.flows_to(session), false, now);
             }
+            self.choose_paths_to(session, now);
             return;
         }
         // A relay may just have been faster.
@@ -106,6 +107,13 @@ impl Agent {
         }
     }
 
+    /// Has flows that need relays, and have none that works, take a direct path or leave it.
+    pub(super) fn choose_paths_to(&mut self, peer: SessionId, now: Time) {
+        for id in self.flows_to(peer) {
+            self.choose_path(Flow::Sent(id), now);
+        }
+    }
+
     fn flows_to(&self, peer: SessionId) -> Vec<SendFlowId> {
         let flows = self.senders.iter().filter(|(_, flow)| flow.peer == peer);
         flows.map(|(number, _)| SendFlowId(number)).collect()
@@ -115,11 +123,11 @@ impl Agent {
     fn stand_in(&mut self, flows: Vec<SendFlowId>, stands_in: bool, now: Time) {
         for id in flows {
             let flow = &mut self.senders[id.0 as usize];
-            let before = flow.service();
+            let before = flow.service_asked();
             if !flow.set_stand_in(stands_in) {
                 continue;
             }
-            if flow.service() != before {
+            if flow.service_asked() != before {
                 for path in 0..flow.settings.paths.len() {
                     if stands_in {
                         // Until the relay has agreed, it would keep what it gets for repairs, and nobody would ask.

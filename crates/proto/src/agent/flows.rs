@@ -347,8 +347,11 @@ impl Agent {
                 self.relays[relay].is_dead = dead;
                 self.choose_paths(now);
             }
-            Some(Role::Peer(peer)) if dead => self.events.push_back(Event::PeerLost(peer)),
-            Some(Role::Peer(_)) | None => {}
+            Some(Role::Peer(peer)) => {
+                self.events.extend(dead.then_some(Event::PeerLost(peer)));
+                self.choose_paths_to(session, now);
+            }
+            None => {}
         }
     }
 
@@ -375,6 +378,7 @@ impl Agent {
         for id in restarted {
             // What came before is delivered, whatever it waited for.
             self.release(ReceiveFlowId(id), Time::MAX);
+            self.closed.add_received(&self.receivers[id as usize]);
             self.receivers[id as usize].restart();
             self.withdraw(Flow::Received(ReceiveFlowId(id)), now);
         }

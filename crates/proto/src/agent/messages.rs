@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 
 use byway_units::Time;
 use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, Relayed, Report};
-use byway_wire::{Ecn, Message, Messages};
+use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
-use super::{Agent, Role};
+use super::send_flow::SendFlowId;
+use super::{Agent, Flow, Role};
 use crate::session::{Before, Detour, Origin, SessionId};
 
 impl Agent {
@@ -146,6 +147,25 @@ impl Agent {
         }
     }
 
+    /// Tells the breaker of a flow's relay what became of the originals between two reports.
+    fn compare_with_originals(&mut self, id: SendFlowId, before: &Report, report: &Report, now: Time) {
+        let flow = &self.senders[id.0 as usize];
+        let path = flow.settings.paths.get(flow.registrations.in_use());
+        let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
+        let Some(place) = place.filter(|_| !flow.needs_relay() && !flow.is_dark(now)) else {
+            return;
+        };
+        let last = SequenceNumber::nearest(before.highest_low, flow.next);
+        let last_sent = flow.sent.get(last.number()).and_then(|sent| self.sent.came(sent.packet));
+        let sent = report.highest_low.wrapping_sub(before.highest_low);
+        let received = report.direct.wrapping_sub(before.direct);
+        if let Some(from) = last_sent
+            && sent.cast_signed() > 0
+        {
+            self.relays[place].note_originals(from, sent.into(), received.into(), now);
+        }
+    }
+
     /// A receiver says what became of a flow.
     fn report_came(&mut self, session: SessionId, report: &Report, now: Time) {
         let Some(id) = self.sent_by_key.get(&report.flow_key).copied() else {
@@ -154,11 +174,15 @@ impl Agent {
         };
         let flow = &mut self.senders[id.0 as usize];
         if flow.peer == session {
-            let before = flow.reports_mut().newest().map_or((0, 0), |newest| (newest.direct, newest.lost));
+            let newest = flow.reports_mut().newest().copied();
+            let before = newest.map_or((0, 0), |newest| (newest.direct, newest.lost));
             let was_dark = flow.dark_since.is_some();
             let has_lost = flow.take_report(report, now);
             if was_dark && flow.dark_since.is_none() {
                 self.tell_outage_is_over(id, now);
+            }
+            if let Some(newest) = newest {
+                self.compare_with_originals(id, &newest, report, now);
             }
             if has_lost {
                 self.doubt_narrow_line(id, now);
@@ -168,6 +192,19 @@ impl Agent {
                 self.sessions.doubt_path_mtu(session, now);
             }
             self.look_for_direct_path(session, now);
+            self.watch_standby_relays(id, now);
+        }
+    }
+
+    /// Has the relays of all paths of a flow answer probes, if it has no way but through one: if
+    /// several die together, the flow is not to try one after the other.
+    fn watch_standby_relays(&mut self, id: SendFlowId, now: Time) {
+        let flow = &self.senders[id.0 as usize];
+        let paths = if flow.needs_relay() { flow.registrations.count() } else { 0 };
+        for path in 0..paths {
+            if let Some(relay) = self.session_of_path(Flow::Sent(id), path) {
+                self.sessions.use_session(relay, now);
+            }
         }
     }
 }

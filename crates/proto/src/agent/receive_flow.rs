@@ -215,10 +215,12 @@ impl ReceiveFlow {
         self.active.is_some() || self.rested_at.is_some()
     }
 
-    /// Forgets everything: the sender begins anew.
+    /// Forgets everything: the sender begins anew, and takes counts of its earlier packets for proof
+    /// that the direct path delivers the new ones.
     pub(super) fn restart(&mut self) {
         self.rested_at = None;
         self.active = None;
+        self.statistics = Counted::default();
     }
 
     /// How much later than it was due a packet may be delivered: what the latency budget leaves after the way from

@@ -207,6 +207,13 @@ impl Registrations {
         matches!(registration, Some(Registration::Asking { tries, .. }) if tries < REGISTER_TRIES)
     }
 
+    /// Returns the time from which the path in use is known to be steady; `None` if it does not work,
+    /// or its relay has not accepted the flow.
+    fn steady_at(&self) -> Option<Time> {
+        let path = self.paths.get(self.in_use()).filter(|_| self.is_accepted(self.in_use()))?;
+        path.works_since.map(|since| since + PATH_STEADY_FOR)
+    }
+
     /// Takes the best path that works. One in use that works is left for a better one only if that has worked for a
     /// while, and the path has not changed lately.
     fn choose(&mut self, works: impl Fn(usize) -> bool, now: Time) -> bool {
@@ -365,17 +372,20 @@ impl Agent {
         }
     }
 
-    fn choose_path(&mut self, flow: Flow, now: Time) {
+    pub(super) fn choose_path(&mut self, flow: Flow, now: Time) {
         if flow == Flow::Visits {
             self.plan_registration(flow);
             return;
         }
         let paths = self.settings_of(flow).paths.len();
-        let works: Vec<bool> = (0..paths).map(|path| self.path_works(flow, path, now)).collect();
-        let opens = (0..paths).filter_map(|path| self.path_shut_until(flow, path, now)).min();
+        let lives: Vec<bool> = (0..paths).map(|path| self.path_lives(flow, path, now)).collect();
+        let shut: Vec<Option<Time>> = (0..paths).map(|path| self.path_shut_until(flow, path, now)).collect();
         let registrations = self.registrations_of_mut(flow);
-        let is_changed = registrations.choose(|path| works[path], now);
+        let is_changed = registrations.choose(|path| lives[path] && shut[path].is_none(), now);
+        let opens = shut.into_iter().flatten();
         registrations.choose_again = registrations.choose_again.into_iter().chain(opens).min();
+        let lives = lives.get(registrations.in_use()) == Some(&true);
+        self.fall_back(flow, lives, now);
         if is_changed {
             let (key, _) = self.identity_of(flow);
             let registrations = self.registrations_of(flow);
@@ -391,7 +401,27 @@ impl Agent {
         self.plan_registration(flow);
     }
 
-    fn path_works(&self, flow: Flow, path: usize, now: Time) -> bool {
+    /// Has a flow take the direct path if the path in use delivers nothing, or come back from there.
+    fn fall_back(&mut self, flow: Flow, lives: bool, now: Time) {
+        let Flow::Sent(id) = flow else {
+            return;
+        };
+        let Some(sender) = self.senders.get_mut(id.0) else {
+            return;
+        };
+        let peer = self.sessions.get(sender.peer);
+        let is_closed = peer.is_none_or(|peer| peer.dead || peer.path.address().is_none());
+        let steady_at = sender.registrations.steady_at();
+        let is_steady = steady_at.is_some_and(|at| at <= now);
+        // A path that loses many packets is left for another one only: the direct path may be dark.
+        sender.set_fallback(lives || is_closed, is_steady || is_closed);
+        let again = steady_at.filter(|at| sender.falls_back() && *at > now);
+        let registrations = &mut sender.registrations;
+        registrations.choose_again = registrations.choose_again.into_iter().chain(again).min();
+    }
+
+    /// Returns whether a path delivers packets, or may do so once its relay answers.
+    fn path_lives(&self, flow: Flow, path: usize, now: Time) -> bool {
         let Some(session) = self.session_of_path(flow, path) else {
             return false;
         };
@@ -399,7 +429,7 @@ impl Agent {
         let is_accepted = registrations.is_accepted(path) && self.relay_is_alive(session, now);
         // Which relay answers first says nothing about which is best.
         let is_open = registrations.is_open(path) && !self.relay_is_dead(session);
-        (is_accepted || is_open) && self.path_shut_until(flow, path, now).is_none()
+        is_accepted || is_open
     }
 
     /// Until when a path is of no use to a flow that needs a relay, as too much is lost on the way to it. Copies

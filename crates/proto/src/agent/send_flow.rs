@@ -55,6 +55,8 @@ pub(super) struct SendFlow {
     pub(super) dark_since: Option<u32>,
     /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
     stands_in: bool,
+    /// True while no relay path works for a flow that needs one: its packets take the direct path.
+    falls_back: bool,
     /// How many originals may be sent again.
     again: u8,
     /// What the receiver reported; `None` before its first report.
@@ -78,6 +80,7 @@ impl SendFlow {
             is_unproven: true,
             dark_since: None,
             stands_in: false,
+            falls_back: false,
             again: ORIGINALS_AGAIN_MAX,
             reports: None,
         }
@@ -117,10 +120,32 @@ impl SendFlow {
         is_coded && reported.is_some_and(Reported::is_bridged)
     }
 
-    /// The service in force.
-    pub(super) const fn service(&self) -> Service {
+    /// Sets whether the flow takes the direct path instead of relays.
+    ///
+    /// `lives` is true if the path in use delivers packets, or may do so once its relay answers.
+    /// `is_steady` is true if it has delivered for a while. The flow returns to relays only then: a
+    /// relay that has just started accepts flows before it knows their receivers.
+    pub(super) const fn set_fallback(&mut self, lives: bool, is_steady: bool) {
+        self.falls_back = if self.falls_back { !is_steady } else { !lives };
+    }
+
+    /// True while no relay path works for a flow that needs one.
+    pub(super) const fn falls_back(&self) -> bool {
+        self.falls_back
+    }
+
+    /// The service that relays are asked for.
+    pub(super) const fn service_asked(&self) -> Service {
         match self.settings.service {
             Service::Coding | Service::Caching if self.stands_in => Service::Forwarding,
+            service => service,
+        }
+    }
+
+    /// The service in force.
+    pub(super) const fn service(&self) -> Service {
+        match self.service_asked() {
+            Service::Forwarding if self.falls_back => Service::Internet,
             service => service,
         }
     }
@@ -131,12 +156,17 @@ impl SendFlow {
         if !self.stands_in {
             return settings;
         }
-        FlowSettings { service: self.service(), duplication: Duplication::All, standby: false, ..settings }
+        FlowSettings {
+            service: self.service_asked(),
+            duplication: Duplication::All,
+            standby: false,
+            ..settings
+        }
     }
 
-    /// Whether the packets have no way but through a relay: what it gets is then no copy.
+    /// Whether the packets go through a relay alone: what it gets is then no copy.
     pub(super) const fn needs_relay(&self) -> bool {
-        self.stands_in || self.settings.needs_relay()
+        !self.falls_back && (self.stands_in || self.settings.needs_relay())
     }
 
     /// Whether the ingress relay gets a datagram.

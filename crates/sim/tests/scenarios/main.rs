@@ -5,6 +5,7 @@ mod support;
 mod adversaries;
 mod beginnings;
 mod closing;
+mod fallback;
 mod faults;
 mod handshakes;
 mod hops;

@@ -226,7 +226,9 @@ fn a_relay_that_hangs_is_left_within_600_ms_and_what_it_held_is_delivered_once()
 
 #[test]
 fn a_flow_without_another_path_goes_on_as_soon_as_its_relays_reach_each_other() {
-    let (mut world, mut run) = Plan::pairs(2, Service::Forwarding).build();
+    let mut plan = Plan::pairs(2, Service::Forwarding);
+    (0..2).for_each(|flow| plan.darken(flow, at(4_900), secs(20)));
+    let (mut world, mut run) = plan.build();
     Run::when(&mut world, at(5_000), |run, world| {
         let dark = Link { loss: vec![Loss::Independent(share(1.0))], ..run.plan.between.clone() };
         world.connect_both(run.relays[0], run.relays[1], &dark);

@@ -323,7 +323,7 @@ fn check_books(run: &Run, world: &OverlayWorld, flow: usize, story: &str) {
         late.len()
     );
     if run.is_first_life(run.plan.flows[flow].to) {
-        let said = run.statistics(flow, world);
+        let said = run.received_total(flow, world);
         let said = said.direct + said.in_stream + said.cooperative + said.cached + said.forwarded;
         assert_eq!(said, delivered as u64, "flow {flow}: {story}");
     }

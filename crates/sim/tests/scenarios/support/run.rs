@@ -296,6 +296,15 @@ impl Run {
         world.host(receiver).agent().statistics(id).expect("the flow is open")
     }
 
+    /// What the receiver of a flow counted of all lives of its sender.
+    pub(crate) fn received_total(&self, flow: usize, world: &OverlayWorld) -> ReceiveStatistics {
+        let receiver = self.agents[self.plan.flows[flow].to];
+        let totals = world.host(receiver).agent().totals();
+        totals
+            .get(&self.plan.key(flow).sender())
+            .map_or_else(ReceiveStatistics::default, |totals| totals.received)
+    }
+
     /// What its sender was told of a flow.
     pub(crate) fn reported(&self, flow: usize, world: &OverlayWorld) -> Reported {
         let sender = self.agents[self.plan.flows[flow].from];
