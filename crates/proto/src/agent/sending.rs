@@ -15,6 +15,7 @@ use crate::limits::{
 };
 use crate::outbox::{Heading, Urgency};
 use crate::parts::packet_log::Handle;
+use crate::policy::takes_two_ways;
 use crate::session::{Enveloped, SessionId};
 
 /// A packet that was sealed where copies are kept.
@@ -228,9 +229,17 @@ impl Agent {
             !relay.is_dead
         } else {
             let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
-            let takes_copies = is_awake && passes_on && relay.takes_copies(now);
             let bytes = on_the_line(coded_bytes + ENVELOPE_OVERHEAD);
-            takes_copies && (is_borne || relay.takes_spare(bytes, load.originals, now))
+            // On both ways is what was asked for: losses hold nothing back then, only a queue does.
+            let takes_copies = if takes_two_ways(flow.settings.service) {
+                let is_free = !relay.is_dead && !relay.is_queueing();
+                flow.is_awake(now) && is_free && (is_borne || relay.scale.carries().is_none())
+            } else {
+                is_awake && relay.takes_copies(now) && is_borne
+            };
+            let mut takes_spare =
+                || is_awake && relay.takes_copies(now) && relay.takes_spare(bytes, load.originals, now);
+            passes_on && (takes_copies || takes_spare())
         };
         let session = relay.session;
         if !is_taken || !self.may_carry(session, coded_bytes + ENVELOPE_OVERHEAD, now) {

@@ -67,9 +67,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(320);
 /// are often lost in a row by paths that lose little.
 const ACQUITTING_LOSSES: u64 = 3;
 
-/// The least time of an acquittal: pauses take at most a fiftieth of the time of a path that loses
-/// a tenth. Each acquittal after another one holds twice as long.
-const ACQUITTED_MIN: Duration = Duration::from_secs(30);
+/// The least time of an acquittal: pauses take a hundredth of the time of a path that loses a
+/// tenth. Each acquittal after another one holds twice as long.
+const ACQUITTED_MIN: Duration = Duration::from_secs(60);
 const ACQUITTED_MAX: Duration = Duration::from_secs(320);
 
 impl Default for Breaker {
@@ -268,14 +268,14 @@ mod tests {
         assert!(!breaker.allows(at(4)), "two losses say little");
         breaker.note_originals(at(4), 15, 14, at(4));
         assert!(breaker.allows(at(4)), "3 of 25 are more than half of 20 %");
-        for second in 5..34 {
+        for second in 5..64 {
             breaker.interval(100, 80, at(second));
         }
-        assert!(breaker.allows(at(34)), "half a minute long, no loss is blamed on copies");
-        (34..37).for_each(|second| breaker.interval(100, 80, at(second)));
-        assert!(!breaker.allows(at(36)));
-        breaker.note_originals(at(36), 10, 5, at(37));
-        assert_eq!(breaker.acquitted_until, at(97), "twice as long");
+        assert!(breaker.allows(at(64)), "for a minute no loss is blamed on copies");
+        (64..67).for_each(|second| breaker.interval(100, 80, at(second)));
+        assert!(!breaker.allows(at(66)));
+        breaker.note_originals(at(66), 10, 5, at(67));
+        assert_eq!(breaker.acquitted_until, at(67 + 120), "twice as long");
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct LineScale {
     train: Option<Train>,
     /// How many trains in a row told nothing.
     failures: u32,
+    /// How many of them since the last success lost some of their packets only.
+    thinned: u8,
     next: Time,
     /// The load for which it was doubted last, and whether the line bore that until then.
     doubted: Option<(Rate, bool)>,
@@ -78,6 +80,10 @@ const WAITS_FOR: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_millis(250);
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 
+/// So many trains that lost packets, but not all of them, are repeated without doubling the wait:
+/// where 30 % are lost each way, three of five trains tell nothing.
+const THINNED_MAX: u8 = 8;
+
 /// A line that was doubted is not doubted again for so long, and twice as long each time if it is as before: at first a hundredth
 /// of its time is spent on trains, and soon a thousandth.
 const PATIENCE_MIN: Duration = Duration::from_secs(10);
@@ -102,6 +108,7 @@ impl LineScale {
             long_trains: 0,
             train: None,
             failures: 0,
+            thinned: 0,
             next: Time::START,
             doubted: None,
             doubted_from: Time::START,
@@ -192,11 +199,14 @@ impl LineScale {
             return;
         };
         let Some(took) = train.took() else {
-            self.failures = (self.failures + 1).min(RETRY_DOUBLINGS_MAX);
-            self.next = now.saturating_add(RETRY * (1 << self.failures));
+            let is_thinned = train.arrivals.iter().any(Option::is_some) && self.thinned < THINNED_MAX;
+            self.thinned += u8::from(is_thinned);
+            self.failures = if is_thinned { 1 } else { (self.failures + 1).min(RETRY_DOUBLINGS_MAX) };
+            let doublings = if is_thinned { 0 } else { self.failures };
+            self.next = now.saturating_add(RETRY * (1 << doublings));
             return;
         };
-        (self.failures, self.next) = (0, now);
+        (self.failures, self.thinned, self.next) = (0, 0, now);
         let is_long = took >= LONG;
         let rate = match train.shape.packets {
             PACKETS_MAX if !is_long => Rate::MAX,

@@ -28,10 +28,11 @@ fn both_ends_register_in_their_role() {
 fn a_silent_relay_is_asked_ever_more_rarely() {
     let mut hall = Hall::unregistered(&settings(Service::Coding));
     hall.relay.answer = None;
-    hall.run(ms(60_000));
+    hall.run(ms(45_000));
     let at = registered_at(&hall, SENDER);
     let waits: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 8_000, 8_000, 8_000, 8_000, 8_000, 8_000]);
+    let steady = [250, 500, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000];
+    assert_eq!(waits, [&steady[..], &[2_000, 4_000, 8_000, 8_000, 8_000, 8_000]].concat());
 }
 
 #[test]

@@ -120,12 +120,17 @@ fn the_fastest_of_two_trains_counts() {
 fn packets_that_do_not_come_are_done_without_or_the_train_is_sent_again() {
     let mut scale = LineScale::new();
     let mut now = at(0);
-    for wait in [500, 1_000, 2_000] {
+    let some = [(true, 250); THINNED_MAX as usize];
+    let none = [(false, 1_000), (false, 2_000), (false, 4_000)];
+    let beyond = [(true, 8_000)];
+    for (arrives, wait) in some.into_iter().chain(none).chain(beyond) {
         let shape = scale.wants(LOAD, now).expect("nothing is known");
         scale.sent(shape, ROUND_TRIP, now);
-        scale.arrived(0, 0, now);
-        scale.arrived(0, 7, now);
-        scale.arrived(9, 7, now);
+        if arrives {
+            scale.arrived(0, 0, now);
+            scale.arrived(0, 7, now);
+            scale.arrived(9, 7, now);
+        }
         let due = scale.deadline().expect("a train is under way");
         assert_eq!(due, now + ROUND_TRIP + WAITS_FOR);
         scale.handle_timeout(due);

@@ -1,0 +1,110 @@
+//! Access lines that lose packets at random, as Wi-Fi and LTE do: what they lose is repaired by relays behind them.
+
+use byway_scenario::{FlowOutcome, Scenario};
+
+/// A call of 408 kbit/s between two sites. `{sender}` and `{receiver}` stand for the losses of their access lines.
+const CALL: &str = r#"
+title = "A call over a lossy access line"
+length = "40 s"
+node = [
+    { name = "caller", role = "agent" },
+    { name = "modem", role = "router" },
+    { name = "access", role = "router" },
+    { name = "friend", role = "agent" },
+    { name = "near", role = "relay" },
+    { name = "far", role = "relay" },
+]
+
+[[link]]
+between = ["caller", "modem"]
+delay = "3 ms"
+jitter = "2 ms"
+rate = "20 Mbit/s"
+loss = [{ share = "{sender}" }]
+
+[[link]]
+between = ["access", "friend"]
+delay = "3 ms"
+jitter = "2 ms"
+rate = "20 Mbit/s"
+loss = [{ share = "{receiver}" }]
+
+[[link]]
+between = ["modem", "access"]
+delay = "40 ms"
+
+[[link]]
+between = ["modem", "near"]
+delay = "5 ms"
+
+[[link]]
+between = ["near", "far"]
+delay = "35 ms"
+
+[[link]]
+between = ["far", "access"]
+delay = "5 ms"
+
+[[flow]]
+name = "call"
+from = "caller"
+to = "friend"
+budget = "250 ms"
+service = "{service}"
+sends = { kind = "steady", every = "20 ms", bytes = 1000 }
+"#;
+
+/// The seeds of each arrangement: what holds copies back does so in some runs only.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+fn run(service: &str, sender: &str, receiver: &str, seed: u64) -> FlowOutcome {
+    let text = CALL.replace("{service}", service).replace("{sender}", sender).replace("{receiver}", receiver);
+    let scenario = Scenario::parse(&text).unwrap_or_else(|problem| panic!("{problem}"));
+    scenario.run(seed).expect("all machines are joined").flows.remove(0)
+}
+
+/// Checks the share of lost packets that came within the budget: at least so many percent where 10,
+/// 20 and 30 % are lost by the lines that lose.
+fn check_repaired(service: &str, [sender, receiver]: [bool; 2], floors: [u64; 3]) {
+    for (loss, floor) in ["10 %", "20 %", "30 %"].into_iter().zip(floors) {
+        for seed in SEEDS {
+            let of = |loses: bool| if loses { loss } else { "0 %" };
+            let call = run(service, of(sender), of(receiver), seed);
+            assert!(call.lost_direct > 100, "{loss}, seed {seed}: {call:#?}");
+            let percent = call.repaired * 100 / call.lost_direct;
+            assert!(percent >= floor, "{service}, {loss}, seed {seed}: {percent} %, {call:#?}");
+        }
+    }
+}
+
+#[test]
+fn losses_of_the_senders_line_are_repaired() {
+    for service in ["caching", "both"] {
+        check_repaired(service, [true, false], [97, 92, 85]);
+    }
+}
+
+#[test]
+fn losses_of_the_receivers_line_are_repaired() {
+    // Two repairs of a packet, at most, cross that line, and so do the requests for them.
+    check_repaired("caching", [false, true], [96, 91, 80]);
+    check_repaired("both", [false, true], [97, 92, 85]);
+}
+
+#[test]
+fn losses_of_both_lines_are_repaired() {
+    check_repaired("caching", [true, true], [95, 90, 75]);
+    check_repaired("both", [true, true], [97, 92, 85]);
+}
+
+#[test]
+fn everything_is_forwarded_however_much_a_line_loses() {
+    for seed in SEEDS {
+        for (loss, missing) in [("10 %", 5), ("20 %", 40), ("30 %", 130)] {
+            let call = run("forwarding", loss, "0 %", seed);
+            // Each copy crosses two relays; those that are asked for again cross them once more.
+            let share = call.relay_share.expect("packets were sent");
+            assert!(share > 2.1 && call.missing <= missing, "{loss}, seed {seed}: {call:#?}");
+        }
+    }
+}
