@@ -3,12 +3,14 @@
 mod beginnings;
 mod pairs;
 mod sizes;
+mod work;
 
 use byway_units::Duration;
 
 pub use beginnings::*;
 pub use pairs::*;
 pub use sizes::*;
+pub use work::*;
 
 /// Most packets of one flow that the egress relay knows where to find: 2 s of a flow of 1,000 packets/s.
 pub const COVERED_PACKETS_MAX: usize = 2_048;
@@ -297,10 +299,6 @@ pub const HANDSHAKE_GRANTS_MAX: usize = 4;
 
 /// Forged grants after which a session ends: an honest agent shows none, but for a key of the controller that changed.
 pub const FORGED_GRANTS_MAX: u8 = 8;
-
-/// Most flows that one agent registers at one relay: as many as a busy proxy has, and what keeps one agent from
-/// filling a relay.
-pub const FLOWS_PER_SESSION_MAX: usize = 4_096;
 
 /// How often aliases are announced until they are known: two round trips of most relay pairs.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(250);

@@ -22,6 +22,7 @@ mod registration;
 mod relaying;
 mod settings;
 mod uplink;
+mod work;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -37,13 +38,16 @@ pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
 pub use settings::{Authority, OtherRelay, RelaySettings};
 pub use uplink::{UplinkCounters, UplinkSettings, UplinkStatus};
+pub use work::RelayWork;
 
 use egress::{Action, Egress};
+use grants::VerifiedGrants;
 use ingress::{ArrivingCopy, Ingress};
 use links::{FlowRef, Links};
 use outlet::Outlet;
 use ports::Ports;
 use uplink::Uplink;
+use work::WorkBudgets;
 
 use crate::counters::counters;
 use crate::limits::{CODED_START, LOW_DELAY_BUDGET};
@@ -95,6 +99,12 @@ pub struct RelayCounters {
     pub relayed: u64,
     /// Packets not passed on: no grant connects the agents, the other one is nowhere, or they were too many.
     pub relayed_refused: u64,
+    /// Datagrams with more bytes of messages than agents send in one.
+    pub datagrams_too_long: u64,
+    /// Messages of datagrams with more of them than agents send in one.
+    pub messages_too_many: u64,
+    /// Messages of agents whose session or tenant has used up its budget of work.
+    pub work_refused: u64,
 }
 }
 
@@ -116,6 +126,10 @@ pub struct Relay {
     /// When sessions may be given up next to make room.
     next_shedding: Time,
     counters: RelayCounters,
+    /// Work of all but the egress half, which counts its own.
+    work: RelayWork,
+    budgets: WorkBudgets,
+    verified: VerifiedGrants,
 }
 
 impl Relay {
@@ -147,6 +161,9 @@ impl Relay {
             uplink: uplink.map(|settings| Box::new(Uplink::new(settings, &seed, now))),
             next_shedding: Time::START,
             counters: RelayCounters::default(),
+            work: RelayWork::default(),
+            budgets: WorkBudgets::default(),
+            verified: VerifiedGrants::default(),
         };
         for other in relays {
             relay.add_relay(&other, now);
@@ -236,6 +253,12 @@ impl Relay {
     #[must_use]
     pub const fn egress_counters(&self) -> &EgressCounters {
         &self.egress.counters
+    }
+
+    /// The work that was done for what came: the same for the same inputs, however fast the processor is.
+    #[must_use]
+    pub fn work(&self) -> RelayWork {
+        self.work + self.egress.work
     }
 
     /// The memory that repair packets and copies take which wait to be asked for; up to an eighth more notes their

@@ -9,10 +9,11 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::blocks::Blocks;
 use super::carried::Feed;
 use super::missing::{Missing, MissingPacket, Stage};
+use super::nacked::NackedRanges;
 use super::open_end::OpenEnd;
 use super::tails::Tail;
 use crate::limits::{
-    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, REPAIR_BURST, REPAIR_RETENTION,
+    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, PATIENCE_MAX, REPAIR_BURST, REPAIR_RETENTION,
 };
 use crate::parts::lateness::Lateness;
 use crate::parts::packet_log::Handle;
@@ -107,8 +108,18 @@ pub(crate) struct EgressFlow {
     pub(crate) class: Class,
     /// The highest number of a flow that rests.
     rested_at: SequenceNumber,
+    /// Packets that its receiver was asked for lately.
+    requested: Option<Requested>,
     /// Allocated while packets of the flow are known.
     active: Option<Box<Active>>,
+}
+
+/// The first and the last number of the packets that a receiver was asked for, and when it was last.
+#[derive(Clone, Copy, Debug)]
+struct Requested {
+    first: SequenceNumber,
+    last: SequenceNumber,
+    at: Time,
 }
 
 /// How often a packet was repaired, and when last: in milliseconds modulo 2^16, as there are many of these.
@@ -138,9 +149,14 @@ fn some_of<T: Copy>(rare: &mut Rare<T>) -> &mut SequenceRing<T> {
     rare.get_or_insert_with(|| Box::new(SequenceRing::new(COVERED_PACKETS_MAX)))
 }
 
+/// Above all numbers.
+const NO_NUMBER: SequenceNumber = SequenceNumber::new(u64::MAX);
+
 /// What is kept while the flow is in use.
 #[derive(Debug)]
 pub(crate) struct Active {
+    /// No number below is known.
+    lowest: SequenceNumber,
     pub(crate) highest: SequenceNumber,
     /// The batch that covers a packet, and the one that did before: few packets are in two.
     batches: SequenceRing<PackedBatch>,
@@ -152,6 +168,12 @@ pub(crate) struct Active {
     repaired: Rare<Repaired>,
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
+    /// What the receiver asked for of which nothing is known.
+    pub(crate) nacked: NackedRanges,
+    /// When something of that can be of no use any more, as far as that is watched.
+    pub(super) expires_at: Option<Time>,
+    /// Whether somebody looks when the flow is at rest.
+    pub(super) is_watched: bool,
     pub(crate) open: Option<OpenEnd>,
     /// How far its copies have come, where they are kept.
     pub(super) tail: Tail,
@@ -184,6 +206,7 @@ impl EgressFlow {
             class: Class::HighRate,
             lateness: Lateness::default(),
             rested_at: SequenceNumber::FIRST,
+            requested: None,
             active: None,
         }
     }
@@ -201,6 +224,7 @@ impl EgressFlow {
         let highest = self.rested_at;
         let active = self.active.get_or_insert_with(|| {
             Box::new(Active {
+                lowest: NO_NUMBER,
                 highest,
                 batches: SequenceRing::new(COVERED_PACKETS_MAX),
                 earlier_batches: None,
@@ -209,6 +233,9 @@ impl EgressFlow {
                 repaired: None,
                 blocks: Blocks::default(),
                 missing: Missing::default(),
+                nacked: NackedRanges::default(),
+                expires_at: None,
+                is_watched: false,
                 open: None,
                 tail: Tail::new(now),
                 carried: None,
@@ -218,6 +245,24 @@ impl EgressFlow {
         });
         active.last_used = now;
         active
+    }
+
+    /// Notes that its receiver is asked for a packet.
+    pub(super) fn note_request(&mut self, sequence: SequenceNumber, now: Time) {
+        let known = self.requested.filter(|requested| now < requested.at + PATIENCE_MAX);
+        let (first, last) = known.map_or((sequence, sequence), |known| (known.first, known.last));
+        self.requested = Some(Requested { first: first.min(sequence), last: last.max(sequence), at: now });
+    }
+
+    /// The part of a range that its receiver may have been asked for lately.
+    pub(super) fn requested_within(
+        &self,
+        (first, last): (SequenceNumber, SequenceNumber),
+        now: Time,
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        let requested = self.requested.filter(|requested| now < requested.at + PATIENCE_MAX)?;
+        let (first, last) = (first.max(requested.first), last.min(requested.last));
+        (first <= last).then_some((first, last))
     }
 
     /// The full number of a packet whose low bits came in a packet.
@@ -242,8 +287,45 @@ impl Active {
 
     /// Whether the receiver has said that it lost this packet, one by one or by an open end.
     pub(crate) fn is_lost(&self, sequence: SequenceNumber) -> bool {
-        let open = self.open.is_some_and(|open| open.covers(sequence));
-        open || self.missing.get(sequence).is_some_and(|missing| missing.stage != Stage::Given)
+        if self.open.is_some_and(|open| open.covers(sequence)) {
+            return true;
+        }
+        match self.missing.get(sequence) {
+            Some(missing) => missing.stage != Stage::Given,
+            None => self.nacked.covering(sequence, self.last_used).is_some(),
+        }
+    }
+
+    /// The part of a range of which something may be known.
+    pub(super) fn known_within(
+        &self,
+        (first, last): (SequenceNumber, SequenceNumber),
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        let reach = COVERED_PACKETS_MAX as u64 - 1;
+        let lowest = self.lowest.max(SequenceNumber::new(self.highest.number().saturating_sub(reach)));
+        let (first, last) = (first.max(lowest), last.min(self.highest));
+        (first <= last).then_some((first, last))
+    }
+
+    /// Whether something is known from which a packet may be repaired.
+    pub(super) fn is_known(&self, sequence: SequenceNumber) -> bool {
+        let source = self.source(sequence);
+        source.packet.is_some() || source.batches[0].is_some() || self.blocks.covering(sequence).is_some()
+    }
+
+    /// Notes that something is known of these numbers.
+    pub(super) fn note_known(&mut self, first: SequenceNumber, last: SequenceNumber) {
+        self.lowest = self.lowest.min(first);
+        self.highest = self.highest.max(last);
+    }
+
+    /// Has a packet worked on that waited to be known; whether it did, and there is room.
+    pub(super) fn take_nacked(&mut self, sequence: SequenceNumber, now: Time) -> Option<bool> {
+        if self.nacked.is_empty() || self.missing.get(sequence).is_some() {
+            return None;
+        }
+        let (until, certain) = self.nacked.take(sequence, now)?;
+        Some(self.missing.ask(sequence, until, certain).is_some())
     }
 
     /// The full number of a packet whose low bits came in a packet.
@@ -258,7 +340,7 @@ impl Active {
         batch: BatchRef,
         is_spent: impl Fn(BatchRef) -> bool,
     ) {
-        self.highest = self.highest.max(sequence);
+        self.note_known(sequence, sequence);
         let (number, batch) = (sequence.number(), PackedBatch::new(batch));
         let is_spent = |batch: PackedBatch| is_spent(batch.batch());
         let before = self.batches.get(number).filter(|before| *before != batch);
@@ -275,7 +357,7 @@ impl Active {
         packet: Handle,
         is_gone: impl Fn(Handle) -> bool,
     ) {
-        self.highest = self.highest.max(sequence);
+        self.note_known(sequence, sequence);
         self.packets.insert_over(sequence.number(), packet, is_gone);
     }
 

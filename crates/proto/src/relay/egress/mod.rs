@@ -19,6 +19,7 @@ mod counters;
 mod fetching;
 mod flow;
 mod missing;
+mod nacked;
 mod open_end;
 mod repair;
 mod requests;
@@ -51,8 +52,10 @@ use carried::Gaps;
 use flow::{BatchRef, EgressFlow};
 use open_end::InFlight;
 use rounds::{RoundSlot, Rounds};
+use sweep::Sweeps;
 use tails::Tails;
 
+use super::work::RelayWork;
 use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, REPAIR_RETENTION};
 use crate::outbox::Owner;
 use crate::parts::packet_log::{Handle, PacketLog};
@@ -83,7 +86,8 @@ pub(crate) struct Egress {
     block_sent: Option<(FlowSlot, SequenceNumber, Time)>,
     /// Where decoding writes.
     decoded: Vec<AlignedBuffer>,
-    next_sweep: Option<Time>,
+    /// When what is to be given up.
+    sweeps: Sweeps,
     /// What did not come of what ingress relays carried here.
     gaps: Gaps,
     /// How far away ingress relays are, by number; those that are not measured, or this one, are near.
@@ -92,6 +96,7 @@ pub(crate) struct Egress {
     in_flight: InFlight,
     tails: Tails,
     pub(crate) counters: EgressCounters,
+    pub(crate) work: RelayWork,
 }
 
 impl Egress {
@@ -111,12 +116,13 @@ impl Egress {
             stuck: Vec::new(),
             block_sent: None,
             joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
-            next_sweep: None,
+            sweeps: Sweeps::default(),
             gaps: Gaps::default(),
             feed_round_trips: Vec::new(),
             in_flight: InFlight::default(),
             tails: Tails::default(),
             counters: EgressCounters::default(),
+            work: RelayWork::default(),
         }
     }
 
@@ -163,6 +169,11 @@ impl Egress {
         self.flow(slot).map(|flow| flow.key)
     }
 
+    /// The service of a flow.
+    pub(crate) fn service(&self, slot: FlowSlot) -> Option<Service> {
+        self.flow(slot).map(|flow| flow.service)
+    }
+
     /// Gives the packets of a flow a class where they have to wait.
     pub(crate) fn set_class(&mut self, slot: FlowSlot, class: Class) {
         if let Some(flow) = self.flow_mut(slot) {
@@ -191,7 +202,7 @@ impl Egress {
         RelayBacklog {
             flows: active().count(),
             rounds: self.rounds.under_way(),
-            missing: active().map(|active| active.missing.count()).sum(),
+            missing: active().map(|active| active.missing.count() + active.nacked.waiting()).sum(),
         }
     }
 

@@ -197,12 +197,13 @@ impl Egress {
             let Some(round) = self.round_of(batch) else {
                 continue;
             };
+            self.rounds.extend(round, now);
             let state = self.rounds.get_mut(round);
             let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
                 continue;
             };
             state.wanted.add(place);
-            state.until = state.until.max(until);
+            self.rounds.extend(round, until);
             self.enter(slot, sequence, Stage::Cooperating, now);
             self.ask(round, now, actions);
             if !self.complete(round, now, actions) {
@@ -275,6 +276,7 @@ impl Egress {
             return false;
         }
         flow.lateness.asked(sequence.number(), now + answers_within(flow.round_trip), now);
+        flow.note_request(sequence, now);
         self.counters.requests += 1;
         actions.push(Action::Ask { flow: slot, sequence, patience: until.saturating_since(now) });
         true
@@ -366,6 +368,7 @@ impl Egress {
 
     /// Decodes into the buffers kept for that.
     fn decode(&mut self, round: &Round, repairs: &[BatchRepair], now: Time) -> Option<Recovered> {
+        self.work.decodings += 1;
         let mut sources: ArrayVec<Option<&[u8]>, SOURCE_PACKETS_MAX> =
             round.entries.iter().map(|_| None).collect();
         for (place, packet) in &round.answers {

@@ -96,9 +96,11 @@ impl Egress {
     }
 
     fn solve_around(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+        self.work.entries += self.rounds.get(round).entries.len() as u64;
         if !self.may_be_helped(round) {
             return;
         }
+        self.work.solves += 1;
         let cluster = self.draw(round, now, actions);
         let solved = self.solve(&cluster, now);
         if solved.is_empty() {

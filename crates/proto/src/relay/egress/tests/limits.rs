@@ -6,6 +6,7 @@ use crate::limits::{
     EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, FLOW_REST, MISSING_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX,
     REPAIRS_PER_PACKET_MAX, ROUNDS_MAX,
 };
+use crate::relay::RelayBacklog;
 
 #[test]
 fn a_question_too_far_from_what_was_sent_is_refused() {
@@ -34,16 +35,67 @@ fn an_open_end_brings_back_no_more_than_its_backlog() {
 fn only_so_many_packets_of_a_flow_are_worked_on() {
     let mut talk = Talk::new();
     let flow = talk.flow(Service::Caching);
-    talk.carried(flow, 0);
-    talk.nack(flow, 1, 2_000);
+    (0..2_000).for_each(|sequence| talk.carried(flow, sequence));
+    talk.nack(flow, 0, 1_999);
     assert_eq!(talk.egress.counters.refused_room, 2_000 - MISSING_PACKETS_MAX as u64);
-    talk.carried(flow, 1);
-    assert_eq!(talk.said(), [cached(flow, 1)], "what was taken is repaired all the same");
+    assert_eq!(talk.said().len(), MISSING_PACKETS_MAX, "what was taken is repaired all the same");
     talk.wait(221);
     talk.sweep();
-    assert_eq!(talk.egress.counters.given_up, MISSING_PACKETS_MAX as u64 - 1);
     talk.nack(flow, 1_999, 1_999);
-    assert_eq!(talk.egress.counters.refused_room, 2_000 - MISSING_PACKETS_MAX as u64, "there is room again");
+    assert_eq!(talk.said(), [cached(flow, 1_999)], "there is room again");
+}
+
+#[test]
+fn numbers_of_which_nothing_is_known_wait_together_for_what_repairs_them() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.carried(flow, 0);
+    talk.nack(flow, 1, 2_000);
+    assert_eq!((talk.egress.work.numbers, talk.egress.backlog().missing), (0, 2_000));
+    talk.carried(flow, 7);
+    assert_eq!(talk.said(), [cached(flow, 7)]);
+    talk.wait(221);
+    talk.sweep();
+    assert_eq!((talk.egress.counters.given_up, talk.egress.backlog().missing), (1_999, 0));
+    talk.carried(flow, 8);
+    assert_eq!(talk.said(), [], "late is lost");
+}
+
+#[test]
+fn what_was_asked_for_within_a_round_trip_is_not_looked_at_again() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.egress.set_round_trip(flow, ms(40));
+    (0..100).for_each(|sequence| talk.carried(flow, sequence));
+    talk.nack(flow, 0, 99);
+    assert_eq!(talk.said().len(), 100);
+    let work = talk.egress.work.numbers;
+    talk.wait(39);
+    talk.nack(flow, 10, 99);
+    assert_eq!((talk.egress.work.numbers, talk.egress.counters.refused_early), (work, 90));
+    talk.wait(1);
+    talk.nack(flow, 10, 99);
+    assert_eq!(talk.said().len(), 90, "the repairs may be lost");
+}
+
+#[test]
+fn a_receiver_that_now_knows_is_heard_though_its_timer_ran_out_a_moment_ago() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.nack_by_timer(flow, 4, 40);
+    talk.nack(flow, 4, 40);
+    talk.batch(0, &[(flow, 4), (a, 9)], 1);
+    assert_eq!(talk.said(), [asked(a, 9)], "and not asked whether it still misses the packet");
+}
+
+#[test]
+fn nacks_of_a_flow_that_relays_do_not_carry_leave_nothing_behind() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Internet);
+    talk.nack(flow, 0, 1_000);
+    talk.open(flow, 0);
+    assert_eq!((talk.egress.counters.refused_service, talk.egress.work.units()), (2, 0));
+    assert_eq!((talk.egress.backlog(), talk.egress.deadline()), (RelayBacklog::default(), None));
 }
 
 #[test]
