@@ -1,6 +1,7 @@
 //! Every limit of this crate, with its reason.
 
 mod beginnings;
+mod memory;
 mod pairs;
 mod sizes;
 mod work;
@@ -8,6 +9,7 @@ mod work;
 use byway_units::Duration;
 
 pub use beginnings::*;
+pub use memory::*;
 pub use pairs::*;
 pub use sizes::*;
 pub use work::*;
@@ -63,9 +65,6 @@ pub const BATCHES_MAX: usize = 8_192;
 
 /// Most cooperative rounds under way: a second of an outage that darkens ten flows of 100 packets/s takes 1,000.
 pub const ROUNDS_MAX: usize = 4_096;
-
-/// What an egress relay keeps of packets, in bytes: one second of 500 Mbit/s.
-pub const EGRESS_LOG_BYTES: usize = 64 << 20;
 
 /// How long repair packets and copies are kept: past every latency budget of an interactive flow.
 pub const REPAIR_RETENTION: Duration = Duration::from_secs(2);
@@ -203,9 +202,6 @@ pub const CARRIED_RETENTION: Duration = Duration::from_secs(1);
 
 /// How long copies of coded flows can be fetched: across an ocean twice, and what it takes to notice a loss.
 pub const CODED_RETENTION: Duration = Duration::from_millis(500);
-
-/// What an ingress relay keeps of that, in bytes: one second of 500 Mbit/s, as the egress relay keeps.
-pub const CARRIED_LOG_BYTES: usize = EGRESS_LOG_BYTES;
 
 /// How far back what was carried of one flow is found: a second of 1,000 packets.
 pub const CARRIED_REACH: usize = 1_024;

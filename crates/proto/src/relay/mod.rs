@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_code::Engine;
-use byway_units::Time;
+use byway_units::{Bytes, Time};
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
 use byway_wire::seal::Provider;
 use byway_wire::{Capabilities, Ecn, Shard};
@@ -50,7 +50,7 @@ use uplink::Uplink;
 use work::WorkBudgets;
 
 use crate::counters::counters;
-use crate::limits::{CODED_START, LOW_DELAY_BUDGET};
+use crate::limits::{CODED_START, LOW_DELAY_BUDGET, PACKET_TIMES_PART, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS};
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
@@ -145,7 +145,9 @@ impl Relay {
         now: Time,
     ) -> Self {
         let RelaySettings { number, shard, secret, suite, started_unix_nanos, .. } = settings;
-        let RelaySettings { authority, relays, follows_up, uplink, .. } = settings;
+        let RelaySettings { authority, relays, follows_up, memory, uplink, .. } = settings;
+        let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
+        let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
         let capabilities = Capabilities::DIGESTS;
         let local = Local { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
@@ -155,8 +157,8 @@ impl Relay {
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
             links: Links::default(),
             ports: Ports::default(),
-            ingress: Ingress::new(engine),
-            egress: Egress::new(engine, follows_up),
+            ingress: Ingress::new(engine, packets),
+            egress: Egress::new(engine, follows_up, packets, flows),
             actions: Vec::new(),
             uplink: uplink.map(|settings| Box::new(Uplink::new(settings, &seed, now))),
             next_shedding: Time::START,
@@ -264,8 +266,14 @@ impl Relay {
     /// The memory that repair packets and copies take which wait to be asked for; up to an eighth more notes their
     /// times.
     #[must_use]
-    pub fn packets_held(&self) -> byway_units::Bytes {
+    pub fn packets_held(&self) -> Bytes {
         self.ingress.packets_held() + self.egress.packets_held()
+    }
+
+    /// The memory that is taken by what is known of flows with receivers.
+    #[must_use]
+    pub const fn flows_held(&self) -> Bytes {
+        self.egress.flows_held()
     }
 
     /// What is not finished. When nobody sends, all of it comes to nothing.

@@ -68,7 +68,7 @@ impl Relay {
         let flow = if sends {
             self.register_sender(register, &grants, now)?
         } else {
-            self.register_receiver(register, &grants[0], now)?
+            self.register_receiver(session, register, &grants[0], now)?
         };
         let other = if sends { grants[0].egress } else { grants[0].ingress };
         let end = self.ends_at(&grants[0]);
@@ -235,6 +235,7 @@ impl Relay {
 
     fn register_receiver(
         &mut self,
+        session: SessionId,
         register: &Register<'_>,
         grant: &Grant,
         now: Time,
@@ -244,7 +245,8 @@ impl Relay {
         }
         let rate = register.rate.rate().min(grant.rate.rate());
         let (key, service) = (register.flow_key, register.service);
-        let slot = self.egress.register(key, service, rate, register.consent, now);
+        let holder = self.egress.holder(session.0, grant.tenant);
+        let slot = self.egress.register((key, holder), service, rate, register.consent, now);
         self.egress.set_class(slot, self.class_within(register.budget.duration()));
         Ok(FlowRef::Received(slot))
     }

@@ -11,7 +11,7 @@ use super::batches::{Batch, BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
-use super::{Egress, find, kept};
+use super::{Egress, admitted, find, kept};
 use crate::limits::{CODED_BYTES_MAX, FIRST_NUMBERS};
 use crate::parts::packet_log::Handle;
 
@@ -131,7 +131,9 @@ impl Egress {
             // As long as any packet of the batch: who gives shall not be asked for more than it consented to.
             flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);
             let active = flow.activate(now);
+            self.memory.admit(active);
             active.add_batch(entry.sequence, batch, is_spent);
+            self.memory.settle(active);
             self.sweeps.watch_rest(active, slot, now);
         }
         // A receiver that has got nothing of a flow asks for nothing.
@@ -162,7 +164,10 @@ impl Egress {
             self.counters.repairs_unknown += 1;
             return;
         };
-        let active = flow.activate(now);
+        flow.activate(now);
+        let Some(active) = admitted(&mut self.flows, &self.memory, slot) else {
+            return;
+        };
         let InStreamHead { first_low, mask, place, length_symbol, .. } = repair.head;
         let first = active.full(first_low);
         active.blocks.add(first, mask, BlockRepair { place, length_symbol, payload });
@@ -170,6 +175,7 @@ impl Egress {
         // All are noted first: how many repair packets are needed depends on what else is missing.
         let offsets = mask.offsets().map(|offset| first.plus(u64::from(offset)));
         let refused = offsets.filter(|sequence| active.take_nacked(*sequence, now) == Some(false)).count();
+        self.memory.settle(active);
         self.counters.refused_room += refused as u64;
         self.counters.repairs_kept += 1;
         self.watch_rest(slot, now);
@@ -190,6 +196,7 @@ impl Egress {
         let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
+        self.memory.admit(active);
         if active.take_nacked(sequence, now) == Some(false) {
             self.counters.refused_room += 1;
         }
@@ -203,9 +210,11 @@ impl Egress {
                 return;
             }
             let until = now + open.patience;
-            active.missing.ask(sequence, until, open.certain);
+            let certain = open.certain;
+            active.ask(sequence, until, certain);
             self.sweeps.watch_expiry(active, slot, until);
         }
+        self.memory.settle(active);
         let Some(missing) = active.missing.get_mut(sequence) else {
             return;
         };

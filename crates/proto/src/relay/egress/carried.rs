@@ -138,7 +138,9 @@ impl Egress {
         let is_forwarded = carried.is_forwarded || forwards(service);
         let active = flow.activate(now);
         let sequence = active.full(carried.sequence_low);
+        self.memory.admit(active);
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        self.memory.settle(active);
         active.is_forwarded = is_forwarded;
         self.sweeps.watch_rest(active, slot, now);
         if !is_forwarded {

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use crate::limits::MISSING_PACKETS_MAX;
+use crate::limits::{MISSING_PACKETS_ALWAYS, MISSING_PACKETS_MAX};
 
 /// What is being done about a missing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,16 @@ impl Missing {
 
     pub(crate) fn count(&self) -> usize {
         self.packets.len()
+    }
+
+    /// How much memory they take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.packets.capacity() * size_of::<MissingPacket>()) as u64
+    }
+
+    /// Whether another packet would take more memory than every flow may have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.packets.len() >= self.packets.capacity().max(MISSING_PACKETS_ALWAYS)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use crate::limits::{NACKED_NUMBERS_MIN, NACKED_RANGES_MAX};
+use crate::limits::{NACKED_NUMBERS_MIN, NACKED_RANGES_ALWAYS, NACKED_RANGES_MAX};
 
 /// Numbers that were asked for together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,16 @@ impl NackedRanges {
     /// How many numbers are waited for.
     pub(crate) fn waiting(&self) -> usize {
         usize::try_from(self.0.iter().map(NackedRange::waiting).sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
+    /// How much memory they take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.0.capacity() * size_of::<NackedRange>()) as u64
+    }
+
+    /// Whether another range would take more memory than every flow may have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= self.0.capacity().max(NACKED_RANGES_ALWAYS)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -15,7 +15,7 @@ use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
 use super::review::answers_within;
 use super::rounds::{Round, RoundSlot};
-use super::{Egress, find};
+use super::{Egress, admitted, find};
 use crate::limits::REPAIRS_PER_PACKET_MAX;
 use crate::parts::packet_log::Handle;
 
@@ -92,8 +92,9 @@ impl Egress {
             self.counters.refused_budget += 1;
             return false;
         }
-        if let Some(active) = flow.active_mut() {
+        if let Some(active) = admitted(&mut self.flows, &self.memory, slot) {
             active.add_repair(sequence, now);
+            self.memory.settle(active);
             if let Some(missing) = active.missing.get_mut(sequence) {
                 missing.enter(stage, now);
                 missing.is_repaired = true;
@@ -417,7 +418,9 @@ impl Egress {
         let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
+        self.memory.admit(active);
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        self.memory.settle(active);
         let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
         let missed = active.missing.get(sequence);
         // Where the flow's own repair packets were sent, the receiver may still wait for others of their block.

@@ -11,7 +11,7 @@ use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
 use super::nacked::NackedRange;
 use super::rounds::RoundSlot;
-use super::{Egress, find};
+use super::{Egress, admitted, find};
 use crate::limits::{BARRED_MAX, NACK_REACH, PATIENCE_MAX, RANGES_MAX};
 use crate::parts::packet_log::Handle;
 use crate::policy::repairs;
@@ -81,7 +81,9 @@ impl Egress {
         for sequence in known.into_iter().flat_map(|(first, last)| numbers(first, last)) {
             range.taken += u64::from(self.note(request, sequence, now));
         }
-        let forgotten = self.flow_mut(request.flow)?.active_mut()?.nacked.add(range);
+        let active = admitted(&mut self.flows, &self.memory, request.flow)?;
+        let forgotten = active.add_nacked(range);
+        self.memory.settle(active);
         self.counters.refused_room += forgotten;
         known
     }
@@ -144,14 +146,13 @@ impl Egress {
         if self.is_under_way(slot, sequence, now) {
             return;
         }
-        let active = self.flow_mut(slot).and_then(|flow| flow.active_mut());
-        let asked = active.map(|active| {
-            active.take_nacked(sequence, now);
-            active.missing.ask(sequence, until, certain).is_some()
-        });
-        if asked == Some(false) {
-            self.counters.refused_room += 1;
-        }
+        let Some(active) = admitted(&mut self.flows, &self.memory, slot) else {
+            return;
+        };
+        active.take_nacked(sequence, now);
+        let is_noted = active.ask(sequence, until, certain);
+        self.memory.settle(active);
+        self.counters.refused_room += u64::from(!is_noted);
     }
 
     /// Repairs a packet that was noted, unless a repair is on its way.
@@ -256,8 +257,9 @@ impl Egress {
             return None;
         }
         let packet = self.keep(coded, now)?;
-        let active = find(&mut self.flows, slot)?.active_mut()?;
+        let active = admitted(&mut self.flows, &self.memory, slot)?;
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        self.memory.settle(active);
         Some(packet)
     }
 

@@ -65,6 +65,7 @@ impl Egress {
     pub(super) fn watch_rest(&mut self, slot: FlowSlot, now: Time) {
         if let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) {
             self.sweeps.watch_rest(active, slot, now);
+            self.memory.settle(active);
         }
     }
 
@@ -103,16 +104,17 @@ impl Egress {
         };
         active.expires_at = None;
         self.work.numbers += active.missing.count() as u64;
-        let (given_up, open) = (&mut self.counters.given_up, &mut active.open);
-        active.missing.expire(now, |packet| {
+        let given_up = &mut self.counters.given_up;
+        let waited = active.expire(now, |packet, open| {
             *given_up += 1;
             // What only a timer asked for may have come.
-            let of_dark_path = open.as_mut().filter(|open| packet.certain && open.covers(packet.sequence));
+            let of_dark_path = open.filter(|open| packet.certain && open.covers(packet.sequence));
             if let Some(open) = of_dark_path {
                 open.shortfall.settle(packet, false);
             }
         });
-        *given_up += active.nacked.expire(now);
+        *given_up += waited;
+        self.memory.settle(active);
         let next = [active.missing.next_expiry(), active.nacked.next_expiry()];
         if let Some(next) = next.into_iter().flatten().min() {
             self.sweeps.watch_expiry(active, slot, next);
@@ -130,7 +132,9 @@ impl Egress {
         };
         let is_asking = !active.missing.is_empty() || !active.nacked.is_empty();
         if active.last_used + FLOW_REST <= now && !is_asking {
-            flow.rest();
+            if let Some(active) = flow.rest() {
+                self.memory.release(&active);
+            }
         } else {
             let again = (active.last_used + FLOW_REST).max(now + SWEEP_INTERVAL);
             self.sweeps.rests.push(Reverse((again, slot)));

@@ -31,7 +31,7 @@ use byway_wire::{
 };
 
 use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings, UplinkSettings};
-use crate::limits::{CODED_START, CONSENT};
+use crate::limits::{CODED_START, CONSENT, RELAY_MEMORY};
 use crate::outbox::Urgency;
 use crate::random::Generator;
 use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
@@ -231,6 +231,7 @@ impl Desk {
         });
         let settings = RelaySettings {
             follows_up: true,
+            memory: RELAY_MEMORY,
             number: RelayId::new(RELAY.into()),
             shard: Shard::new(0),
             secret: secret(RELAY),
