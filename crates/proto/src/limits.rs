@@ -1,14 +1,18 @@
 //! Every limit of this crate, with its reason.
 
 mod beginnings;
+mod memory;
 mod pairs;
 mod sizes;
+mod work;
 
 use byway_units::Duration;
 
 pub use beginnings::*;
+pub use memory::*;
 pub use pairs::*;
 pub use sizes::*;
+pub use work::*;
 
 /// Most packets of one flow that the egress relay knows where to find: 2 s of a flow of 1,000 packets/s.
 pub const COVERED_PACKETS_MAX: usize = 2_048;
@@ -61,9 +65,6 @@ pub const BATCHES_MAX: usize = 8_192;
 
 /// Most cooperative rounds under way: a second of an outage that darkens ten flows of 100 packets/s takes 1,000.
 pub const ROUNDS_MAX: usize = 4_096;
-
-/// What an egress relay keeps of packets, in bytes: one second of 500 Mbit/s.
-pub const EGRESS_LOG_BYTES: usize = 64 << 20;
 
 /// How long repair packets and copies are kept: past every latency budget of an interactive flow.
 pub const REPAIR_RETENTION: Duration = Duration::from_secs(2);
@@ -202,9 +203,6 @@ pub const CARRIED_RETENTION: Duration = Duration::from_secs(1);
 /// How long copies of coded flows can be fetched: across an ocean twice, and what it takes to notice a loss.
 pub const CODED_RETENTION: Duration = Duration::from_millis(500);
 
-/// What an ingress relay keeps of that, in bytes: one second of 500 Mbit/s, as the egress relay keeps.
-pub const CARRIED_LOG_BYTES: usize = EGRESS_LOG_BYTES;
-
 /// How far back what was carried of one flow is found: a second of 1,000 packets.
 pub const CARRIED_REACH: usize = 1_024;
 
@@ -297,10 +295,6 @@ pub const HANDSHAKE_GRANTS_MAX: usize = 4;
 
 /// Forged grants after which a session ends: an honest agent shows none, but for a key of the controller that changed.
 pub const FORGED_GRANTS_MAX: u8 = 8;
-
-/// Most flows that one agent registers at one relay: as many as a busy proxy has, and what keeps one agent from
-/// filling a relay.
-pub const FLOWS_PER_SESSION_MAX: usize = 4_096;
 
 /// How often aliases are announced until they are known: two round trips of most relay pairs.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(250);

@@ -6,7 +6,7 @@ use byway_api::Counted;
 use byway_net::IoCounters;
 use byway_proto::SessionCounters;
 use byway_proto::agent::AgentCounters;
-use byway_proto::relay::{EgressCounters, IngressCounters, RelayCounters, UplinkCounters};
+use byway_proto::relay::{EgressCounters, IngressCounters, RelayCounters, RelayWork, UplinkCounters};
 
 /// Packets and messages of one place that were dropped or left out; its other counters are of work.
 type Drops = &'static [&'static str];
@@ -22,6 +22,9 @@ const RELAY_DROPS: Drops = &[
     "sessions_shed",
     "expelled",
     "relayed_refused",
+    "datagrams_too_long",
+    "messages_too_many",
+    "work_refused",
 ];
 
 const INGRESS_DROPS: Drops = &[
@@ -53,6 +56,8 @@ const EGRESS_DROPS: Drops = &[
     "refused_budget",
     "refused_range",
     "refused_room",
+    "refused_service",
+    "refused_early",
     "given_up",
 ];
 
@@ -145,6 +150,11 @@ impl Counts {
         counts
     }
 
+    /// Adds the work that a relay did for what came.
+    pub(crate) fn add_work(&mut self, work: &RelayWork) {
+        self.add("work_", work.by_name(), &[]);
+    }
+
     /// Adds those of a relay's uplink.
     pub(crate) fn add_uplink(&mut self, uplink: &UplinkCounters) {
         self.add("uplink_", uplink.by_name(), UPLINK_DROPS);
@@ -198,6 +208,7 @@ mod tests {
             &EgressCounters::default(),
         );
         relay.add_uplink(&UplinkCounters::default());
+        relay.add_work(&RelayWork::default());
         let mut agent = Counts::of_agent(&AgentCounters::default());
         agent.add_received(ReceiveStatistics::default().by_name());
         for counts in [&mut relay, &mut agent] {

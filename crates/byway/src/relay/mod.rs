@@ -126,6 +126,7 @@ fn start(
             authority: authority(&standing.bond),
             relays: others.met.clone(),
             follows_up: true,
+            memory: settings.memory,
             uplink: settings.uplink,
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());

@@ -58,6 +58,7 @@ fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut Repor
         ("relay.listen", old.listen != read.listen),
         ("relay.addresses", old.addresses != read.addresses),
         ("relay.shards", old.shards != read.shards),
+        ("relay.memory", old.memory != read.memory),
         ("[network]", is_other_network(&old.belonging, &read.belonging)),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),

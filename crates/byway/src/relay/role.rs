@@ -182,13 +182,14 @@ impl RelayRole {
     fn status(&self, io: &Io) -> ShardStatus {
         let (ingress, egress) = (self.relay.ingress_counters(), self.relay.egress_counters());
         let mut counts = Counts::of_relay(self.relay.counters(), ingress, egress);
+        counts.add_work(&self.relay.work());
         if let Some(uplink) = self.relay.uplink_counters() {
             counts.add_uplink(uplink);
         }
         counts.add_node(self.relay.session_counters(), io.counters());
         ShardStatus {
             sessions: self.relay.sessions() as u64,
-            held_bytes: self.relay.packets_held().count(),
+            held_bytes: (self.relay.packets_held() + self.relay.flows_held()).count(),
             uplink: self.relay.uplink_status().as_ref().map(uplink_status),
             counts,
         }

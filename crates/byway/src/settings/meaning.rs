@@ -12,10 +12,11 @@ use crate::controller::ControllerSettings;
 use crate::token::Token;
 use byway_api::{Role, checked_name};
 use byway_proto::conventions::PairLimits;
-use byway_proto::limits::{FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX};
+use byway_proto::limits::{FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX, RELAY_MEMORY, RELAY_MEMORY_MIN};
 use byway_proto::relay::UplinkSettings;
 use byway_scenario::{NoUplink, TypedUplink};
-use byway_typed::{KeyPath, Problem, Source};
+use byway_typed::{KeyPath, Problem, Source, TypedBytes};
+use byway_units::Bytes;
 
 /// Where a relay listens unless it is told otherwise.
 const RELAY_PORT: u16 = 4_600;
@@ -77,6 +78,8 @@ pub(crate) struct RelaySettings {
     /// Where others reach it.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) shards: u8,
+    /// Memory of each shard for packets and for what is known of flows.
+    pub(crate) memory: Bytes,
     /// What each shard's uplink promises; `None` if nothing waits.
     pub(crate) uplink: Option<UplinkSettings>,
     pub(crate) observe: SocketAddr,
@@ -263,6 +266,7 @@ fn relay(typed: Typed) -> Result<RelaySettings, Problem> {
         listens_by_default: node.listens_by_default,
         addresses: node.addresses,
         shards,
+        memory: relay_memory(&root, relay.memory, shards, &source)?,
         uplink: uplink(file.uplink.as_ref(), shards, &source)?,
         observe: observe(file.observe.listen, OBSERVE_PORTS[1], &source)?,
         log: log_settings(&file.log),
@@ -297,6 +301,25 @@ fn relay_shards(root: &KeyPath, typed: Option<u8>, node: &Node, source: &Source)
         return Err(source.problem(&root.key("listen"), "shards share one port: name it instead of 0"));
     }
     Ok(shards)
+}
+
+/// The memory of each shard, within its range.
+fn relay_memory(
+    root: &KeyPath,
+    typed: Option<TypedBytes>,
+    shards: u8,
+    source: &Source,
+) -> Result<Bytes, Problem> {
+    let Some(TypedBytes(memory)) = typed else {
+        return Ok(RELAY_MEMORY);
+    };
+    let of_shard = Bytes::new(memory.count() / u64::from(shards));
+    if of_shard < RELAY_MEMORY_MIN {
+        let message =
+            format!("{memory} is too little: give each of {shards} shards at least {RELAY_MEMORY_MIN}");
+        return Err(source.problem(&root.key("memory"), message));
+    }
+    Ok(of_shard)
 }
 
 /// A number of shards within its range.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use byway_scenario::TypedUplink;
-use byway_typed::{TypedDuration, TypedPorts, TypedRate, TypedShape};
+use byway_typed::{TypedBytes, TypedDuration, TypedPorts, TypedRate, TypedShape};
 
 use super::selectors::{TypedInside, TypedMark, TypedPrefix, TypedUsers};
 
@@ -57,7 +57,7 @@ macro_rules! node_table {
         $table:ident {
             listen: $(#[$listen:meta])*
             addresses: $(#[$addresses:meta])*
-            own: $(#[$own_about:meta])* $own:ident: $kind:ty
+            own: $($(#[$own_about:meta])* $own:ident: $kind:ty),+
         }
     ) => {
         $(#[$about])*
@@ -80,14 +80,13 @@ macro_rules! node_table {
             $(#[$addresses])*
             #[serde(default)]
             addresses: Vec<SocketAddr>,
-            $(#[$own_about])*
-            pub(crate) $own: Option<$kind>,
+            $($(#[$own_about])* pub(crate) $own: Option<$kind>,)+
         }
 
         impl $table {
             /// What agents and relays are both told.
             pub(crate) const fn node(&mut self) -> NodeTable<'_> {
-                let Self { name, state, token, token_file, key_file, listen, addresses, $own: _ } = self;
+                let Self { name, state, token, token_file, key_file, listen, addresses, $($own: _),+ } = self;
                 NodeTable { name, state, token, token_file, key_file, listen, addresses }
             }
         }
@@ -131,7 +130,12 @@ node_table! {
             /// is a controller.
         own:
             /// Threads that share the work, each with its own flows: 1 to 64. Default: 1.
-            shards: u8
+            shards: u8,
+            /// The memory for packets that may be asked for, and for what is known of flows that have a receiver here, in all
+            /// shards together: at least 4 MB for each. One session's flows get half of what is left of it for flows at most.
+            /// Sessions and registrations take up to 200 MB of each shard beside it, at their limits. Default: 200 MB for
+            /// each shard.
+            memory: TypedBytes
     }
 }
 

@@ -131,6 +131,12 @@ impl<T: Copy> SequenceRing<T> {
         (first..end).filter_map(|number| self.get(number).map(|value| (number, value)))
     }
 
+    /// How much memory it takes, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        (self.slots.len() * size_of::<Option<Slot<T>>>()) as u64
+    }
+
     /// Forgets all numbers, and gives the memory back.
     pub fn clear(&mut self) {
         self.slots = Vec::new();

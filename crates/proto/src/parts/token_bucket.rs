@@ -22,6 +22,24 @@ impl Packets {
     }
 }
 
+/// An amount of work, in units of [`RelayWork::units`](crate::relay::RelayWork::units).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Work(u64);
+
+impl Work {
+    /// `units` of work.
+    #[must_use]
+    pub const fn new(units: u64) -> Self {
+        Self(units)
+    }
+
+    /// How many units this is.
+    #[must_use]
+    pub const fn units(self) -> u64 {
+        self.0
+    }
+}
+
 /// What a bucket counts.
 pub trait Amount: Copy {
     /// How many tokens this is.
@@ -52,10 +70,22 @@ impl Amount for Packets {
     }
 }
 
+impl Amount for Work {
+    /// One token is one unit.
+    fn tokens(self) -> u64 {
+        self.0
+    }
+
+    fn from_tokens(tokens: u64) -> Self {
+        Self(tokens)
+    }
+}
+
 /// Tokens that come at a rate, up to a burst: over any span, no more is taken than the burst and what came in it.
 ///
 /// The level is kept in billionths of a token, of which a whole number comes each nanosecond: nothing is
-/// rounded, so the long-term rate is exact whatever the calls.
+/// rounded, so the long-term rate is exact whatever the calls. It is below zero where something was charged that
+/// was not there.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket<A> {
     tokens_per_second: u64,
@@ -68,9 +98,9 @@ pub struct TokenBucket<A> {
 /// Billionths of a token. Packed, as every flow has buckets, which 16-byte alignment would make larger by a fifth.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, packed(8))]
-struct Level(u128);
+struct Level(i128);
 
-const PARTS: u128 = 1_000_000_000;
+const PARTS: i128 = 1_000_000_000;
 
 impl TokenBucket<Bytes> {
     /// A full bucket of bytes.
@@ -93,10 +123,18 @@ impl TokenBucket<Packets> {
     }
 }
 
+impl TokenBucket<Work> {
+    /// A full bucket of work.
+    #[must_use]
+    pub fn of_work(per_second: u64, burst: Work, now: Time) -> Self {
+        Self::new(per_second, burst, now)
+    }
+}
+
 impl<A: Amount> TokenBucket<A> {
     fn new(tokens_per_second: u64, burst: A, now: Time) -> Self {
         let burst = burst.tokens();
-        let level = Level(u128::from(burst) * PARTS);
+        let level = Level(i128::from(burst) * PARTS);
         Self { tokens_per_second, burst, level, updated: now, of: PhantomData }
     }
 
@@ -105,47 +143,53 @@ impl<A: Amount> TokenBucket<A> {
         self.updated = self.updated.max(now);
         self.tokens_per_second = tokens_per_second;
         self.burst = burst.tokens();
-        self.level = Level(level.min(u128::from(self.burst) * PARTS));
+        self.level = Level(level.min(i128::from(self.burst) * PARTS));
     }
 
     /// Takes `amount` if it is there, else nothing; whether it was there.
     pub fn take(&mut self, amount: A, now: Time) -> bool {
         let level = self.level_at(now);
         self.updated = self.updated.max(now);
-        let left = level.checked_sub(u128::from(amount.tokens()) * PARTS);
-        self.level = Level(left.unwrap_or(level));
-        left.is_some()
+        let left = level - i128::from(amount.tokens()) * PARTS;
+        let is_there = left >= 0;
+        self.level = Level(if is_there { left } else { level });
+        is_there
+    }
+
+    /// Takes `amount`, whether it is there or not: what is missing is owed, and nothing can be taken until it came.
+    pub fn charge(&mut self, amount: A, now: Time) {
+        let level = self.level_at(now);
+        self.updated = self.updated.max(now);
+        self.level = Level(level.saturating_sub(i128::from(amount.tokens()) * PARTS));
     }
 
     /// How much could be taken.
     #[must_use]
     pub fn available(&self, now: Time) -> A {
-        A::from_tokens(narrow(self.level_at(now) / PARTS))
+        A::from_tokens(u64::try_from(self.level_at(now) / PARTS).unwrap_or(0))
     }
 
     /// When `amount` can be taken, if nothing else is; `Time::MAX` if never, as it is more than the burst.
     #[must_use]
     pub fn when(&self, amount: A, now: Time) -> Time {
-        let missing = (u128::from(amount.tokens()) * PARTS).saturating_sub(self.level_at(now));
-        if missing == 0 {
+        let missing = i128::from(amount.tokens()) * PARTS - self.level_at(now);
+        if missing <= 0 {
             return now;
         }
         if amount.tokens() > self.burst || self.tokens_per_second == 0 {
             return Time::MAX;
         }
-        let wait = missing.div_ceil(u128::from(self.tokens_per_second));
-        self.updated.max(now).saturating_add(Duration::from_nanos(narrow(wait)))
+        let wait = missing.unsigned_abs().div_ceil(u128::from(self.tokens_per_second));
+        let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX));
+        self.updated.max(now).saturating_add(wait)
     }
 
-    fn level_at(&self, now: Time) -> u128 {
+    fn level_at(&self, now: Time) -> i128 {
         let elapsed = now.saturating_since(self.updated).as_nanos();
         let income = u128::from(self.tokens_per_second) * u128::from(elapsed);
-        self.level.0.saturating_add(income).min(u128::from(self.burst) * PARTS)
+        let income = i128::try_from(income).unwrap_or(i128::MAX);
+        self.level.0.saturating_add(income).min(i128::from(self.burst) * PARTS)
     }
-}
-
-fn narrow(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -222,6 +266,19 @@ mod tests {
         assert_eq!(bucket.available(at(10)), Bytes::ZERO);
         assert!(!bucket.take(Bytes::new(1), at(10)));
         assert_eq!(bucket.available(at(51)), Bytes::new(1));
+    }
+
+    #[test]
+    fn what_is_charged_without_being_there_is_owed() {
+        let mut bucket = TokenBucket::of_work(1_000, Work::new(10), at(0));
+        bucket.charge(Work::new(30), at(0));
+        assert_eq!(bucket.available(at(20)), Work::new(0));
+        assert!(!bucket.take(Work::new(1), at(20)));
+        assert_eq!(bucket.when(Work::new(5), at(20)), at(25));
+        assert!(bucket.take(Work::new(5), at(25)));
+        bucket.charge(Work::new(u64::MAX), at(25));
+        bucket.charge(Work::new(u64::MAX), at(25));
+        assert_eq!(bucket.available(at(1_000_000)), Work::new(0));
     }
 
     proptest! {

@@ -85,6 +85,7 @@ impl Relay {
             self.forget(session, alias, now);
         }
         self.links.remove_session(session);
+        self.budgets.remove(session);
         self.sessions.remove(session);
     }
 }

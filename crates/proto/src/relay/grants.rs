@@ -1,16 +1,17 @@
 //! What a registration rests on: the static configuration, or what the controller has signed.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{FlowRole, Refusal, Register};
 use byway_wire::seal::{PublicKey, ReceivedInitiation, Statement, VerifyingKey};
-use byway_wire::{FlowKey, Grant, GrantedRelay, Message, Messages, Receiver};
+use byway_wire::{FlowKey, Grant, GrantedRelay, Message, Messages, Receiver, SIGNATURE_BYTES};
 
 use super::Relay;
 use super::settings::Authority;
-use crate::limits::{EGRESS_PORTS_MAX, HANDSHAKE_GRANTS_MAX};
+use crate::limits::{EGRESS_PORTS_MAX, HANDSHAKE_GRANTS_MAX, VERIFIED_GRANTS_MAX};
 
 /// The grants of one registration: one, or for the sender of a group one for each egress relay.
 pub(super) type Grants = ArrayVec<Grant, EGRESS_PORTS_MAX>;
@@ -40,6 +41,29 @@ impl From<Refusal> for Ungranted {
     }
 }
 
+/// Grants whose signature was verified lately: an agent registers thousands of flows by one grant.
+#[derive(Debug, Default)]
+pub(super) struct VerifiedGrants {
+    /// By two bytes of the scalar in the signature, which nobody chooses who cannot sign.
+    grants: Vec<Option<Box<Grant>>>,
+}
+
+impl VerifiedGrants {
+    fn contains(&self, grant: &Grant) -> bool {
+        self.grants.get(Self::place(grant)).is_some_and(|known| known.as_deref() == Some(grant))
+    }
+
+    fn add(&mut self, grant: &Grant) {
+        self.grants.resize(VERIFIED_GRANTS_MAX, None);
+        self.grants[Self::place(grant)] = Some(Box::new(*grant));
+    }
+
+    fn place(grant: &Grant) -> usize {
+        let [low, high] = [grant.signature[SIGNATURE_BYTES - 32], grant.signature[SIGNATURE_BYTES - 31]];
+        usize::from(u16::from_le_bytes([low, high])) % VERIFIED_GRANTS_MAX
+    }
+}
+
 impl Relay {
     /// Whether a stranger is entitled to a session: the static configuration names its key, or it shows a grant. Only
     /// its first few are looked at, as each costs a signature.
@@ -55,6 +79,25 @@ impl Relay {
         };
         let names = |grant: &Grant| [grant.sender_key, grant.receiver_key].contains(initiation.peer.bytes());
         grants.iter().any(names)
+    }
+
+    /// The grants that let `peer` register so, the signature of which is verified once.
+    pub(super) fn verified_grants(
+        &mut self,
+        register: &Register<'_>,
+        peer: &PublicKey,
+        now: Time,
+    ) -> Result<Grants, Ungranted> {
+        let is_signed = matches!(self.authority, Authority::Controller(_));
+        let is_new =
+            is_signed && Grant::parse(register.grant).is_ok_and(|grant| !self.verified.contains(&grant));
+        let grants = self.grants(register, peer, now);
+        if is_new && let Ok(grants) = &grants {
+            self.verified.add(&grants[0]);
+        }
+        let is_looked_at = is_new && matches!(grants, Ok(_) | Err(Ungranted::Forged));
+        self.work.signatures += u64::from(is_looked_at);
+        grants
     }
 
     /// The grants that let `peer` register so.
@@ -124,8 +167,10 @@ impl Relay {
         if !grant.services.allow(register.service) {
             return Err(Refusal::ServiceNotGranted.into());
         }
-        let verified = key.verify(Statement::Grant, &grant.fields(), &grant.signature);
-        verified.map_err(|_| Ungranted::Forged)?;
+        if !self.verified.contains(&grant) {
+            let verified = key.verify(Statement::Grant, &grant.fields(), &grant.signature);
+            verified.map_err(|_| Ungranted::Forged)?;
+        }
         Ok(grant)
     }
 

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use arrayvec::ArrayVec;
 use byway_code::prefetch_value;
@@ -39,6 +40,13 @@ struct Registered {
     far: (RelayId, Shard),
 }
 
+/// What identifies a registration of a session among all of them.
+type RegistrationIndex = (FlowKey, bool, (RelayId, Shard));
+
+/// Below and above all relay shards.
+const FIRST_RELAY: (RelayId, Shard) = (RelayId::new(0), Shard::new(0));
+const LAST_RELAY: (RelayId, Shard) = (RelayId::new(u32::MAX), Shard::new(u8::MAX));
+
 /// What identifies a registration of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegistrationKey {
@@ -50,9 +58,10 @@ pub(super) struct RegistrationKey {
 }
 
 impl RegistrationKey {
-    fn names(&self, known: &Registered) -> bool {
-        let (flow, sends, far) = (self.flow, self.sends, self.far);
-        known.key == flow && known.flow.is_sent() == sends && far.is_none_or(|far| known.far == far)
+    /// The registrations that it names: of those, no two have the same far relay.
+    fn range(&self) -> RangeInclusive<RegistrationIndex> {
+        let (first, last) = self.far.map_or((FIRST_RELAY, LAST_RELAY), |far| (far, far));
+        (self.flow, self.sends, first)..=(self.flow, self.sends, last)
     }
 }
 
@@ -74,8 +83,10 @@ struct Link {
     agent: Option<AgentId>,
     /// The flow with alias n + 1 at place n.
     flows: Vec<Option<Registered>>,
-    /// How many of them there are.
-    count: usize,
+    /// The places among them that are free.
+    vacant: BTreeSet<u16>,
+    /// The aliases of the flows.
+    by_key: BTreeMap<RegistrationIndex, Alias>,
     /// When the last of them left.
     emptied: Time,
     /// How many grants it showed that the controller never signed.
@@ -89,29 +100,51 @@ struct Link {
 }
 
 impl Link {
-    /// A flow with another agent has ended. Those that are left may lead to it by other relays.
-    fn part_from(&mut self, other: AgentId) {
-        let mut left =
-            self.flows.iter().flatten().filter(|flow| other_end(flow.key, flow.flow) == Some(other));
-        let far = left.next().map(|flow| flow.far);
+    /// A flow with another agent begins, whose other end is at this relay.
+    fn meet(&mut self, other: AgentId, far: (RelayId, Shard)) {
+        let known = self.acquainted.entry(other);
+        let known = known.or_insert_with(|| Acquaintance { place: far, flows: BTreeMap::new() });
+        *known.flows.entry(far).or_default() += 1;
+    }
+
+    /// One has ended. Those that are left may lead to the other agent by other relays.
+    fn part_from(&mut self, other: AgentId, far: (RelayId, Shard)) {
         let Some(known) = self.acquainted.get_mut(&other) else {
             return;
         };
-        known.flows -= 1;
-        match far {
-            Some(far) => known.place = far,
+        if let Some(flows) = known.flows.get_mut(&far) {
+            *flows -= 1;
+            if *flows == 0 {
+                known.flows.remove(&far);
+            }
+        }
+        match known.flows.keys().next() {
+            Some(far) => known.place = *far,
             None => _ = self.acquainted.remove(&other),
         }
+    }
+
+    /// A free place for a flow, the lowest there is.
+    fn place(&mut self) -> usize {
+        if let Some(place) = self.vacant.pop_first() {
+            return usize::from(place);
+        }
+        // Most sessions have few flows, and there are many sessions.
+        if self.flows.len() == self.flows.capacity() && self.flows.len() < 4 {
+            self.flows.reserve_exact(1);
+        }
+        self.flows.push(None);
+        self.flows.len() - 1
     }
 }
 
 /// An agent at the other end of registered flows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Acquaintance {
     /// The relay where it is.
     place: (RelayId, Shard),
-    /// How many flows there are.
-    flows: u32,
+    /// How many flows there are, by the relay at their other end.
+    flows: BTreeMap<(RelayId, Shard), u32>,
 }
 
 /// Who receives a flow, or sends it, and what it is called there.
@@ -166,16 +199,13 @@ impl Links {
 
     /// The alias and flow that the session has registered under this key.
     pub(super) fn registered(&self, session: SessionId, key: &RegistrationKey) -> Option<(Alias, FlowRef)> {
-        let mut flows = self.link(session)?.flows.iter().enumerate();
-        flows.find_map(|(place, entry)| {
-            let known = entry.filter(|known| key.names(known))?;
-            Some((alias_at(place), known.flow))
-        })
+        let (_, alias) = self.link(session)?.by_key.range(key.range()).next()?;
+        Some((*alias, self.flow(session, *alias)?))
     }
 
     /// Whether the session may register another flow.
     pub(super) fn has_room(&self, session: SessionId) -> bool {
-        self.link(session).is_none_or(|link| link.count < FLOWS_PER_SESSION_MAX)
+        self.link(session).is_none_or(|link| link.by_key.len() < FLOWS_PER_SESSION_MAX)
     }
 
     /// Adds a flow that the agent registered, until its grant ends; its other end is at the relay `far`.
@@ -195,22 +225,13 @@ impl Links {
         };
         let link = self.link_mut(session);
         link.agent = agent.or(link.agent);
-        link.round_trip = None;
-        link.count += 1;
         if let Some(other) = other_end(key, flow) {
-            let known = link.acquainted.entry(other).or_insert(Acquaintance { place: far, flows: 0 });
-            known.flows += 1;
+            link.meet(other, far);
         }
-        let place = link.flows.iter().position(Option::is_none).unwrap_or_else(|| {
-            // Most sessions have few flows, and there are many sessions.
-            if link.flows.len() == link.flows.capacity() && link.flows.len() < 4 {
-                link.flows.reserve_exact(1);
-            }
-            link.flows.push(None);
-            link.flows.len() - 1
-        });
+        let place = link.place();
         link.flows[place] = Some(Registered { key, flow, far });
         let alias = alias_at(place);
+        link.by_key.insert((key, flow.is_sent(), far), alias);
         let end_here = End { session, alias };
         match flow {
             FlowRef::Sent(slot) => put(&mut self.senders, slot.0 as usize, Some(end_here)),
@@ -277,7 +298,7 @@ impl Links {
     /// Since when the session has no flows; `None` if it has some.
     pub(super) fn without_flows_since(&self, session: SessionId) -> Option<Time> {
         match self.link(session) {
-            Some(link) if link.count > 0 => None,
+            Some(link) if !link.by_key.is_empty() => None,
             Some(link) => Some(link.emptied),
             None => Some(Time::START),
         }
@@ -310,11 +331,12 @@ impl Links {
     ) -> Option<(FlowKey, FlowRef)> {
         let place = usize::from(alias.number()) - 1;
         let link = self.by_session.get_mut(session.0 as usize)?;
-        let Registered { key, flow, .. } = link.flows.get_mut(place)?.take()?;
-        link.count -= 1;
+        let Registered { key, flow, far } = link.flows.get_mut(place)?.take()?;
+        link.vacant.extend(u16::try_from(place));
+        link.by_key.remove(&(key, flow.is_sent(), far));
         link.emptied = now;
         if let Some(other) = other_end(key, flow) {
-            link.part_from(other);
+            link.part_from(other, far);
         }
         self.set_end(session, alias, Time::MAX);
         match flow {
@@ -339,7 +361,12 @@ impl Links {
         taken.map(|(place, _)| alias_at(place)).collect()
     }
 
-    /// Notes how far away an agent is; its flows, if any of them does not know yet.
+    /// How far away an agent is, as all its flows know that were there when it was measured.
+    pub(super) fn round_trip(&self, session: SessionId) -> Option<Duration> {
+        self.link(session)?.round_trip
+    }
+
+    /// Notes how far away an agent is; its flows, if that is news.
     pub(super) fn set_round_trip(
         &mut self,
         session: SessionId,

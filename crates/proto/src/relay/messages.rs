@@ -11,20 +11,51 @@ use super::egress::{CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Req
 use super::ingress::{EgressPort, PathOutage};
 use super::links::FlowRef;
 use super::ports::Fed;
-use crate::limits::{PATIENCE_MAX, RANGES_MAX};
+use crate::limits::{AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, PATIENCE_MAX, RANGES_MAX};
 use crate::session::{Origin, SessionId};
 
 impl Relay {
-    /// Takes the messages of one packet.
+    /// Takes the messages of one packet, as many as the budget of its session has work for: other relays are trusted with
+    /// that, and agents are not.
     pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
-        for message in Messages::new(plaintext) {
+        if self.ports.of_session(session).is_some() {
+            self.messages_within(session, plaintext, origin, (usize::MAX, u64::MAX), now);
+            return;
+        }
+        if plaintext.len() > AGENT_MESSAGES_BYTES_MAX {
+            self.counters.datagrams_too_long += 1;
+            return;
+        }
+        let begun = self.work().units();
+        let end = begun.saturating_add(self.budgets.available(session, now));
+        self.messages_within(session, plaintext, origin, (AGENT_MESSAGES_MAX, end), now);
+        self.budgets.charge(session, self.work().units() - begun, now);
+    }
+
+    /// Takes so many messages, until so many units of work are done in all. What concerns the session itself is taken all
+    /// the same: it costs no more than its bytes.
+    fn messages_within(
+        &mut self,
+        session: SessionId,
+        plaintext: &[u8],
+        origin: Origin,
+        (count_max, end): (usize, u64),
+        now: Time,
+    ) {
+        let mut messages = Messages::new(plaintext);
+        for message in messages.by_ref().take(count_max) {
+            self.work.messages += 1;
             match message {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
+                Ok(_) if self.work().units() > end => self.counters.work_refused += 1,
                 Ok(message) => self.message(session, &message, now),
                 Err(_) => self.counters.messages_unknown += 1,
             }
         }
-        self.update_round_trips(session);
+        self.counters.messages_too_many += messages.count() as u64;
+        if self.work().units() <= end {
+            self.update_round_trips(session);
+        }
     }
 
     fn message(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
@@ -222,7 +253,7 @@ impl Relay {
 
     /// An egress relay asks for copies.
     fn resend(&mut self, port: EgressPort, nack: &CopyNack<'_>, now: Time) {
-        let Some(flow) = self.ports.announced_mut(port, nack.alias).map(|announced| announced.flow) else {
+        let Some(flow) = self.ports.announced(port, nack.alias).map(|announced| announced.flow) else {
             self.counters.aliases_unknown += 1;
             return;
         };
@@ -234,7 +265,7 @@ impl Relay {
 
     /// An egress relay says that the direct path of a flow is dark, or not any more.
     fn outage(&mut self, port: EgressPort, outage: Outage, now: Time) {
-        match self.ports.announced_mut(port, outage.alias).map(|announced| announced.flow) {
+        match self.ports.announced(port, outage.alias).map(|announced| announced.flow) {
             Some(flow) => {
                 let outage = PathOutage { is_dark: outage.is_dark, by_sender: false };
                 self.ingress.set_dark(flow, outage, now);
@@ -261,10 +292,22 @@ impl Relay {
             self.egress.set_feed_round_trip(port.0, round_trip);
         }
         for flow in self.links.set_round_trip(session, round_trip) {
+            self.work.entries += 1;
             match flow {
                 FlowRef::Sent(flow) => self.ingress.set_round_trip(flow, round_trip),
                 FlowRef::Received(flow) => self.egress.set_round_trip(flow, round_trip),
             }
+        }
+    }
+
+    /// Lets a new flow know how far away its agent is.
+    pub(super) fn set_round_trip(&mut self, flow: FlowRef, session: SessionId) {
+        let Some(round_trip) = self.links.round_trip(session) else {
+            return;
+        };
+        match flow {
+            FlowRef::Sent(flow) => self.ingress.set_round_trip(flow, round_trip),
+            FlowRef::Received(flow) => self.egress.set_round_trip(flow, round_trip),
         }
     }
 }

@@ -22,13 +22,14 @@ mod registration;
 mod relaying;
 mod settings;
 mod uplink;
+mod work;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_code::Engine;
-use byway_units::Time;
+use byway_units::{Bytes, Time};
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
 use byway_wire::seal::Provider;
 use byway_wire::{Capabilities, Ecn, Shard};
@@ -37,16 +38,19 @@ pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
 pub use settings::{Authority, OtherRelay, RelaySettings};
 pub use uplink::{UplinkCounters, UplinkSettings, UplinkStatus};
+pub use work::RelayWork;
 
 use egress::{Action, Egress};
+use grants::VerifiedGrants;
 use ingress::{ArrivingCopy, Ingress};
 use links::{FlowRef, Links};
 use outlet::Outlet;
 use ports::Ports;
 use uplink::Uplink;
+use work::WorkBudgets;
 
 use crate::counters::counters;
-use crate::limits::{CODED_START, LOW_DELAY_BUDGET};
+use crate::limits::{CODED_START, LOW_DELAY_BUDGET, PACKET_TIMES_PART, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS};
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
@@ -95,6 +99,12 @@ pub struct RelayCounters {
     pub relayed: u64,
     /// Packets not passed on: no grant connects the agents, the other one is nowhere, or they were too many.
     pub relayed_refused: u64,
+    /// Datagrams with more bytes of messages than agents send in one.
+    pub datagrams_too_long: u64,
+    /// Messages of datagrams with more of them than agents send in one.
+    pub messages_too_many: u64,
+    /// Messages of agents whose session or tenant has used up its budget of work.
+    pub work_refused: u64,
 }
 }
 
@@ -116,6 +126,10 @@ pub struct Relay {
     /// When sessions may be given up next to make room.
     next_shedding: Time,
     counters: RelayCounters,
+    /// Work of all but the egress half, which counts its own.
+    work: RelayWork,
+    budgets: WorkBudgets,
+    verified: VerifiedGrants,
 }
 
 impl Relay {
@@ -131,7 +145,9 @@ impl Relay {
         now: Time,
     ) -> Self {
         let RelaySettings { number, shard, secret, suite, started_unix_nanos, .. } = settings;
-        let RelaySettings { authority, relays, follows_up, uplink, .. } = settings;
+        let RelaySettings { authority, relays, follows_up, memory, uplink, .. } = settings;
+        let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
+        let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
         let capabilities = Capabilities::DIGESTS;
         let local = Local { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
@@ -141,12 +157,15 @@ impl Relay {
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
             links: Links::default(),
             ports: Ports::default(),
-            ingress: Ingress::new(engine),
-            egress: Egress::new(engine, follows_up),
+            ingress: Ingress::new(engine, packets),
+            egress: Egress::new(engine, follows_up, packets, flows),
             actions: Vec::new(),
             uplink: uplink.map(|settings| Box::new(Uplink::new(settings, &seed, now))),
             next_shedding: Time::START,
             counters: RelayCounters::default(),
+            work: RelayWork::default(),
+            budgets: WorkBudgets::default(),
+            verified: VerifiedGrants::default(),
         };
         for other in relays {
             relay.add_relay(&other, now);
@@ -238,11 +257,23 @@ impl Relay {
         &self.egress.counters
     }
 
+    /// The work that was done for what came: the same for the same inputs, however fast the processor is.
+    #[must_use]
+    pub fn work(&self) -> RelayWork {
+        self.work + self.egress.work
+    }
+
     /// The memory that repair packets and copies take which wait to be asked for; up to an eighth more notes their
     /// times.
     #[must_use]
-    pub fn packets_held(&self) -> byway_units::Bytes {
+    pub fn packets_held(&self) -> Bytes {
         self.ingress.packets_held() + self.egress.packets_held()
+    }
+
+    /// The memory that is taken by what is known of flows with receivers.
+    #[must_use]
+    pub const fn flows_held(&self) -> Bytes {
+        self.egress.flows_held()
     }
 
     /// What is not finished. When nobody sends, all of it comes to nothing.

@@ -1,7 +1,7 @@
 //! Ways to egress relays, and from ingress relays: which aliases are in force between two relays, and whether they
 //! lead anywhere.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
@@ -9,7 +9,9 @@ use byway_wire::messages::AliasAnnouncement;
 use byway_wire::{Alias, FlowKey, Shard};
 
 use super::ingress::{EgressPort, FlowSlot, Onward};
-use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX};
+use crate::limits::{
+    ANNOUNCE_INTERVAL, DOUBTED_FOR, HEARD_PER_FLOW_MAX, REPAIR_RETENTION, TELL_DOUBLINGS_MAX,
+};
 use crate::policy::forwards;
 use crate::session::SessionId;
 
@@ -35,6 +37,10 @@ struct Port {
     doubtful_until: Time,
     /// The flows that this side announced, alias n + 1 at place n.
     announced: Vec<Option<Announced>>,
+    /// The aliases among them of which the other side has no receiver yet, by when they are announced (again).
+    unknown: BTreeSet<(Time, Alias)>,
+    /// Those whose senders are to be told something, by when.
+    news: BTreeSet<(Time, Alias)>,
     /// The aliases among them that are free, those that have been for longest first: what is still under way under one
     /// is then hardly taken for another flow's.
     free: VecDeque<(Time, Alias)>,
@@ -47,7 +53,12 @@ struct Port {
 pub(super) struct Announced {
     pub(super) flow: FlowSlot,
     pub(super) key: FlowKey,
-    pub(super) known: bool,
+    /// When it is to be announced (again); `None` where its receiver is known, or would be if there were one.
+    announce_at: Option<Time>,
+    /// How often it was announced since it was last known.
+    announcements: u8,
+    /// Whether the other side has a receiver.
+    known: bool,
     /// Whether its packets get no further than here: the other relay does not answer, or has lost its receiver.
     is_cut: bool,
     /// When its sender is to be told so (again), or that they do again.
@@ -72,10 +83,40 @@ impl Port {
             is_lost: false,
             doubtful_until: Time::START,
             announced: Vec::new(),
+            unknown: BTreeSet::new(),
+            news: BTreeSet::new(),
             free: VecDeque::new(),
             heard: Vec::new(),
         }
     }
+
+    /// Changes what is known of an alias, and when something of it is due.
+    fn change<T>(&mut self, alias: Alias, change: impl FnOnce(&mut Announced) -> T) -> Option<T> {
+        let announced = self.announced.get_mut(place_of(alias))?.as_mut()?;
+        let before = *announced;
+        let changed = change(announced);
+        let after = *announced;
+        set(&mut self.unknown, alias, before.announce_at, after.announce_at);
+        set(&mut self.news, alias, before.tell_at, after.tell_at);
+        Some(changed)
+    }
+
+    /// The aliases of all flows.
+    fn aliases(&self) -> Vec<Alias> {
+        let taken = self.announced.iter().enumerate().filter(|(_, announced)| announced.is_some());
+        taken.filter_map(|(place, _)| alias_at(place)).collect()
+    }
+}
+
+/// Puts an alias from one place in a line to another.
+fn set(line: &mut BTreeSet<(Time, Alias)>, alias: Alias, before: Option<Time>, after: Option<Time>) {
+    if before == after {
+        return;
+    }
+    if let Some(at) = before {
+        line.remove(&(at, alias));
+    }
+    line.extend(after.map(|at| (at, alias)));
 }
 
 impl Announced {
@@ -83,6 +124,17 @@ impl Announced {
         if self.is_cut != is_cut {
             (self.is_cut, self.tell_at, self.told) = (is_cut, Some(now), 0);
         }
+    }
+
+    /// Notes that it is announced now; how long until that is done again doubles, as an answer that is lost is the only reason for it.
+    fn announce(&mut self, now: Time) {
+        self.announce_at = Some(now + ANNOUNCE_INTERVAL * (1 << self.announcements));
+        self.announcements = (self.announcements + 1).min(TELL_DOUBLINGS_MAX);
+    }
+
+    /// Has it announced from a certain time on, as if it had never been.
+    const fn announce_from(&mut self, at: Time) {
+        (self.announce_at, self.announcements) = (Some(at), 0);
     }
 
     /// What its sender is to be told now. That packets get no further is said until the sender answers; that they do
@@ -124,6 +176,10 @@ pub(super) struct Fed {
 pub(super) struct Ports {
     all: Vec<Port>,
     by_session: BTreeMap<SessionId, EgressPort>,
+    /// How others know flows that they send here: their newest aliases.
+    heard: BTreeMap<FlowKey, Vec<(EgressPort, Alias)>>,
+    /// How this relay knows the flows that it sends to itself.
+    own: BTreeMap<FlowKey, Vec<(EgressPort, Alias)>>,
     announce_at: Option<Time>,
 }
 
@@ -147,6 +203,7 @@ impl Ports {
     pub(super) fn remove_relay(&mut self, port: EgressPort) {
         if let End::There(session) = self.get(port).end {
             self.by_session.remove(&session);
+            self.forget_heard(port);
             let relay = self.get(port).relay;
             self.all[usize::from(port.0)] = Port::new(relay, End::Nowhere);
         }
@@ -220,8 +277,13 @@ impl Ports {
         key: FlowKey,
         now: Time,
     ) -> Option<Alias> {
-        let Port { announced, free, is_lost, .. } = &mut self.all[usize::from(port.0)];
-        let news = Announced { flow, key, known: false, is_cut: *is_lost, tell_at: None, told: 0 };
+        let Port { announced, unknown, free, is_lost, end, .. } = &mut self.all[usize::from(port.0)];
+        // Whether there are receivers here shows at once.
+        let is_here = *end == End::Here;
+        let announce_at = (!is_here).then_some(now);
+        let (is_cut, tell_at, told) = (*is_lost, None, 0);
+        let news =
+            Announced { flow, key, announce_at, announcements: 0, known: false, is_cut, tell_at, told };
         // As long as repair packets are kept, one that names the old flow must not be taken for the new one's.
         let rested = free.front().copied().filter(|(since, _)| *since + REPAIR_RETENTION <= now);
         let alias = if let Some((_, alias)) = rested {
@@ -233,21 +295,30 @@ impl Ports {
             announced.push(Some(news));
             alias
         };
-        self.announce_at = Some(now);
+        unknown.extend(announce_at.map(|at| (at, alias)));
+        if is_here {
+            self.own.entry(key).or_default().push((port, alias));
+        } else {
+            self.announce_at = Some(now);
+        }
         Some(alias)
     }
 
     /// Takes a flow's alias back.
     pub(super) fn withdraw(&mut self, port: EgressPort, alias: Alias, now: Time) {
-        let Port { announced, free, .. } = &mut self.all[usize::from(port.0)];
-        if announced.get_mut(place_of(alias)).is_some_and(|place| place.take().is_some()) {
-            free.push_back((now, alias));
-        }
+        let Port { announced, unknown, news, free, .. } = &mut self.all[usize::from(port.0)];
+        let Some(announced) = announced.get_mut(place_of(alias)).and_then(Option::take) else {
+            return;
+        };
+        set(unknown, alias, announced.announce_at, None);
+        set(news, alias, announced.tell_at, None);
+        free.push_back((now, alias));
+        remove(&mut self.own, announced.key, (port, alias));
     }
 
     /// The flow behind an alias that this side announced.
-    pub(super) fn announced_mut(&mut self, port: EgressPort, alias: Alias) -> Option<&mut Announced> {
-        self.all[usize::from(port.0)].announced.get_mut(place_of(alias))?.as_mut()
+    pub(super) fn announced(&self, port: EgressPort, alias: Alias) -> Option<&Announced> {
+        self.get(port).announced.get(place_of(alias))?.as_ref()
     }
 
     /// The flow behind an alias that the other side announced, if the flow's packets may come from there.
@@ -273,22 +344,13 @@ impl Ports {
 
     /// The flows under this key that this relay sends to itself.
     pub(super) fn own_flows(&self, key: FlowKey) -> Vec<FlowSlot> {
-        let own = self.all.iter().filter(|port| port.end == End::Here);
-        let announced = own.flat_map(|port| port.announced.iter().flatten());
-        announced.filter(|announced| announced.key == key).map(|announced| announced.flow).collect()
+        let own = self.own.get(&key).into_iter().flatten();
+        own.filter_map(|(port, alias)| Some(self.announced(*port, *alias)?.flow)).collect()
     }
 
     /// The aliases under which this relay sends itself the flows of this key.
-    pub(super) fn own_onward(&self, key: FlowKey) -> Vec<Onward> {
-        let ports = (0_u16..).map(EgressPort).zip(&self.all).filter(|(_, port)| port.end == End::Here);
-        let onward = ports.flat_map(|(number, port)| {
-            let places = port.announced.iter().enumerate();
-            places.filter_map(move |(place, announced)| {
-                let announced = announced.filter(|announced| announced.key == key)?;
-                Some(Onward { port: number, alias: alias_at(place)?, known: announced.known })
-            })
-        });
-        onward.collect()
+    pub(super) fn own_onward(&self, key: FlowKey) -> Vec<(EgressPort, Alias)> {
+        self.own.get(&key).cloned().unwrap_or_default()
     }
 
     /// Notes what the other side calls a flow, and whether the flow's packets may come from there.
@@ -298,12 +360,33 @@ impl Ports {
         if heard.len() <= place {
             heard.resize(place + 1, None);
         }
-        heard[place] = Some(Heard {
+        let before = heard[place].replace(Heard {
             key: flow.flow_key,
             is_fed,
             forwards: forwards(flow.service),
             is_selective: flow.selective,
         });
+        if let Some(before) = before.filter(|before| before.key != flow.flow_key) {
+            remove(&mut self.heard, before.key, (port, flow.alias));
+        } else if before.is_some() {
+            return;
+        }
+        let known = self.heard.entry(flow.flow_key).or_default();
+        if known.len() == HEARD_PER_FLOW_MAX {
+            known.remove(0);
+        }
+        known.push((port, flow.alias));
+    }
+
+    /// Forgets what the other side calls its flows.
+    fn forget_heard(&mut self, port: EgressPort) {
+        for (place, known) in
+            core::mem::take(&mut self.all[usize::from(port.0)].heard).into_iter().enumerate()
+        {
+            if let (Some(known), Some(alias)) = (known, alias_at(place)) {
+                remove(&mut self.heard, known.key, (port, alias));
+            }
+        }
     }
 
     /// Notes whether the packets of a flow may come from there.
@@ -316,33 +399,36 @@ impl Ports {
 
     /// All ports and aliases by which others know a flow that they send here.
     pub(super) fn heard_as(&self, key: FlowKey) -> Vec<(EgressPort, Alias)> {
-        let ports = (0_u16..).map(EgressPort).zip(&self.all);
-        ports
-            .flat_map(|(number, port)| {
-                let is_of_flow = move |known: &Option<Heard>| known.is_some_and(|known| known.key == key);
-                let places = port.heard.iter().enumerate().filter(move |(_, known)| is_of_flow(known));
-                places.filter_map(move |(place, _)| Some((number, alias_at(place)?)))
-            })
-            .collect()
+        self.heard.get(&key).cloned().unwrap_or_default()
     }
 
-    /// The aliases of a port that have to be announced (again).
-    pub(super) fn unknown(&self, port: EgressPort) -> impl Iterator<Item = (Alias, Announced)> + '_ {
-        let announced = self.get(port).announced.iter().enumerate();
-        announced.filter_map(|(place, announced)| {
-            let announced = announced.filter(|announced| !announced.known)?;
-            Some((alias_at(place)?, announced))
-        })
+    /// Whether the other side has no receiver of some flow, as far as it is known.
+    pub(super) fn has_unknown(&self, port: EgressPort) -> bool {
+        !self.get(port).unknown.is_empty()
+    }
+
+    /// An alias of a port that has to be announced (again) now.
+    pub(super) fn next_unknown(&mut self, port: EgressPort, now: Time) -> Option<(Alias, Announced)> {
+        let port = &mut self.all[usize::from(port.0)];
+        let (_, alias) = *port.unknown.first().filter(|(at, _)| *at <= now)?;
+        let announced = port.change(alias, |announced| {
+            announced.announce(now);
+            *announced
+        })?;
+        Some((alias, announced))
     }
 
     /// Forgets what the other side knew: it restarted.
     pub(super) fn forget(&mut self, port: EgressPort, now: Time) -> Vec<FlowSlot> {
+        self.forget_heard(port);
         let port = &mut self.all[usize::from(port.0)];
-        port.heard.clear();
-        for announced in port.announced.iter_mut().flatten() {
-            if core::mem::take(&mut announced.known) {
-                announced.set_cut(true, now);
-            }
+        for alias in port.aliases() {
+            port.change(alias, |announced| {
+                announced.announce_from(now);
+                if core::mem::take(&mut announced.known) {
+                    announced.set_cut(true, now);
+                }
+            });
         }
         self.announce_at = Some(now);
         port.announced.iter().flatten().map(|announced| announced.flow).collect()
@@ -357,47 +443,69 @@ impl Ports {
         now: Time,
     ) -> Option<FlowSlot> {
         let port = &mut self.all[usize::from(port.0)];
-        let announced = port.announced.get_mut(place_of(alias))?.as_mut()?;
-        let was_known = core::mem::replace(&mut announced.known, has_receiver);
-        // That there is no receiver any more may have been said long ago, and have come late: it is asked again.
-        if was_known && !has_receiver {
-            let next = now + ANNOUNCE_INTERVAL;
-            self.announce_at = Some(self.announce_at.map_or(next, |at| at.min(next)));
+        let (is_lost, is_here) = (port.is_lost, port.end == End::Here);
+        let (flow, is_due) = port.change(alias, |announced| {
+            let was_known = core::mem::replace(&mut announced.known, has_receiver);
+            let is_lately_unknown = was_known && !has_receiver && !is_here;
+            if has_receiver {
+                (announced.announce_at, announced.announcements) = (None, 0);
+            } else if is_lately_unknown {
+                // That there is no receiver any more may have been said long ago, and have come late: it is asked again.
+                announced.announce_from(now + ANNOUNCE_INTERVAL);
+            }
+            let is_back = has_receiver && !is_lost && announced.is_cut;
+            if is_back {
+                announced.set_cut(false, now);
+            }
+            let is_due =
+                if is_back { Some(now) } else { announced.announce_at.filter(|_| is_lately_unknown) };
+            (announced.flow, is_due)
+        })?;
+        if let Some(at) = is_due {
+            self.announce_at = Some(self.announce_at.map_or(at, |known| known.min(at)));
         }
-        if has_receiver && !port.is_lost && announced.is_cut {
-            announced.set_cut(false, now);
-            self.announce_at = Some(now);
-        }
-        Some(announced.flow)
+        Some(flow)
     }
 
     /// Notes that the other relay answers no more, or again.
     pub(super) fn set_lost(&mut self, port: EgressPort, is_lost: bool, now: Time) {
         let port = &mut self.all[usize::from(port.0)];
         (port.is_lost, port.doubtful_until) = (is_lost, now + DOUBTED_FOR);
-        for announced in port.announced.iter_mut().flatten().filter(|announced| is_lost || announced.known) {
-            announced.set_cut(is_lost, now);
+        for alias in port.aliases() {
+            port.change(alias, |announced| {
+                if is_lost || announced.known {
+                    announced.set_cut(is_lost, now);
+                }
+            });
         }
         self.announce_at = Some(now);
     }
 
     /// Whether the packets of a flow that go on so get no further; its sender, who asks, need not be told.
     pub(super) fn answer_is_cut(&mut self, onward: Onward) -> bool {
-        let announced = self.announced_mut(onward.port, onward.alias).filter(|announced| announced.is_cut);
-        announced.map(|announced| announced.tell_at = None).is_some()
+        let port = &mut self.all[usize::from(onward.port.0)];
+        let is_cut = port.change(onward.alias, |announced| {
+            announced.tell_at = announced.tell_at.filter(|_| !announced.is_cut);
+            announced.is_cut
+        });
+        is_cut == Some(true)
     }
 
     /// What the senders of a port's flows are to be told now.
     pub(super) fn take_news(&mut self, port: EgressPort, now: Time) -> Vec<News> {
-        let announced = self.all[usize::from(port.0)].announced.iter_mut().flatten();
-        announced.filter_map(|announced| announced.take_news(now)).collect()
+        let port = &mut self.all[usize::from(port.0)];
+        let mut news = Vec::new();
+        while let Some((_, alias)) = port.news.first().copied().filter(|(at, _)| *at <= now) {
+            news.extend(port.change(alias, |announced| announced.take_news(now)).flatten());
+        }
+        news
     }
 
     /// Whether the other relay is missed or was lately, or a sender has to be told something later.
     pub(super) fn is_watched(&self, port: EgressPort, now: Time) -> bool {
-        let Port { is_lost, doubtful_until, announced, .. } = self.get(port);
+        let Port { is_lost, doubtful_until, announced, free, news, .. } = self.get(port);
         let is_doubtful = *is_lost || now < *doubtful_until;
-        announced.iter().flatten().any(|announced| is_doubtful || announced.tell_at.is_some())
+        !news.is_empty() || (is_doubtful && announced.len() > free.len())
     }
 
     /// All ports.
@@ -411,13 +519,27 @@ impl Ports {
     }
 
     /// Notes that aliases were announced, or that there is nothing to announce.
-    pub(super) fn announced(&mut self, again: bool, now: Time) {
+    pub(super) fn plan_announcements(&mut self, again: bool, now: Time) {
         self.announce_at = again.then(|| now + ANNOUNCE_INTERVAL);
     }
 
     /// Makes sure that aliases are announced soon.
     pub(super) fn announce_soon(&mut self, now: Time) {
         self.announce_at = Some(now);
+    }
+}
+
+/// Takes an alias out of those that a flow is known by.
+fn remove(
+    aliases: &mut BTreeMap<FlowKey, Vec<(EgressPort, Alias)>>,
+    key: FlowKey,
+    gone: (EgressPort, Alias),
+) {
+    if let Some(known) = aliases.get_mut(&key) {
+        known.retain(|known| *known != gone);
+        if known.is_empty() {
+            aliases.remove(&key);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which flows use the relay, for what, and what they are called on each way.
 
+use arrayvec::ArrayVec;
 use byway_units::{RelayId, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, FlowRole,
@@ -11,9 +12,10 @@ use super::Relay;
 use super::grants::{Grants, Ungranted, is_sender_of_group};
 use super::ingress::{Ceiling, EgressPort, FlowSlot, GroupKey, Onward, Registration};
 use super::links::{EndedRegistration, FlowRef, RegistrationKey};
+use super::ports::Announced;
 use crate::limits::ALIASES_PER_MESSAGE;
 use crate::parts::placement::{CodingClass, PlacedFlow};
-use crate::policy::{CodingRates, copies};
+use crate::policy::{CodingRates, copies, repairs};
 use crate::session::{Session, SessionId};
 
 impl Relay {
@@ -42,6 +44,7 @@ impl Relay {
     ) -> Result<Alias, Ungranted> {
         let key = register.flow_key;
         let sends = register.role == FlowRole::Sender;
+        self.work.entries += 1;
         let known = self.links.registered(session, &registration_key(register));
         if let Some((alias, flow)) = known
             && !self.is_news(session, alias, flow, register)
@@ -49,7 +52,8 @@ impl Relay {
             return Ok(alias);
         }
         let peer = self.sessions.get(session).ok_or(Refusal::NoGrant)?.remote.key;
-        let grants = self.grants(register, &peer, now)?;
+        let grants = self.verified_grants(register, &peer, now)?;
+        self.budgets.set_tenant(session, grants[0].tenant, now);
         if let Some((alias, flow)) = known {
             if !self.is_served_otherwise(flow, register.service) {
                 self.renew(session, alias, flow, key, &grants, now)?;
@@ -60,17 +64,21 @@ impl Relay {
         if !self.links.has_room(session) {
             return Err(Refusal::NoRoom.into());
         }
+        self.work.registrations += 1;
         let flow = if sends {
             self.register_sender(register, &grants, now)?
         } else {
-            self.register_receiver(register, &grants[0], now)?
+            self.register_receiver(session, register, &grants[0], now)?
         };
         let other = if sends { grants[0].egress } else { grants[0].ingress };
         let end = self.ends_at(&grants[0]);
         let alias = self.links.add(session, key, flow, (other.relay, other.shard), end);
+        self.set_round_trip(flow, session);
         if !sends {
             self.feed(key, &grants[0], now);
-            self.ports.announce_soon(now);
+            if self.is_of_use_here(key) {
+                self.learn_here(key, true, now);
+            }
         }
         Ok(alias)
     }
@@ -81,6 +89,7 @@ impl Relay {
             self.links.add_feeder(key, (ingress.relay, ingress.shard));
         }
         for (port, alias) in self.ports.heard_as(key) {
+            self.work.entries += 1;
             let is_fed = self.links.is_fed_by(key, self.ports.place(port));
             self.ports.set_fed(port, alias, is_fed);
             self.say_known(port, alias, is_fed && !self.egress.is_barred(key), now);
@@ -101,16 +110,20 @@ impl Relay {
             FlowRef::Received(_) => {
                 let ingress = (grant.ingress.relay, grant.ingress.shard);
                 !self.links.is_fed_by(register.flow_key, ingress)
+                    || self.is_served_otherwise(flow, register.service)
             }
         };
         leads_elsewhere || self.links.ends_at(session, alias) < self.ends_at(&grant)
     }
 
-    /// Whether a flow that an agent sends is to be served in another way than before: it then begins anew here.
+    /// Whether a flow that an agent sends is to be served in another way than before, or one that it receives is to be repaired
+    /// from now on: it then begins anew here.
     fn is_served_otherwise(&self, flow: FlowRef, service: Service) -> bool {
         match flow {
             FlowRef::Sent(slot) => self.ingress.service_of(slot).is_some_and(|(known, _)| known != service),
-            FlowRef::Received(_) => false,
+            FlowRef::Received(slot) => {
+                repairs(service) && self.egress.service(slot).is_some_and(|known| !repairs(known))
+            }
         }
     }
 
@@ -213,12 +226,16 @@ impl Relay {
             let is_here = self.ports.session(port).is_none();
             let known = is_here && self.is_of_use_here(key);
             self.ingress.add_onward(slot, Onward { port, alias, known });
+            if known {
+                self.learn(port, alias, true, now);
+            }
         }
         Ok(())
     }
 
     fn register_receiver(
         &mut self,
+        session: SessionId,
         register: &Register<'_>,
         grant: &Grant,
         now: Time,
@@ -228,7 +245,8 @@ impl Relay {
         }
         let rate = register.rate.rate().min(grant.rate.rate());
         let (key, service) = (register.flow_key, register.service);
-        let slot = self.egress.register(key, service, rate, register.consent, now);
+        let holder = self.egress.holder(session.0, grant.tenant);
+        let slot = self.egress.register((key, holder), service, rate, register.consent, now);
         self.egress.set_class(slot, self.class_within(register.budget.duration()));
         Ok(FlowRef::Received(slot))
     }
@@ -238,6 +256,7 @@ impl Relay {
         let Unregister { flow_key, role, far_relay } = *unregister;
         let far = far_relay.map(|far| (far.relay, far.shard));
         let key = RegistrationKey { flow: flow_key, sends: role == FlowRole::Sender, far };
+        self.work.entries += 1;
         while let Some((alias, _)) = self.links.registered(session, &key) {
             self.forget(session, alias, now);
         }
@@ -246,6 +265,7 @@ impl Relay {
     }
 
     pub(super) fn forget(&mut self, session: SessionId, alias: Alias, now: Time) {
+        self.work.registrations += 1;
         match self.links.remove(session, alias, now) {
             Some((_, FlowRef::Sent(slot))) => self.forget_sent(slot, now),
             Some((key, FlowRef::Received(slot))) => {
@@ -281,13 +301,19 @@ impl Relay {
     /// Lets the ingress relays of a flow know that nothing of it is of use here any more.
     pub(super) fn say_unheard(&mut self, key: FlowKey, now: Time) {
         for (port, alias) in self.ports.heard_as(key) {
+            self.work.entries += 1;
             self.ports.set_fed(port, alias, false);
             self.say_known(port, alias, false, now);
         }
-        for onward in self.ports.own_onward(key) {
-            self.learn(onward.port, onward.alias, false, now);
+        self.learn_here(key, false, now);
+    }
+
+    /// The flows that this relay sends to itself are known as soon as a receiver is.
+    fn learn_here(&mut self, key: FlowKey, has_receiver: bool, now: Time) {
+        for (port, alias) in self.ports.own_onward(key) {
+            self.work.entries += 1;
+            self.learn(port, alias, has_receiver, now);
         }
-        self.ports.announce_soon(now);
     }
 
     /// A session begins; what an earlier run of the peer had registered is void.
@@ -332,57 +358,57 @@ impl Relay {
         }
         let mut again = false;
         for port in self.ports.all() {
-            again |= match self.ports.session(port) {
-                Some(session) => self.announce_to(port, session, now),
-                None => self.announce_here(port, now),
-            };
+            let session = self.ports.session(port);
+            again |= session.is_some_and(|session| self.announce_to(port, session, now));
             again |= self.tell_senders(port, now);
         }
-        self.ports.announced(again, now);
+        self.ports.plan_announcements(again, now);
     }
 
     fn announce_to(&mut self, port: EgressPort, session: SessionId, now: Time) -> bool {
-        let unknown: alloc::vec::Vec<_> = self.ports.unknown(port).collect();
-        if !unknown.is_empty() {
-            // Whoever waits for an answer wants to know whether the other side is still there.
-            self.sessions.use_session(session, now);
+        if !self.ports.has_unknown(port) {
+            return false;
         }
-        if !self.sessions.is_established(session, now) {
-            return !unknown.is_empty();
+        // Whoever waits for an answer wants to know whether the other side is still there.
+        self.sessions.use_session(session, now);
+        if self.sessions.is_established(session, now) {
+            while self.announce_some(port, session, now) {}
         }
-        for chunk in unknown.chunks(ALIASES_PER_MESSAGE) {
-            let mut announcements = chunk.iter().filter_map(|(alias, announced)| {
-                let (service, rate) = self.ingress.service_of(announced.flow)?;
-                Some(AliasAnnouncement {
-                    alias: *alias,
-                    flow_key: announced.key,
-                    service,
-                    selective: self.ingress.is_selective(announced.flow),
-                    rate: KilobitsPerSecond::from_rate(rate),
-                })
-            });
-            let mut scratch = [[0; AliasAnnouncement::BYTES]; ALIASES_PER_MESSAGE];
-            let flows = AliasAnnouncements::collect(&mut announcements, &mut scratch);
-            self.sessions.say(session, &Message::Aliases(Aliases { flows }), now);
+        true
+    }
+
+    /// Announces as many of the aliases that are due as one message takes; whether there were any.
+    fn announce_some(&mut self, port: EgressPort, session: SessionId, now: Time) -> bool {
+        let mut due: ArrayVec<AliasAnnouncement, ALIASES_PER_MESSAGE> = ArrayVec::new();
+        while !due.is_full()
+            && let Some((alias, announced)) = self.ports.next_unknown(port, now)
+        {
+            self.work.entries += 1;
+            due.extend(self.announcement(alias, &announced));
         }
-        !unknown.is_empty()
+        if due.is_empty() {
+            return false;
+        }
+        let mut scratch = [[0; AliasAnnouncement::BYTES]; ALIASES_PER_MESSAGE];
+        let flows = AliasAnnouncements::collect(&mut due.into_iter(), &mut scratch);
+        self.sessions.say(session, &Message::Aliases(Aliases { flows }), now);
+        true
+    }
+
+    fn announcement(&self, alias: Alias, announced: &Announced) -> Option<AliasAnnouncement> {
+        let (service, rate) = self.ingress.service_of(announced.flow)?;
+        Some(AliasAnnouncement {
+            alias,
+            flow_key: announced.key,
+            service,
+            selective: self.ingress.is_selective(announced.flow),
+            rate: KilobitsPerSecond::from_rate(rate),
+        })
     }
 
     /// Whether there are receivers of a flow here, and none of its ends lies.
     fn is_of_use_here(&self, key: FlowKey) -> bool {
         !self.links.receivers_of(key).is_empty() && !self.egress.is_barred(key)
-    }
-
-    /// The flows that this relay sends to itself are known as soon as a receiver is.
-    fn announce_here(&mut self, port: EgressPort, now: Time) -> bool {
-        let unknown: alloc::vec::Vec<_> = self.ports.unknown(port).collect();
-        let mut left = false;
-        for (alias, announced) in unknown {
-            let known = self.is_of_use_here(announced.key);
-            self.learn(port, alias, known, now);
-            left |= !known;
-        }
-        left
     }
 
     /// Another relay says what it calls its flows; the answer says whether they have receivers here.

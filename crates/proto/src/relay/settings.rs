@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use byway_units::RelayId;
+use byway_units::{Bytes, RelayId};
 use byway_wire::seal::{PublicKey, StaticSecret, Suite, VerifyingKey};
 use byway_wire::{Grant, Shard};
 
@@ -30,6 +30,8 @@ pub struct RelaySettings {
     /// Whether it follows up on what does not come: asks receivers again whose packets a repair waits for, and fetches from the
     /// ingress relay what repair packets cannot restore in time. The published systems do not.
     pub follows_up: bool,
+    /// The memory that packets, and what is known of flows, may take in this shard.
+    pub memory: Bytes,
     /// What all that this shard sends waits for; `None`: nothing waits.
     pub uplink: Option<UplinkSettings>,
 }

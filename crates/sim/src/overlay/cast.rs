@@ -6,6 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::RangeInclusive;
 
 use byway_proto::agent::{AgentIdentity, Peer, RelayPath, RelayPeer};
+use byway_proto::limits::RELAY_MEMORY;
 use byway_proto::relay::{Authority, OtherRelay, RelaySettings};
 use byway_units::{AgentId, FlowId, RelayId};
 use byway_wire::seal::{PreSharedKey, StaticSecret, Suite};
@@ -92,6 +93,7 @@ impl RelayCard {
             authority,
             relays: others,
             follows_up: true,
+            memory: RELAY_MEMORY,
             uplink: None,
         }
     }

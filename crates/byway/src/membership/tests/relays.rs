@@ -24,6 +24,7 @@ fn at(address: &str) -> SocketAddr {
 fn relay(world: &World, node: &Membership, authority: VerifyingKey) -> Relay {
     let settings = RelaySettings {
         follows_up: true,
+        memory: byway_proto::limits::RELAY_MEMORY,
         uplink: None,
         number: RelayId::new(node.number()),
         shard: Shard::new(0),

@@ -11,7 +11,7 @@ use super::batches::{Batch, BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
-use super::{Egress, find, kept};
+use super::{Egress, admitted, find, kept};
 use crate::limits::{CODED_BYTES_MAX, FIRST_NUMBERS};
 use crate::parts::packet_log::Handle;
 
@@ -119,8 +119,8 @@ impl Egress {
         actions: &mut Vec<Action>,
     ) {
         for entry in entries {
-            let flow = entry.flow.and_then(|slot| find(&mut self.flows, slot));
-            let Some(flow) = flow else {
+            let found = entry.flow.and_then(|slot| Some((slot, find(&mut self.flows, slot)?)));
+            let Some((slot, flow)) = found else {
                 continue;
             };
             let (batches, log) = (&self.batches, &self.log);
@@ -130,7 +130,11 @@ impl Egress {
             };
             // As long as any packet of the batch: who gives shall not be asked for more than it consented to.
             flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);
-            flow.activate(now).add_batch(entry.sequence, batch, is_spent);
+            let active = flow.activate(now);
+            self.memory.admit(active);
+            active.add_batch(entry.sequence, batch, is_spent);
+            self.memory.settle(active);
+            self.sweeps.watch_rest(active, slot, now);
         }
         // A receiver that has got nothing of a flow asks for nothing.
         let beginnings = entries.iter().filter(|entry| entry.sequence.number() < FIRST_NUMBERS);
@@ -143,7 +147,6 @@ impl Egress {
                 self.became_repairable(slot, entry.sequence, now, actions);
             }
         }
-        self.sweep_from(now);
     }
 
     /// Keeps an in-stream repair packet and repairs what waited for it.
@@ -161,17 +164,25 @@ impl Egress {
             self.counters.repairs_unknown += 1;
             return;
         };
-        let active = flow.activate(now);
+        flow.activate(now);
+        let Some(active) = admitted(&mut self.flows, &self.memory, slot) else {
+            return;
+        };
         let InStreamHead { first_low, mask, place, length_symbol, .. } = repair.head;
         let first = active.full(first_low);
         active.blocks.add(first, mask, BlockRepair { place, length_symbol, payload });
-        active.highest = active.highest.max(first.plus(mask.span() - 1));
+        active.note_known(first, first.plus(mask.span() - 1));
+        // All are noted first: how many repair packets are needed depends on what else is missing.
+        let offsets = mask.offsets().map(|offset| first.plus(u64::from(offset)));
+        let refused = offsets.filter(|sequence| active.take_nacked(*sequence, now) == Some(false)).count();
+        self.memory.settle(active);
+        self.counters.refused_room += refused as u64;
         self.counters.repairs_kept += 1;
+        self.watch_rest(slot, now);
         for offset in mask.offsets() {
             self.became_repairable(slot, first.plus(u64::from(offset)), now, actions);
         }
         self.retry_stuck(now, actions);
-        self.sweep_from(now);
     }
 
     /// Repairs a packet that was asked for before it could be repaired; asks first if the request may be stale.
@@ -185,6 +196,10 @@ impl Egress {
         let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
+        self.memory.admit(active);
+        if active.take_nacked(sequence, now) == Some(false) {
+            self.counters.refused_room += 1;
+        }
         if let Some(open) = active.open.as_mut().filter(|open| open.covers(sequence)) {
             if open.is_to_be_told(now) {
                 actions.push(Action::Outage { flow: slot, is_dark: true });
@@ -194,8 +209,12 @@ impl Egress {
             if may_be_in_flight && self.in_flight.add(lost_at, slot, sequence) {
                 return;
             }
-            active.missing.ask(sequence, now + open.patience, open.certain);
+            let until = now + open.patience;
+            let certain = open.certain;
+            active.ask(sequence, until, certain);
+            self.sweeps.watch_expiry(active, slot, until);
         }
+        self.memory.settle(active);
         let Some(missing) = active.missing.get_mut(sequence) else {
             return;
         };

@@ -114,7 +114,6 @@ impl Egress {
             let is_dark = receivers.iter().any(|slot| self.is_dark(*slot, now));
             self.note_gap((*first, is_dark), feed, carried.sequence_low, now);
         }
-        self.sweep_from(now);
     }
 
     /// Whether this very packet is here already. A sender that began anew gives a number to another one.
@@ -139,8 +138,11 @@ impl Egress {
         let is_forwarded = carried.is_forwarded || forwards(service);
         let active = flow.activate(now);
         let sequence = active.full(carried.sequence_low);
+        self.memory.admit(active);
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        self.memory.settle(active);
         active.is_forwarded = is_forwarded;
+        self.sweeps.watch_rest(active, slot, now);
         if !is_forwarded {
             if service == Service::Caching {
                 self.note_tail(slot, sequence, now);
@@ -152,6 +154,9 @@ impl Egress {
             return;
         }
         // Whoever asked before it came is answered by it.
+        if active.take_nacked(sequence, now) == Some(false) {
+            self.counters.refused_room += 1;
+        }
         if let Some(missing) = active.missing.get_mut(sequence) {
             missing.enter(Stage::Given, now);
             missing.is_repaired = true;

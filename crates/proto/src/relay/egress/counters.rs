@@ -73,6 +73,10 @@ pub struct EgressCounters {
     pub refused_range: u64,
     /// NACKs without room for another missing packet.
     pub refused_room: u64,
+    /// NACKs of flows whose packets no relay carries.
+    pub refused_service: u64,
+    /// Packets asked for again within a round trip, before anything can have changed.
+    pub refused_early: u64,
     /// Missing packets that were given up without a repair.
     pub given_up: u64,
     /// Receivers told how far a flow has come whose copies pause.

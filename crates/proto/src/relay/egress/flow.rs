@@ -8,11 +8,13 @@ use byway_wire::{FlowKey, SequenceNumber};
 
 use super::blocks::Blocks;
 use super::carried::Feed;
+use super::memory::Holder;
 use super::missing::{Missing, MissingPacket, Stage};
+use super::nacked::{NackedRange, NackedRanges};
 use super::open_end::OpenEnd;
 use super::tails::Tail;
 use crate::limits::{
-    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, REPAIR_BURST, REPAIR_RETENTION,
+    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, PATIENCE_MAX, REPAIR_BURST, REPAIR_RETENTION,
 };
 use crate::parts::lateness::Lateness;
 use crate::parts::packet_log::Handle;
@@ -87,6 +89,8 @@ impl PackedBatch {
 pub(crate) struct EgressFlow {
     pub(crate) slot: FlowSlot,
     pub(crate) key: FlowKey,
+    /// Whose memory it takes.
+    holder: Holder,
     pub(crate) service: Service,
     /// What repairs it may still be given: its registered rate, so that an outage can be repaired and more cannot
     /// be asked for.
@@ -107,8 +111,18 @@ pub(crate) struct EgressFlow {
     pub(crate) class: Class,
     /// The highest number of a flow that rests.
     rested_at: SequenceNumber,
+    /// Packets that its receiver was asked for lately.
+    requested: Option<Requested>,
     /// Allocated while packets of the flow are known.
     active: Option<Box<Active>>,
+}
+
+/// The first and the last number of the packets that a receiver was asked for, and when it was last.
+#[derive(Clone, Copy, Debug)]
+struct Requested {
+    first: SequenceNumber,
+    last: SequenceNumber,
+    at: Time,
 }
 
 /// How often a packet was repaired, and when last: in milliseconds modulo 2^16, as there are many of these.
@@ -138,9 +152,28 @@ fn some_of<T: Copy>(rare: &mut Rare<T>) -> &mut SequenceRing<T> {
     rare.get_or_insert_with(|| Box::new(SequenceRing::new(COVERED_PACKETS_MAX)))
 }
 
+/// Keeps a value for a number; how much more memory that takes, in bytes.
+fn insert<T: Copy>(ring: &mut SequenceRing<T>, number: u64, value: T, is_spent: impl Fn(T) -> bool) -> u64 {
+    let before = ring.bytes();
+    ring.insert_over(number, value, is_spent);
+    ring.bytes() - before
+}
+
+/// Above all numbers.
+const NO_NUMBER: SequenceNumber = SequenceNumber::new(u64::MAX);
+
 /// What is kept while the flow is in use.
 #[derive(Debug)]
 pub(crate) struct Active {
+    /// Whose memory it takes.
+    pub(super) holder: Holder,
+    /// How much it takes, and how much of that the holder knows to be taken.
+    pub(super) bytes: u64,
+    pub(super) charged: u64,
+    /// Whether it may take more, as of now.
+    pub(super) has_room: bool,
+    /// No number below is known.
+    lowest: SequenceNumber,
     pub(crate) highest: SequenceNumber,
     /// The batch that covers a packet, and the one that did before: few packets are in two.
     batches: SequenceRing<PackedBatch>,
@@ -152,6 +185,12 @@ pub(crate) struct Active {
     repaired: Rare<Repaired>,
     pub(crate) blocks: Blocks,
     pub(crate) missing: Missing,
+    /// What the receiver asked for of which nothing is known.
+    pub(crate) nacked: NackedRanges,
+    /// When something of that can be of no use any more, as far as that is watched.
+    pub(super) expires_at: Option<Time>,
+    /// Whether somebody looks when the flow is at rest.
+    pub(super) is_watched: bool,
     pub(crate) open: Option<OpenEnd>,
     /// How far its copies have come, where they are kept.
     pub(super) tail: Tail,
@@ -165,7 +204,7 @@ pub(crate) struct Active {
 impl EgressFlow {
     pub(crate) fn new(
         slot: FlowSlot,
-        key: FlowKey,
+        (key, holder): (FlowKey, Holder),
         service: Service,
         rate: Rate,
         consent: Consent,
@@ -174,6 +213,7 @@ impl EgressFlow {
         Self {
             slot,
             key,
+            holder,
             service,
             repair_budget: TokenBucket::of_bytes(rate, burst(rate, REPAIR_BURST), now),
             consent: consent_account(reserved(consent), rate, now),
@@ -184,6 +224,7 @@ impl EgressFlow {
             class: Class::HighRate,
             lateness: Lateness::default(),
             rested_at: SequenceNumber::FIRST,
+            requested: None,
             active: None,
         }
     }
@@ -198,9 +239,14 @@ impl EgressFlow {
 
     /// What is kept of the flow, from now on at least.
     pub(crate) fn activate(&mut self, now: Time) -> &mut Active {
-        let highest = self.rested_at;
+        let (highest, holder) = (self.rested_at, self.holder);
         let active = self.active.get_or_insert_with(|| {
             Box::new(Active {
+                holder,
+                bytes: size_of::<Active>() as u64,
+                charged: 0,
+                has_room: true,
+                lowest: NO_NUMBER,
                 highest,
                 batches: SequenceRing::new(COVERED_PACKETS_MAX),
                 earlier_batches: None,
@@ -209,6 +255,9 @@ impl EgressFlow {
                 repaired: None,
                 blocks: Blocks::default(),
                 missing: Missing::default(),
+                nacked: NackedRanges::default(),
+                expires_at: None,
+                is_watched: false,
                 open: None,
                 tail: Tail::new(now),
                 carried: None,
@@ -220,16 +269,34 @@ impl EgressFlow {
         active
     }
 
+    /// Notes that its receiver is asked for a packet.
+    pub(super) fn note_request(&mut self, sequence: SequenceNumber, now: Time) {
+        let known = self.requested.filter(|requested| now < requested.at + PATIENCE_MAX);
+        let (first, last) = known.map_or((sequence, sequence), |known| (known.first, known.last));
+        self.requested = Some(Requested { first: first.min(sequence), last: last.max(sequence), at: now });
+    }
+
+    /// The part of a range that its receiver may have been asked for lately.
+    pub(super) fn requested_within(
+        &self,
+        (first, last): (SequenceNumber, SequenceNumber),
+        now: Time,
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        let requested = self.requested.filter(|requested| now < requested.at + PATIENCE_MAX)?;
+        let (first, last) = (first.max(requested.first), last.min(requested.last));
+        (first <= last).then_some((first, last))
+    }
+
     /// The full number of a packet whose low bits came in a packet.
     pub(crate) fn full(&self, low: u32) -> SequenceNumber {
         let highest = self.active().map_or(self.rested_at, |active| active.highest);
         SequenceNumber::nearest(low, highest)
     }
 
-    /// Forgets the packets of a flow that rests, but not how far it had come.
-    pub(crate) fn rest(&mut self) {
+    /// Forgets the packets of a flow that rests, but not how far it had come; what was known of it.
+    pub(crate) fn rest(&mut self) -> Option<Box<Active>> {
         self.rested_at = self.active().map_or(self.rested_at, |active| active.highest);
-        self.active = None;
+        self.active.take()
     }
 }
 
@@ -242,8 +309,87 @@ impl Active {
 
     /// Whether the receiver has said that it lost this packet, one by one or by an open end.
     pub(crate) fn is_lost(&self, sequence: SequenceNumber) -> bool {
-        let open = self.open.is_some_and(|open| open.covers(sequence));
-        open || self.missing.get(sequence).is_some_and(|missing| missing.stage != Stage::Given)
+        if self.open.is_some_and(|open| open.covers(sequence)) {
+            return true;
+        }
+        match self.missing.get(sequence) {
+            Some(missing) => missing.stage != Stage::Given,
+            None => self.nacked.covering(sequence, self.last_used).is_some(),
+        }
+    }
+
+    /// The part of a range of which something may be known.
+    pub(super) fn known_within(
+        &self,
+        (first, last): (SequenceNumber, SequenceNumber),
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        let reach = COVERED_PACKETS_MAX as u64 - 1;
+        let lowest = self.lowest.max(SequenceNumber::new(self.highest.number().saturating_sub(reach)));
+        let (first, last) = (first.max(lowest), last.min(self.highest));
+        (first <= last).then_some((first, last))
+    }
+
+    /// Whether something is known from which a packet may be repaired.
+    pub(super) fn is_known(&self, sequence: SequenceNumber) -> bool {
+        let source = self.source(sequence);
+        source.packet.is_some() || source.batches[0].is_some() || self.blocks.covering(sequence).is_some()
+    }
+
+    /// Notes that something is known of these numbers.
+    pub(super) fn note_known(&mut self, first: SequenceNumber, last: SequenceNumber) {
+        self.lowest = self.lowest.min(first);
+        self.highest = self.highest.max(last);
+    }
+
+    /// Has a packet worked on that waited to be known; whether it did, and there is room.
+    pub(super) fn take_nacked(&mut self, sequence: SequenceNumber, now: Time) -> Option<bool> {
+        if self.nacked.is_empty() || self.missing.get(sequence).is_some() {
+            return None;
+        }
+        let (until, certain) = self.nacked.take(sequence, now)?;
+        Some(self.ask(sequence, until, certain))
+    }
+
+    /// Has a packet worked on; whether there is room.
+    pub(super) fn ask(&mut self, sequence: SequenceNumber, until: Time, certain: bool) -> bool {
+        if !self.has_room && self.missing.is_full() && self.missing.get(sequence).is_none() {
+            return false;
+        }
+        let before = self.missing.bytes();
+        let is_noted = self.missing.ask(sequence, until, certain).is_some();
+        self.grew(before, self.missing.bytes());
+        is_noted
+    }
+
+    /// Has numbers wait until something is known of them; how many do not.
+    pub(super) fn add_nacked(&mut self, range: NackedRange) -> u64 {
+        if !self.has_room && self.nacked.is_full() {
+            return range.waiting();
+        }
+        let before = self.nacked.bytes();
+        let forgotten = self.nacked.add(range);
+        self.grew(before, self.nacked.bytes());
+        forgotten
+    }
+
+    /// Gives up what is of no use any more; how many packets were never known of.
+    pub(super) fn expire(
+        &mut self,
+        now: Time,
+        unrepaired: impl FnMut(&mut MissingPacket, Option<&mut OpenEnd>),
+    ) -> u64 {
+        let mut unrepaired = unrepaired;
+        let before = self.missing.bytes() + self.nacked.bytes();
+        let open = &mut self.open;
+        self.missing.expire(now, |packet| unrepaired(packet, open.as_mut()));
+        let waited = self.nacked.expire(now);
+        self.grew(before, self.missing.bytes() + self.nacked.bytes());
+        waited
+    }
+
+    /// Notes that a part takes another amount of memory than before.
+    const fn grew(&mut self, before: u64, after: u64) {
+        self.bytes = self.bytes + after - before;
     }
 
     /// The full number of a packet whose low bits came in a packet.
@@ -258,14 +404,15 @@ impl Active {
         batch: BatchRef,
         is_spent: impl Fn(BatchRef) -> bool,
     ) {
-        self.highest = self.highest.max(sequence);
+        self.note_known(sequence, sequence);
         let (number, batch) = (sequence.number(), PackedBatch::new(batch));
-        let is_spent = |batch: PackedBatch| is_spent(batch.batch());
+        let has_room = self.has_room;
+        let is_spent = |batch: PackedBatch| !has_room || is_spent(batch.batch());
         let before = self.batches.get(number).filter(|before| *before != batch);
         if let Some(before) = before {
-            some_of(&mut self.earlier_batches).insert_over(number, before, is_spent);
+            self.bytes += insert(some_of(&mut self.earlier_batches), number, before, is_spent);
         }
-        self.batches.insert_over(number, batch, is_spent);
+        self.bytes += insert(&mut self.batches, number, batch, is_spent);
     }
 
     /// Notes where a packet itself is kept; those that are gone give way.
@@ -275,8 +422,10 @@ impl Active {
         packet: Handle,
         is_gone: impl Fn(Handle) -> bool,
     ) {
-        self.highest = self.highest.max(sequence);
-        self.packets.insert_over(sequence.number(), packet, is_gone);
+        self.note_known(sequence, sequence);
+        let has_room = self.has_room;
+        self.bytes +=
+            insert(&mut self.packets, sequence.number(), packet, |packet| !has_room || is_gone(packet));
     }
 
     /// Where the packet itself is kept, or was.
@@ -286,8 +435,9 @@ impl Active {
 
     /// Notes that the receiver is asked for a packet, for a wider round.
     pub(crate) fn add_asked(&mut self, sequence: SequenceNumber, now: Time) {
-        let is_past = |asked| now.saturating_since(asked) > REPAIR_RETENTION;
-        some_of(&mut self.asked).insert_over(sequence.number(), now, is_past);
+        let has_room = self.has_room;
+        let is_past = |asked| !has_room || now.saturating_since(asked) > REPAIR_RETENTION;
+        self.bytes += insert(some_of(&mut self.asked), sequence.number(), now, is_past);
     }
 
     /// When the receiver was asked for this packet last, for a wider round.
@@ -299,7 +449,9 @@ impl Active {
     pub(crate) fn add_repair(&mut self, sequence: SequenceNumber, now: Time) {
         let count = self.repairs_of(sequence).saturating_add(1);
         let repaired = Repaired { count, last_ms: low_ms(now) };
-        some_of(&mut self.repaired).insert_over(sequence.number(), repaired, |before| before.is_past(now));
+        // How often a packet was repaired is never forgotten for want of memory: it would be repaired again.
+        let is_past = |before: Repaired| before.is_past(now);
+        self.bytes += insert(some_of(&mut self.repaired), sequence.number(), repaired, is_past);
     }
 
     /// How often the packet was repaired, one way or another.

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use crate::limits::MISSING_PACKETS_MAX;
+use crate::limits::{MISSING_PACKETS_ALWAYS, MISSING_PACKETS_MAX};
 
 /// What is being done about a missing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,12 @@ impl Missing {
         self.position(sequence).ok().map(|position| &mut self.packets[position])
     }
 
+    /// The first packet from this number on.
+    pub(crate) fn next_from(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
+        let place = self.packets.partition_point(|packet| packet.sequence < sequence);
+        self.packets.get(place).map(|packet| packet.sequence)
+    }
+
     /// The account of this packet, opened if there is none; `None` if there is no room.
     pub(crate) fn ask(
         &mut self,
@@ -136,6 +142,14 @@ impl Missing {
             }
             keep
         });
+        if self.packets.is_empty() {
+            self.packets = VecDeque::new();
+        }
+    }
+
+    /// When the next packet can be of no use any more.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        self.packets.iter().map(|packet| packet.until).min()
     }
 
     /// Forgets what only the open end asked for and nothing covers yet, from this packet on.
@@ -147,6 +161,16 @@ impl Missing {
 
     pub(crate) fn count(&self) -> usize {
         self.packets.len()
+    }
+
+    /// How much memory they take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.packets.capacity() * size_of::<MissingPacket>()) as u64
+    }
+
+    /// Whether another packet would take more memory than every flow may have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.packets.len() >= self.packets.capacity().max(MISSING_PACKETS_ALWAYS)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

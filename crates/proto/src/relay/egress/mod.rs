@@ -18,7 +18,9 @@ mod carried;
 mod counters;
 mod fetching;
 mod flow;
+mod memory;
 mod missing;
+mod nacked;
 mod open_end;
 mod repair;
 mod requests;
@@ -36,7 +38,7 @@ use alloc::vec::Vec;
 use byway_code::{AlignedBuffer, Engine, JointDecoder};
 use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::{FlowKey, SequenceNumber};
+use byway_wire::{FlowKey, SequenceNumber, TenantId};
 
 pub(crate) use action::{Action, Given};
 pub(crate) use arrivals::CrossStream;
@@ -44,16 +46,20 @@ pub(crate) use batches::Entry;
 pub(crate) use carried::{CarriedCopy, Feed};
 pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use flow::FlowSlot;
+pub(crate) use memory::Holder;
 pub(crate) use requests::Request;
 
 use batches::{Batch, Batches};
 use carried::Gaps;
-use flow::{BatchRef, EgressFlow};
+use flow::{Active, BatchRef, EgressFlow};
+use memory::FlowMemory;
 use open_end::InFlight;
 use rounds::{RoundSlot, Rounds};
+use sweep::Sweeps;
 use tails::Tails;
 
-use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, REPAIR_RETENTION};
+use super::work::RelayWork;
+use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, REPAIR_RETENTION};
 use crate::outbox::Owner;
 use crate::parts::packet_log::{Handle, PacketLog};
 use byway_wire::Service;
@@ -66,6 +72,7 @@ pub(crate) struct Egress {
     /// Whether it asks again, and ingress relays, for what does not come.
     follows_up: bool,
     flows: Vec<Option<EgressFlow>>,
+    memory: FlowMemory,
     /// For the next flows, those that have been free for longest first.
     free: VecDeque<FlowSlot>,
     /// Flows that answered falsely, and may have left since; the oldest give way.
@@ -83,7 +90,8 @@ pub(crate) struct Egress {
     block_sent: Option<(FlowSlot, SequenceNumber, Time)>,
     /// Where decoding writes.
     decoded: Vec<AlignedBuffer>,
-    next_sweep: Option<Time>,
+    /// When what is to be given up.
+    sweeps: Sweeps,
     /// What did not come of what ingress relays carried here.
     gaps: Gaps,
     /// How far away ingress relays are, by number; those that are not measured, or this one, are near.
@@ -92,38 +100,42 @@ pub(crate) struct Egress {
     in_flight: InFlight,
     tails: Tails,
     pub(crate) counters: EgressCounters,
+    pub(crate) work: RelayWork,
 }
 
 impl Egress {
-    pub(crate) fn new(engine: Engine, follows_up: bool) -> Self {
+    /// Packets and flows may take so much memory.
+    pub(crate) fn new(engine: Engine, follows_up: bool, packets: Bytes, flows: Bytes) -> Self {
         Self {
             engine,
             follows_up,
             flows: Vec::new(),
+            memory: FlowMemory::new(flows),
             free: VecDeque::new(),
             barred: VecDeque::new(),
             batches: Vec::new(),
             rounds: Rounds::default(),
-            log: PacketLog::new(Bytes::from(EGRESS_LOG_BYTES), REPAIR_RETENTION),
+            log: PacketLog::new(packets, REPAIR_RETENTION),
             decoded: (0..byway_code::REPAIR_PACKETS_MAX)
                 .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))
                 .collect(),
             stuck: Vec::new(),
             block_sent: None,
             joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
-            next_sweep: None,
+            sweeps: Sweeps::default(),
             gaps: Gaps::default(),
             feed_round_trips: Vec::new(),
             in_flight: InFlight::default(),
             tails: Tails::default(),
             counters: EgressCounters::default(),
+            work: RelayWork::default(),
         }
     }
 
     /// Registers a flow of which a receiver is nearby.
     pub(crate) fn register(
         &mut self,
-        key: FlowKey,
+        (key, holder): (FlowKey, Holder),
         service: Service,
         rate: Rate,
         consent: Consent,
@@ -133,7 +145,7 @@ impl Egress {
             self.flows.push(None);
             FlowSlot::first_at(self.flows.len() - 1)
         });
-        let mut flow = EgressFlow::new(slot, key, service, rate, consent, now);
+        let mut flow = EgressFlow::new(slot, (key, holder), service, rate, consent, now);
         flow.barred = self.barred.contains(&key);
         self.flows[slot.place()] = Some(flow);
         slot
@@ -147,7 +159,9 @@ impl Egress {
     /// Forgets a flow.
     pub(crate) fn unregister(&mut self, slot: FlowSlot) {
         if self.flow(slot).is_some() {
-            self.flows[slot.place()] = None;
+            if let Some(active) = self.flows[slot.place()].take().and_then(|mut flow| flow.rest()) {
+                self.memory.release(&active);
+            }
             self.free.push_back(slot.next());
         }
     }
@@ -161,6 +175,21 @@ impl Egress {
     /// The key of a flow.
     pub(crate) fn key(&self, slot: FlowSlot) -> Option<FlowKey> {
         self.flow(slot).map(|flow| flow.key)
+    }
+
+    /// Whose memory the flows of a session take.
+    pub(crate) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
+        self.memory.holder(session, tenant)
+    }
+
+    /// The memory that is taken by what is known of flows.
+    pub(crate) const fn flows_held(&self) -> Bytes {
+        self.memory.used()
+    }
+
+    /// The service of a flow.
+    pub(crate) fn service(&self, slot: FlowSlot) -> Option<Service> {
+        self.flow(slot).map(|flow| flow.service)
     }
 
     /// Gives the packets of a flow a class where they have to wait.
@@ -191,7 +220,7 @@ impl Egress {
         RelayBacklog {
             flows: active().count(),
             rounds: self.rounds.under_way(),
-            missing: active().map(|active| active.missing.count()).sum(),
+            missing: active().map(|active| active.missing.count() + active.nacked.waiting()).sum(),
         }
     }
 
@@ -247,6 +276,17 @@ impl Egress {
 /// A batch, while it is kept.
 fn kept(batches: &[Batches], batch: BatchRef) -> Option<Batch> {
     batches.get(usize::from(batch.ingress))?.get(batch.number)
+}
+
+/// What is kept of a flow, which knows whether it may take more memory.
+fn admitted<'a>(
+    flows: &'a mut [Option<EgressFlow>],
+    memory: &FlowMemory,
+    slot: FlowSlot,
+) -> Option<&'a mut Active> {
+    let active = find(flows, slot)?.active_mut()?;
+    memory.admit(active);
+    Some(active)
 }
 
 /// The flow of this slot, while it is that of the slot's turn.

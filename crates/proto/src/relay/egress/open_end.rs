@@ -141,13 +141,14 @@ impl Egress {
         if let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) {
             active.open = Some(open);
         }
-        self.sweep_from(now);
+        self.watch_rest(request.flow, now);
         if !evident {
             return;
         }
         let oldest = SequenceNumber::new(highest.number().saturating_sub(OPEN_END_BACKLOG_MAX));
         let mut sequence = from.max(oldest);
         while sequence <= highest {
+            self.work.numbers += 1;
             self.await_or_miss((request.flow, sequence), open, now, actions);
             sequence = sequence.plus(1);
         }
@@ -218,9 +219,9 @@ impl Egress {
             .is_some_and(|missing| !matches!(missing.stage, Stage::Waiting | Stage::Confirming));
         // Said again in the same silence, it does not mean what was repaired meanwhile: lost repairs are asked for one by one.
         if !under_way && active.repairs_of(sequence) == 0 {
-            let request =
-                Request { flow, ranges: &[], open_from: None, certain: true, patience: open.patience };
-            self.note(&request, sequence, now);
+            self.counters.asked += 1;
+            self.miss(flow, sequence, (now + open.patience, true), now);
+            self.watch_expiry(flow, now + open.patience);
             self.repair_noted(flow, sequence, now, actions);
         }
     }
@@ -234,12 +235,14 @@ impl Egress {
         if active.open.is_some_and(|open| open.told.is_some() && open.to.is_none()) {
             actions.push(Action::Outage { flow: slot, is_dark: false });
         }
+        active.nacked.cut(from);
         active.open = active.open.filter(|open| open.from < from);
         if let Some(open) = &mut active.open {
             open.to = Some(open.to.map_or(from, |to| to.min(from)));
             // A later packet has come, and those before it have not.
             open.certain = true;
             active.missing.make_certain(open.from, from, now);
+            active.nacked.make_certain(open.from, from);
         }
         active.missing.forget_waiting(from);
         let block_before = SequenceNumber::new(from.number().saturating_sub(Mask::SPAN_MAX));
@@ -270,6 +273,7 @@ impl Egress {
         let oldest = SequenceNumber::new(end.number().saturating_sub(OPEN_END_BACKLOG_MAX));
         let mut sequence = open.from.max(oldest);
         while sequence < end {
+            self.work.numbers += 1;
             self.miss_in_open_end((slot, sequence), open, now, actions);
             sequence = sequence.plus(1);
         }

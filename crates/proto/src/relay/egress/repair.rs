@@ -15,7 +15,7 @@ use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
 use super::review::answers_within;
 use super::rounds::{Round, RoundSlot};
-use super::{Egress, find};
+use super::{Egress, admitted, find};
 use crate::limits::REPAIRS_PER_PACKET_MAX;
 use crate::parts::packet_log::Handle;
 
@@ -92,8 +92,9 @@ impl Egress {
             self.counters.refused_budget += 1;
             return false;
         }
-        if let Some(active) = flow.active_mut() {
+        if let Some(active) = admitted(&mut self.flows, &self.memory, slot) {
             active.add_repair(sequence, now);
+            self.memory.settle(active);
             if let Some(missing) = active.missing.get_mut(sequence) {
                 missing.enter(stage, now);
                 missing.is_repaired = true;
@@ -197,12 +198,13 @@ impl Egress {
             let Some(round) = self.round_of(batch) else {
                 continue;
             };
+            self.rounds.extend(round, now);
             let state = self.rounds.get_mut(round);
             let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
                 continue;
             };
             state.wanted.add(place);
-            state.until = state.until.max(until);
+            self.rounds.extend(round, until);
             self.enter(slot, sequence, Stage::Cooperating, now);
             self.ask(round, now, actions);
             if !self.complete(round, now, actions) {
@@ -275,6 +277,7 @@ impl Egress {
             return false;
         }
         flow.lateness.asked(sequence.number(), now + answers_within(flow.round_trip), now);
+        flow.note_request(sequence, now);
         self.counters.requests += 1;
         actions.push(Action::Ask { flow: slot, sequence, patience: until.saturating_since(now) });
         true
@@ -366,6 +369,7 @@ impl Egress {
 
     /// Decodes into the buffers kept for that.
     fn decode(&mut self, round: &Round, repairs: &[BatchRepair], now: Time) -> Option<Recovered> {
+        self.work.decodings += 1;
         let mut sources: ArrayVec<Option<&[u8]>, SOURCE_PACKETS_MAX> =
             round.entries.iter().map(|_| None).collect();
         for (place, packet) in &round.answers {
@@ -414,7 +418,9 @@ impl Egress {
         let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
+        self.memory.admit(active);
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        self.memory.settle(active);
         let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
         let missed = active.missing.get(sequence);
         // Where the flow's own repair packets were sent, the receiver may still wait for others of their block.

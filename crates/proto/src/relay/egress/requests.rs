@@ -9,10 +9,12 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::action::Action;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
+use super::nacked::NackedRange;
 use super::rounds::RoundSlot;
-use super::{Egress, find};
-use crate::limits::{BARRED_MAX, NACK_REACH, RANGES_MAX};
+use super::{Egress, admitted, find};
+use crate::limits::{BARRED_MAX, NACK_REACH, PATIENCE_MAX, RANGES_MAX};
 use crate::parts::packet_log::Handle;
+use crate::policy::repairs;
 
 /// A NACK, its alias resolved and its numbers completed.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +35,13 @@ impl Egress {
         let Some(flow) = self.flow_mut(request.flow) else {
             return;
         };
+        if !repairs(flow.service) {
+            self.counters.refused_service += 1;
+            return;
+        }
         flow.patience = request.patience;
         flow.activate(now);
+        self.watch_rest(request.flow, now);
         // All are noted first: which repair is cheapest depends on what else is missing.
         let ranges: ArrayVec<_, RANGES_MAX> = request
             .ranges
@@ -42,16 +49,61 @@ impl Egress {
             .take(RANGES_MAX)
             .filter_map(|range| self.within_reach(request.flow, *range))
             .collect();
-        for sequence in ranges.iter().flat_map(|(first, last)| numbers(*first, *last)) {
-            self.note(request, sequence, now);
-        }
-        for sequence in ranges.iter().flat_map(|(first, last)| numbers(*first, *last)) {
-            self.repair_noted(request.flow, sequence, now, actions);
+        let noted: ArrayVec<_, RANGES_MAX> =
+            ranges.into_iter().filter_map(|range| self.note_range(request, range, now)).collect();
+        for (first, last) in noted {
+            self.repair_range(request.flow, (first, last), now, actions);
         }
         if let Some(from) = request.open_from {
             self.open(request, from, now, actions);
         }
-        self.sweep_from(now);
+        self.watch_expiry(request.flow, now + request.patience);
+    }
+
+    /// Notes that a range is missing; the part of it of which something is known. Numbers that were asked for within a
+    /// round trip, and those of which nothing is known, are not looked at one by one.
+    fn note_range(
+        &mut self,
+        request: &Request<'_>,
+        (first, last): (SequenceNumber, SequenceNumber),
+        now: Time,
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        let (until, certain) = (now + request.patience, request.certain);
+        let mut range = NackedRange { first, last, until, certain, asked: now, taken: 0 };
+        self.counters.asked += range.count();
+        let flow = self.flow(request.flow)?;
+        let active = flow.active()?;
+        if active.nacked.asked_lately(&range, flow.round_trip) {
+            self.counters.refused_early += range.count();
+            return None;
+        }
+        let known = active.known_within((first, last));
+        for sequence in known.into_iter().flat_map(|(first, last)| numbers(first, last)) {
+            range.taken += u64::from(self.note(request, sequence, now));
+        }
+        let active = admitted(&mut self.flows, &self.memory, request.flow)?;
+        let forgotten = active.add_nacked(range);
+        self.memory.settle(active);
+        self.counters.refused_room += forgotten;
+        known
+    }
+
+    /// Repairs what was noted of a range.
+    fn repair_range(
+        &mut self,
+        slot: FlowSlot,
+        (first, last): (SequenceNumber, SequenceNumber),
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let mut from = first;
+        while let Some(sequence) = self.flow(slot).and_then(|flow| flow.active()?.missing.next_from(from)) {
+            if sequence > last {
+                return;
+            }
+            self.repair_noted(slot, sequence, now, actions);
+            from = sequence.next();
+        }
     }
 
     /// The part of a range that is near enough to what the flow has sent.
@@ -70,18 +122,37 @@ impl Egress {
         (near > 0).then_some((from, to))
     }
 
-    /// Notes that one packet is missing.
-    pub(super) fn note(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time) {
-        self.counters.asked += 1;
-        if self.is_under_way(request.flow, sequence, now) {
+    /// Notes that one packet is missing, if something is known of it; whether that is so.
+    fn note(&mut self, request: &Request<'_>, sequence: SequenceNumber, now: Time) -> bool {
+        self.work.numbers += 1;
+        let is_known = self
+            .flow(request.flow)
+            .and_then(|flow| flow.active())
+            .is_some_and(|active| active.is_known(sequence));
+        if is_known {
+            self.miss(request.flow, sequence, (now + request.patience, request.certain), now);
+        }
+        is_known
+    }
+
+    /// Notes that a packet is missing, unless it is on its way.
+    pub(super) fn miss(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        (until, certain): (Time, bool),
+        now: Time,
+    ) {
+        if self.is_under_way(slot, sequence, now) {
             return;
         }
-        let active = self.flow_mut(request.flow).and_then(|flow| flow.active_mut());
-        let asked = active
-            .map(|active| active.missing.ask(sequence, now + request.patience, request.certain).is_some());
-        if asked == Some(false) {
-            self.counters.refused_room += 1;
-        }
+        let Some(active) = admitted(&mut self.flows, &self.memory, slot) else {
+            return;
+        };
+        active.take_nacked(sequence, now);
+        let is_noted = active.ask(sequence, until, certain);
+        self.memory.settle(active);
+        self.counters.refused_room += u64::from(!is_noted);
     }
 
     /// Repairs a packet that was noted, unless a repair is on its way.
@@ -92,6 +163,7 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
+        self.work.numbers += 1;
         let Some(flow) = self.flow_mut(slot) else {
             return;
         };
@@ -119,6 +191,7 @@ impl Egress {
         actions: &mut Vec<Action>,
     ) {
         self.note_answer(slot, sequence, now);
+        // Whatever is at hand is here already.
         let mut packet = self.keep_mate(slot, sequence, coded, now);
         for batch in self.batches_covering(slot, sequence) {
             let Some(round) = self.round_under_way(batch) else {
@@ -141,9 +214,9 @@ impl Egress {
                 self.complete(round, now, actions);
             }
         }
-        self.retry_stuck(now, actions);
         if packet.is_some() {
             self.counters.answers += 1;
+            self.retry_stuck(now, actions);
         } else {
             self.counters.answers_unasked += 1;
         }
@@ -178,10 +251,15 @@ impl Egress {
         coded: &[u8],
         now: Time,
     ) -> Option<Handle> {
-        self.flow(slot)?.active()?.asked(sequence)?;
+        let active = self.flow(slot)?.active()?;
+        active.asked(sequence).filter(|asked| now < *asked + PATIENCE_MAX)?;
+        if active.packet(sequence).is_some_and(|packet| self.log.get(packet, now).is_some()) {
+            return None;
+        }
         let packet = self.keep(coded, now)?;
-        let active = find(&mut self.flows, slot)?.active_mut()?;
+        let active = admitted(&mut self.flows, &self.memory, slot)?;
         active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        self.memory.settle(active);
         Some(packet)
     }
 
@@ -201,12 +279,12 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
+        let Some((first, last)) = self.flow(slot).and_then(|flow| flow.requested_within((first, last), now))
+        else {
             return;
         };
-        let mut sequence = first.max(SequenceNumber::new(active.highest.number().saturating_sub(NACK_REACH)));
-        let last = last.min(active.highest);
-        while sequence <= last {
+        for sequence in numbers(first, last) {
+            self.work.numbers += 1;
             self.note_answer(slot, sequence, now);
             // One round that is solved may end another.
             for batch in self.batches_covering(slot, sequence) {
@@ -214,12 +292,12 @@ impl Egress {
                     continue;
                 };
                 let state = self.rounds.get_mut(round);
-                if let Some(place) = place_of(state.entries.iter(), slot, sequence) {
+                let place = place_of(state.entries.iter(), slot, sequence);
+                if let Some(place) = place.filter(|place| !state.lost.contains(*place)) {
                     state.lost.add(place);
                     self.widen(round, now, actions);
                 }
             }
-            sequence = sequence.plus(1);
         }
     }
 

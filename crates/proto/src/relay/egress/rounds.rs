@@ -9,6 +9,7 @@ use byway_units::{Duration, Time};
 
 use super::batches::Entries;
 use super::flow::BatchRef;
+use super::sweep::swept_at;
 use crate::limits::ROUNDS_MAX;
 use crate::parts::packet_log::Handle;
 
@@ -82,6 +83,8 @@ pub(crate) struct Round {
     pub(crate) until: Time,
     /// When it is looked at again, unless something comes of it before.
     review_at: Option<Time>,
+    /// When it is given up, unless somebody has a use for it then.
+    expires_at: Option<Time>,
 }
 
 impl Round {
@@ -99,6 +102,7 @@ impl Round {
             answers: ArrayVec::new(),
             until: Time::START,
             review_at: None,
+            expires_at: None,
         }
     }
 
@@ -168,6 +172,8 @@ pub(crate) struct Rounds {
     free: Vec<RoundSlot>,
     /// When each of them is looked at again that is to be.
     reviews: BTreeSet<(Time, RoundSlot)>,
+    /// When each of them is given up, at the soonest.
+    expiries: BTreeSet<(Time, RoundSlot)>,
 }
 
 impl Rounds {
@@ -199,7 +205,40 @@ impl Rounds {
         if let Some(at) = round.review_at {
             self.reviews.remove(&(at, slot));
         }
+        if let Some(at) = round.expires_at {
+            self.expiries.remove(&(at, slot));
+        }
         round
+    }
+
+    /// Notes that somebody has a use for the result of a round until then.
+    pub(crate) fn extend(&mut self, slot: RoundSlot, until: Time) {
+        let round = self.get_mut(slot);
+        round.until = round.until.max(until);
+        if round.expires_at.is_none() {
+            let at = swept_at(round.until);
+            round.expires_at = Some(at);
+            self.expiries.insert((at, slot));
+        }
+    }
+
+    /// When a round may have to be given up.
+    pub(crate) fn expires_at(&self) -> Option<Time> {
+        self.expiries.first().map(|(at, _)| *at)
+    }
+
+    /// A round that nobody waits for any more.
+    pub(crate) fn next_expired(&mut self, now: Time) -> Option<RoundSlot> {
+        while let Some((_, slot)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
+            self.expiries.pop_first();
+            let round = self.get_mut(slot);
+            round.expires_at = None;
+            if round.until <= now {
+                return Some(slot);
+            }
+            self.extend(slot, now);
+        }
+        None
     }
 
     /// Has a round looked at again, at that time at the latest.
@@ -230,12 +269,5 @@ impl Rounds {
 
     pub(crate) fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// The rounds that nobody waits for any more.
-    pub(crate) fn expired(&self, now: Time) -> Option<RoundSlot> {
-        let position =
-            self.slots.iter().position(|round| round.as_ref().is_some_and(|round| round.until <= now));
-        position.map(|position| RoundSlot(u16::try_from(position).expect("ROUNDS_MAX fits in 16 bits")))
     }
 }

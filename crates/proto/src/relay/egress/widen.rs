@@ -15,7 +15,7 @@ use super::action::Action;
 use super::batches::Entry;
 use super::flow::{BatchRef, FlowSlot};
 use super::rounds::RoundSlot;
-use super::{Egress, find};
+use super::{Egress, admitted, find};
 use crate::limits::{
     INITIAL_ROUND_TRIP, STUCK_ROUNDS_MAX, SUSPECTS_MIN, WIDENED_BATCHES_MAX, WIDENED_BLOCKS_MAX,
 };
@@ -96,9 +96,11 @@ impl Egress {
     }
 
     fn solve_around(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
+        self.work.entries += self.rounds.get(round).entries.len() as u64;
         if !self.may_be_helped(round) {
             return;
         }
+        self.work.solves += 1;
         let cluster = self.draw(round, now, actions);
         let solved = self.solve(&cluster, now);
         if solved.is_empty() {
@@ -246,10 +248,9 @@ impl Egress {
             return;
         }
         let is_asked = self.request((slot, sequence), usize::from(bytes), now + patience, now, actions);
-        if let Some(active) =
-            find(&mut self.flows, slot).filter(|_| is_asked).and_then(|flow| flow.active_mut())
-        {
+        if is_asked && let Some(active) = admitted(&mut self.flows, &self.memory, slot) {
             active.add_asked(sequence, now);
+            self.memory.settle(active);
         }
     }
 

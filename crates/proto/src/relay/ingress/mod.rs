@@ -36,8 +36,8 @@ use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
 use crate::limits::{
-    CARRIED_LOG_BYTES, CARRIED_RETENTION, CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX,
-    GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
+    CARRIED_RETENTION, CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX,
+    INGRESS_FLOWS_MAX,
 };
 use crate::outbox::Owner;
 use crate::parts::block_encoder::BlockEncoder;
@@ -110,7 +110,8 @@ pub(crate) struct Ingress {
 }
 
 impl Ingress {
-    pub(crate) fn new(engine: Engine) -> Self {
+    /// Packets may take so much memory.
+    pub(crate) fn new(engine: Engine, memory: Bytes) -> Self {
         Self {
             engine,
             flows: Vec::new(),
@@ -120,7 +121,7 @@ impl Ingress {
             batch_numbers: BatchNumbers::default(),
             dark: DarkPaths::default(),
             timers: Timers::new(),
-            log: PacketLog::new(Bytes::from(CARRIED_LOG_BYTES), CARRIED_RETENTION),
+            log: PacketLog::new(memory, CARRIED_RETENTION),
             counters: IngressCounters::default(),
         }
     }

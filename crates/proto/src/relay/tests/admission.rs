@@ -4,6 +4,7 @@ use super::*;
 use crate::limits::{
     EGRESS_FLOWS_MAX, INGRESS_FLOWS_MAX, SESSION_SILENT_AFTER, SESSION_UNUSED_AFTER, SESSIONS_MAX,
 };
+use crate::relay::egress::Holder;
 use crate::relay::links::FlowRef;
 use crate::session::Session;
 use byway_wire::seal::PublicKey;
@@ -37,7 +38,8 @@ impl Desk {
                 let receiver = Receiver::Agent(AgentId::new(1_000 + number));
                 let key = FlowKey::new(AgentId::new(999), receiver, FlowId::new(0));
                 let rate = KilobitsPerSecond::new(1).rate();
-                let slot = relay.egress.register(key, Service::Caching, rate, CONSENT, now);
+                let slot =
+                    relay.egress.register((key, Holder::default()), Service::Caching, rate, CONSENT, now);
                 let here = (relay.number, relay.shard);
                 relay.links.add(session, key, FlowRef::Received(slot), here, Time::MAX);
             }
@@ -165,7 +167,13 @@ fn a_full_egress_half_refuses_another_flow_and_serves_those_it_has() {
     let rate = KilobitsPerSecond::new(1).rate();
     let mut last = None;
     for _ in 1..EGRESS_FLOWS_MAX {
-        last = Some(desk.relay.egress.register(flow(8, 9, 1), Service::Caching, rate, CONSENT, desk.now));
+        last = Some(desk.relay.egress.register(
+            (flow(8, 9, 1), Holder::default()),
+            Service::Caching,
+            rate,
+            CONSENT,
+            desk.now,
+        ));
     }
     assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Err(Refusal::NoRoom));
     assert_eq!(desk.registers(4, flow(3, 4, 1), FlowRole::Receiver), Ok(1));

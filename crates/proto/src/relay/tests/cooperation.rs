@@ -157,10 +157,8 @@ fn a_nack_of_everything_costs_the_relay_little() {
     let counters = desk.relay.egress_counters();
     assert_eq!(counters.asked, 32 * 8_192);
     assert_eq!(counters.refused_range, 32 * 8_192 - 2 * crate::limits::NACK_REACH - 1);
-    assert_eq!(
-        counters.refused_room,
-        2 * crate::limits::NACK_REACH + 1 - crate::limits::MISSING_PACKETS_MAX as u64
-    );
+    assert_eq!(counters.refused_room, 0);
+    assert!(desk.relay.work().numbers < 5, "one of the numbers is known");
 }
 
 #[test]

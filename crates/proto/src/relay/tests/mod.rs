@@ -2,6 +2,7 @@
 
 mod admission;
 mod cooperation;
+mod floods;
 mod grants;
 mod groups;
 mod hops;
@@ -30,7 +31,7 @@ use byway_wire::{
 };
 
 use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings, UplinkSettings};
-use crate::limits::{CODED_START, CONSENT};
+use crate::limits::{CODED_START, CONSENT, RELAY_MEMORY};
 use crate::outbox::Urgency;
 use crate::random::Generator;
 use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
@@ -230,6 +231,7 @@ impl Desk {
         });
         let settings = RelaySettings {
             follows_up: true,
+            memory: RELAY_MEMORY,
             number: RelayId::new(RELAY.into()),
             shard: Shard::new(0),
             secret: secret(RELAY),
@@ -460,10 +462,18 @@ impl Desk {
 
     /// The other relay has receivers of the flows that this one calls so.
     fn knows(&mut self, aliases: &[u16]) {
+        self.says_of(aliases, true);
+    }
+
+    /// It has none any more.
+    fn says_unknown(&mut self, aliases: &[u16]) {
+        self.says_of(aliases, false);
+    }
+
+    fn says_of(&mut self, aliases: &[u16], has_receiver: bool) {
         let mut scratch = [[0; AliasKnowledge::BYTES]; 16];
         let alias = |number| Alias::new(number).expect("not zero");
-        let mut known =
-            aliases.iter().map(|number| AliasKnowledge { alias: alias(*number), has_receiver: true });
+        let mut known = aliases.iter().map(|number| AliasKnowledge { alias: alias(*number), has_receiver });
         let aliases = AliasKnowledges::collect(&mut known, &mut scratch);
         self.says(OTHER, &Message::AliasesKnown(AliasesKnown { aliases }));
     }

@@ -239,8 +239,27 @@ fn flows_are_announced_a_message_full_at_a_time_until_they_are_known() {
     assert_eq!(desk.client(OTHER).announced, [ALIASES_PER_MESSAGE, 1]);
     desk.knows(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     desk.client(OTHER).announced.clear();
-    desk.pass(ANNOUNCE_INTERVAL);
+    desk.pass(ANNOUNCE_INTERVAL * 2);
     assert_eq!(desk.client(OTHER).announced, [usize::from(count) - 10]);
+}
+
+#[test]
+fn flows_that_nobody_receives_are_announced_more_and_more_seldom() {
+    let egress = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+    let mut desk = Desk::new(alloc::vec![Grant { egress, ..grant_here(1, 2) }]);
+    desk.enter(1);
+    assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
+    let announced = |desk: &mut Desk, seconds: u64| {
+        desk.client(OTHER).announced.clear();
+        desk.pass(ms(1_000 * seconds));
+        desk.client(OTHER).announced.len()
+    };
+    assert_eq!((announced(&mut desk, 8), announced(&mut desk, 80)), (5, 10));
+    desk.knows(&[1]);
+    assert_eq!(announced(&mut desk, 80), 0);
+    // It was gone for a moment.
+    desk.says_unknown(&[1]);
+    assert_eq!((announced(&mut desk, 8), announced(&mut desk, 80)), (6, 10));
 }
 
 #[test]

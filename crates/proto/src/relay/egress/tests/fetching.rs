@@ -288,7 +288,7 @@ fn where_the_second_repair_packet_does_not_come_its_packet_is_fetched() {
 #[test]
 fn a_relay_that_does_not_follow_up_waits() {
     let mut talk = Talk::new();
-    talk.egress = Egress::new(Engine::fastest(), false);
+    talk.egress = Egress::new(Engine::fastest(), false, LOG, FLOWS);
     let [one, two, helper] = talk.flows();
     talk.batch(0, &[(one, 0), (two, 0), (helper, 0)], 1);
     pass(&mut talk, 10);

@@ -3,9 +3,10 @@
 use super::*;
 use crate::limits::{
     BATCH_REPAIRS_MAX, BATCHES_MAX, BLOCK_REPAIRS_MAX, BLOCKS_MAX, CODED_BYTES_MAX, COVERED_PACKETS_MAX,
-    EGRESS_FLOWS_MAX, EGRESS_LOG_BYTES, FLOW_REST, MISSING_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX,
+    EGRESS_FLOWS_MAX, FLOW_REST, MISSING_PACKETS_MAX, NACK_REACH, OPEN_END_BACKLOG_MAX,
     REPAIRS_PER_PACKET_MAX, ROUNDS_MAX,
 };
+use crate::relay::RelayBacklog;
 
 #[test]
 fn a_question_too_far_from_what_was_sent_is_refused() {
@@ -34,16 +35,139 @@ fn an_open_end_brings_back_no_more_than_its_backlog() {
 fn only_so_many_packets_of_a_flow_are_worked_on() {
     let mut talk = Talk::new();
     let flow = talk.flow(Service::Caching);
-    talk.carried(flow, 0);
-    talk.nack(flow, 1, 2_000);
+    (0..2_000).for_each(|sequence| talk.carried(flow, sequence));
+    talk.nack(flow, 0, 1_999);
     assert_eq!(talk.egress.counters.refused_room, 2_000 - MISSING_PACKETS_MAX as u64);
-    talk.carried(flow, 1);
-    assert_eq!(talk.said(), [cached(flow, 1)], "what was taken is repaired all the same");
+    assert_eq!(talk.said().len(), MISSING_PACKETS_MAX, "what was taken is repaired all the same");
     talk.wait(221);
     talk.sweep();
-    assert_eq!(talk.egress.counters.given_up, MISSING_PACKETS_MAX as u64 - 1);
     talk.nack(flow, 1_999, 1_999);
-    assert_eq!(talk.egress.counters.refused_room, 2_000 - MISSING_PACKETS_MAX as u64, "there is room again");
+    assert_eq!(talk.said(), [cached(flow, 1_999)], "there is room again");
+}
+
+#[test]
+fn numbers_of_which_nothing_is_known_wait_together_for_what_repairs_them() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.carried(flow, 0);
+    talk.nack(flow, 1, 2_000);
+    assert_eq!((talk.egress.work.numbers, talk.egress.backlog().missing), (0, 2_000));
+    talk.carried(flow, 7);
+    assert_eq!(talk.said(), [cached(flow, 7)]);
+    talk.wait(221);
+    talk.sweep();
+    assert_eq!((talk.egress.counters.given_up, talk.egress.backlog().missing), (1_999, 0));
+    talk.carried(flow, 8);
+    assert_eq!(talk.said(), [], "late is lost");
+}
+
+#[test]
+fn what_was_asked_for_within_a_round_trip_is_not_looked_at_again() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Caching);
+    talk.egress.set_round_trip(flow, ms(40));
+    (0..100).for_each(|sequence| talk.carried(flow, sequence));
+    talk.nack(flow, 0, 99);
+    assert_eq!(talk.said().len(), 100);
+    let work = talk.egress.work.numbers;
+    talk.wait(39);
+    talk.nack(flow, 10, 99);
+    assert_eq!((talk.egress.work.numbers, talk.egress.counters.refused_early), (work, 90));
+    talk.wait(1);
+    talk.nack(flow, 10, 99);
+    assert_eq!(talk.said().len(), 90, "the repairs may be lost");
+}
+
+#[test]
+fn a_receiver_that_now_knows_is_heard_though_its_timer_ran_out_a_moment_ago() {
+    let mut talk = Talk::new();
+    let [flow, a] = talk.flows();
+    talk.nack_by_timer(flow, 4, 40);
+    talk.nack(flow, 4, 40);
+    talk.batch(0, &[(flow, 4), (a, 9)], 1);
+    assert_eq!(talk.said(), [asked(a, 9)], "and not asked whether it still misses the packet");
+}
+
+/// A pool of so many bytes, and flows of two sessions.
+fn crowded(bytes: u64, flows: usize) -> (Talk, [Vec<FlowSlot>; 2]) {
+    let mut talk = Talk::new();
+    talk.egress = Egress::new(Engine::fastest(), true, LOG, Bytes::new(bytes));
+    let sessions = [1, 2].map(|session| {
+        let holder = talk.egress.holder(session, TenantId::new(session));
+        let number = |nth: usize| FlowId::new(u16::try_from(nth).expect("few"));
+        let receiver = Receiver::Agent(AgentId::new(session));
+        let flow = |nth| FlowKey::new(AgentId::new(9), receiver, number(nth));
+        let keys: Vec<FlowKey> = (0..flows).map(flow).collect();
+        let now = talk.now;
+        keys.into_iter()
+            .map(|key| talk.egress.register((key, holder), Service::Caching, RATE, CONSENT, now))
+            .collect()
+    });
+    (talk, sessions)
+}
+
+#[test]
+fn sparse_numbers_of_many_flows_take_no_more_than_the_share_of_their_session() {
+    let pool = 4 << 20;
+    let (mut talk, [greedy, modest]) = crowded(pool, 1_000);
+    // Two numbers so far apart take a table of all between them.
+    for flow in &greedy {
+        talk.carried(*flow, 0);
+        talk.carried(*flow, 1_024);
+        talk.nack(*flow, 0, 2_047);
+    }
+    let held = talk.egress.flows_held().count();
+    // Beside its share, each flow has its first kibibyte.
+    let share = pool / 2 + 1_024 * greedy.len() as u64;
+    assert!((pool / 3..=share).contains(&held), "{held}");
+    talk.actions.clear();
+    // Others have their packets repaired, of which they have many.
+    for flow in &modest[..20] {
+        (0..200).for_each(|sequence| talk.carried(*flow, sequence));
+        talk.nack(*flow, 0, 199);
+        assert_eq!(talk.said().len(), 200);
+    }
+    assert!(talk.egress.flows_held().count() <= pool);
+    for flow in greedy.iter().chain(&modest) {
+        talk.egress.unregister(*flow);
+    }
+    assert_eq!(talk.egress.flows_held(), Bytes::ZERO);
+}
+
+#[test]
+fn a_flow_beyond_the_share_of_its_session_keeps_its_newest_packets() {
+    let (mut talk, [greedy, _]) = crowded(1 << 20, 1_000);
+    for flow in &greedy {
+        (0..100).for_each(|sequence| talk.carried(*flow, sequence));
+    }
+    let last = *greedy.last().expect("there are some");
+    talk.nack(last, 92, 99);
+    assert_eq!(talk.said(), (92..100).map(|sequence| cached(last, sequence)).collect::<Vec<_>>());
+}
+
+#[test]
+fn flows_at_rest_hold_no_memory_of_the_pool() {
+    let (mut talk, [flows, _]) = crowded(4 << 20, 10);
+    for flow in &flows {
+        talk.carried(*flow, 0);
+        talk.nack(*flow, 1, 100);
+    }
+    assert!(talk.egress.flows_held().count() > 1_000);
+    talk.now += FLOW_REST;
+    talk.sweep();
+    talk.wait(20);
+    talk.sweep();
+    assert_eq!(talk.egress.flows_held(), Bytes::ZERO);
+}
+
+#[test]
+fn nacks_of_a_flow_that_relays_do_not_carry_leave_nothing_behind() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Internet);
+    talk.nack(flow, 0, 1_000);
+    talk.open(flow, 0);
+    assert_eq!((talk.egress.counters.refused_service, talk.egress.work.units()), (2, 0));
+    assert_eq!((talk.egress.backlog(), talk.egress.deadline()), (RelayBacklog::default(), None));
 }
 
 #[test]
@@ -205,11 +329,11 @@ fn a_full_log_gives_up_its_oldest_packets_and_repairs_the_others() {
     let mut talk = Talk::new();
     let flow = talk.flow(Service::Caching);
     // Each takes 64 or 128 bytes of the log.
-    let sent = EGRESS_LOG_BYTES as u64 / 96;
+    let sent = LOG.count() / 96;
     for sequence in 0..sent {
         talk.carried(flow, sequence);
     }
-    assert!(talk.egress.log.held().count() <= EGRESS_LOG_BYTES as u64);
+    assert!(talk.egress.log.held().count() <= LOG.count());
     talk.nack(flow, sent - 1, sent - 1);
     assert_eq!(talk.said(), [cached(flow, sent - 1)]);
     assert!(talk.egress.log.counters().evicted_early > 1_000);
@@ -313,7 +437,7 @@ fn only_so_many_flows_are_registered() {
     let key = talk.egress.key(first).expect("it is registered");
     for _ in 1..EGRESS_FLOWS_MAX {
         assert!(talk.egress.has_room());
-        talk.egress.register(key, Service::Caching, RATE, CONSENT, talk.now);
+        talk.egress.register((key, Holder::default()), Service::Caching, RATE, CONSENT, talk.now);
     }
     assert!(!talk.egress.has_room());
     talk.carried(first, 0);

@@ -13,12 +13,12 @@ mod together;
 use alloc::vec::Vec;
 
 use byway_code::{Engine, encode};
-use byway_units::{AgentId, BatchId, Duration, FlowId, Rate, Time};
+use byway_units::{AgentId, BatchId, Bytes, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{Consent, InStreamHead, InStreamRepair, Mask};
-use byway_wire::{Alias, Ecn, FlowKey, Place, Receiver, SequenceNumber, Service};
+use byway_wire::{Alias, Ecn, FlowKey, Place, Receiver, SequenceNumber, Service, TenantId};
 
 use super::batches::Entries;
-use super::{Action, CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Given, Request};
+use super::{Action, CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Given, Holder, Request};
 use crate::limits::CONSENT;
 
 /// An action, without what only the relay needs.
@@ -48,6 +48,10 @@ struct Talk {
 /// What the ingress relay calls a flow is not the egress half's business.
 const ALIAS: Alias = Alias::new(1).expect("not zero");
 
+/// Memory for packets, and for what is known of flows.
+const LOG: Bytes = Bytes::new(64 << 20);
+const FLOWS: Bytes = Bytes::new(64 << 20);
+
 const RATE: Rate = Rate::from_megabits_per_second(2);
 const NOTHING: Consent = Consent { burst_percent: 0, average_per_mille: 0, seconds: 0 };
 
@@ -76,7 +80,7 @@ fn code(packets: &[(FlowSlot, u64)], repairs: usize) -> Coded {
 impl Talk {
     fn new() -> Self {
         Self {
-            egress: Egress::new(Engine::fastest(), true),
+            egress: Egress::new(Engine::fastest(), true, LOG, FLOWS),
             now: Time::START,
             patience: ms(200),
             actions: Vec::new(),
@@ -90,7 +94,7 @@ impl Talk {
     fn flow_of(&mut self, service: Service, rate: Rate, consent: Consent) -> FlowSlot {
         let number = u16::try_from(self.egress.flows.len()).expect("few flows");
         let key = FlowKey::new(AgentId::new(1), Receiver::Agent(AgentId::new(2)), FlowId::new(number));
-        self.egress.register(key, service, rate, consent, self.now)
+        self.egress.register((key, Holder::default()), service, rate, consent, self.now)
     }
 
     fn flows<const N: usize>(&mut self) -> [FlowSlot; N] {

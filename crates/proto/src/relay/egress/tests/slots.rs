@@ -62,7 +62,7 @@ fn who_answered_falsely_is_not_asked_after_coming_back_either_and_its_other_flow
     let key = talk.egress.key(liar).expect("it is registered");
     talk.egress.bar(liar);
     talk.egress.unregister(liar);
-    let back = talk.egress.register(key, Service::Coding, RATE, CONSENT, talk.now);
+    let back = talk.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, talk.now);
     talk.batch(0, &[(flow, 0), (back, 0), (other, 0)], 2);
     talk.nack(flow, 0, 0);
     assert_eq!(talk.said(), [asked(other, 0)]);
@@ -75,7 +75,7 @@ fn another_flow_in_the_place_of_a_false_one_is_asked() {
     talk.egress.bar(liar);
     talk.egress.unregister(liar);
     let key = FlowKey::new(AgentId::new(8), Receiver::Agent(AgentId::new(9)), FlowId::new(0));
-    let next = talk.egress.register(key, Service::Coding, RATE, CONSENT, talk.now);
+    let next = talk.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, talk.now);
     assert_eq!(next.place(), liar.place());
     talk.batch(0, &[(flow, 0), (next, 0)], 1);
     talk.nack(flow, 0, 0);

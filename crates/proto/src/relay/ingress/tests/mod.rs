@@ -202,7 +202,7 @@ fn packet_of(alias: u16, sequence: u64, length: usize) -> Vec<u8> {
 
 impl Talk {
     fn new() -> Self {
-        let ingress = Ingress::new(Engine::fastest());
+        let ingress = Ingress::new(Engine::fastest(), byway_units::Bytes::new(64 << 20));
         Self { ingress, now: Time::START, made: Record::default(), lengths: BTreeMap::new() }
     }
 

@@ -1,0 +1,147 @@
+//! The memory of flows: one pool, of which nobody gets more than is left for others.
+//!
+//! A session's flows may take as much as is free in the pool, and a tenant's a multiple of that (dynamic thresholds, Choudhury and
+//! Hahne 1998): one that is alone has much, and makes room by itself when others come, as what is kept of a flow lasts for
+//! seconds. Beyond its share, a flow keeps its newest packets in the memory that it has.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use byway_units::Bytes;
+use byway_wire::TenantId;
+
+use super::flow::Active;
+use crate::limits::{TENANT_SHARE, TENANTS_MAX};
+
+/// Whose a flow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// The session's number.
+    session: u32,
+    /// The tenant's number in the pool.
+    tenant: u32,
+}
+
+/// Memory of all flows, and who has it.
+#[derive(Debug)]
+pub(super) struct FlowMemory {
+    max: u64,
+    used: u64,
+    by_session: Vec<u64>,
+    by_tenant: Vec<u64>,
+    tenants: BTreeMap<TenantId, u32>,
+}
+
+impl FlowMemory {
+    pub(super) fn new(max: Bytes) -> Self {
+        let (by_session, by_tenant) = (Vec::new(), Vec::new());
+        Self { max: max.count(), used: 0, by_session, by_tenant, tenants: BTreeMap::new() }
+    }
+
+    /// The holder of a session's flows. Tenants beyond so many share one account.
+    pub(super) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
+        let next = u32::try_from(self.tenants.len()).unwrap_or(u32::MAX);
+        let tenant = match self.tenants.get(&tenant) {
+            Some(known) => *known,
+            None if self.tenants.len() == TENANTS_MAX => 0,
+            None => *self.tenants.entry(tenant).or_insert(next),
+        };
+        Holder { session, tenant }
+    }
+
+    /// What all flows take.
+    pub(super) const fn used(&self) -> Bytes {
+        Bytes::new(self.used)
+    }
+
+    /// Whether a flow of this holder may take more.
+    pub(super) fn has_room(&self, holder: Holder) -> bool {
+        let free = self.max.saturating_sub(self.used);
+        let of = |accounts: &[u64], number: u32| accounts.get(number as usize).copied().unwrap_or(0);
+        of(&self.by_session, holder.session) < free
+            && of(&self.by_tenant, holder.tenant) < free.saturating_mul(TENANT_SHARE)
+    }
+
+    /// Lets a flow know whether it may take more.
+    pub(super) fn admit(&self, active: &mut Active) {
+        active.has_room = self.has_room(active.holder);
+    }
+
+    /// Notes what a flow takes now.
+    pub(super) fn settle(&mut self, active: &mut Active) {
+        if active.bytes != active.charged {
+            self.change(active.holder, active.charged, active.bytes);
+            active.charged = active.bytes;
+        }
+    }
+
+    /// Notes that a flow gives back what it took.
+    pub(super) fn release(&mut self, active: &Active) {
+        self.change(active.holder, active.charged, 0);
+    }
+
+    #[cold]
+    fn change(&mut self, holder: Holder, before: u64, after: u64) {
+        let session = account(&mut self.by_session, holder.session);
+        *session = *session + after - before;
+        let tenant = account(&mut self.by_tenant, holder.tenant);
+        *tenant = *tenant + after - before;
+        self.used = self.used + after - before;
+    }
+}
+
+fn account(accounts: &mut Vec<u64>, number: u32) -> &mut u64 {
+    let place = number as usize;
+    if accounts.len() <= place {
+        accounts.resize(place + 1, 0);
+    }
+    &mut accounts[place]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(memory: &mut FlowMemory, holder: Holder) -> u64 {
+        let mut taken = 0;
+        while memory.has_room(holder) {
+            memory.change(holder, taken, taken + 10);
+            taken += 10;
+        }
+        taken
+    }
+
+    #[test]
+    fn a_session_leaves_as_much_as_it_takes_and_another_gets_half_of_that() {
+        let mut memory = FlowMemory::new(Bytes::new(1_200));
+        let [one, other] = [1, 2].map(|session| memory.holder(session, TenantId::new(9)));
+        assert_eq!(fill(&mut memory, one), 600);
+        assert_eq!(fill(&mut memory, other), 300);
+        assert!(!memory.has_room(one));
+        memory.change(one, 600, 0);
+        assert_eq!(memory.used(), Bytes::new(300));
+        assert_eq!(fill(&mut memory, one), 450);
+    }
+
+    #[test]
+    fn the_sessions_of_a_tenant_leave_a_part_to_others() {
+        let mut memory = FlowMemory::new(Bytes::new(10_000));
+        for session in 0..100 {
+            let holder = memory.holder(session, TenantId::new(1));
+            fill(&mut memory, holder);
+        }
+        assert!((8_000..8_100).contains(&memory.used().count()), "{:?}", memory.used());
+        let newcomer = memory.holder(200, TenantId::new(2));
+        assert!(fill(&mut memory, newcomer) > 900);
+    }
+
+    #[test]
+    fn only_so_many_tenants_have_an_account_of_their_own() {
+        let mut memory = FlowMemory::new(Bytes::new(10));
+        for tenant in 0..2 * u32::try_from(TENANTS_MAX).expect("few") {
+            memory.holder(0, TenantId::new(tenant));
+        }
+        assert_eq!(memory.tenants.len(), TENANTS_MAX);
+        assert_eq!(memory.holder(5, TenantId::new(u32::MAX)), Holder { session: 5, tenant: 0 });
+    }
+}

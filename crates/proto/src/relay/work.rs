@@ -1,0 +1,204 @@
+//! Work that a relay does for what comes, counted in units that are the same in virtual time and on any processor,
+//! and the budgets that bound it.
+//!
+//! Bytes pay for their own reception. What they make a relay look at beyond that (numbers of packets, flows,
+//! equations) is charged to the session that they come from, and to its tenant. A session that owes work is not
+//! listened to until its budget has caught up: others' packets wait for nobody's question.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Add;
+
+use byway_units::Time;
+use byway_wire::TenantId;
+
+use crate::counters::counters;
+use crate::limits::{
+    DATAGRAM_WORK_MAX, DECODING_WORK, REGISTRATION_WORK, SESSION_WORK_BURST, SESSION_WORK_PER_SECOND,
+    SIGNATURE_WORK, SOLVE_WORK, TENANT_WORK_BURST, TENANT_WORK_PER_SECOND, TENANTS_MAX,
+};
+use crate::parts::token_bucket::{TokenBucket, Work};
+use crate::session::SessionId;
+
+counters! {
+/// Work done since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RelayWork {
+    /// Messages read.
+    pub messages: u64,
+    /// Sequence numbers looked at, for NACKs and their kin.
+    pub numbers: u64,
+    /// Flows, registrations and aliases looked at.
+    pub entries: u64,
+    /// Registrations entered or ended.
+    pub registrations: u64,
+    /// Signatures of grants verified.
+    pub signatures: u64,
+    /// Batches decoded.
+    pub decodings: u64,
+    /// Attempts to solve several batches and blocks together.
+    pub solves: u64,
+}
+}
+
+impl RelayWork {
+    /// All of it in units of some 20 ns.
+    #[must_use]
+    pub const fn units(&self) -> u64 {
+        self.messages
+            + self.numbers
+            + self.entries
+            + self.registrations * REGISTRATION_WORK
+            + self.signatures * SIGNATURE_WORK
+            + self.decodings * DECODING_WORK
+            + self.solves * SOLVE_WORK
+    }
+}
+
+impl Add for RelayWork {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            numbers: self.numbers + other.numbers,
+            entries: self.entries + other.entries,
+            registrations: self.registrations + other.registrations,
+            signatures: self.signatures + other.signatures,
+            decodings: self.decodings + other.decodings,
+            solves: self.solves + other.solves,
+        }
+    }
+}
+
+/// Budget of one session.
+#[derive(Debug)]
+struct SessionBudget {
+    bucket: TokenBucket<Work>,
+    /// The tenant of its grants, once it has shown one.
+    tenant: Option<TenantId>,
+}
+
+impl SessionBudget {
+    fn new(now: Time) -> Self {
+        let burst = Work::new(SESSION_WORK_BURST);
+        Self { bucket: TokenBucket::of_work(SESSION_WORK_PER_SECOND, burst, now), tenant: None }
+    }
+}
+
+/// Budgets of all sessions with agents, and of their tenants.
+///
+/// A tenant's budget outlives its sessions: who leaves and comes back does not begin with a full one.
+#[derive(Debug, Default)]
+pub(super) struct WorkBudgets {
+    /// By the session's number.
+    sessions: Vec<Option<SessionBudget>>,
+    tenants: BTreeMap<TenantId, TokenBucket<Work>>,
+}
+
+impl WorkBudgets {
+    /// Units of work that the next datagram of a session may cost.
+    pub(super) fn available(&self, session: SessionId, now: Time) -> u64 {
+        let Some(budget) = self.sessions.get(session.0 as usize).and_then(Option::as_ref) else {
+            return DATAGRAM_WORK_MAX;
+        };
+        let tenant = budget.tenant.and_then(|tenant| self.tenants.get(&tenant));
+        let of_tenant = tenant.map_or(u64::MAX, |bucket| bucket.available(now).units());
+        budget.bucket.available(now).units().min(of_tenant).min(DATAGRAM_WORK_MAX)
+    }
+
+    /// Charges a session and its tenant for what was done.
+    pub(super) fn charge(&mut self, session: SessionId, units: u64, now: Time) {
+        let budget = self.session(session, now);
+        budget.bucket.charge(Work::new(units), now);
+        if let Some(bucket) = budget.tenant.and_then(|tenant| self.tenants.get_mut(&tenant)) {
+            bucket.charge(Work::new(units), now);
+        }
+    }
+
+    /// Notes whose a session is.
+    pub(super) fn set_tenant(&mut self, session: SessionId, tenant: TenantId, now: Time) {
+        if self.session(session, now).tenant.replace(tenant) == Some(tenant) {
+            return;
+        }
+        let burst = Work::new(TENANT_WORK_BURST);
+        if self.tenants.len() >= TENANTS_MAX {
+            self.tenants.retain(|_, bucket| bucket.available(now) < burst);
+        }
+        // Beyond, sessions have their own budgets only.
+        if self.tenants.len() < TENANTS_MAX {
+            let full = || TokenBucket::of_work(TENANT_WORK_PER_SECOND, burst, now);
+            self.tenants.entry(tenant).or_insert_with(full);
+        }
+    }
+
+    /// Forgets a session that ended.
+    pub(super) fn remove(&mut self, session: SessionId) {
+        if let Some(budget) = self.sessions.get_mut(session.0 as usize) {
+            *budget = None;
+        }
+    }
+
+    fn session(&mut self, session: SessionId, now: Time) -> &mut SessionBudget {
+        let index = session.0 as usize;
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index].get_or_insert_with(|| SessionBudget::new(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_units::Duration;
+
+    use super::*;
+
+    const AT_ONCE: Time = Time::START;
+
+    fn later(millis: u64) -> Time {
+        Time::START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_session_that_owes_work_waits_until_its_budget_has_caught_up() {
+        let mut budgets = WorkBudgets::default();
+        let (busy, calm) = (SessionId(3), SessionId(4));
+        assert_eq!(budgets.available(busy, AT_ONCE), DATAGRAM_WORK_MAX);
+        budgets.charge(busy, SESSION_WORK_BURST + SESSION_WORK_PER_SECOND, AT_ONCE);
+        assert_eq!(budgets.available(busy, later(1_000)), 0);
+        assert_eq!(budgets.available(busy, later(1_100)), SESSION_WORK_PER_SECOND / 10);
+        assert_eq!(budgets.available(calm, AT_ONCE), DATAGRAM_WORK_MAX);
+        budgets.remove(busy);
+        assert_eq!(budgets.available(busy, AT_ONCE), DATAGRAM_WORK_MAX);
+    }
+
+    #[test]
+    fn the_sessions_of_a_tenant_share_a_budget_that_outlives_them() {
+        let mut budgets = WorkBudgets::default();
+        let (tenant, other) = (TenantId::new(1), TenantId::new(2));
+        for number in 0..11 {
+            budgets.set_tenant(SessionId(number), tenant, AT_ONCE);
+            budgets.charge(SessionId(number), SESSION_WORK_BURST, AT_ONCE);
+            budgets.remove(SessionId(number));
+        }
+        budgets.set_tenant(SessionId(0), tenant, AT_ONCE);
+        budgets.set_tenant(SessionId(1), other, AT_ONCE);
+        assert_eq!(budgets.available(SessionId(0), AT_ONCE), 0);
+        assert_eq!(budgets.available(SessionId(1), AT_ONCE), DATAGRAM_WORK_MAX);
+    }
+
+    #[test]
+    fn only_so_many_tenants_have_accounts_and_idle_ones_give_way() {
+        let mut budgets = WorkBudgets::default();
+        for number in 0..2 * u32::try_from(TENANTS_MAX).expect("few") {
+            budgets.set_tenant(SessionId(0), TenantId::new(number), AT_ONCE);
+            budgets.charge(SessionId(0), u64::from(number % 2), AT_ONCE);
+        }
+        assert!(budgets.tenants.len() <= TENANTS_MAX);
+        let owing =
+            budgets.tenants.values().filter(|bucket| bucket.available(AT_ONCE).units() < TENANT_WORK_BURST);
+        assert_eq!(owing.count(), TENANTS_MAX, "those that are charged stay");
+    }
+}
