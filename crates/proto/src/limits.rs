@@ -1,6 +1,7 @@
 //! Every limit of this crate, with its reason.
 
 mod beginnings;
+mod handshakes;
 mod memory;
 mod pairs;
 mod sizes;
@@ -9,6 +10,7 @@ mod work;
 use byway_units::Duration;
 
 pub use beginnings::*;
+pub use handshakes::*;
 pub use memory::*;
 pub use pairs::*;
 pub use sizes::*;
@@ -139,25 +141,6 @@ pub const HANDSHAKE_TRIES: u8 = 4;
 /// How long a handshake of ours goes before one of the peer's that crosses it, if ours is the smaller key. Longer,
 /// and a path open in one direction only would never get a session.
 pub const GLARE_GRACE: Duration = Duration::from_secs(1);
-
-/// Handshakes per second, and at once, that are read without a cookie: at 300 us each, a tenth of one core.
-pub const HANDSHAKES_PER_SECOND: u64 = 300;
-/// See [`HANDSHAKES_PER_SECOND`].
-pub const HANDSHAKE_BURST: u64 = 100;
-
-/// The same for those with a cookie, whose senders can be told apart: three tenths of one core more.
-pub const PROVED_HANDSHAKES_PER_SECOND: u64 = 1_000;
-/// See [`PROVED_HANDSHAKES_PER_SECOND`].
-pub const PROVED_HANDSHAKE_BURST: u64 = 200;
-
-/// Initiations per second, and at once, that one address may send before it has to show a cookie, and one address and
-/// port with it.
-pub const ADDRESS_HANDSHAKES_PER_SECOND: u64 = 20;
-/// See [`ADDRESS_HANDSHAKES_PER_SECOND`].
-pub const ADDRESS_HANDSHAKE_BURST: u64 = 5;
-
-/// Addresses whose initiations are counted apart; others share. A fixed table of 16 KiB.
-pub const ADDRESS_BUCKETS: usize = 1_024;
 
 /// How long a session counts as in use after its last packet of data.
 pub const IN_USE_FOR: Duration = Duration::from_secs(1);

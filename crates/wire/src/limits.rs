@@ -51,12 +51,6 @@ pub const LIST_ENTRIES_MAX: usize = 255;
 /// Most candidate addresses of an agent: two families on a few interfaces, and what a relay or probe has seen.
 pub const CANDIDATES_MAX: usize = 8;
 
-/// Most responses that are looked at for one initiation.
-///
-/// Looking at one costs two key agreements, and whoever sees the initiation can send any number. A few forged
-/// ones must not keep the true one out.
-pub const RESPONSES_MAX: u8 = 8;
-
 /// How long new cookies are made with one secret; they are accepted for as long again.
 ///
 /// Longer than the seconds in which an initiator asks again, short enough that collected cookies are soon

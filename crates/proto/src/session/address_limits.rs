@@ -1,23 +1,27 @@
-//! How many initiations an address may send before it has to show a cookie, and how many with one.
+//! Limits of initiations by the address that they come from, and the addresses that were here before.
 
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Bound;
 
 use byway_units::{Duration, Time};
 use byway_wire::Address;
 use siphasher::sip::SipHasher13;
 
-use crate::limits::{ADDRESS_BUCKETS, ADDRESS_HANDSHAKE_BURST, ADDRESS_HANDSHAKES_PER_SECOND};
+use crate::limits::{ADDRESS_BUCKETS, ADDRESS_HANDSHAKES_PER_SECOND, KNOWN_ADDRESSES_MAX};
 
 /// A fixed table of token buckets, one for each hash of who asks.
 ///
-/// Before the cookie, that is a network: /32 for IPv4, /64 for IPv6. With one, it is an address and a port, since many
-/// agents share an address. Those who share a bucket share its tokens: they need a cookie sooner, or try again later.
+/// Before the cookie, that is a network: /32 for IPv4, /64 for IPv6. With one, it is a network, with a burst for the
+/// agents behind one NAT, and an address and a port. Those who share a bucket share its tokens: they need a cookie
+/// sooner, or try again later.
 #[derive(Debug)]
 pub(super) struct AddressLimits {
     key: [u8; 16],
+    burst: u64,
     /// When each bucket will be full again.
     full_at: Vec<Time>,
 }
@@ -26,40 +30,86 @@ pub(super) struct AddressLimits {
 const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / ADDRESS_HANDSHAKES_PER_SECOND);
 
 impl AddressLimits {
-    /// An empty table; `key` keeps strangers from choosing whom they share a bucket with.
-    pub(super) fn new(key: [u8; 16]) -> Self {
-        Self { key, full_at: vec![Time::START; ADDRESS_BUCKETS] }
+    /// An empty table with so many initiations at once; `key` keeps strangers from choosing whom they share a bucket with.
+    pub(super) fn new(key: [u8; 16], burst: u64) -> Self {
+        Self { key, burst, full_at: vec![Time::START; ADDRESS_BUCKETS] }
     }
 
     /// Takes a token of the network that the address is in, if there is one.
     pub(super) fn admits_network(&mut self, address: SocketAddr, now: Time) -> bool {
-        match address.ip().to_canonical() {
-            IpAddr::V4(ip) => self.admits(&ip.octets(), now),
-            IpAddr::V6(ip) => self.admits(&ip.octets()[..8], now),
-        }
+        let hash = hash_network(&self.key, address);
+        self.admits(hash, now)
     }
 
     /// Takes a token of this address and port, if there is one.
     pub(super) fn admits_host(&mut self, address: Address, now: Time) -> bool {
-        self.admits(&address.mapped(), now)
+        let hash = hash(&self.key, &address.mapped());
+        self.admits(hash, now)
     }
 
-    fn admits(&mut self, who: &[u8], now: Time) -> bool {
-        let bucket = self.bucket(who);
+    fn admits(&mut self, hash: u64, now: Time) -> bool {
+        let buckets = self.full_at.len() as u64;
+        let bucket = usize::try_from(hash % buckets).expect("a remainder is below the number of buckets");
         let full_at = self.full_at[bucket].max(now);
-        if full_at.saturating_since(now) > INTERVAL * (ADDRESS_HANDSHAKE_BURST - 1) {
+        if full_at.saturating_since(now) > INTERVAL * (self.burst - 1) {
             return false;
         }
         self.full_at[bucket] = full_at + INTERVAL;
         true
     }
+}
 
-    fn bucket(&self, who: &[u8]) -> usize {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write(who);
-        let buckets = self.full_at.len() as u64;
-        usize::try_from(hasher.finish() % buckets).expect("a remainder is below the number of buckets")
+/// The addresses at which handshakes were completed, as hashes.
+#[derive(Debug)]
+pub(super) struct KnownAddresses {
+    key: [u8; 16],
+    hashes: BTreeSet<u64>,
+}
+
+impl KnownAddresses {
+    /// No address yet; `key` keeps strangers from choosing whom they displace.
+    pub(super) const fn new(key: [u8; 16]) -> Self {
+        Self { key, hashes: BTreeSet::new() }
     }
+
+    /// Remembers an address and port, and its network. Of too many, others are forgotten, by their hashes: at random.
+    pub(super) fn add(&mut self, address: SocketAddr) {
+        for hash in [self.host(address), hash_network(&self.key, address)] {
+            if self.hashes.insert(hash) && self.hashes.len() > KNOWN_ADDRESSES_MAX {
+                let above = self.hashes.range((Bound::Excluded(hash), Bound::Unbounded)).next();
+                let displaced = above.or_else(|| self.hashes.first()).copied();
+                self.hashes.remove(&displaced.expect("there are others"));
+            }
+        }
+    }
+
+    /// Whether a handshake was completed at this address and port.
+    pub(super) fn has_host(&self, address: SocketAddr) -> bool {
+        self.hashes.contains(&self.host(address))
+    }
+
+    /// Whether one was completed in the network that the address is in.
+    pub(super) fn has_network(&self, address: SocketAddr) -> bool {
+        self.hashes.contains(&hash_network(&self.key, address))
+    }
+
+    fn host(&self, address: SocketAddr) -> u64 {
+        hash(&self.key, &Address::from(address).mapped())
+    }
+}
+
+/// The hash of the network of an address: /32 for IPv4, /64 for IPv6.
+fn hash_network(key: &[u8; 16], address: SocketAddr) -> u64 {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => hash(key, &ip.octets()),
+        IpAddr::V6(ip) => hash(key, &ip.octets()[..8]),
+    }
+}
+
+fn hash(key: &[u8; 16], who: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_key(key);
+    hasher.write(who);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -67,6 +117,7 @@ mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
+    use crate::limits::ADDRESS_HANDSHAKE_BURST;
 
     fn v4(last: u8) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 4_600)
@@ -74,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_address_gets_its_burst_and_then_its_rate() {
-        let mut limits = AddressLimits::new([1; 16]);
+        let mut limits = AddressLimits::new([1; 16], ADDRESS_HANDSHAKE_BURST);
         let admitted = (0..100).filter(|_| limits.admits_network(v4(1), Time::START)).count();
         assert_eq!(admitted, 5);
         let later = Time::START + Duration::from_secs(1);
@@ -86,14 +137,14 @@ mod tests {
 
     #[test]
     fn other_addresses_are_not_affected() {
-        let mut limits = AddressLimits::new([1; 16]);
+        let mut limits = AddressLimits::new([1; 16], ADDRESS_HANDSHAKE_BURST);
         while limits.admits_network(v4(1), Time::START) {}
         assert!(limits.admits_network(v4(2), Time::START));
     }
 
     #[test]
     fn a_million_addresses_take_no_more_memory_and_no_more_tokens_than_there_are_buckets() {
-        let mut limits = AddressLimits::new([1; 16]);
+        let mut limits = AddressLimits::new([1; 16], ADDRESS_HANDSHAKE_BURST);
         let address = |number| SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(number)), 4_600);
         let admitted =
             (0..1_000_000).filter(|number| limits.admits_network(address(*number), Time::START)).count();
@@ -103,7 +154,7 @@ mod tests {
 
     #[test]
     fn who_shows_a_cookie_is_told_from_others_behind_the_same_address() {
-        let mut limits = AddressLimits::new([1; 16]);
+        let mut limits = AddressLimits::new([1; 16], ADDRESS_HANDSHAKE_BURST);
         let host = |port| Address { ip: Ipv4Addr::new(192, 0, 2, 1).into(), port };
         assert_eq!((0..100).filter(|_| limits.admits_host(host(1), Time::START)).count(), 5);
         assert!(limits.admits_host(host(2), Time::START));
@@ -111,12 +162,34 @@ mod tests {
 
     #[test]
     fn one_ipv6_network_is_one_address() {
-        let mut limits = AddressLimits::new([1; 16]);
+        let mut limits = AddressLimits::new([1; 16], ADDRESS_HANDSHAKE_BURST);
         let host =
             |last| SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, last)), 4_600);
         assert_eq!(
             (0..100).filter(|host_number| limits.admits_network(host(*host_number), Time::START)).count(),
             5
         );
+    }
+
+    #[test]
+    fn who_completed_a_handshake_is_known_and_so_is_its_network() {
+        let mut known = KnownAddresses::new([1; 16]);
+        assert!(!known.has_host(v4(1)) && !known.has_network(v4(1)));
+        known.add(v4(1));
+        let other_port = SocketAddr::new(v4(1).ip(), 999);
+        assert!(known.has_host(v4(1)) && known.has_network(other_port));
+        assert!(!known.has_host(other_port) && !known.has_network(v4(2)));
+    }
+
+    #[test]
+    fn of_too_many_known_addresses_some_are_forgotten_and_the_newest_is_not() {
+        let mut known = KnownAddresses::new([1; 16]);
+        for number in 0..KNOWN_ADDRESSES_MAX {
+            let bits = u32::try_from(number).expect("there are few");
+            let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(bits)), 4_600);
+            known.add(address);
+            assert!(known.has_network(address));
+        }
+        assert_eq!(known.hashes.len(), KNOWN_ADDRESSES_MAX);
     }
 }

@@ -6,17 +6,30 @@ use byway_units::{Duration, Time};
 use byway_wire::seal::{AwaitedResponse, Cookie, Purpose, write_mac2};
 use byway_wire::{Epoch, SessionIndex};
 
+use super::handshake::Origin;
 use crate::limits::{
-    AGENT_HANDSHAKE_RETRY, AGENT_HANDSHAKE_TRIES, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES,
+    AGENT_HANDSHAKE_RETRY, AGENT_HANDSHAKE_TRIES, ATTEMPT_DESTINATIONS_MAX, ATTEMPT_RESPONSE_BURST,
+    ATTEMPT_RESPONSES_PER_SECOND, GLARE_GRACE, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES,
     HASTY_TRIES,
 };
+use crate::parts::token_bucket::{Packets, TokenBucket};
+
+/// A destination of the initiation.
+#[derive(Debug)]
+struct Destination {
+    to: Origin,
+    /// The cookie for the next initiation there.
+    cookie: Option<Cookie>,
+    /// Cookies that came from there since the initiation was last sent there.
+    offers: u32,
+}
 
 /// An initiation under way.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) awaited: AwaitedResponse,
-    /// The packet. It is sent again as it is: the responder knows it by its bytes, and repeats its response.
-    pub(crate) packet: Vec<u8>,
+    /// The packet, without a cookie. The responder knows a repeated one by its `mac1`, and repeats its response.
+    packet: Vec<u8>,
     pub(crate) index: SessionIndex,
     pub(crate) epoch: Epoch,
     pub(crate) began: Time,
@@ -25,6 +38,11 @@ pub(crate) struct Attempt {
     purpose: Purpose,
     tries: u8,
     next_try: Time,
+    destinations: Vec<Destination>,
+    /// True if a cookie has brought the initiation out before its time.
+    was_hurried: bool,
+    /// Responses that may be read: each costs two key agreements, and whoever sees the initiation can forge them.
+    responses: TokenBucket<Packets>,
 }
 
 impl Attempt {
@@ -36,7 +54,21 @@ impl Attempt {
         purpose: Purpose,
         now: Time,
     ) -> Self {
-        Self { awaited, packet, index, epoch, began: now, latest: now, purpose, tries: 0, next_try: now }
+        let burst = Packets::new(ATTEMPT_RESPONSE_BURST);
+        Self {
+            awaited,
+            packet,
+            index,
+            epoch,
+            began: now,
+            latest: now,
+            purpose,
+            tries: 0,
+            next_try: now,
+            destinations: Vec::new(),
+            was_hurried: false,
+            responses: TokenBucket::of_packets(ATTEMPT_RESPONSES_PER_SECOND, burst, now),
+        }
     }
 
     /// When the initiation is sent next, or the attempt given up.
@@ -73,9 +105,56 @@ impl Attempt {
         self.latest = now;
     }
 
-    /// Puts a cookie on the initiation, which is then due at once.
-    pub(crate) fn add_cookie(&mut self, cookie: &Cookie, now: Time) {
-        write_mac2(&mut self.packet, cookie);
-        self.next_try = now;
+    /// Waits with the next try while an initiation of the peer waits to be confirmed. The attempt stays open: a replay
+    /// is never confirmed, and the true response may be on its way.
+    pub(crate) fn give_way(&mut self, now: Time) {
+        self.next_try = self.next_try.max(now + GLARE_GRACE);
+    }
+
+    /// Appends the initiation as it goes to a destination: with the cookie that came from there, if one did.
+    pub(crate) fn write_to(&mut self, to: Origin, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.packet);
+        let known = self.destinations.iter().position(|known| known.to == to);
+        if known.is_none() && self.destinations.len() < ATTEMPT_DESTINATIONS_MAX {
+            self.destinations.push(Destination { to, cookie: None, offers: 0 });
+        }
+        if let Some(destination) = known.map(|place| &mut self.destinations[place]) {
+            destination.offers = 0;
+            if let Some(cookie) = &destination.cookie {
+                write_mac2(&mut out[start..], cookie);
+            }
+        }
+    }
+
+    /// Returns the destination that a cookie came from. Another relay may bring it than the one that the initiation went
+    /// through, if it comes from the same agent.
+    pub(crate) fn destination_of(&self, from: Origin) -> Option<Origin> {
+        let sent_to = self.destinations.iter().map(|known| known.to);
+        let behind_relay = |to: &Origin| match (to, from) {
+            (Origin::Detour(to), Origin::Detour(from)) => to.agent == from.agent,
+            _ => false,
+        };
+        sent_to.clone().find(|to| *to == from).or_else(|| sent_to.clone().find(behind_relay))
+    }
+
+    /// Keeps a cookie of a destination for the next initiation there; true if that leaves at once.
+    ///
+    /// Whoever sees the initiation can forge cookies, and nothing tells them from the true one. So the time of the next
+    /// try stays as it is, but for once. Of all cookies since the last try, one is used: `draw` returns random numbers.
+    pub(crate) fn add_cookie(&mut self, cookie: Cookie, from: Origin, draw: impl FnOnce() -> u32) -> bool {
+        let Some(destination) = self.destinations.iter_mut().find(|known| known.to == from) else {
+            return false;
+        };
+        destination.offers = destination.offers.saturating_add(1);
+        if destination.offers == 1 || draw().is_multiple_of(destination.offers) {
+            destination.cookie = Some(cookie);
+        }
+        !core::mem::replace(&mut self.was_hurried, true)
+    }
+
+    /// Takes the cost of reading a response, if there is enough left for it.
+    pub(crate) fn admits_response(&mut self, now: Time) -> bool {
+        self.responses.take(Packets::new(1), now)
     }
 }

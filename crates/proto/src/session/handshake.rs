@@ -1,5 +1,6 @@
 //! Handshakes, in both directions.
 
+use alloc::vec::Vec;
 use core::net::{Ipv6Addr, SocketAddr};
 
 use byway_units::{Bytes, Time};
@@ -13,7 +14,10 @@ use super::attempt::Attempt;
 use super::epoch::Digests;
 use super::session::Answered;
 use super::{Change, Detour, Epoch, Received, SessionId, Sessions};
-use crate::limits::{ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN, LATE_RESPONSE_FOR};
+use crate::limits::{
+    ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN, KNOWN_HANDSHAKE_RESERVE,
+    LATE_RESPONSE_FOR,
+};
 use crate::outbox::Heading;
 use crate::parts::token_bucket::Packets;
 
@@ -77,23 +81,27 @@ impl Sessions {
         let proved = session.path.address().copied();
         let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
         for to in proved.into_iter().chain(named) {
-            let heading = Heading::plain(to);
-            self.outbox.add(heading, |out| out.extend_from_slice(&attempt.packet));
+            self.outbox.add(Heading::plain(to), |out| attempt.write_to(Origin::Address(to), out));
         }
         let has_detour = session.detour.is_some() || !session.detours.is_empty();
         if has_detour && session.remote.purpose == Purpose::EndToEnd {
-            let packet = attempt.packet.clone();
             for detour in self.detours_of(id, now) {
-                self.send_through(detour, &packet, now);
+                self.attempt_through(id, detour, now);
             }
         }
     }
 
     /// Sends an initiation under way through a relay as well.
     pub(crate) fn attempt_through(&mut self, id: SessionId, detour: Detour, now: Time) {
-        let attempt = self.get(id).and_then(|session| session.attempt.as_ref());
-        if let Some(packet) = attempt.map(|attempt| attempt.packet.clone()) {
-            self.send_through(detour, &packet, now);
+        self.send_attempt_to(id, Origin::Detour(detour), now);
+    }
+
+    /// Sends an initiation under way to one destination.
+    fn send_attempt_to(&mut self, id: SessionId, to: Origin, now: Time) {
+        if let Some(attempt) = self.get_mut(id).and_then(|session| session.attempt.as_mut()) {
+            let mut packet = Vec::new();
+            attempt.write_to(to, &mut packet);
+            self.answer(to, &packet, now);
         }
     }
 
@@ -117,7 +125,7 @@ impl Sessions {
         }
         let address = origin.cookie_address();
         let has_cookie = self.cookies.admits(&screened, address, now);
-        if has_cookie && !self.admits_with_cookie(address, now) {
+        if has_cookie && !self.admits_with_cookie(origin, now) {
             self.counters.initiations_refused += 1;
             return Received::Nothing;
         }
@@ -203,9 +211,25 @@ impl Sessions {
         address_may && self.handshakes.take(Packets::new(1), now)
     }
 
-    /// Whether an initiation with a cookie is read: neither this node nor whoever the cookie was for is too busy.
-    fn admits_with_cookie(&mut self, address: Address, now: Time) -> bool {
-        self.proved_addresses.admits_host(address, now) && self.proved_handshakes.take(Packets::new(1), now)
+    /// Whether an initiation with a cookie is read: neither this node, nor whoever the cookie was for, nor the network
+    /// around it is too busy. Who it is from is sealed, so those who were here before are known by their addresses.
+    pub(super) fn admits_with_cookie(&mut self, origin: Origin, now: Time) -> bool {
+        if !self.proved_addresses.admits_host(origin.cookie_address(), now) {
+            return false;
+        }
+        let (is_known, network_may) = match origin {
+            Origin::Address(address) if self.known_addresses.has_host(address) => (true, true),
+            Origin::Address(address) => {
+                let is_known = self.known_addresses.has_network(address);
+                (is_known, self.proved_networks.admits_network(address, now))
+            }
+            // Relays bound what they pass on of each agent.
+            Origin::Detour(_) => (false, true),
+        };
+        let reserve = if is_known { 0 } else { KNOWN_HANDSHAKE_RESERVE };
+        network_may
+            && self.proved_handshakes.available(now).count() > reserve
+            && self.proved_handshakes.take(Packets::new(1), now)
     }
 
     fn give_cookie(&mut self, screened: &Screened<'_>, origin: Origin, address: Address, now: Time) {
@@ -256,12 +280,15 @@ impl Sessions {
             since: now,
         });
         session.stamp = session.stamp.max(stamp);
-        let dropped = session.attempt.take().map(|attempt| attempt.index);
+        // This may be a replay: an attempt of this side ends only when the peer confirms.
+        if let Some(attempt) = &mut session.attempt {
+            attempt.give_way(now);
+        }
         if let Origin::Detour(detour) = origin {
             session.detour = Some(detour);
         }
-        for index in replaced.map(|replaced| replaced.epoch.ours).into_iter().chain(dropped) {
-            self.by_index.remove(index);
+        if let Some(replaced) = replaced {
+            self.by_index.remove(replaced.epoch.ours);
         }
         self.answer(origin, &response, now);
         self.arm(id);
@@ -293,7 +320,9 @@ impl Sessions {
             }
             Origin::Detour(_) => session.remote.purpose == Purpose::EndToEnd,
         };
-        let response = if is_expected { attempt.awaited.read(packet).ok() } else { None };
+        let is_read =
+            is_expected && attempt.admits_response(now) && self.responses.take(Packets::new(1), now);
+        let response = if is_read { attempt.awaited.read(packet).ok() } else { None };
         let Some(response) = response else {
             self.counters.forged += 1;
             return Received::Nothing;
@@ -347,21 +376,35 @@ impl Sessions {
         }
     }
 
-    /// Takes a cookie, and sends the initiation again with it.
-    pub(super) fn cookie<'a>(&mut self, packet: CookiePacket<&[u8]>, now: Time) -> Received<'a> {
+    /// Keeps a cookie for the next initiation to where it came from. The first one of an attempt brings that out at once.
+    pub(super) fn cookie<'a>(
+        &mut self,
+        packet: CookiePacket<&[u8]>,
+        origin: Origin,
+        now: Time,
+    ) -> Received<'a> {
         let index = packet.header().receiver;
         let id = self.by_index.get(index).map(SessionId);
-        let session = id.and_then(|id| self.get_mut(id));
-        let Some(attempt) = session.and_then(|session| session.attempt.as_mut()) else {
+        let attempt = id
+            .and_then(|id| self.slots[id.0 as usize].as_mut())
+            .and_then(|session| session.attempt.as_mut())
+            .filter(|attempt| attempt.index == index);
+        let (Some(id), Some(attempt)) = (id, attempt) else {
             self.counters.unknown_index += 1;
             return Received::Nothing;
         };
-        match attempt.awaited.open_cookie(packet) {
-            Ok(cookie) if attempt.index == index => attempt.add_cookie(&cookie, now),
-            _ => self.counters.forged += 1,
-        }
-        if let Some(id) = id {
-            self.arm(id);
+        let Some(to) = attempt.destination_of(origin) else {
+            self.counters.forged += 1;
+            return Received::Nothing;
+        };
+        let Ok(cookie) = attempt.awaited.open_cookie(packet) else {
+            self.counters.forged += 1;
+            return Received::Nothing;
+        };
+        let random = &mut self.random;
+        if attempt.add_cookie(cookie, to, || random.number()) {
+            attempt.latest = now;
+            self.send_attempt_to(id, to, now);
         }
         Received::Nothing
     }
@@ -375,9 +418,12 @@ impl Sessions {
         origin: Option<Origin>,
         now: Time,
     ) -> Option<bool> {
-        let session = self.get_mut(id)?;
+        let session = self.slots.get_mut(id.0 as usize)?.as_mut()?;
         let answered = session.answered.take_if(|answered| answered.epoch.ours == index)?;
         session.initiator = false;
+        if let Some(crossed) = session.attempt.take() {
+            self.by_index.remove(crossed.index);
+        }
         if let Some(Origin::Address(from)) = origin
             && answered.origin == origin
             && session.path.address().is_none()
@@ -406,6 +452,9 @@ impl Sessions {
         let session = self.slots[id.0 as usize].as_mut().expect("the session exists");
         let (fresh, forgotten) = session.begin(epoch, boot);
         session.plan_probe(now);
+        if let Some(address) = session.path.address() {
+            self.known_addresses.add(*address);
+        }
         for index in forgotten {
             self.by_index.remove(index);
         }

@@ -89,10 +89,11 @@ impl Sessions {
     }
 
     fn path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {
-        let Some(session) = self.get_mut(id) else {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        if session.path.answered(token, now).is_some() {
+        if let Some(address) = session.path.answered(token, now) {
+            self.known_addresses.add(address);
             session.is_doubtful = false;
             session.plan_probe(now);
             self.note_direct_path(id);

@@ -35,13 +35,14 @@ pub(crate) use receive::Received;
 pub(crate) use session::{Detour, Remote, Session, SessionId};
 pub(crate) use timeouts::Change;
 
-use address_limits::AddressLimits;
+use address_limits::{AddressLimits, KnownAddresses};
+use path::{is_loopback, is_unicast};
 
 use crate::counters::counters;
 use crate::index_table::IndexTable;
 use crate::limits::{
-    CANDIDATES_MAX, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, PROVED_HANDSHAKE_BURST,
-    PROVED_HANDSHAKES_PER_SECOND,
+    ADDRESS_HANDSHAKE_BURST, CANDIDATES_MAX, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, NETWORK_HANDSHAKE_BURST,
+    PROVED_HANDSHAKE_BURST, PROVED_HANDSHAKES_PER_SECOND, RESPONSE_BURST, RESPONSES_PER_SECOND,
 };
 use crate::outbox::{Heading, Outbox};
 use crate::parts::token_bucket::{Packets, TokenBucket};
@@ -121,13 +122,19 @@ pub(crate) struct Sessions {
     addresses: AddressLimits,
     handshakes: TokenBucket<Packets>,
     proved_addresses: AddressLimits,
+    proved_networks: AddressLimits,
     proved_handshakes: TokenBucket<Packets>,
+    known_addresses: KnownAddresses,
+    /// Responses to initiations of this node that are read.
+    responses: TokenBucket<Packets>,
     slots: Vec<Option<Session>>,
     free: Vec<SessionId>,
     by_index: IndexTable<SessionIndex>,
     by_key: BTreeMap<(PublicKey, Purpose, Shard), SessionId>,
     deadlines: BTreeSet<(Time, SessionId)>,
     last_stamp: u64,
+    /// Whether one of the relays that this node was given is at the loopback; `None` without relays.
+    has_loopback_relay: Option<bool>,
     /// Where a packet is built that goes inside another.
     scratch: Vec<u8>,
     /// Where a message that is alone in its packet is written.
@@ -147,8 +154,9 @@ impl Sessions {
         now: Time,
     ) -> Self {
         let boot = Boot::new(u64::from_be_bytes(random.bytes()));
-        let (addresses, proved_addresses) =
-            (AddressLimits::new(random.bytes()), AddressLimits::new(random.bytes()));
+        let addresses = AddressLimits::new(random.bytes(), ADDRESS_HANDSHAKE_BURST);
+        // What these tables hash has different lengths, or serves the same addresses.
+        let proved_key = random.bytes();
         let bucket = |rate, burst| TokenBucket::of_packets(rate, Packets::new(burst), now);
         Self {
             boot,
@@ -157,7 +165,10 @@ impl Sessions {
             cookies: CookieJar::new(local.secret.public_key()),
             addresses,
             handshakes: bucket(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
-            proved_addresses,
+            proved_addresses: AddressLimits::new(proved_key, ADDRESS_HANDSHAKE_BURST),
+            proved_networks: AddressLimits::new(proved_key, NETWORK_HANDSHAKE_BURST),
+            known_addresses: KnownAddresses::new(proved_key),
+            responses: bucket(RESPONSES_PER_SECOND, RESPONSE_BURST),
             proved_handshakes: bucket(PROVED_HANDSHAKES_PER_SECOND, PROVED_HANDSHAKE_BURST),
             random,
             local,
@@ -167,6 +178,7 @@ impl Sessions {
             by_key: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             last_stamp: 0,
+            has_loopback_relay: None,
             scratch: Vec::new(),
             long: Vec::new(),
             waiting: Vec::new(),
@@ -182,8 +194,13 @@ impl Sessions {
     }
 
     /// Adds a peer, without a session yet; the session it has, if it is known.
-    pub(crate) fn add(&mut self, remote: Remote, now: Time) -> SessionId {
+    pub(crate) fn add(&mut self, mut remote: Remote, now: Time) -> SessionId {
         let key = (remote.key, remote.purpose, remote.shard);
+        if remote.purpose != Purpose::EndToEnd && !remote.addresses.is_empty() {
+            let is_here = remote.addresses.iter().any(|address| is_loopback(*address));
+            self.has_loopback_relay = Some(is_here || self.has_loopback_relay == Some(true));
+        }
+        remote.addresses.retain(|address| self.may_try(*address));
         if let Some(known) = self.by_key.get(&key) {
             return *known;
         }
@@ -210,6 +227,9 @@ impl Sessions {
     /// A peer may be at these addresses too; of too many, the oldest are forgotten.
     pub(crate) fn add_addresses(&mut self, id: SessionId, addresses: &[SocketAddr], now: Time) {
         for address in addresses {
+            if !self.may_try(*address) {
+                continue;
+            }
             let Some(session) = self.get_mut(id) else {
                 return;
             };
@@ -223,6 +243,12 @@ impl Sessions {
                 self.try_address(id, *address, now);
             }
         }
+    }
+
+    /// Whether something may be sent to an address because somebody says that a peer is there. Peers are looked for at
+    /// the loopback only where relays are there too: else they could have this machine's own ports tried.
+    fn may_try(&self, address: SocketAddr) -> bool {
+        is_unicast(address) && (!is_loopback(address) || self.has_loopback_relay.unwrap_or(true))
     }
 
     /// Forgets a peer and everything about it.

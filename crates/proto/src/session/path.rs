@@ -1,6 +1,6 @@
 //! Where the packets of a session go: the address that proved itself, and those that try to.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
@@ -97,6 +97,9 @@ impl Path {
     }
 
     fn add(&mut self, candidate: Candidate) {
+        if !is_unicast(candidate.address) {
+            return;
+        }
         if self.candidates.is_full() {
             self.candidates.remove(0);
         }
@@ -185,6 +188,21 @@ impl Path {
         self.validate(address, now);
         Some(address)
     }
+}
+
+/// True for an address of one host: a peer at another can have others flooded, or receive nothing at all.
+pub(super) fn is_unicast(address: SocketAddr) -> bool {
+    let is_one_host = match address.ip().to_canonical() {
+        // 0.0.0.0/8 is "this network" (RFC 1122, section 3.2.1.3).
+        IpAddr::V4(ip) => ip.octets()[0] != 0 && !ip.is_multicast() && !ip.is_broadcast(),
+        IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
+    };
+    is_one_host && address.port() != 0
+}
+
+/// True for an address of the machine itself.
+pub(super) fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 impl Candidate {
@@ -310,7 +328,7 @@ mod tests {
         let mut challenged = 0;
         for nth in 0..10_000_u32 {
             let now = Time::START + Duration::from_millis(1) * u64::from(nth);
-            let named = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(nth)), 4_600);
+            let named = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 + nth)), 4_600);
             path.try_address(named, 180, now, TOKEN);
             while path.challenge(60, INTERVAL, now).is_some() {
                 challenged += 1;
@@ -330,6 +348,36 @@ mod tests {
         assert_eq!(path.address(), Some(&address(1)));
         assert_eq!(path.answered([0; 8], Time::START), None, "the oldest is forgotten");
         assert_eq!(path.answered([1; 8], Time::START), Some(address(11)));
+    }
+
+    #[test]
+    fn only_addresses_of_one_host_are_challenged() {
+        let challenged = |text: &str| {
+            let address: SocketAddr = text.parse().expect("an address");
+            let mut path = path_to(self::address(1));
+            path.try_address(address, 180, Time::START, TOKEN);
+            path.retry(address, 180, Time::START, TOKEN);
+            path.heard(address, 60, Time::START, || TOKEN);
+            path.challenge(60, INTERVAL, Time::START).is_some()
+        };
+        let special = [
+            "0.0.0.0:4600",
+            "0.1.2.3:4600",
+            "224.0.0.1:4600",
+            "239.255.0.1:4600",
+            "255.255.255.255:4600",
+            "192.0.2.7:0",
+            "[::]:4600",
+            "[ff02::1]:4600",
+            "[::ffff:224.0.0.1]:4600",
+            "[2001:db8::1]:0",
+        ];
+        for text in special {
+            assert!(!challenged(text), "{text}");
+        }
+        for text in ["192.0.2.7:4600", "10.0.0.1:1", "192.168.1.255:4600", "172.16.0.1:9"] {
+            assert!(challenged(text), "{text}");
+        }
     }
 
     #[test]

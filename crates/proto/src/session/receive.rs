@@ -69,7 +69,7 @@ impl Sessions {
         match Packet::parse(datagram) {
             Ok(Packet::Initiation(packet)) => self.initiation(packet, origin, now),
             Ok(Packet::Response(packet)) => self.response(packet, origin, now),
-            Ok(Packet::Cookie(packet)) => self.cookie(packet, now),
+            Ok(Packet::Cookie(packet)) => self.cookie(packet, origin, now),
             Ok(Packet::Source(packet)) => self.source(packet),
             Ok(Packet::Message(packet)) => self.messages(packet, origin, now),
             Ok(Packet::Envelope(packet)) => self.enveloped(packet, origin, now),

@@ -462,6 +462,9 @@ impl Sessions {
 
     /// Tries an address at which the peer may be reached.
     pub(crate) fn try_address(&mut self, id: SessionId, address: SocketAddr, now: Time) {
+        if !self.may_try(address) {
+            return;
+        }
         let token = self.random.bytes();
         if let Some(session) = self.get_mut(id)
             && !(session.is_direct() && session.path.address() == Some(&address))

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod additions;
 mod adversaries;
 mod beginnings;
 mod closing;

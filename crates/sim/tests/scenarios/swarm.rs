@@ -10,11 +10,11 @@ use byway_proto::agent::{AgentBacklog, Delivery};
 use byway_proto::limits::{FLOW_REST, KEPT_FOR, LOG_BLOCK_BYTES_MAX, REPAIR_RETENTION};
 use byway_proto::relay::RelayBacklog;
 use byway_sim::overlay::Sending;
-use byway_sim::{GilbertElliott, Hang, Jitter, Link, Loss, Random, Reordering, Seed};
+use byway_sim::{GilbertElliott, Hang, Jitter, Link, Loss, NodeId, Random, Reordering, Seed};
 use byway_units::{Duration, Rate, Time};
 use byway_wire::Service;
 
-use crate::support::{AGENTS, OverlayWorld, Plan, Run, address, at, ms, secs, share};
+use crate::support::{AGENTS, Additions, Adversary, OverlayWorld, Plan, Run, address, at, ms, secs, share};
 
 /// Faults begin, faults end, senders end.
 const FROM: u64 = 3_000;
@@ -228,13 +228,26 @@ fn told(link: &Link) -> String {
     words.join(", ")
 }
 
+/// The adversary of a world, if it has one: on which of its links, and what it adds.
+fn adversary(seed: u64, run: &Run) -> Option<((NodeId, NodeId), Additions)> {
+    // Apart from what else is drawn, so that worlds are otherwise as they would be without.
+    let mut random = Seed::new(seed).named("adversary").sequence();
+    let links = run.links();
+    let additions = Additions {
+        cookies: place(&mut random, 8),
+        responses: place(&mut random, 40),
+        replays_one_in: 2 + random.below(20),
+    };
+    one_in(&mut random, 2).then(|| (links[place(&mut random, links.len())], additions))
+}
+
 /// Runs the world of a seed, and says what it was.
 fn run_world(seed: u64) -> (OverlayWorld, Run, String) {
     let mut random = Seed::new(seed).named("swarm").sequence();
     let plan = plan(seed, &mut random);
     let wrong = [wrong(&mut random, 0.1), wrong(&mut random, 0.03), wrong(&mut random, 0.02)];
     let faults = faults(&mut random, &plan);
-    let story = format!(
+    let mut story = format!(
         "seed {seed}: {} pairs, {} relays, {:?}, {:?}, {} B, direct [{}], access [{}], between [{}], {faults:?}",
         plan.flows.len(),
         plan.relays,
@@ -245,8 +258,12 @@ fn run_world(seed: u64) -> (OverlayWorld, Run, String) {
         told(&wrong[1]),
         told(&wrong[2]),
     );
-    let _told = Told(story.clone());
     let (mut world, mut run) = plan.build();
+    if let Some((link, additions)) = adversary(seed, &run) {
+        story = format!("{story}, {additions:?} on the link of {link:?}");
+        Adversary::attack(&[link], additions, at(UNTIL), &run, &mut world);
+    }
+    let _told = Told(story.clone());
     Run::when(&mut world, at(FROM), move |run, world| set_links(run, world, Some(&wrong)));
     for (from, until, fault) in faults {
         strike(&mut world, from, until, fault);
@@ -443,7 +460,7 @@ fn the_trace_of_a_short_call_is_what_it_was() {
     assert_eq!((run.fate(&world).lost, run.fate(&world).repaired), (3, 3));
     assert_eq!(
         world.digest(),
-        1_100_624_665_524_040_551,
+        9_556_512_963_476_592_908,
         "the trace changed: if packets are meant to be different from before, put the new digest here"
     );
 }

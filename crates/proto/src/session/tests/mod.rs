@@ -1,6 +1,7 @@
 //! Two nodes talk to each other through their outboxes.
 
 mod epochs;
+mod forgeries;
 mod handshakes;
 mod paths;
 

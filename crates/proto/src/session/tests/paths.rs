@@ -219,6 +219,36 @@ fn a_direct_path_that_is_in_doubt_is_open_when_the_address_answers_again() {
     assert!(pair.nodes[SMALL].sessions.is_direct(peer) && is_news(&mut pair));
 }
 
+/// The first node, if its relay is at this address, is told that its peer may be at some; those that something is sent to.
+fn addresses_tried(relay: SocketAddr, named: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut pair = Pair::established();
+    pair.sent.clear();
+    let node = &mut pair.nodes[SMALL];
+    let relay =
+        Remote { purpose: Purpose::AgentToRelay, addresses: alloc::vec![relay], ..remote(LARGE, false) };
+    node.sessions.add(relay, pair.now);
+    // It has lost its way to the peer.
+    node.sessions.get_mut(node.peer).expect("it is established").is_doubtful = true;
+    for address in named {
+        node.sessions.try_address(node.peer, *address, pair.now);
+    }
+    node.sessions.add_addresses(node.peer, named, pair.now);
+    node.sessions.connect(node.peer, &[], pair.now);
+    pair.run(ms(300));
+    named.iter().copied().filter(|named| pair.sent.iter().any(|sent| sent.to == *named)).collect()
+}
+
+#[test]
+fn nothing_is_sent_to_addresses_of_no_host_and_to_the_loopback_only_if_a_relay_is_there() {
+    let parse = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+    let loopback = ["127.0.0.1:4600", "[::1]:4600"].map(parse);
+    let private = ["10.0.0.9:4600", "192.168.1.9:4600"].map(parse);
+    let special = ["0.0.0.0:4600", "255.255.255.255:4600", "224.0.0.1:4600", "[ff02::1]:4600", "10.0.0.9:0"];
+    let named: Vec<SocketAddr> = loopback.into_iter().chain(private).chain(special.map(parse)).collect();
+    assert_eq!(addresses_tried(address(9), &named), private);
+    assert_eq!(addresses_tried(parse("127.0.0.1:9"), &named), [&loopback[..], &private[..]].concat());
+}
+
 #[test]
 fn whoever_passes_packets_on_from_elsewhere_gets_three_times_what_it_sent_and_no_session() {
     let mut pair = Pair::established();

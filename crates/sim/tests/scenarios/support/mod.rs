@@ -1,5 +1,6 @@
 //! An overlay of any shape, its applications, and the books about them.
 
+mod adversary;
 mod books;
 mod identities;
 mod node;
@@ -7,6 +8,7 @@ mod plan;
 mod run;
 mod spy;
 
+pub(crate) use adversary::{Additions, Adversary};
 pub(crate) use books::{Books, Crossing};
 pub(crate) use byway_sim::overlay::cast::address;
 pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_card};

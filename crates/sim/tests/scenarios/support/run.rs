@@ -171,6 +171,18 @@ impl Run {
         }
     }
 
+    /// The links of the plan, each once for both directions.
+    pub(crate) fn links(&self) -> Vec<(NodeId, NodeId)> {
+        let direct = self.plan.flows.iter().map(|flow| (self.agents[flow.from], self.agents[flow.to]));
+        let access = self
+            .agents
+            .iter()
+            .zip(&self.plan.agents)
+            .flat_map(|(agent, plan)| plan.relays.iter().map(|(relay, _)| (*agent, self.relays[*relay])));
+        let pairs = self.relays.iter().flat_map(|one| self.relays.iter().map(|other| (*one, *other)));
+        direct.chain(access).chain(pairs.filter(|(one, other)| one < other)).collect()
+    }
+
     /// Has something done at an instant.
     pub(crate) fn when(
         world: &mut OverlayWorld,

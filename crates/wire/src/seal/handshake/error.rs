@@ -3,7 +3,6 @@
 use thiserror::Error;
 
 use crate::ids::SessionIndex;
-use crate::limits::RESPONSES_MAX;
 
 /// Why an initiation cannot be written. The caller is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -65,9 +64,7 @@ pub enum ResponseError {
     /// A key with which nothing secret can be agreed.
     #[error("the key in the response is one of the few that agree on nothing: drop it and count it")]
     WeakKey,
-    /// Nothing more is looked at.
-    #[error(
-        "this handshake is answered, or {RESPONSES_MAX} responses to it were looked at: begin another one"
-    )]
+    /// A response after the true one.
+    #[error("this handshake is complete: drop the response and count it")]
     Closed,
 }

@@ -10,7 +10,7 @@ use snow::error::Error;
 use super::{ResponseError, WriteError};
 use crate::capabilities::Capabilities;
 use crate::ids::{Boot, Epoch, SessionIndex, Shard};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES, RESPONSES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES};
 use crate::packets::{
     CookiePacket, INITIATION_BYTES_MIN, InitiationHeader, InitiationPacket, Purpose, ResponsePacket, Suite,
 };
@@ -68,7 +68,7 @@ impl Initiation<'_> {
         self.write_message(&mut noise, packet.noise_message_mut())?;
         let mac1 = mac::write_mac1(&mut packet, &Mac1Key::of(responder));
         let asked = Asked { suite: self.suite, responder: *responder, index: self.index, mac1 };
-        Ok((packet.into_bytes(), AwaitedResponse { noise, asked, looks_left: RESPONSES_MAX }))
+        Ok((packet.into_bytes(), AwaitedResponse { noise, asked, is_complete: false }))
     }
 
     fn write_message(&self, noise: &mut HandshakeState, message: &mut [u8]) -> Result<(), WriteError> {
@@ -122,26 +122,30 @@ impl Response {
 pub struct AwaitedResponse {
     noise: Box<HandshakeState>,
     asked: Asked,
-    looks_left: u8,
+    is_complete: bool,
 }
 
 impl AwaitedResponse {
-    /// Reads a packet that may be the response. Bad ones do no harm, up to [`RESPONSES_MAX`] of them.
+    /// Reads a packet that may be the response: two key agreements. Forged ones leave the state as it was.
+    ///
+    /// Anybody who sees the initiation can forge any number, so the caller limits the rate of calls.
     ///
     /// # Errors
-    /// If this is not the responder's response, or nothing more is looked at.
+    /// If this is not the responder's response, or the true one was read before.
     pub fn read(&mut self, packet: ResponsePacket<&[u8]>) -> Result<Response, ResponseError> {
         let (index, expected) = (packet.header().receiver, self.asked.index);
         if index != expected {
             return Err(ResponseError::WrongIndex { index, expected });
         }
-        self.looks_left = self.looks_left.checked_sub(1).ok_or(ResponseError::Closed)?;
+        if self.is_complete {
+            return Err(ResponseError::Closed);
+        }
         // On an error snow returns to the state after message 1, all of which message 2 starts from.
         let payload = noise::read(&mut self.noise, packet.noise_message()).map_err(|error| match error {
             Error::Dh => ResponseError::WeakKey,
             _ => ResponseError::Forged,
         })?;
-        self.looks_left = 0;
+        self.is_complete = true;
         Ok(Response::new(&payload, noise::split(&mut self.noise)))
     }
 
@@ -156,6 +160,6 @@ impl AwaitedResponse {
 
 impl fmt::Debug for AwaitedResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AwaitedResponse(from {}, {} looks left)", self.asked.responder, self.looks_left)
+        write!(f, "AwaitedResponse(from {})", self.asked.responder)
     }
 }
