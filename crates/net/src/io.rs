@@ -1,9 +1,9 @@
 //! What a role may do with the world.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use byway_proto::Transmit;
+use byway_proto::{LocalAddress, LocalAddresses, Transmit};
 use byway_units::Time;
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
 use rustix::io::Errno;
@@ -19,9 +19,10 @@ use crate::poller::Poller;
 use crate::queues::{Found, Key, PacketQueues, QueueCounters, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
 use crate::role::SocketId;
+use crate::routes::Routes;
 use crate::socket::{Refusal, Sharing, UdpSocket};
 use crate::socket_options;
-use crate::sockets::Sockets;
+use crate::sockets::{Sockets, roles_name};
 use crate::steering::shard_byte;
 
 /// What a role may do with the world: tell the time, send, open and close sockets, give packets to a device.
@@ -33,6 +34,9 @@ pub struct Io {
     sockets: Sockets,
     /// What marks the packets of all sockets.
     mark: Option<u32>,
+    locals: LocalAddresses,
+    /// Of nodes that move.
+    routes: Option<Routes>,
     device: Option<Device>,
     queues: Option<PacketQueues>,
     outgoing: Outgoing,
@@ -45,6 +49,7 @@ impl Io {
     pub(crate) fn new(overlay: OverlaySockets, clock: Clock) -> io::Result<Self> {
         let poller = Poller::new(clock)?;
         let mark = overlay.mark();
+        let routes = overlay.roams().then(Routes::new);
         let sockets = overlay.into_sockets();
         for (id, socket) in sockets.overlay() {
             poller.add(socket, id)?;
@@ -55,6 +60,8 @@ impl Io {
             poller,
             sockets,
             mark,
+            locals: LocalAddresses::default(),
+            routes,
             device: None,
             queues: None,
             outgoing: Outgoing::new(),
@@ -89,6 +96,7 @@ impl Io {
         let datagram = Datagram {
             socket: slot,
             to,
+            from: transmit.from,
             shard,
             ecn: transmit.ecn,
             urgency: transmit.urgency,
@@ -297,6 +305,27 @@ impl Io {
         }
     }
 
+    /// Returns the local address that answers to a datagram leave from.
+    #[inline]
+    pub(crate) fn asked_at(
+        &mut self,
+        socket: SocketId,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+    ) -> LocalAddress {
+        let is_wildcard = self.sockets.get(socket).is_some_and(UdpSocket::is_wildcard);
+        let Some(to) = to.filter(|_| is_wildcard) else {
+            return LocalAddress::ANY;
+        };
+        let is_overlay = roles_name(socket) == SocketId::OVERLAY;
+        let (mark, now) = (self.mark, self.now);
+        let routes = self.routes.as_mut().filter(|_| is_overlay);
+        if routes.is_some_and(|routes| routes.lead_from(to, from, mark, now)) {
+            return LocalAddress::ANY;
+        }
+        self.locals.number(to)
+    }
+
     pub(crate) const fn count_received(&mut self, bytes: usize) {
         self.counters.received += 1;
         self.counters.received_bytes += bytes as u64;
@@ -322,12 +351,12 @@ impl Io {
         if self.outgoing.is_empty() {
             return;
         }
-        let Self { poller, sockets, outgoing, counters, .. } = self;
+        let Self { poller, sockets, locals, outgoing, counters, .. } = self;
         let Dropped { originals, scavengers } = outgoing.flush(|run| {
             let Some((id, socket)) = sockets.at(run.socket) else {
                 unreachable!("what a socket has to send goes when it is closed");
             };
-            send_run(run, id, socket, poller, counters)
+            send_run(run, (id, socket), locals, poller, counters)
         });
         self.counters.dropped_originals += originals;
         self.counters.dropped_scavengers += scavengers;
@@ -350,21 +379,25 @@ impl Io {
 /// Sends a run: at once if the socket takes that, one by one if not.
 fn send_run(
     run: &mut Run,
-    id: SocketId,
-    socket: &mut UdpSocket,
+    (id, socket): (SocketId, &mut UdpSocket),
+    locals: &mut LocalAddresses,
     poller: &Poller,
     counters: &mut IoCounters,
 ) -> Sent {
     if socket.is_full() {
         return Sent::Kept;
     }
-    let mut refused = None;
+    let (mut refused, mut source) = (None, locals.source(run.from));
     while run.segments() > 0 {
         let segments_max = if refused.is_some() { 1 } else { socket.segments_max(run.segment_bytes) };
         let segments = run.segments().min(segments_max);
         let bytes = run.next(segments);
-        match socket.send(run.to, run.ecn, bytes, run.segment_bytes) {
+        match socket.send(run.to, source, run.ecn, bytes, run.segment_bytes) {
             Ok(()) => {
+                if source.is_none() && locals.source(run.from).is_some() {
+                    locals.note_gone(run.from);
+                    counters.sources_gone += 1;
+                }
                 if refused.take().is_some() {
                     socket.learn_refusal(run.segment_bytes);
                 }
@@ -378,6 +411,7 @@ fn send_run(
                 socket.set_full(poller.watch(socket, id, true).is_ok());
                 return Sent::Kept;
             }
+            Err(Refusal::Never(errno)) if source.is_some() && may_be_about_source(errno) => source = None,
             // Perhaps only because they are several: the first alone will show.
             Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
             // Shorter ones behind it may not be too long.
@@ -393,6 +427,14 @@ fn send_run(
         }
     }
     Sent::All
+}
+
+/// An address that the machine no longer has, or that no route leads from.
+const fn may_be_about_source(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INVAL | Errno::ADDRNOTAVAIL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NODEV
+    )
 }
 
 /// Hardware that cannot, segments too long for the interface, or options that exclude it.

@@ -1,7 +1,7 @@
 //! One UDP socket.
 
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use byway_wire::Ecn;
@@ -146,11 +146,19 @@ impl UdpSocket {
         self.is_full = is_full;
     }
 
-    /// Sends `bytes` as datagrams of `segment_bytes` each, of which the last may be shorter.
+    /// True if datagrams come to it at every address of the machine.
+    #[inline]
+    pub(crate) const fn is_wildcard(&self) -> bool {
+        self.local.ip().is_unspecified()
+    }
+
+    /// Sends `bytes` as datagrams of `segment_bytes` each, of which the last may be shorter; from an address of this machine, or
+    /// the one that the system chooses.
     #[inline]
     pub(crate) fn send(
         &mut self,
         to: SocketAddr,
+        from: Option<IpAddr>,
         ecn: Ecn,
         bytes: &[u8],
         segment_bytes: usize,
@@ -160,7 +168,7 @@ impl UdpSocket {
             ecn: EcnCodepoint::from_bits(ecn.bits()),
             contents: bytes,
             segment_size: Some(segment_bytes),
-            src_ip: None,
+            src_ip: from,
         };
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit).map_err(|error| self.refusal(&error))
     }

@@ -10,6 +10,7 @@ use crate::limits::{
     AGENT_HANDSHAKE_RETRY, AGENT_HANDSHAKE_TRIES, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES,
     HASTY_TRIES,
 };
+use crate::network_path::{LocalAddress, NetworkPath};
 
 /// An initiation under way.
 #[derive(Debug)]
@@ -71,6 +72,13 @@ impl Attempt {
         self.next_try = now + self.wait();
         self.tries += 1;
         self.latest = now;
+    }
+
+    /// Returns the path to the address in use that the latest try takes. Every other leaves by what the system chooses: the local
+    /// address that the session has used may lead nowhere any more.
+    pub(crate) const fn path(&self, in_use: &NetworkPath) -> NetworkPath {
+        let local = if self.tries.is_multiple_of(2) { LocalAddress::ANY } else { in_use.local };
+        NetworkPath { remote: in_use.remote, local }
     }
 
     /// Puts a cookie on the initiation, which is then due at once.
