@@ -39,6 +39,15 @@ pub struct IoCounters {
     pub dropped_by_kernel: u64,
 }
 
+/// Datagrams that the kernel took at the sockets of [`Io::open`](crate::Io::open).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applications {
+    /// Their number.
+    pub datagrams: u64,
+    /// Their payloads in bytes.
+    pub bytes: u64,
+}
+
 impl IoCounters {
     /// All of them, with their names.
     pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {

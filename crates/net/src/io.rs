@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::bind::OverlaySockets;
 use crate::clock::Clock;
-use crate::counters::IoCounters;
+use crate::counters::{Applications, IoCounters};
 use crate::device::Device;
 use crate::limits::{APPLICATION_BUFFER_BYTES, DROPS_INTERVAL};
 use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
@@ -41,6 +41,7 @@ pub struct Io {
     queues: Option<PacketQueues>,
     outgoing: Outgoing,
     counters: IoCounters,
+    applications: Applications,
     /// When the kernel is asked next what it dropped.
     next_drops: Time,
 }
@@ -66,6 +67,7 @@ impl Io {
             queues: None,
             outgoing: Outgoing::new(),
             counters: IoCounters::default(),
+            applications: Applications::default(),
             next_drops: Time::START,
         })
     }
@@ -277,6 +279,19 @@ impl Io {
         &self.counters
     }
 
+    /// Returns what the kernel took at the sockets of [`open`](Self::open).
+    #[must_use]
+    pub const fn applications(&self) -> &Applications {
+        &self.applications
+    }
+
+    /// Returns why the kernel refused the last datagram of a socket, if it did, and that was to this address.
+    #[must_use]
+    pub fn refusal(&self, socket: SocketId, to: SocketAddr) -> Option<io::Error> {
+        let (refused, errno) = self.sockets.get(socket)?.refused()?;
+        (refused == to).then(|| errno.into())
+    }
+
     /// Reads the clock.
     pub(crate) fn update_now(&mut self) {
         self.now = self.clock.now();
@@ -351,12 +366,18 @@ impl Io {
         if self.outgoing.is_empty() {
             return;
         }
-        let Self { poller, sockets, locals, outgoing, counters, .. } = self;
+        let Self { poller, sockets, locals, outgoing, counters, applications, .. } = self;
         let Dropped { originals, scavengers } = outgoing.flush(|run| {
             let Some((id, socket)) = sockets.at(run.socket) else {
                 unreachable!("what a socket has to send goes when it is closed");
             };
-            send_run(run, (id, socket), locals, poller, counters)
+            let (sent, sent_bytes) = (counters.sent, counters.sent_bytes);
+            let outcome = send_run(run, (id, socket), locals, poller, counters);
+            if roles_name(id) != SocketId::OVERLAY {
+                applications.datagrams += counters.sent - sent;
+                applications.bytes += counters.sent_bytes - sent_bytes;
+            }
+            outcome
         });
         self.counters.dropped_originals += originals;
         self.counters.dropped_scavengers += scavengers;
@@ -401,6 +422,7 @@ fn send_run(
                 if refused.take().is_some() {
                     socket.learn_refusal(run.segment_bytes);
                 }
+                socket.note_refused(None);
                 counters.send_calls += 1;
                 counters.gso_calls += u64::from(segments > 1);
                 counters.sent += segments as u64;
@@ -416,10 +438,12 @@ fn send_run(
             Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
             // Shorter ones behind it may not be too long.
             Err(Refusal::Never(Errno::MSGSIZE)) => {
+                socket.note_refused(Some((run.to, Errno::MSGSIZE)));
                 counters.dropped_refused += 1;
                 run.advance(1);
             }
             Err(Refusal::Never(errno)) => {
+                socket.note_refused(Some((run.to, errno)));
                 tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "the kernel refuses to send");
                 counters.dropped_refused += run.segments() as u64;
                 run.advance(run.segments());

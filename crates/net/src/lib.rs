@@ -95,7 +95,7 @@ mod steering;
 
 pub use bind::{BindError, OverlaySockets, bind_shards, is_family_unsupported};
 pub use clock::Clock;
-pub use counters::IoCounters;
+pub use counters::{Applications, IoCounters};
 pub use device::{Device, DeviceSettings};
 pub use handle::{ControlError, Controls, EndError, Handle, spawn};
 pub use io::Io;

@@ -58,6 +58,8 @@ pub(crate) struct UdpSocket {
     is_full: bool,
     /// What the kernel said it had dropped when last asked, modulo 2^32.
     dropped: u32,
+    /// Why the last datagram was refused, and where it was to go.
+    refused: Option<(SocketAddr, Errno)>,
 }
 
 /// Which datagrams may be sent several at a time.
@@ -100,7 +102,17 @@ impl UdpSocket {
         let state = configured(&socket, address.is_ipv6(), sharing, fragments)?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let batching = Batching::new(state.max_gso_segments());
-        Ok(Self { socket, state, local, sharing, fragments, batching, is_full: false, dropped: 0 })
+        Ok(Self {
+            socket,
+            state,
+            local,
+            sharing,
+            fragments,
+            batching,
+            is_full: false,
+            dropped: 0,
+            refused: None,
+        })
     }
 
     /// Sends nothing in fragments from now on.
@@ -135,6 +147,16 @@ impl UdpSocket {
         self.batching.refused(segment_bytes);
         let Batching { segments_max, segment_bytes_max, .. } = self.batching;
         tracing::debug!(socket = %self.local, segments_max, segment_bytes_max, "GSO was refused");
+    }
+
+    /// Returns why the last datagram was refused, and where it was to go.
+    pub(crate) const fn refused(&self) -> Option<(SocketAddr, Errno)> {
+        self.refused
+    }
+
+    #[inline]
+    pub(crate) const fn note_refused(&mut self, refused: Option<(SocketAddr, Errno)>) {
+        self.refused = refused;
     }
 
     /// Whether the kernel took no more, and has not said since that it does.

@@ -156,7 +156,6 @@ impl AgentRole {
                     let Some(mapping) = self.mappings.get_mut(id) else { continue };
                     mapping.note_arrival(io.now());
                     if let Some(Endpoint { socket, address: to }) = mapping.endpoint {
-                        self.segments.delivered(datagram);
                         let (from, urgency) = (mapping.asked_at, Urgency::Original);
                         io.send(socket, &Transmit { to, from, ecn, urgency, bytes: datagram });
                     } else if let Some(tunnel) = &mut self.tunnel {
