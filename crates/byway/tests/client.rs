@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use byway_client::{
-    Client, Clock, Delivery, Ecn, Event, FlowPair, Identity, Network, NetworkAgent, NetworkPair,
-    NetworkRelay, Output, Registration,
+    Client, Clock, Delivery, Ecn, Event, FlowPair, Identity, LocalAddress, Network, NetworkAgent,
+    NetworkPair, NetworkRelay, Output, Registration,
 };
 use byway_units::Time;
 use byway_wire::packets::Kind;
@@ -78,7 +78,9 @@ impl Application {
             self.direct += usize::from(is_direct);
             if !(is_direct && self.direct.is_multiple_of(DROP_EVERY)) {
                 let bytes = &mut buffer[..length];
-                self.input(|client, now| client.received(from, Ecn::NotCapable, bytes, now));
+                self.input(|client, now| {
+                    client.received(from, LocalAddress::ANY, Ecn::NotCapable, bytes, now)
+                });
             }
         }
         self.input(Client::timer);

@@ -26,6 +26,42 @@ fn assert_refuses(arguments: &[&str], code: i32, says: &[&str]) {
 }
 
 #[test]
+fn what_the_system_does_not_send_is_not_delivered_and_said_with_the_remedy() {
+    let sites = TwoSites::new();
+    let _relays = [sites.relay(1), sites.relay(2)];
+    let mut bob = sites.bob();
+    bob.kill();
+    let file = sites.bench.path("bob.toml");
+    let text = std::fs::read_to_string(&file).expect("the file");
+    // A broadcast address that only the machine itself knows to be one.
+    let to = "127.255.255.255:9";
+    let text = text.replace(&format!("target = \"{}\"", sites.echo()), &format!("target = \"{to}\""));
+    sites.bench.write("bob.toml", &text);
+    let _bob = sites.bench.start("bob", &["agent", "--config", path(&file)]);
+    let _alice = sites.alice("internet");
+    let app = support::App::at(sites.bench.at(30, 0));
+    let begun = Instant::now();
+    let counted = |status: &serde_json::Value, list: &str, name: &str| {
+        let counters = status[list].as_array().expect("a list").clone();
+        counters
+            .iter()
+            .find(|counter| counter["reason"] == name)
+            .map_or(0, |counter| counter["count"].as_u64().unwrap_or(0))
+    };
+    let status = loop {
+        app.send(b"to nobody", sites.forward());
+        let status = status(sites.observe(12));
+        if counted(&status, "drops", "socket_dropped_refused") >= 3 {
+            break status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{status}");
+    };
+    assert_eq!(counted(&status, "counters", "proxy_delivered"), 0, "{status}");
+    let note = status["mappings"][0]["note"].as_str().unwrap_or_default();
+    assert!(note.contains(&format!("does not send to {to}")) && note.contains("ip route get"), "{note}");
+}
+
+#[test]
 fn a_malformed_file_is_named_with_line_key_and_remedy() {
     let bench = Bench::new();
     let forward = "[[forward]]\nlisten = \"127.0.0.1:5000\"\npeer = \"bob\"\nto = \"video\"\n";

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use byway_client::{
-    Client, Clock, Driver, Ecn, ExposeError, FlowPair, Identity, NetworkError, RegisterError, SendError,
+    Client, Clock, Driver, Ecn, ExposeError, FlowPair, Identity, LocalAddress, NetworkError, RegisterError,
+    SendError,
 };
 use byway_units::{AgentId, Time};
 
@@ -167,7 +168,13 @@ pub unsafe extern "C" fn byway_client_received(
             if ecn > 3 {
                 return Err(Problem::about(Error::OutOfRange, "an ECN field of more than two bits"));
             }
-            handle.without_socket()?.received(from, Ecn::from_bits(ecn), datagram, time(now_ns)?);
+            handle.without_socket()?.received(
+                from,
+                LocalAddress::ANY,
+                Ecn::from_bits(ecn),
+                datagram,
+                time(now_ns)?,
+            );
             Ok(())
         })
     }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_code::Engine;
+use byway_proto::LocalAddress;
 use byway_proto::agent::{
     Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Offer, OfferRefusal, Terms, flow_between,
 };
@@ -147,10 +148,13 @@ impl Client {
     }
 
     /// A datagram came from the network. It is opened in place.
-    pub fn received(&mut self, from: SocketAddr, ecn: Ecn, bytes: &mut [u8], now: Time) {
+    ///
+    /// `to` is the local address that it came to, by a number of the caller's, which what answers it names as
+    /// [`Transmit::from`](crate::Transmit::from). Where sockets have one address each, it is [`LocalAddress::ANY`].
+    pub fn received(&mut self, from: SocketAddr, to: LocalAddress, ecn: Ecn, bytes: &mut [u8], now: Time) {
         let now = self.at(now);
         *self.segments.received_mut(bytes) += ip_bytes(bytes, from).count();
-        self.agent.handle(AgentInput::Received { from, ecn, bytes }, now);
+        self.agent.handle(AgentInput::Received { from, to, ecn, bytes }, now);
     }
 
     /// Sends a datagram. One that is `marked` is worth a copy: with [`Duplication::Marked`](byway_proto::agent::Duplication),

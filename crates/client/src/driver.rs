@@ -21,6 +21,7 @@ use crate::client::{Client, SendError};
 use crate::clock::Clock;
 use crate::flow_pair::FlowPair;
 use crate::output::{Event, Output};
+use crate::socket::{DriverSocket, Row};
 
 /// Most datagrams that are received in one step, so that deadlines and the application have their turn.
 const BATCH: usize = 64;
@@ -55,12 +56,12 @@ enum Waiting {
 /// readable, or for [`until_deadline`](Self::until_deadline), and then calls `step` with no time to wait.
 ///
 /// What the kernel takes no more of, or cannot send, is dropped and [counted](Self::unsent), as the network may drop anything.
+/// A socket on all addresses answers from the one that was asked. Nothing is sent in fragments.
 /// The ECN field of packets is neither set nor read: applications that need it give the [`Client`] their own socket.
 #[derive(Debug)]
 pub struct Driver {
     client: Client,
-    socket: UdpSocket,
-    is_ipv6: bool,
+    socket: DriverSocket,
     clock: Clock,
     buffer: Vec<u8>,
     waiting: VecDeque<Waiting>,
@@ -72,14 +73,12 @@ impl Driver {
     /// A driver of a client that was made at `clock.now()`. What the client wants to send first leaves at once.
     ///
     /// # Errors
-    /// If the socket has no address, or cannot be made not to block.
+    /// If the socket has no address, or the system does not know an option that it needs.
     pub fn new(client: Client, socket: UdpSocket, clock: Clock) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        let is_ipv6 = socket.local_addr()?.is_ipv6();
+        let socket = DriverSocket::new(socket)?;
         let mut driver = Self {
             client,
             socket,
-            is_ipv6,
             clock,
             buffer: vec![0; DATAGRAM_BYTES_MAX],
             waiting: VecDeque::new(),
@@ -161,11 +160,9 @@ impl Driver {
     }
 
     /// Where the socket is bound.
-    ///
-    /// # Errors
-    /// If the system does not know.
-    pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+    #[must_use]
+    pub const fn local_address(&self) -> SocketAddr {
+        self.socket.local()
     }
 
     /// How many datagrams the system did not send.
@@ -184,16 +181,21 @@ impl Driver {
 
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..BATCH {
-            let (length, from) = match self.socket.recv_from(&mut self.buffer) {
-                Ok(received) => received,
+            let row = match self.socket.receive(&mut self.buffer) {
+                Ok(row) => row,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // What an earlier datagram met on its way is said so; the next call goes on.
                 Err(error) if is_about_a_datagram(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let now = self.clock.now();
-            self.client.received(from, Ecn::NotCapable, &mut self.buffer[..length], now);
-            self.drain();
+            let Row { from, to, length, stride } = row;
+            let mut buffer = core::mem::take(&mut self.buffer);
+            for bytes in buffer[..length].chunks_mut(stride) {
+                let now = self.clock.now();
+                self.client.received(from, to, Ecn::NotCapable, bytes, now);
+                self.drain();
+            }
+            self.buffer = buffer;
         }
         Ok(())
     }
@@ -216,9 +218,7 @@ impl Driver {
         while let Some(output) = self.client.poll() {
             match output {
                 Output::Transmit(transmit) => {
-                    let sent = transmit.to.is_ipv6() == self.is_ipv6
-                        && self.socket.send_to(transmit.bytes, transmit.to).is_ok();
-                    self.unsent += u64::from(!sent);
+                    self.unsent += u64::from(self.socket.send(&transmit).is_err());
                 }
                 Output::Delivered { flow, datagram, delivery } => {
                     let start = self.bytes.len();

@@ -72,10 +72,12 @@ mod network;
 mod output;
 mod registration;
 mod report;
+#[cfg(feature = "sockets")]
+mod socket;
 
 pub use byway_proto::agent::{Delivery, Duplication, OfferRefusal, ReceiveStatistics, Reported, Traffic};
 pub use byway_proto::conventions::Segments;
-pub use byway_proto::{CodingRates, Transmit, Urgency};
+pub use byway_proto::{CodingRates, LocalAddress, Transmit, Urgency};
 pub use byway_wire::{Ecn, Service};
 pub use client::{Client, ExposeError, Identity, SendError};
 pub use flow_pair::FlowPair;

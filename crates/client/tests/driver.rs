@@ -100,7 +100,7 @@ fn two_drivers_talk_over_ipv6() {
 fn a_loop_of_the_applications_own_has_a_socket_and_a_deadline() {
     let [mut alice, _bob] = drivers("127.0.0.1");
     assert!(alice.as_fd().as_raw_fd() >= 0);
-    assert!(alice.local_address().is_ok_and(|address| address.port() != 0));
+    assert!(alice.local_address().port() != 0);
     assert!(alice.until_deadline().is_none(), "nothing is wanted yet");
     let registration = Registration::default();
     alice.input(|alice, now| alice.register("bob", "call", &registration, now)).expect("Bob is a peer");

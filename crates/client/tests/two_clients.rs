@@ -3,7 +3,8 @@
 mod support;
 
 use byway_client::{
-    Choice, Delivery, Duplication, Event, OfferRefusal, Reason, Registration, SendError, Service,
+    Choice, Delivery, Duplication, Event, LocalAddress, OfferRefusal, Reason, Registration, SendError,
+    Service,
 };
 use byway_units::AgentId;
 
@@ -185,7 +186,9 @@ fn strangers_bytes_change_nothing() {
         let mut bytes: Vec<u8> =
             (0..length).map(|place| (place * 31 + length * 7).to_le_bytes()[0]).collect();
         let from = "203.0.113.9:9".parse().expect("an address");
-        two.with(alice, |alice, now| alice.received(from, byway_client::Ecn::NotCapable, &mut bytes, now));
+        two.with(alice, |alice, now| {
+            alice.received(from, LocalAddress::ANY, byway_client::Ecn::NotCapable, &mut bytes, now);
+        });
     }
     assert!(two.with(alice, |alice, _| alice.report(registered.flow)).is_some());
     assert_eq!(two.with(alice, |alice, _| alice.name_of(BOB).map(str::to_owned)).as_deref(), Some("bob"));

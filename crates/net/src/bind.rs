@@ -96,6 +96,7 @@ pub struct OverlaySockets {
     ipv4: Option<UdpSocket>,
     ipv6: Option<UdpSocket>,
     mark: Option<u32>,
+    roams: bool,
 }
 
 impl OverlaySockets {
@@ -118,7 +119,7 @@ impl OverlaySockets {
             return Err(BindError::NoAddress);
         }
         let bind = |address: Option<SocketAddr>| address.map(|address| bind(address, sharing)).transpose();
-        Ok(Self { ipv4: bind(ipv4)?, ipv6: bind(ipv6)?, mark: None })
+        Ok(Self { ipv4: bind(ipv4)?, ipv6: bind(ipv6)?, mark: None, roams: false })
     }
 
     /// Where they are bound, ports filled in: IPv4 first.
@@ -152,6 +153,18 @@ impl OverlaySockets {
     pub fn without_fragments(mut self) -> io::Result<Self> {
         self.ipv4.iter_mut().chain(&mut self.ipv6).try_for_each(UdpSocket::forbid_fragments)?;
         Ok(self)
+    }
+
+    /// Leaves the source of what is sent to the system wherever it would choose the address that was asked: for nodes that move from
+    /// network to network, where an address that stays behind leads nowhere.
+    #[must_use]
+    pub const fn roaming(mut self) -> Self {
+        self.roams = true;
+        self
+    }
+
+    pub(crate) const fn roams(&self) -> bool {
+        self.roams
     }
 
     pub(crate) const fn mark(&self) -> Option<u32> {

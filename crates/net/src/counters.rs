@@ -20,6 +20,9 @@ pub struct IoCounters {
     pub send_calls: u64,
     /// Those of them that sent several datagrams (GSO).
     pub gso_calls: u64,
+    /// Times that an answer could not leave from the address that was asked, as the machine no longer has it: the system chose
+    /// another.
+    pub sources_gone: u64,
     /// Datagrams of [`Urgency::Original`](byway_proto::Urgency) dropped because the kernel took no more for too long.
     pub dropped_originals: u64,
     /// The same of [`Urgency::Scavenger`](byway_proto::Urgency), which go first.
@@ -36,6 +39,15 @@ pub struct IoCounters {
     pub dropped_by_kernel: u64,
 }
 
+/// Datagrams that the kernel took at the sockets of [`Io::open`](crate::Io::open).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applications {
+    /// Their number.
+    pub datagrams: u64,
+    /// Their payloads in bytes.
+    pub bytes: u64,
+}
+
 impl IoCounters {
     /// All of them, with their names.
     pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
@@ -48,6 +60,7 @@ impl IoCounters {
             sent_bytes,
             send_calls,
             gso_calls,
+            sources_gone,
             dropped_originals,
             dropped_scavengers,
             dropped_unsendable,
@@ -65,6 +78,7 @@ impl IoCounters {
             ("sent_bytes", sent_bytes),
             ("send_calls", send_calls),
             ("gso_calls", gso_calls),
+            ("sources_gone", sources_gone),
             ("dropped_originals", dropped_originals),
             ("dropped_scavengers", dropped_scavengers),
             ("dropped_unsendable", dropped_unsendable),

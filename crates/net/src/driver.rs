@@ -87,13 +87,14 @@ impl<R: Role> Driver<R> {
             self.io.update_now();
             let mut row = self.buffers.row(index);
             let (from, ecn) = (row.from, row.ecn);
+            let to = self.io.asked_at(socket, from, row.to);
             for bytes in row.datagrams() {
                 if !self.io.is_open(socket) {
                     self.io.count_closed();
                     continue;
                 }
                 self.io.count_received(bytes.len());
-                self.role.received(Arrival { socket: name, from, ecn, bytes }, &mut self.io);
+                self.role.received(Arrival { socket: name, from, to, ecn, bytes }, &mut self.io);
             }
         }
     }

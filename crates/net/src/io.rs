@@ -1,9 +1,9 @@
 //! What a role may do with the world.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use byway_proto::Transmit;
+use byway_proto::{LocalAddress, LocalAddresses, Transmit};
 use byway_units::Time;
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::bind::OverlaySockets;
 use crate::clock::Clock;
-use crate::counters::IoCounters;
+use crate::counters::{Applications, IoCounters};
 use crate::device::Device;
 use crate::limits::{APPLICATION_BUFFER_BYTES, DROPS_INTERVAL};
 use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
@@ -19,9 +19,10 @@ use crate::poller::Poller;
 use crate::queues::{Found, Key, PacketQueues, QueueCounters, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
 use crate::role::SocketId;
+use crate::routes::Routes;
 use crate::socket::{Refusal, Sharing, UdpSocket};
 use crate::socket_options;
-use crate::sockets::Sockets;
+use crate::sockets::{Sockets, roles_name};
 use crate::steering::shard_byte;
 
 /// What a role may do with the world: tell the time, send, open and close sockets, give packets to a device.
@@ -33,10 +34,14 @@ pub struct Io {
     sockets: Sockets,
     /// What marks the packets of all sockets.
     mark: Option<u32>,
+    locals: LocalAddresses,
+    /// Of nodes that move.
+    routes: Option<Routes>,
     device: Option<Device>,
     queues: Option<PacketQueues>,
     outgoing: Outgoing,
     counters: IoCounters,
+    applications: Applications,
     /// When the kernel is asked next what it dropped.
     next_drops: Time,
 }
@@ -45,6 +50,7 @@ impl Io {
     pub(crate) fn new(overlay: OverlaySockets, clock: Clock) -> io::Result<Self> {
         let poller = Poller::new(clock)?;
         let mark = overlay.mark();
+        let routes = overlay.roams().then(Routes::new);
         let sockets = overlay.into_sockets();
         for (id, socket) in sockets.overlay() {
             poller.add(socket, id)?;
@@ -55,10 +61,13 @@ impl Io {
             poller,
             sockets,
             mark,
+            locals: LocalAddresses::default(),
+            routes,
             device: None,
             queues: None,
             outgoing: Outgoing::new(),
             counters: IoCounters::default(),
+            applications: Applications::default(),
             next_drops: Time::START,
         })
     }
@@ -89,6 +98,7 @@ impl Io {
         let datagram = Datagram {
             socket: slot,
             to,
+            from: transmit.from,
             shard,
             ecn: transmit.ecn,
             urgency: transmit.urgency,
@@ -269,6 +279,19 @@ impl Io {
         &self.counters
     }
 
+    /// Returns what the kernel took at the sockets of [`open`](Self::open).
+    #[must_use]
+    pub const fn applications(&self) -> &Applications {
+        &self.applications
+    }
+
+    /// Returns why the kernel refused the last datagram of a socket, if it did, and that was to this address.
+    #[must_use]
+    pub fn refusal(&self, socket: SocketId, to: SocketAddr) -> Option<io::Error> {
+        let (refused, errno) = self.sockets.get(socket)?.refused()?;
+        (refused == to).then(|| errno.into())
+    }
+
     /// Reads the clock.
     pub(crate) fn update_now(&mut self) {
         self.now = self.clock.now();
@@ -297,6 +320,27 @@ impl Io {
         }
     }
 
+    /// Returns the local address that answers to a datagram leave from.
+    #[inline]
+    pub(crate) fn asked_at(
+        &mut self,
+        socket: SocketId,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+    ) -> LocalAddress {
+        let is_wildcard = self.sockets.get(socket).is_some_and(UdpSocket::is_wildcard);
+        let Some(to) = to.filter(|_| is_wildcard) else {
+            return LocalAddress::ANY;
+        };
+        let is_overlay = roles_name(socket) == SocketId::OVERLAY;
+        let (mark, now) = (self.mark, self.now);
+        let routes = self.routes.as_mut().filter(|_| is_overlay);
+        if routes.is_some_and(|routes| routes.lead_from(to, from, mark, now)) {
+            return LocalAddress::ANY;
+        }
+        self.locals.number(to)
+    }
+
     pub(crate) const fn count_received(&mut self, bytes: usize) {
         self.counters.received += 1;
         self.counters.received_bytes += bytes as u64;
@@ -322,12 +366,18 @@ impl Io {
         if self.outgoing.is_empty() {
             return;
         }
-        let Self { poller, sockets, outgoing, counters, .. } = self;
+        let Self { poller, sockets, locals, outgoing, counters, applications, .. } = self;
         let Dropped { originals, scavengers } = outgoing.flush(|run| {
             let Some((id, socket)) = sockets.at(run.socket) else {
                 unreachable!("what a socket has to send goes when it is closed");
             };
-            send_run(run, id, socket, poller, counters)
+            let (sent, sent_bytes) = (counters.sent, counters.sent_bytes);
+            let outcome = send_run(run, (id, socket), locals, poller, counters);
+            if roles_name(id) != SocketId::OVERLAY {
+                applications.datagrams += counters.sent - sent;
+                applications.bytes += counters.sent_bytes - sent_bytes;
+            }
+            outcome
         });
         self.counters.dropped_originals += originals;
         self.counters.dropped_scavengers += scavengers;
@@ -350,24 +400,29 @@ impl Io {
 /// Sends a run: at once if the socket takes that, one by one if not.
 fn send_run(
     run: &mut Run,
-    id: SocketId,
-    socket: &mut UdpSocket,
+    (id, socket): (SocketId, &mut UdpSocket),
+    locals: &mut LocalAddresses,
     poller: &Poller,
     counters: &mut IoCounters,
 ) -> Sent {
     if socket.is_full() {
         return Sent::Kept;
     }
-    let mut refused = None;
+    let (mut refused, mut source) = (None, locals.source(run.from));
     while run.segments() > 0 {
         let segments_max = if refused.is_some() { 1 } else { socket.segments_max(run.segment_bytes) };
         let segments = run.segments().min(segments_max);
         let bytes = run.next(segments);
-        match socket.send(run.to, run.ecn, bytes, run.segment_bytes) {
+        match socket.send(run.to, source, run.ecn, bytes, run.segment_bytes) {
             Ok(()) => {
+                if source.is_none() && locals.source(run.from).is_some() {
+                    locals.note_gone(run.from);
+                    counters.sources_gone += 1;
+                }
                 if refused.take().is_some() {
                     socket.learn_refusal(run.segment_bytes);
                 }
+                socket.note_refused(None);
                 counters.send_calls += 1;
                 counters.gso_calls += u64::from(segments > 1);
                 counters.sent += segments as u64;
@@ -378,14 +433,17 @@ fn send_run(
                 socket.set_full(poller.watch(socket, id, true).is_ok());
                 return Sent::Kept;
             }
+            Err(Refusal::Never(errno)) if source.is_some() && may_be_about_source(errno) => source = None,
             // Perhaps only because they are several: the first alone will show.
             Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
             // Shorter ones behind it may not be too long.
             Err(Refusal::Never(Errno::MSGSIZE)) => {
+                socket.note_refused(Some((run.to, Errno::MSGSIZE)));
                 counters.dropped_refused += 1;
                 run.advance(1);
             }
             Err(Refusal::Never(errno)) => {
+                socket.note_refused(Some((run.to, errno)));
                 tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "the kernel refuses to send");
                 counters.dropped_refused += run.segments() as u64;
                 run.advance(run.segments());
@@ -393,6 +451,14 @@ fn send_run(
         }
     }
     Sent::All
+}
+
+/// An address that the machine no longer has, or that no route leads from.
+const fn may_be_about_source(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INVAL | Errno::ADDRNOTAVAIL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NODEV
+    )
 }
 
 /// Hardware that cannot, segments too long for the interface, or options that exclude it.

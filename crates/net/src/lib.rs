@@ -19,8 +19,8 @@
 //!     fn start(&mut self, _: &mut Io) {}
 //!
 //!     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-//!         let Arrival { socket, from, ecn, bytes } = arrival;
-//!         io.send(socket, &Transmit { to: from, ecn, urgency: Urgency::Original, bytes });
+//!         let Arrival { socket, from, to, ecn, bytes } = arrival;
+//!         io.send(socket, &Transmit { to: from, from: to, ecn, urgency: Urgency::Original, bytes });
 //!     }
 //!
 //!     fn woken(&mut self, _: &mut Io) {}
@@ -58,8 +58,13 @@
 //! # What is left to others
 //! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out here: datagrams
 //! that are too long for it are fragmented, unless the role asks for none and finds it out itself
-//! ([`OverlaySockets::without_fragments`]). Where a machine has several addresses, what a socket on all of them sends leaves
-//! from the one that the system prefers: have a relay listen on the address that others know.
+//! ([`OverlaySockets::without_fragments`]).
+//!
+//! # Machines with several addresses
+//! What comes to a socket on all addresses is answered from the one that it came to: [`Arrival::to`] names it, and
+//! [`Transmit::from`](byway_proto::Transmit::from) sends from it. An address that the machine no longer has is left out at once,
+//! and the system chooses. The overlay's sockets of a node that moves ([`OverlaySockets::roaming`]) name only addresses that
+//! the system would not choose anyway.
 //!
 //! Start with [`Role`], then [`Io`], then [`OverlaySockets`].
 
@@ -82,6 +87,7 @@ mod poller;
 mod queues;
 mod receive_buffers;
 mod role;
+mod routes;
 mod socket;
 mod socket_options;
 mod sockets;
@@ -89,7 +95,7 @@ mod steering;
 
 pub use bind::{BindError, OverlaySockets, bind_shards, is_family_unsupported};
 pub use clock::Clock;
-pub use counters::IoCounters;
+pub use counters::{Applications, IoCounters};
 pub use device::{Device, DeviceSettings};
 pub use handle::{ControlError, Controls, EndError, Handle, spawn};
 pub use io::Io;

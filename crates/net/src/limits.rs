@@ -73,6 +73,16 @@ pub(crate) const APPLICATION_BUFFER_BYTES: usize = 1 << 20;
 /// Below this an overlay socket's receive buffer is warned of: 10 ms at 800 Mbit/s.
 pub(crate) const RECEIVE_BUFFER_BYTES_WARNED: usize = 1 << 20;
 
+/// How long the address is believed that the system would choose as a source: routes change, and four system calls for each peer and
+/// second cost nothing.
+pub(crate) const ROUTE_VALID_FOR: Duration = Duration::from_secs(1);
+
+/// Remote addresses whose route is remembered: more than an agent has peers that send at the same time.
+pub(crate) const ROUTES_KEPT: usize = 256;
+
+/// Most lookups of routes in a second, at some 5 us each: strangers cause as many as they have addresses.
+pub(crate) const ROUTE_LOOKUPS_MAX: u32 = 256;
+
 /// How often the kernel is asked what it dropped.
 pub(crate) const DROPS_INTERVAL: Duration = Duration::from_secs(1);
 

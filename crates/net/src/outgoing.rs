@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use byway_proto::Urgency;
+use byway_proto::{LocalAddress, Urgency};
 use byway_wire::Ecn;
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
 
@@ -15,6 +15,7 @@ pub(crate) struct Datagram<'a> {
     /// The slot of the socket that sends it.
     pub(crate) socket: u32,
     pub(crate) to: SocketAddr,
+    pub(crate) from: LocalAddress,
     /// The shard that it is for: where shards share a machine with the sender, the kernel gives a whole run to one.
     pub(crate) shard: u8,
     pub(crate) ecn: Ecn,
@@ -24,11 +25,12 @@ pub(crate) struct Datagram<'a> {
     pub(crate) segments_max: usize,
 }
 
-/// A row of datagrams of one socket to one destination, with one ECN field, of one length; the last may be shorter.
+/// A row of datagrams of one socket and local address to one destination, with one ECN field, of one length; the last may be shorter.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) socket: u32,
     pub(crate) to: SocketAddr,
+    pub(crate) from: LocalAddress,
     pub(crate) ecn: Ecn,
     pub(crate) segment_bytes: usize,
     shard: u8,
@@ -48,6 +50,7 @@ impl Run {
         Self {
             socket: 0,
             to: SocketAddr::from(([0; 4], 0)),
+            from: LocalAddress::ANY,
             ecn: Ecn::NotCapable,
             segment_bytes: 0,
             shard: 0,
@@ -60,8 +63,8 @@ impl Run {
     }
 
     fn begin(&mut self, datagram: &Datagram<'_>) {
-        let Datagram { socket, to, shard, ecn, bytes, segments_max, .. } = *datagram;
-        (self.socket, self.to, self.shard, self.ecn) = (socket, to, shard, ecn);
+        let Datagram { socket, to, from, shard, ecn, bytes, segments_max, .. } = *datagram;
+        (self.socket, self.to, self.from, self.shard, self.ecn) = (socket, to, from, shard, ecn);
         self.segment_bytes = bytes.len();
         self.segments = 1;
         self.bytes.extend_from_slice(bytes);
@@ -80,6 +83,7 @@ impl Run {
     fn takes(&self, datagram: &Datagram<'_>) -> bool {
         let length = datagram.bytes.len();
         self.is_open
+            && self.from == datagram.from
             && self.ecn == datagram.ecn
             && self.shard == datagram.shard
             && (1..=self.segment_bytes).contains(&length)

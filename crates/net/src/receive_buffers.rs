@@ -1,7 +1,7 @@
 //! Where datagrams are received, to be handled where they lie.
 
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use byway_wire::Ecn;
 use quinn_udp::RecvMeta;
@@ -20,10 +20,12 @@ pub(crate) struct ReceiveBuffers {
     metas: [RecvMeta; RECEIVE_BUFFERS],
 }
 
-/// Datagrams of one sender with one ECN field, end to end.
+/// Datagrams of one sender to one local address with one ECN field, end to end.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) from: SocketAddr,
+    /// The local address that they came to.
+    pub(crate) to: Option<IpAddr>,
     pub(crate) ecn: Ecn,
     bytes: &'a mut [u8],
     stride: usize,
@@ -51,6 +53,7 @@ impl ReceiveBuffers {
         let meta = &self.metas[index];
         Row {
             from: meta.addr,
+            to: meta.dst_ip,
             ecn: meta.ecn.map_or(Ecn::NotCapable, |ecn| Ecn::from_bits(ecn as u8)),
             bytes: &mut self.buffers[index].0[..meta.len],
             stride: meta.stride,

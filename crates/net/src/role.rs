@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use byway_proto::LocalAddress;
 use byway_units::Time;
 use byway_wire::Ecn;
 
@@ -53,6 +54,8 @@ pub struct Arrival<'a> {
     pub socket: SocketId,
     /// Where it came from; an IPv4 address is one, never mapped into IPv6.
     pub from: SocketAddr,
+    /// The local address that it came to, for the answer to leave from; any, if the socket has only one.
+    pub to: LocalAddress,
     /// The ECN field of its IP header.
     pub ecn: Ecn,
     /// The UDP payload, to be opened in place; lost after the call.

@@ -1,7 +1,7 @@
 //! One UDP socket.
 
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use byway_wire::Ecn;
@@ -58,6 +58,8 @@ pub(crate) struct UdpSocket {
     is_full: bool,
     /// What the kernel said it had dropped when last asked, modulo 2^32.
     dropped: u32,
+    /// Why the last datagram was refused, and where it was to go.
+    refused: Option<(SocketAddr, Errno)>,
 }
 
 /// Which datagrams may be sent several at a time.
@@ -100,7 +102,17 @@ impl UdpSocket {
         let state = configured(&socket, address.is_ipv6(), sharing, fragments)?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let batching = Batching::new(state.max_gso_segments());
-        Ok(Self { socket, state, local, sharing, fragments, batching, is_full: false, dropped: 0 })
+        Ok(Self {
+            socket,
+            state,
+            local,
+            sharing,
+            fragments,
+            batching,
+            is_full: false,
+            dropped: 0,
+            refused: None,
+        })
     }
 
     /// Sends nothing in fragments from now on.
@@ -137,6 +149,16 @@ impl UdpSocket {
         tracing::debug!(socket = %self.local, segments_max, segment_bytes_max, "GSO was refused");
     }
 
+    /// Returns why the last datagram was refused, and where it was to go.
+    pub(crate) const fn refused(&self) -> Option<(SocketAddr, Errno)> {
+        self.refused
+    }
+
+    #[inline]
+    pub(crate) const fn note_refused(&mut self, refused: Option<(SocketAddr, Errno)>) {
+        self.refused = refused;
+    }
+
     /// Whether the kernel took no more, and has not said since that it does.
     pub(crate) const fn is_full(&self) -> bool {
         self.is_full
@@ -146,11 +168,19 @@ impl UdpSocket {
         self.is_full = is_full;
     }
 
-    /// Sends `bytes` as datagrams of `segment_bytes` each, of which the last may be shorter.
+    /// True if datagrams come to it at every address of the machine.
+    #[inline]
+    pub(crate) const fn is_wildcard(&self) -> bool {
+        self.local.ip().is_unspecified()
+    }
+
+    /// Sends `bytes` as datagrams of `segment_bytes` each, of which the last may be shorter; from an address of this machine, or
+    /// the one that the system chooses.
     #[inline]
     pub(crate) fn send(
         &mut self,
         to: SocketAddr,
+        from: Option<IpAddr>,
         ecn: Ecn,
         bytes: &[u8],
         segment_bytes: usize,
@@ -160,7 +190,7 @@ impl UdpSocket {
             ecn: EcnCodepoint::from_bits(ecn.bits()),
             contents: bytes,
             segment_size: Some(segment_bytes),
-            src_ip: None,
+            src_ip: from,
         };
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit).map_err(|error| self.refusal(&error))
     }

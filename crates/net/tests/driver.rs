@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use byway_net::{
     Arrival, Clock, ControlError, EndError, Handle, Io, IoCounters, OverlaySockets, Role, SocketId, spawn,
 };
-use byway_proto::{Transmit, Urgency};
+use byway_proto::{LocalAddress, Transmit, Urgency};
 use byway_units::{Duration, Time};
 use byway_wire::Ecn;
 
@@ -111,7 +111,7 @@ impl Role for Puppet {
 }
 
 fn original(to: SocketAddr, bytes: &[u8]) -> Transmit<'_> {
-    Transmit { to, ecn: Ecn::NotCapable, urgency: Urgency::Original, bytes }
+    Transmit { to, from: LocalAddress::ANY, ecn: Ecn::NotCapable, urgency: Urgency::Original, bytes }
 }
 
 fn loopback() -> SocketAddr {

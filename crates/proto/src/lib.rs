@@ -8,7 +8,9 @@ pub mod conventions;
 mod counters;
 mod index_table;
 pub mod limits;
+mod local_addresses;
 pub mod marking;
+mod network_path;
 mod outbox;
 pub mod parts;
 mod policy;
@@ -17,6 +19,8 @@ mod reason;
 pub mod relay;
 mod session;
 
+pub use local_addresses::LocalAddresses;
+pub use network_path::LocalAddress;
 pub use outbox::{Transmit, Urgency};
 pub use policy::CodingRates;
 pub use reason::Reason;

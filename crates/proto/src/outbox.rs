@@ -10,6 +10,8 @@ use byway_sched::Class;
 use byway_units::AgentId;
 use byway_wire::{Ecn, FlowKey};
 
+use crate::network_path::{LocalAddress, NetworkPath};
+
 /// How a datagram competes for the sender's uplink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
@@ -24,6 +26,8 @@ pub enum Urgency {
 pub struct Transmit<'a> {
     /// Where to.
     pub to: SocketAddr,
+    /// The local address that it leaves from.
+    pub from: LocalAddress,
     /// The ECN field of the IP header.
     pub ecn: Ecn,
     /// How it competes.
@@ -48,7 +52,7 @@ pub(crate) enum Owner {
 /// What is said about a datagram beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
-    pub(crate) to: SocketAddr,
+    pub(crate) path: NetworkPath,
     pub(crate) ecn: Ecn,
     pub(crate) urgency: Urgency,
     /// `None` of what answers strangers, and where nothing waits.
@@ -57,8 +61,15 @@ pub(crate) struct Heading {
 
 impl Heading {
     /// With nothing said of it beside where it goes.
-    pub(crate) const fn plain(to: SocketAddr) -> Self {
-        Self { to, ecn: Ecn::NotCapable, urgency: Urgency::Original, owner: None }
+    pub(crate) const fn plain(path: NetworkPath) -> Self {
+        Self { path, ecn: Ecn::NotCapable, urgency: Urgency::Original, owner: None }
+    }
+
+    /// Returns the datagram with these bytes.
+    #[inline]
+    pub(crate) const fn transmit(self, bytes: &[u8]) -> Transmit<'_> {
+        let Self { path, ecn, urgency, owner: _ } = self;
+        Transmit { to: path.remote, from: path.local, ecn, urgency, bytes }
     }
 }
 

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::Engine;
+use byway_proto::LocalAddress;
 use byway_proto::agent::{Agent, AgentIdentity, AgentInput, AgentOutput, Peer};
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::packets::{CookiePacket, Kind, MESSAGE_OVERHEAD, MessageHeader, ResponsePacket};
@@ -56,7 +57,7 @@ fn initiation(stamp: u64) -> (Vec<u8>, AwaitedResponse) {
 /// What the agent sends in answer to a packet.
 fn answers(agent: &mut Agent, from: SocketAddr, packet: &[u8], now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
     let bytes = &mut packet.to_vec();
-    agent.handle(AgentInput::Received { from, ecn: Ecn::NotCapable, bytes }, now);
+    agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn: Ecn::NotCapable, bytes }, now);
     let mut sent = Vec::new();
     while let Some(output) = agent.poll() {
         if let AgentOutput::Transmit(transmit) = output {

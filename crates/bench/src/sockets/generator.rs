@@ -9,7 +9,7 @@ use byway_code::Engine;
 use byway_net::{Arrival, Clock, Handle, Io, OverlaySockets, Role, SocketId, spawn};
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, FlowSettings, SendFlowId, flow_between};
 use byway_proto::relay::{Relay, RelayInput};
-use byway_proto::{Transmit, Urgency};
+use byway_proto::{LocalAddress, Transmit, Urgency};
 use byway_sim::overlay::cast::{AgentCard, RelayCard};
 use byway_units::{Duration, FlowId, Time};
 use byway_wire::Ecn;
@@ -146,6 +146,7 @@ impl Load for Plain {
         for _ in 0..packets {
             let transmit = Transmit {
                 to: self.to,
+                from: LocalAddress::ANY,
                 ecn: Ecn::NotCapable,
                 urgency: Urgency::Original,
                 bytes: &self.datagram,
@@ -262,17 +263,17 @@ impl Load for Overlay {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, is_running: bool, io: &mut Io) {
-        let Arrival { socket, from, ecn, bytes } = arrival;
+        let Arrival { socket, from, to, ecn, bytes } = arrival;
         if socket == SocketId::OVERLAY {
             if !(is_running && bytes.first() == Some(&Kind::Envelope.first_byte())) {
-                self.egress.handle(RelayInput::Received { from, ecn, bytes }, io.now());
+                self.egress.handle(RelayInput::Received { from, to, ecn, bytes }, io.now());
                 super::relays::drain(&mut self.egress, io);
             }
             return;
         }
         let agents = self.agents.iter_mut().flatten();
         for (own, agent) in agents.filter(|(own, _)| *own == socket) {
-            agent.handle(AgentInput::Received { from, ecn, bytes: &mut *bytes }, io.now());
+            agent.handle(AgentInput::Received { from, to, ecn, bytes: &mut *bytes }, io.now());
             drain_agent(agent, *own, io);
         }
     }

@@ -9,7 +9,7 @@ use byway_code::Engine;
 use byway_net::{Arrival, Clock, Io, OverlaySockets, Role, SocketId, spawn};
 use byway_proto::agent::FlowSettings;
 use byway_proto::relay::{Authority, Relay, RelayInput};
-use byway_proto::{CodingRates, Transmit, Urgency};
+use byway_proto::{CodingRates, LocalAddress, Transmit, Urgency};
 use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
 use byway_units::{AgentId, FlowId, Rate, RelayId, Time};
 use byway_wire::Service;
@@ -53,7 +53,8 @@ impl Role for Forwarder {
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
         let Arrival { ecn, bytes, .. } = arrival;
-        io.send(SocketId::OVERLAY, &Transmit { to: self.to, ecn, urgency: Urgency::Original, bytes });
+        let (to, from) = (self.to, LocalAddress::ANY);
+        io.send(SocketId::OVERLAY, &Transmit { to, from, ecn, urgency: Urgency::Original, bytes });
         self.relayed += 1;
         note(&self.progress, self.relayed, self.relayed);
     }
@@ -108,7 +109,7 @@ impl Role for Ingress {
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
         let Arrival { from, ecn, bytes, .. } = arrival;
-        self.relay.handle(RelayInput::Received { from, ecn, bytes }, io.now());
+        self.relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, io.now());
         drain(&mut self.relay, io);
         let counters = self.relay.ingress_counters();
         note(&self.progress, counters.copies, counters.carried + counters.covered);

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use byway_net::Io;
+use byway_proto::LocalAddress;
 use byway_proto::agent::{Offer, OfferRefusal};
 use byway_proto::conventions::{PairUse, Subject, Wish};
 use byway_proto::marking::Marking;
@@ -112,6 +113,7 @@ impl AgentRole {
             sent,
             received,
             endpoint,
+            asked_at: LocalAddress::ANY,
             side,
             marking,
             consent,

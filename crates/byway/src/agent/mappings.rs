@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use byway_net::SocketId;
+use byway_proto::LocalAddress;
 use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId, Traffic};
 use byway_proto::conventions::{PairLimits, PairUse};
 use byway_proto::limits::FLOW_PAIR_IDLE;
@@ -96,6 +97,8 @@ pub(super) struct Mapping {
     pub(super) received: ReceiveFlowId,
     /// Where the application, or the target, is; `None`: behind the device.
     pub(super) endpoint: Option<Endpoint>,
+    /// The local address that the application sends to, which answers leave from.
+    pub(super) asked_at: LocalAddress,
     pub(super) side: Side,
     /// Which of its packets are marked.
     pub(super) marking: Marking,
@@ -237,6 +240,15 @@ impl Mappings {
     /// The mapping of an application's or a target's endpoint at a socket.
     pub(super) fn of_endpoint(&self, endpoint: Endpoint) -> Option<MappingId> {
         self.by_endpoint.get(&endpoint).copied()
+    }
+
+    /// Notes the local address that an application sends to: it expects answers from there.
+    pub(super) fn note_asked_at(&mut self, id: MappingId, to: LocalAddress) {
+        if let Some(mapping) = self.get_mut(id)
+            && matches!(mapping.side, Side::Forward(_))
+        {
+            mapping.asked_at = to;
+        }
     }
 
     /// The mapping of a peer's flow number.

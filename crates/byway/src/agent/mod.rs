@@ -91,6 +91,7 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     let sockets = sockets
         .without_fragments()
         .map_err(|error| Failure::machine(format!("the agent's sockets fragment what they send: {error}")))?;
+    let sockets = sockets.roaming();
     let listen = sockets.addresses();
     let observed = observe::bind(settings.observe).await?;
     let mark = Mark::new(settings.tunnel.as_ref().map(|tunnel| tunnel.table));

@@ -12,7 +12,7 @@ use byway_proto::agent::{
 };
 use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, PairLimits, PairUse, Subject};
 use byway_proto::marking::{Candidate, Marking};
-use byway_proto::{Transmit, Urgency};
+use byway_proto::{LocalAddress, Transmit, Urgency};
 use byway_units::{AgentId, FlowId, Time};
 use tokio::sync::oneshot;
 
@@ -156,8 +156,8 @@ impl AgentRole {
                     let Some(mapping) = self.mappings.get_mut(id) else { continue };
                     mapping.note_arrival(io.now());
                     if let Some(Endpoint { socket, address: to }) = mapping.endpoint {
-                        self.segments.delivered(datagram);
-                        io.send(socket, &Transmit { to, ecn, urgency: Urgency::Original, bytes: datagram });
+                        let (from, urgency) = (mapping.asked_at, Urgency::Original);
+                        io.send(socket, &Transmit { to, from, ecn, urgency, bytes: datagram });
                     } else if let Some(tunnel) = &mut self.tunnel {
                         let came = Came { id, mapping, known: &self.known, exposed: &self.exposed };
                         if tunnel.deliver(&came, datagram, ecn, io) {
@@ -213,9 +213,10 @@ impl AgentRole {
 
     /// A datagram of an application, or of a target.
     fn outgoing(&mut self, arrival: &Arrival<'_>, io: &mut Io) {
-        let Arrival { socket, from, ecn, .. } = *arrival;
+        let Arrival { socket, from, to, ecn, .. } = *arrival;
         let known = self.mappings.of_endpoint(Endpoint { socket, address: from });
         if let Some(id) = known.or_else(|| self.begin_at(socket, from, io)) {
+            self.mappings.note_asked_at(id, to);
             let candidate = Candidate { headers: None, payload: arrival.bytes, connection: None };
             let marked = self.mappings.marks(id, &candidate);
             self.forward(id, &Datagram { bytes: arrival.bytes, ecn, marked }, io);
@@ -305,6 +306,7 @@ impl AgentRole {
             sent,
             received,
             endpoint,
+            asked_at: LocalAddress::ANY,
             side,
             marking,
             consent,
@@ -522,8 +524,8 @@ impl Role for AgentRole {
         self.watchdog.stir(io.now());
         if arrival.socket == SocketId::OVERLAY {
             self.segments.received(arrival.bytes, arrival.from);
-            let Arrival { from, ecn, bytes, .. } = arrival;
-            self.agent.handle(AgentInput::Received { from, ecn, bytes }, io.now());
+            let Arrival { from, to, ecn, bytes, .. } = arrival;
+            self.agent.handle(AgentInput::Received { from, to, ecn, bytes }, io.now());
         } else {
             self.outgoing(&arrival, io);
         }

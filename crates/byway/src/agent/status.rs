@@ -4,7 +4,7 @@ use byway_api::{
     AgentStatus, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus, PeerReach,
     PeerTotals, RelayReach,
 };
-use byway_net::{Io, QueueCounters};
+use byway_net::{Applications, Io, QueueCounters};
 use byway_proto::agent::{
     OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId,
 };
@@ -12,7 +12,7 @@ use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
 use byway_wire::{Service, Shard};
 
-use super::mappings::{Consent, Mapping, MappingId, Side};
+use super::mappings::{Consent, Endpoint, Mapping, MappingId, Side};
 use super::role::AgentRole;
 use super::segments::Segments;
 use super::tunnel::Tunnelled;
@@ -36,7 +36,11 @@ impl AgentRole {
             forwards: self.listeners.iter().map(|listener| self.forward_status(listener)).collect(),
             captures: self.tunnel.as_ref().map(Tunnelled::statuses).unwrap_or_default(),
             notes: self.watchdog.blind.iter().cloned().collect(),
-            mappings: self.mappings.iter().map(|(id, mapping)| self.mapping_status(id, mapping)).collect(),
+            mappings: self
+                .mappings
+                .iter()
+                .map(|(id, mapping)| self.mapping_status(id, mapping, io))
+                .collect(),
             totals: self.totals(),
             bytes: self.segments.bytes(),
             counters: counts.work.counted(),
@@ -91,7 +95,7 @@ impl AgentRole {
         }
     }
 
-    fn mapping_status(&self, id: MappingId, mapping: &Mapping) -> MappingStatus {
+    fn mapping_status(&self, id: MappingId, mapping: &Mapping, io: &Io) -> MappingStatus {
         let consent = match mapping.consent {
             Consent::Asked(_) => "asked",
             Consent::Given => "given",
@@ -111,7 +115,7 @@ impl AgentRole {
             service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             leaves_losses: self.watchdog.unrepaired.contains_key(&id),
-            note: self.note(id, mapping),
+            note: refused(mapping, io).or_else(|| self.note(id, mapping)),
         }
     }
 
@@ -189,11 +193,12 @@ impl AgentRole {
             counts.add_received(totals.received.by_name());
         }
         let Segments { taken, taken_bytes, delivered, delivered_bytes, evicted, .. } = self.segments;
+        let Applications { datagrams, bytes } = *io.applications();
         for (name, count) in [
             ("proxy_taken", taken),
             ("proxy_taken_bytes", taken_bytes),
-            ("proxy_delivered", delivered),
-            ("proxy_delivered_bytes", delivered_bytes),
+            ("proxy_delivered", delivered + datagrams),
+            ("proxy_delivered_bytes", delivered_bytes + bytes),
             ("proxy_mappings_evicted", evicted),
         ] {
             counts.work.add(name, count);
@@ -225,6 +230,17 @@ impl AgentRole {
         }
         counts
     }
+}
+
+/// Says that the system does not send to the mapping's endpoint, if it did not send the last datagram.
+fn refused(mapping: &Mapping, io: &Io) -> Option<String> {
+    let Endpoint { socket, address } = mapping.endpoint?;
+    let error = io.refusal(socket, address)?;
+    Some(format!(
+        "the system does not send to {address}: {error}; nothing arrives there: compare the address with `ip route get {}`, and \
+         the firewall's rules for output",
+        address.ip()
+    ))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "microseconds of a round trip are far below 2^53")]

@@ -21,6 +21,9 @@ enum { HIGH_RATE, LOW_DELAY };
 #define ETHERNET_IPV6 0x86DD
 #define ETHERNET_VLAN 0x8100
 #define ETHERNET_SERVICE_VLAN 0x88A8
+#define ETHERNET_PPPOE_SESSION 0x8864
+#define PPP_IPV4 0x0021
+#define PPP_IPV6 0x0057
 #define IP_TCP 6
 #define IP_UDP 17
 #define IP_DCCP 33
@@ -208,7 +211,24 @@ INLINE void read_ipv6(struct __sk_buff *skb, __u32 offset, struct packet *p)
 	}
 }
 
-/* Where the kernel says that the packet of the network begins, there may be tags of VLANs before it. */
+/* Reads the header of a PPPoE session (RFC 2516, 4) and the protocol of PPP behind it; returns that of Ethernet for the same packet. */
+INLINE __u32 read_session(struct __sk_buff *skb, __u32 offset)
+{
+	__u8 header[8];
+
+	/* Version 1, type 1, and the code of a session's packets. */
+	if (!read_at(skb, offset, header, sizeof(header)) || header[0] != 0x11 || header[1])
+		return 0;
+	switch (header[6] << 8 | header[7]) {
+	case PPP_IPV4:
+		return ETHERNET_IPV4;
+	case PPP_IPV6:
+		return ETHERNET_IPV6;
+	}
+	return 0;
+}
+
+/* Where the kernel says that the packet of the network begins, there may be tags of VLANs and a PPPoE session before it. */
 INLINE void read_packet(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 protocol = __builtin_bswap16((__u16)skb->protocol), offset = 0;
@@ -223,6 +243,10 @@ INLINE void read_packet(struct __sk_buff *skb, struct packet *p)
 			return;
 		protocol = __builtin_bswap16(tag[1]);
 		offset += sizeof(tag);
+	}
+	if (protocol == ETHERNET_PPPOE_SESSION) {
+		protocol = read_session(skb, offset);
+		offset += 8;
 	}
 	if (protocol == ETHERNET_IPV4)
 		read_ipv4(skb, offset, p);

@@ -208,8 +208,8 @@ impl Role for RelayRole {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-        let Arrival { from, ecn, bytes, .. } = arrival;
-        self.relay.handle(RelayInput::Received { from, ecn, bytes }, io.now());
+        let Arrival { from, to, ecn, bytes, .. } = arrival;
+        self.relay.handle(RelayInput::Received { from, to, ecn, bytes }, io.now());
         self.drain(io);
     }
 

@@ -9,6 +9,7 @@ use byway_client::{
     Client, Event, FlowPair, Identity, Network, NetworkAgent, NetworkPair, NetworkRelay, Output,
 };
 use byway_code::Engine;
+use byway_proto::LocalAddress;
 use byway_proto::agent::Delivery;
 use byway_proto::relay::{Authority, Relay, RelayInput};
 use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
@@ -46,9 +47,12 @@ impl Host for Node {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
         let Datagram { source, ecn, payload, .. } = datagram;
         match self {
-            Self::Client { client, .. } => client.received(source, ecn, payload, now),
+            Self::Client { client, .. } => client.received(source, LocalAddress::ANY, ecn, payload, now),
             Self::Relay(relay) => {
-                relay.handle(RelayInput::Received { from: source, ecn, bytes: payload }, now);
+                relay.handle(
+                    RelayInput::Received { from: source, to: LocalAddress::ANY, ecn, bytes: payload },
+                    now,
+                );
             }
         }
     }

@@ -230,6 +230,7 @@ fn runs_do_not_mix_shards_of_one_relay() {
             let packet = packets(shard).remove(0);
             let transmit = byway_proto::Transmit {
                 to,
+                from: byway_proto::LocalAddress::ANY,
                 ecn: byway_wire::Ecn::NotCapable,
                 urgency: byway_proto::Urgency::Original,
                 bytes: &packet,

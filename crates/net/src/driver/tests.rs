@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::mpsc::sync_channel;
 
-use byway_proto::{Transmit, Urgency};
+use byway_proto::{LocalAddress, Transmit, Urgency};
 use byway_units::Time;
 
 use super::*;
@@ -23,11 +23,11 @@ impl Role for Echo {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-        let Arrival { socket, from, ecn, bytes } = arrival;
+        let Arrival { socket, from, to, ecn, bytes } = arrival;
         if self.closes {
             return io.close(socket);
         }
-        io.send(socket, &Transmit { to: from, ecn, urgency: Urgency::Original, bytes });
+        io.send(socket, &Transmit { to: from, from: to, ecn, urgency: Urgency::Original, bytes });
     }
 
     fn woken(&mut self, _: &mut Io) {}
@@ -60,6 +60,7 @@ fn a_turn_allocates_nothing_once_buffers_have_grown() {
         let bytes = [number; 900];
         let first = Transmit {
             to: address,
+            from: LocalAddress::ANY,
             ecn: byway_wire::Ecn::Capable1,
             urgency: Urgency::Original,
             bytes: &bytes,
@@ -88,7 +89,13 @@ fn a_socket_that_is_closed_receives_no_more_of_its_batch() {
     let address = to.io.local_address(socket).unwrap();
     let ecn = byway_wire::Ecn::NotCapable;
     for _ in 0..10 {
-        let transmit = Transmit { to: address, ecn, urgency: Urgency::Original, bytes: b"knock" };
+        let transmit = Transmit {
+            to: address,
+            from: LocalAddress::ANY,
+            ecn,
+            urgency: Urgency::Original,
+            bytes: b"knock",
+        };
         from.io.send(SocketId::OVERLAY, &transmit);
     }
     from.io.flush();

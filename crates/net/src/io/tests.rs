@@ -4,7 +4,7 @@ use std::iter;
 use std::net::UdpSocket as Peer;
 use std::time::Duration as StdDuration;
 
-use byway_proto::Urgency;
+use byway_proto::{LocalAddress, Urgency};
 use byway_units::Duration;
 use byway_wire::Ecn;
 
@@ -31,7 +31,7 @@ fn peer(address: SocketAddr) -> (Peer, SocketAddr) {
 }
 
 fn original(to: SocketAddr, bytes: &[u8]) -> Transmit<'_> {
-    Transmit { to, ecn: Ecn::NotCapable, urgency: Urgency::Original, bytes }
+    Transmit { to, from: LocalAddress::ANY, ecn: Ecn::NotCapable, urgency: Urgency::Original, bytes }
 }
 
 fn receive(peer: &Peer) -> Vec<u8> {
@@ -214,6 +214,28 @@ fn a_refused_destination_does_not_cost_the_others_gso() {
     io.flush();
     let counters = io.counters();
     assert_eq!((counters.dropped_refused, counters.sent, counters.gso_calls), (10, 10, 1));
+}
+
+#[test]
+fn a_row_leaves_from_the_address_that_was_asked_and_from_another_if_that_is_gone() {
+    for (asked, expected) in [("127.0.0.9", "127.0.0.9"), ("203.0.113.9", "127.0.0.1")] {
+        let mut io = io(&["0.0.0.0:0".parse().unwrap()]);
+        let (peer, to) = peer(ipv4());
+        let from = io.locals.number(asked.parse().unwrap());
+        for number in 0..10 {
+            io.send(SocketId::OVERLAY, &Transmit { from, ..original(to, &[number; 100]) });
+        }
+        io.flush();
+        for number in 0..10 {
+            let mut bytes = [0; 200];
+            let (length, source) = peer.recv_from(&mut bytes).expect("the datagram comes");
+            assert_eq!((&bytes[..length], source.ip().to_string().as_str()), (&[number; 100][..], expected));
+        }
+        let counters = io.counters();
+        assert_eq!((counters.sent, counters.gso_calls, counters.dropped_refused), (10, 1, 0), "{asked}");
+        assert_eq!(counters.sources_gone, u64::from(asked != expected));
+        assert_eq!(io.locals.source(from).is_some(), asked == expected, "the next row leaves at once");
+    }
 }
 
 #[test]

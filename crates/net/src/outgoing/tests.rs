@@ -14,6 +14,7 @@ fn datagram(port: u16, bytes: &[u8]) -> Datagram<'_> {
     Datagram {
         socket: 0,
         to: to(port),
+        from: LocalAddress::ANY,
         shard: 0,
         ecn: Ecn::NotCapable,
         urgency: Urgency::Original,
@@ -62,6 +63,7 @@ fn another_ecn_field_shard_socket_or_urgency_begins_another_run() {
     let others = [
         Datagram { ecn: Ecn::Capable0, ..first },
         Datagram { shard: 1, ..first },
+        Datagram { from: LocalAddress::new(1), ..first },
         Datagram { socket: 1, ..first },
         Datagram { urgency: Urgency::Scavenger, ..first },
     ];

@@ -89,13 +89,14 @@ use waiting::{Outgoing, Waiting};
 use crate::counters::counters;
 use crate::index_table::IndexTable;
 use crate::limits::{AGENT_LOG_BYTES, CODED_BYTES_MAX, KEPT_FOR};
+use crate::network_path::{LocalAddress, NetworkPath};
 use crate::outbox::{Outbox, Transmit};
 use crate::parts::line_load::LineLoad;
 use crate::parts::packet_log::PacketLog;
 use crate::parts::timers::Timers;
 use crate::random::Generator;
 use crate::reason::Reason;
-use crate::session::{Local, SessionCounters, SessionId, Sessions};
+use crate::session::{Local, Origin, SessionCounters, SessionId, Sessions};
 
 /// What comes to an agent.
 #[derive(Debug)]
@@ -104,6 +105,8 @@ pub enum AgentInput<'a> {
     Received {
         /// Where it came from.
         from: SocketAddr,
+        /// The local address that it came to.
+        to: LocalAddress,
         /// The ECN field of its IP header.
         ecn: Ecn,
         /// The UDP payload.
@@ -342,7 +345,10 @@ impl Agent {
             return;
         }
         match input {
-            AgentInput::Received { from, ecn, bytes } => self.receive(bytes, from, ecn, now),
+            AgentInput::Received { from, to, ecn, bytes } => {
+                let origin = Origin::Address(NetworkPath { remote: from, local: to });
+                self.receive_from(bytes, origin, ecn, now);
+            }
             AgentInput::Send { flow, datagram, ecn, marked } => {
                 self.send(flow, &Outgoing { datagram, ecn, marked, came: now }, now);
             }
@@ -369,8 +375,7 @@ impl Agent {
     /// offers.
     pub fn poll(&mut self) -> Option<AgentOutput<'_>> {
         if let Some((heading, bytes)) = self.sessions.outbox.take() {
-            let transmit = Transmit { to: heading.to, ecn: heading.ecn, urgency: heading.urgency, bytes };
-            return Some(AgentOutput::Transmit(transmit));
+            return Some(AgentOutput::Transmit(heading.transmit(bytes)));
         }
         if let Some((delivered, datagram)) = self.deliveries.take() {
             let Delivered { flow, ecn, delivery } = delivered;

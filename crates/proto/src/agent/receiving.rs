@@ -1,7 +1,5 @@
 //! What comes from the network.
 
-use core::net::SocketAddr;
-
 use byway_units::Time;
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole, SourcePacket};
 use byway_wire::seal::Purpose;
@@ -15,10 +13,6 @@ use crate::limits::CODED_START;
 use crate::session::{Origin, Received, SessionId};
 
 impl Agent {
-    pub(super) fn receive(&mut self, datagram: &mut [u8], from: SocketAddr, ecn: Ecn, now: Time) {
-        self.receive_from(datagram, Origin::Address(from), ecn, now);
-    }
-
     /// Takes a packet from an address, or out of a relay's hands.
     pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Origin, ecn: Ecn, now: Time) {
         let received = self.sessions.receive_from(datagram, origin, now);

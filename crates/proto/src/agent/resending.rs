@@ -48,8 +48,8 @@ impl Agent {
         let Some(session) = self.sessions.get_mut(flow.peer) else {
             return;
         };
-        let address = session.path.address().copied();
-        let (Some(to), Some(epoch)) = (address, session.sealing(now)) else {
+        let path = session.path.network_path().copied();
+        let (Some(path), Some(epoch)) = (path, session.sealing(now)) else {
             return;
         };
         let Some(coded) = self.sent.get(packet, now).filter(|coded| coded.len() >= CODED_OVERHEAD) else {
@@ -69,7 +69,7 @@ impl Agent {
         let mut front = [0; SourceHeader::BYTES];
         header.emit(&mut front);
         self.counters.originals_again += 1;
-        let heading = Heading::plain(to);
+        let heading = Heading::plain(path);
         self.sessions.outbox.add(heading, |out| {
             out.extend_from_slice(&front[..SourceHeader::CODED_START]);
             out.extend_from_slice(coded);

@@ -154,7 +154,7 @@ impl Agent {
         let Some(session) = self.sessions.get_mut(peer) else {
             return;
         };
-        let address = session.path.address().copied();
+        let path = session.path.network_path().copied();
         let Some(epoch) = session.sealing(now) else {
             return;
         };
@@ -175,10 +175,10 @@ impl Agent {
         let yields = is_crowded && way.is_some() && !SendFlow::probes_dark_path(sequence);
         if !flow.needs_relay()
             && !yields
-            && let Some(to) = address
+            && let Some(path) = path
         {
             self.counters.originals += 1;
-            let heading = Heading { ecn, ..Heading::plain(to) };
+            let heading = Heading { ecn, ..Heading::plain(path) };
             self.sessions.outbox.add(heading, |out| {
                 out.extend_from_slice(front);
                 out.extend_from_slice(coded);

@@ -66,3 +66,8 @@ pub const MTU_RAISE_SOON: Duration = Duration::from_secs(60);
 
 /// For how long after something long was sent a path is probed for it.
 pub const MTU_WANTED_FOR: Duration = Duration::from_secs(10);
+
+/// Most addresses of this machine that answers leave from. Machines have a handful; whole networks may be routed to one.
+pub const LOCAL_ADDRESSES_MAX: usize = 256;
+
+const _: () = assert!(LOCAL_ADDRESSES_MAX < u16::MAX as usize);

@@ -51,6 +51,7 @@ use work::WorkBudgets;
 
 use crate::counters::counters;
 use crate::limits::{CODED_START, LOW_DELAY_BUDGET, PACKET_TIMES_PART, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS};
+use crate::network_path::{LocalAddress, NetworkPath};
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
@@ -63,6 +64,8 @@ pub enum RelayInput<'a> {
     Received {
         /// Where it came from.
         from: SocketAddr,
+        /// The local address that it came to.
+        to: LocalAddress,
         /// The ECN field of its IP header.
         ecn: Ecn,
         /// The UDP payload.
@@ -176,11 +179,12 @@ impl Relay {
     /// Takes one input.
     pub fn handle(&mut self, input: RelayInput<'_>, now: Time) {
         match input {
-            RelayInput::Received { from, ecn, bytes } => {
-                let received = self.sessions.receive(bytes, from, now);
+            RelayInput::Received { from, to, ecn, bytes } => {
+                let origin = Origin::Address(NetworkPath { remote: from, local: to });
+                let received = self.sessions.receive_from(bytes, origin, now);
                 // What a new epoch makes void is void before anything is said in it.
                 self.handle_changes(now);
-                self.received(received, from, ecn, now);
+                self.received(received, origin, ecn, now);
             }
             RelayInput::Deadline => self.handle_deadline(now),
         }
@@ -218,7 +222,7 @@ impl Relay {
             return uplink.poll();
         }
         let (heading, bytes) = self.sessions.outbox.take()?;
-        Some(Transmit { to: heading.to, ecn: heading.ecn, urgency: heading.urgency, bytes })
+        Some(heading.transmit(bytes))
     }
 
     /// When to handle [`RelayInput::Deadline`], and what for.
@@ -326,7 +330,7 @@ impl Relay {
         self.announce(now);
     }
 
-    fn received(&mut self, received: Received<'_>, from: SocketAddr, ecn: Ecn, now: Time) {
+    fn received(&mut self, received: Received<'_>, origin: Origin, ecn: Ecn, now: Time) {
         match received {
             Received::Nothing => {}
             Received::Source { .. } => self.counters.out_of_role += 1,
@@ -334,12 +338,8 @@ impl Relay {
             Received::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Response { session, messages } => {
-                self.messages(session, &messages, Origin::Address(from), now);
-            }
-            Received::Messages { session, messages } => {
-                self.messages(session, messages, Origin::Address(from), now);
-            }
+            Received::Response { session, messages } => self.messages(session, &messages, origin, now),
+            Received::Messages { session, messages } => self.messages(session, messages, origin, now),
             Received::Envelope { session, header, datagram } => {
                 let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
                 self.envelope(session, &header, coded, ecn, now);

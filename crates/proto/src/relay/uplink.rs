@@ -21,6 +21,7 @@ use store::{Place, Store};
 
 use crate::counters::counters;
 use crate::limits::{LOW_DELAY_BUDGET, UPLINK_CREDIT, UPLINK_QUANTUM};
+use crate::network_path::NetworkPath;
 use crate::outbox::{Heading, Outbox, Owner, Transmit, Urgency};
 use crate::random::Generator;
 
@@ -107,7 +108,7 @@ pub struct UplinkStatus {
 /// A packet that waits.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
-    to: SocketAddr,
+    path: NetworkPath,
     ecn: Ecn,
     urgency: Urgency,
     class: Class,
@@ -166,8 +167,9 @@ impl Uplink {
             packet.ecn = if is_marked { Ecn::CongestionExperienced } else { packet.ecn };
             ready.push_back(packet);
         }
-        while let Some(Transmit { to, ecn, urgency, bytes }) = self.poll() {
-            outbox.add(Heading { to, ecn, urgency, owner: None }, |out| out.extend_from_slice(bytes));
+        while let Some(Transmit { to, from, ecn, urgency, bytes }) = self.poll() {
+            let path = NetworkPath { remote: to, local: from };
+            outbox.add(Heading { path, ecn, urgency, owner: None }, |out| out.extend_from_slice(bytes));
         }
     }
 
@@ -195,16 +197,16 @@ impl Uplink {
     }
 
     fn enqueue(&mut self, heading: &Heading, bytes: &[u8], now: Time) {
-        let Heading { to, ecn, urgency, owner } = *heading;
+        let Heading { path, ecn, urgency, owner } = *heading;
         let class = class_of(owner);
         let (waits, room) = self.queue.fill(class);
-        let length = self.on_line(to, bytes.len());
+        let length = self.on_line(path.remote, bytes.len());
         // A repair packet must not keep out what it would repair.
         if urgency == Urgency::Scavenger && waits + waits > room {
             self.counters.scavengers += 1;
             return;
         }
-        let packet = Packet { to, ecn, urgency, class, place: self.store.push(class, bytes) };
+        let packet = Packet { path, ecn, urgency, class, place: self.store.push(class, bytes) };
         let arrival = Arrival {
             packet,
             bytes: u32::try_from(length.count()).expect("a packet is short"),
@@ -231,7 +233,7 @@ impl Uplink {
             let Some(Departure { mut packet, class, is_marked, .. }) = departure else {
                 break;
             };
-            let length = self.on_line(packet.to, packet.place.bytes());
+            let length = self.on_line(packet.path.remote, packet.place.bytes());
             self.free_at += length / self.settings.link.capacity();
             self.counters.count_departure(class, length.count());
             if is_marked {
@@ -244,8 +246,9 @@ impl Uplink {
 
     /// The next packet that may go.
     pub(super) fn poll(&mut self) -> Option<Transmit<'_>> {
-        let Packet { to, ecn, urgency, class, place } = self.ready.pop_front()?;
-        Some(Transmit { to, ecn, urgency, bytes: self.store.take(class, place) })
+        let Packet { path, ecn, urgency, class, place } = self.ready.pop_front()?;
+        let bytes = self.store.take(class, place);
+        Some(Transmit { to: path.remote, from: path.local, ecn, urgency, bytes })
     }
 
     /// When the next packet may go, if one waits.

@@ -12,6 +12,7 @@ use crate::limits::{
     ATTEMPT_RESPONSES_PER_SECOND, GLARE_GRACE, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES,
     HASTY_TRIES,
 };
+use crate::network_path::{LocalAddress, NetworkPath};
 use crate::parts::token_bucket::{Packets, TokenBucket};
 
 /// A destination of the initiation.
@@ -22,6 +23,16 @@ struct Destination {
     cookie: Option<Cookie>,
     /// Cookies that came from there since the initiation was last sent there.
     offers: u32,
+}
+
+impl Destination {
+    /// True if packets of this origin come from there, whichever local address they come to.
+    fn is_at(&self, origin: Origin) -> bool {
+        match (self.to, origin) {
+            (Origin::Address(to), Origin::Address(from)) => to.remote == from.remote,
+            (to, from) => to == from,
+        }
+    }
 }
 
 /// An initiation under way.
@@ -105,6 +116,13 @@ impl Attempt {
         self.latest = now;
     }
 
+    /// Returns the path to the address in use that the latest try takes. Every other leaves by what the system chooses: the local
+    /// address that the session has used may lead nowhere any more.
+    pub(crate) const fn path(&self, in_use: &NetworkPath) -> NetworkPath {
+        let local = if self.tries.is_multiple_of(2) { LocalAddress::ANY } else { in_use.local };
+        NetworkPath { remote: in_use.remote, local }
+    }
+
     /// Waits with the next try while an initiation of the peer waits to be confirmed. The attempt stays open: a replay
     /// is never confirmed, and the true response may be on its way.
     pub(crate) fn give_way(&mut self, now: Time) {
@@ -115,7 +133,7 @@ impl Attempt {
     pub(crate) fn write_to(&mut self, to: Origin, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.packet);
-        let known = self.destinations.iter().position(|known| known.to == to);
+        let known = self.destinations.iter().position(|known| known.is_at(to));
         if known.is_none() && self.destinations.len() < ATTEMPT_DESTINATIONS_MAX {
             self.destinations.push(Destination { to, cookie: None, offers: 0 });
         }
@@ -130,12 +148,13 @@ impl Attempt {
     /// Returns the destination that a cookie came from. Another relay may bring it than the one that the initiation went
     /// through, if it comes from the same agent.
     pub(crate) fn destination_of(&self, from: Origin) -> Option<Origin> {
-        let sent_to = self.destinations.iter().map(|known| known.to);
-        let behind_relay = |to: &Origin| match (to, from) {
+        let behind_relay = |known: &&Destination| match (known.to, from) {
             (Origin::Detour(to), Origin::Detour(from)) => to.agent == from.agent,
             _ => false,
         };
-        sent_to.clone().find(|to| *to == from).or_else(|| sent_to.clone().find(behind_relay))
+        let mut sent_to = self.destinations.iter();
+        let same = sent_to.clone().find(|known| known.is_at(from));
+        same.or_else(|| sent_to.find(behind_relay)).map(|known| known.to)
     }
 
     /// Keeps a cookie of a destination for the next initiation there; true if that leaves at once.
@@ -143,7 +162,7 @@ impl Attempt {
     /// Whoever sees the initiation can forge cookies, and nothing tells them from the true one. So the time of the next
     /// try stays as it is, but for once. Of all cookies since the last try, one is used: `draw` returns random numbers.
     pub(crate) fn add_cookie(&mut self, cookie: Cookie, from: Origin, draw: impl FnOnce() -> u32) -> bool {
-        let Some(destination) = self.destinations.iter_mut().find(|known| known.to == from) else {
+        let Some(destination) = self.destinations.iter_mut().find(|known| known.is_at(from)) else {
             return false;
         };
         destination.offers = destination.offers.saturating_add(1);

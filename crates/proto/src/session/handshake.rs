@@ -1,7 +1,7 @@
 //! Handshakes, in both directions.
 
 use alloc::vec::Vec;
-use core::net::{Ipv6Addr, SocketAddr};
+use core::net::Ipv6Addr;
 
 use byway_units::{Bytes, Time};
 use byway_wire::limits::TAG_BYTES;
@@ -18,14 +18,15 @@ use crate::limits::{
     ANSWER_GUARDED_FOR, GLARE_GRACE, GREASE_BYTES_MAX, GREASE_BYTES_MIN, KNOWN_HANDSHAKE_RESERVE,
     LATE_RESPONSE_FOR,
 };
+use crate::network_path::NetworkPath;
 use crate::outbox::Heading;
 use crate::parts::token_bucket::Packets;
 
 /// Where a handshake packet came from, and where its answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// From an address.
-    Address(SocketAddr),
+    /// From an address, to one of this machine.
+    Address(NetworkPath),
     /// Through a relay.
     Detour(Detour),
 }
@@ -78,10 +79,11 @@ impl Sessions {
             return;
         };
         attempt.sent(now);
-        let proved = session.path.address().copied();
-        let named = session.remote.addresses.iter().copied().filter(|address| proved != Some(*address));
-        for to in proved.into_iter().chain(named) {
-            self.outbox.add(Heading::plain(to), |out| attempt.write_to(Origin::Address(to), out));
+        let proved = session.path.network_path().map(|path| attempt.path(path));
+        let address = session.path.address();
+        let named = session.remote.addresses.iter().filter(|named| address != Some(named));
+        for path in proved.into_iter().chain(named.map(|named| NetworkPath::from(*named))) {
+            self.outbox.add(Heading::plain(path), |out| attempt.write_to(Origin::Address(path), out));
         }
         let has_detour = session.detour.is_some() || !session.detours.is_empty();
         if has_detour && session.remote.purpose == Purpose::EndToEnd {
@@ -205,7 +207,7 @@ impl Sessions {
     /// Whether an initiation is read without a cookie: neither this node nor the address is too busy.
     fn admits_without_cookie(&mut self, origin: Origin, now: Time) -> bool {
         let address_may = match origin {
-            Origin::Address(address) => self.addresses.admits_network(address, now),
+            Origin::Address(path) => self.addresses.admits_network(path.remote, now),
             Origin::Detour(_) => true,
         };
         address_may && self.handshakes.take(Packets::new(1), now)
@@ -218,10 +220,10 @@ impl Sessions {
             return false;
         }
         let (is_known, network_may) = match origin {
-            Origin::Address(address) if self.known_addresses.has_host(address) => (true, true),
+            Origin::Address(address) if self.known_addresses.has_host(address.remote) => (true, true),
             Origin::Address(address) => {
-                let is_known = self.known_addresses.has_network(address);
-                (is_known, self.proved_networks.admits_network(address, now))
+                let is_known = self.known_addresses.has_network(address.remote);
+                (is_known, self.proved_networks.admits_network(address.remote, now))
             }
             // Relays bound what they pass on of each agent.
             Origin::Detour(_) => (false, true),
@@ -240,8 +242,8 @@ impl Sessions {
 
     fn answer(&mut self, origin: Origin, packet: &[u8], now: Time) {
         match origin {
-            Origin::Address(to) => {
-                let heading = Heading::plain(to);
+            Origin::Address(path) => {
+                let heading = Heading::plain(path);
                 self.outbox.add(heading, |out| out.extend_from_slice(packet));
             }
             Origin::Detour(detour) => self.send_through(detour, packet, now),
@@ -316,7 +318,8 @@ impl Sessions {
         // Whoever answers proves to be where the initiation went, and nowhere else.
         let is_expected = match origin {
             Origin::Address(from) => {
-                session.path.address() == Some(&from) || session.remote.addresses.contains(&from)
+                session.path.address() == Some(&from.remote)
+                    || session.remote.addresses.contains(&from.remote)
             }
             Origin::Detour(_) => session.remote.purpose == Purpose::EndToEnd,
         };
@@ -335,7 +338,7 @@ impl Sessions {
         session.initiator = true;
         match origin {
             Origin::Address(from) => {
-                session.path.validate(from, now);
+                session.path.validate_answer(from, now);
                 (session.is_doubtful, session.relayed_response) = (false, None);
             }
             Origin::Detour(_) => {
@@ -363,10 +366,10 @@ impl Sessions {
                 if is_same
                     && is_newest
                     && !session.is_direct()
-                    && (session.path.address() == Some(&from)
-                        || session.remote.addresses.contains(&from)) =>
+                    && (session.path.address() == Some(&from.remote)
+                        || session.remote.addresses.contains(&from.remote)) =>
             {
-                session.path.validate(from, now);
+                session.path.validate_answer(from, now);
                 (session.is_doubtful, session.relayed_response) = (false, None);
                 session.plan_probe(now);
                 self.note_direct_path(id);
@@ -426,9 +429,13 @@ impl Sessions {
         }
         if let Some(Origin::Address(from)) = origin
             && answered.origin == origin
-            && session.path.address().is_none()
         {
-            session.path.validate(from, now);
+            match session.path.address() {
+                None => session.path.validate(from, now),
+                // The peer chose where it is answered from.
+                Some(address) if *address == from.remote => session.path.set_local(from.local),
+                Some(_) => {}
+            }
         }
         // What works for the peer: the direct path may be dark in both directions, and answers would be lost on it.
         session.is_doubtful |= matches!(origin, Some(Origin::Detour(_)));
@@ -469,9 +476,9 @@ impl Sessions {
     fn grease(&mut self, id: SessionId, now: Time) {
         let random: [u8; GREASE_BYTES_MAX] = self.random.bytes();
         let length = GREASE_BYTES_MIN + usize::from(random[0]) % (GREASE_BYTES_MAX - GREASE_BYTES_MIN + 1);
-        let to = self.get(id).and_then(|session| session.path.address()).copied();
-        if let Some(to) = to {
-            self.outbox.add(Heading::plain(to), |out| {
+        let path = self.get(id).and_then(|session| session.path.network_path()).copied();
+        if let Some(path) = path {
+            self.outbox.add(Heading::plain(path), |out| {
                 out.push(Kind::GREASE);
                 out.extend_from_slice(&random[..length]);
             });
@@ -510,7 +517,7 @@ impl Origin {
     /// that, which nothing comes from.
     pub(super) fn cookie_address(self) -> Address {
         match self {
-            Self::Address(address) => Address::from(address),
+            Self::Address(path) => Address::from(path.remote),
             Self::Detour(detour) => {
                 let mut ip = [0; 16];
                 ip[0] = 1;
@@ -525,7 +532,7 @@ impl Origin {
     /// address.
     pub(super) fn source_address(self) -> Address {
         match self {
-            Self::Address(address) => Address::from(address),
+            Self::Address(path) => Address::from(path.remote),
             Self::Detour(_) => Address { ip: Ipv6Addr::UNSPECIFIED.into(), port: 0 },
         }
     }

@@ -34,10 +34,12 @@ impl Sessions {
             return;
         };
         let response = Message::PathResponse(PathResponse { token: challenge.token });
-        if self.get(id).is_some_and(|session| session.path.address() == Some(&from)) {
-            self.say(id, &response, now);
-        } else {
-            self.send_to(id, from, &response, now);
+        match self.get_mut(id) {
+            Some(session) if session.path.address() == Some(&from.remote) => {
+                session.path.set_local(from.local);
+                self.say(id, &response, now);
+            }
+            _ => self.send_to(id, from, &response, now),
         }
     }
 

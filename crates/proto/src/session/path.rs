@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
 use crate::limits::{AMPLIFICATION_MAX, CANDIDATE_INTERVAL, CANDIDATES_MAX, CHALLENGE_RETRY, CHALLENGES_MAX};
+use crate::network_path::{LocalAddress, NetworkPath};
 
 /// What proves that a node is where it says: it sends this back.
 pub(crate) type Token = [u8; 8];
@@ -13,7 +14,7 @@ pub(crate) type Token = [u8; 8];
 /// An address from which authenticated packets came, not yet used to send more than a challenge.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    address: SocketAddr,
+    path: NetworkPath,
     token: Token,
     /// Bytes that may still be sent there.
     allowance: usize,
@@ -26,7 +27,7 @@ struct Candidate {
 /// The addresses of a peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
-    validated: Option<SocketAddr>,
+    validated: Option<NetworkPath>,
     /// Oldest first.
     candidates: ArrayVec<Candidate, CANDIDATES_MAX>,
     /// When the peer may name as many addresses at once as ever again.
@@ -43,27 +44,59 @@ impl Path {
     /// Where packets go.
     #[inline]
     pub(crate) const fn address(&self) -> Option<&SocketAddr> {
+        match &self.validated {
+            Some(path) => Some(&path.remote),
+            None => None,
+        }
+    }
+
+    /// Returns where packets go, and the local address that they leave from.
+    #[inline]
+    pub(crate) const fn network_path(&self) -> Option<&NetworkPath> {
         self.validated.as_ref()
     }
 
     /// Takes an address as proved.
-    pub(crate) fn validate(&mut self, address: SocketAddr, now: Time) {
-        self.validated = Some(address);
+    pub(crate) fn validate(&mut self, path: NetworkPath, now: Time) {
+        self.validated = Some(path);
         self.alive = now;
         self.candidates.clear();
     }
 
+    /// Takes an address as proved by its answer to what this side sent there. The system chose where that left from, and may choose
+    /// another as it moves, unless the peer chose one before.
+    pub(crate) fn validate_answer(&mut self, from: NetworkPath, now: Time) {
+        let in_use = self.validated.filter(|path| path.remote == from.remote && !path.local.is_any());
+        let local = in_use.map_or(LocalAddress::ANY, |_| from.local);
+        self.validate(NetworkPath { local, ..from }, now);
+    }
+
+    /// Answers the peer from another local address: the peer wants to know about that one, or begins an epoch there.
+    pub(crate) fn set_local(&mut self, local: LocalAddress) {
+        if let Some(path) = &mut self.validated {
+            path.local = local;
+        }
+    }
+
     /// Notes that an authenticated packet came from an address, the newest packet of the session so far. From
     /// another address than before, it makes that one a candidate, to be challenged; whether it did.
+    ///
+    /// The local address that it came to answers from now on, unless the system chooses that: it may have chosen another since,
+    /// and packets that are under way to the former say nothing about it.
     #[inline]
     pub(crate) fn heard(
         &mut self,
-        from: SocketAddr,
+        from: NetworkPath,
         bytes: usize,
         now: Time,
         token: impl FnOnce() -> Token,
     ) -> bool {
-        if self.validated == Some(from) {
+        if let Some(path) = &mut self.validated
+            && path.remote == from.remote
+        {
+            if !path.local.is_any() {
+                path.local = from.local;
+            }
             self.alive = now;
             return false;
         }
@@ -73,18 +106,19 @@ impl Path {
     #[cold]
     fn heard_elsewhere(
         &mut self,
-        from: SocketAddr,
+        from: NetworkPath,
         bytes: usize,
         now: Time,
         token: impl FnOnce() -> Token,
     ) -> bool {
-        let by_ipv4 = self.validated.is_some_and(|address| address.is_ipv4());
-        if by_ipv4 && from.is_ipv6() && now < self.alive + IPV4_ALIVE_FOR {
+        let by_ipv4 = self.address().is_some_and(SocketAddr::is_ipv4);
+        if by_ipv4 && from.remote.is_ipv6() && now < self.alive + IPV4_ALIVE_FOR {
             return false;
         }
         let earned = bytes.saturating_mul(AMPLIFICATION_MAX);
-        match self.candidates.iter_mut().find(|candidate| candidate.address == from) {
+        match self.candidates.iter_mut().find(|candidate| candidate.path.remote == from.remote) {
             Some(candidate) => {
+                candidate.path.local = from.local;
                 candidate.allowance = candidate.allowance.saturating_add(earned);
                 if candidate.until.take().is_some() {
                     // The peer is there, be it as near or not.
@@ -97,7 +131,7 @@ impl Path {
     }
 
     fn add(&mut self, candidate: Candidate) {
-        if !is_unicast(candidate.address) {
+        if !is_unicast(candidate.path.remote) {
             return;
         }
         if self.candidates.is_full() {
@@ -114,7 +148,7 @@ impl Path {
         self.forget_preferred(address);
         if !self.is_tried(address) && names_all_at.saturating_since(now) <= ahead {
             self.names_all_at = names_all_at + CANDIDATE_INTERVAL;
-            self.add(Candidate::new(address, bytes, now, token));
+            self.add(Candidate::new(address.into(), bytes, now, token));
         }
     }
 
@@ -122,13 +156,13 @@ impl Path {
     pub(crate) fn retry(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
         self.forget_preferred(address);
         if !self.is_tried(address) {
-            self.add(Candidate::new(address, bytes, now, token));
+            self.add(Candidate::new(address.into(), bytes, now, token));
         }
     }
 
     /// Forgets an address that was tried as it would be preferred: now it is needed.
     fn forget_preferred(&mut self, address: SocketAddr) {
-        self.candidates.retain(|candidate| candidate.address != address || candidate.until.is_none());
+        self.candidates.retain(|candidate| candidate.path.remote != address || candidate.until.is_none());
     }
 
     /// Challenges an address, once, that is preferred to the one in use if it answers within this time.
@@ -143,12 +177,12 @@ impl Path {
         if !self.is_tried(address) {
             let tries = CHALLENGES_MAX.saturating_sub(1);
             let until = Some(now + within);
-            self.add(Candidate { tries, until, ..Candidate::new(address, bytes, now, token) });
+            self.add(Candidate { tries, until, ..Candidate::new(address.into(), bytes, now, token) });
         }
     }
 
     fn is_tried(&self, address: SocketAddr) -> bool {
-        self.candidates.iter().any(|candidate| candidate.address == address)
+        self.candidates.iter().any(|candidate| candidate.path.remote == address)
     }
 
     /// The challenge that is due, and where to; it takes `bytes` there.
@@ -157,7 +191,7 @@ impl Path {
         bytes: usize,
         interval: Duration,
         now: Time,
-    ) -> Option<(SocketAddr, Token)> {
+    ) -> Option<(NetworkPath, Token)> {
         self.candidates.retain(|candidate| candidate.next_try > now || candidate.tries < CHALLENGES_MAX);
         let candidate = self.candidates.iter_mut().find(|candidate| candidate.next_try <= now)?;
         candidate.tries += 1;
@@ -169,7 +203,7 @@ impl Path {
         };
         candidate.next_try = candidate.until.unwrap_or(now + wait);
         candidate.allowance = candidate.allowance.checked_sub(bytes)?;
-        Some((candidate.address, candidate.token))
+        Some((candidate.path, candidate.token))
     }
 
     /// When the next challenge is due.
@@ -180,13 +214,13 @@ impl Path {
     /// A token came back; whether that moves the session, and to where.
     pub(crate) fn answered(&mut self, token: Token, now: Time) -> Option<SocketAddr> {
         let place = self.candidates.iter().position(|candidate| candidate.token == token)?;
-        let Candidate { address, until, .. } = self.candidates[place];
+        let Candidate { path, until, .. } = self.candidates[place];
         if until.is_some_and(|until| until < now) {
             self.candidates.remove(place);
             return None;
         }
-        self.validate(address, now);
-        Some(address)
+        self.validate(path, now);
+        Some(path.remote)
     }
 }
 
@@ -206,8 +240,8 @@ pub(super) fn is_loopback(address: SocketAddr) -> bool {
 }
 
 impl Candidate {
-    const fn new(address: SocketAddr, allowance: usize, now: Time, token: Token) -> Self {
-        Self { address, token, allowance, tries: 0, next_try: now, until: None }
+    const fn new(path: NetworkPath, allowance: usize, now: Time, token: Token) -> Self {
+        Self { path, token, allowance, tries: 0, next_try: now, until: None }
     }
 }
 
@@ -222,7 +256,7 @@ mod tests {
 
     fn path_to(address: SocketAddr) -> Path {
         let mut path = Path::default();
-        path.validate(address, Time::START);
+        path.validate(address.into(), Time::START);
         path
     }
 
@@ -233,8 +267,8 @@ mod tests {
     #[test]
     fn a_session_moves_when_the_challenge_comes_back() {
         let mut path = path_to(address(1));
-        path.heard(address(2), 100, Time::START, || TOKEN);
-        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
+        path.heard(address(2).into(), 100, Time::START, || TOKEN);
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
         assert_eq!(path.address(), Some(&address(1)));
         assert_eq!(path.answered([0; 8], Time::START), None);
         assert_eq!(path.answered(TOKEN, Time::START), Some(address(2)));
@@ -245,7 +279,7 @@ mod tests {
     #[test]
     fn a_candidate_gets_at_most_three_times_what_it_sent() {
         let mut path = path_to(address(1));
-        path.heard(address(2), 30, Time::START, || TOKEN);
+        path.heard(address(2).into(), 30, Time::START, || TOKEN);
         let mut now = Time::START;
         let mut sent = 0;
         while let Some(at) = path.deadline() {
@@ -260,7 +294,7 @@ mod tests {
         for (after, moves) in [(20, true), (21, false)] {
             let mut path = path_to(address(1));
             path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
-            assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
+            assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
             let answered = path.answered(TOKEN, Time::START + Duration::from_millis(after));
             assert_eq!(answered.is_some(), moves);
             assert_eq!(path.address(), Some(&address(if moves { 2 } else { 1 })));
@@ -278,12 +312,12 @@ mod tests {
         let by_ipv6: SocketAddr = "[2001:db8::1]:4600".parse().expect("an address");
         let at = |ms| Time::START + Duration::from_millis(ms);
         let mut path = path_to(address(1));
-        path.heard(by_ipv6, 100, at(999), || unreachable!());
-        path.heard(address(1), 100, at(999), || unreachable!());
-        path.heard(by_ipv6, 100, at(1_998), || unreachable!());
-        path.heard(by_ipv6, 100, at(1_999), || TOKEN);
+        path.heard(by_ipv6.into(), 100, at(999), || unreachable!());
+        path.heard(address(1).into(), 100, at(999), || unreachable!());
+        path.heard(by_ipv6.into(), 100, at(1_998), || unreachable!());
+        path.heard(by_ipv6.into(), 100, at(1_999), || TOKEN);
         assert_eq!(path.answered(TOKEN, at(1_999)), Some(by_ipv6), "nothing came by IPv4");
-        path.heard(address(1), 100, at(2_000), || [8; 8]);
+        path.heard(address(1).into(), 100, at(2_000), || [8; 8]);
         assert_eq!(path.answered([8; 8], at(2_000)), Some(address(1)), "but back at once");
     }
 
@@ -293,14 +327,14 @@ mod tests {
         path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
         assert!(path.challenge(60, INTERVAL, Time::START).is_some());
         path.retry(address(2), 180, Time::START, [9; 8]);
-        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), [9; 8])));
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), [9; 8])));
         assert_eq!(path.answered([9; 8], Time::START + Duration::from_secs(1)), Some(address(2)));
     }
 
     #[test]
     fn a_silent_candidate_is_given_up() {
         let mut path = path_to(address(1));
-        path.heard(address(2), 1_000, Time::START, || TOKEN);
+        path.heard(address(2).into(), 1_000, Time::START, || TOKEN);
         let mut challenges = 0;
         while let Some(at) = path.deadline() {
             challenges += u8::from(path.challenge(60, INTERVAL, at).is_some());
@@ -312,11 +346,11 @@ mod tests {
     #[test]
     fn several_addresses_are_tried_side_by_side() {
         let mut path = path_to(address(1));
-        path.heard(address(2), 100, Time::START, || TOKEN);
+        path.heard(address(2).into(), 100, Time::START, || TOKEN);
         path.try_address(address(3), 180, Time::START, [3; 8]);
         path.try_address(address(2), 180, Time::START, [4; 8]);
-        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2), TOKEN)));
-        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(3), [3; 8])));
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
+        assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(3).into(), [3; 8])));
         assert_eq!(path.challenge(60, INTERVAL, Time::START), None);
         assert_eq!(path.answered(TOKEN, Time::START), Some(address(2)));
         assert_eq!(path.answered([3; 8], Time::START), None, "one is enough");
@@ -343,7 +377,7 @@ mod tests {
     fn of_too_many_candidates_the_oldest_gives_way_and_the_address_in_use_stays() {
         let mut path = path_to(address(1));
         for last in 0..=u8::try_from(CANDIDATES_MAX).expect("few") {
-            path.heard(address(10 + last), 100, Time::START, || [last; 8]);
+            path.heard(address(10 + last).into(), 100, Time::START, || [last; 8]);
         }
         assert_eq!(path.address(), Some(&address(1)));
         assert_eq!(path.answered([0; 8], Time::START), None, "the oldest is forgotten");
@@ -357,7 +391,7 @@ mod tests {
             let mut path = path_to(self::address(1));
             path.try_address(address, 180, Time::START, TOKEN);
             path.retry(address, 180, Time::START, TOKEN);
-            path.heard(address, 60, Time::START, || TOKEN);
+            path.heard(address.into(), 60, Time::START, || TOKEN);
             path.challenge(60, INTERVAL, Time::START).is_some()
         };
         let special = [
@@ -383,7 +417,7 @@ mod tests {
     #[test]
     fn the_same_address_is_not_challenged() {
         let mut path = path_to(address(1));
-        path.heard(address(1), 100, Time::START, || unreachable!());
+        path.heard(address(1).into(), 100, Time::START, || unreachable!());
         assert_eq!(path.deadline(), None);
     }
 }

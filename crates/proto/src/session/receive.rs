@@ -1,7 +1,6 @@
 //! Datagrams come in, authenticated packets go up.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
@@ -49,16 +48,6 @@ impl Received<'_> {
 }
 
 impl Sessions {
-    /// Takes a datagram from the network.
-    pub(crate) fn receive<'a>(
-        &mut self,
-        datagram: &'a mut [u8],
-        from: SocketAddr,
-        now: Time,
-    ) -> Received<'a> {
-        self.receive_from(datagram, Origin::Address(from), now)
-    }
-
     /// Takes a packet from an address or out of a relay's hands.
     pub(crate) fn receive_from<'a>(
         &mut self,
@@ -151,7 +140,7 @@ impl Sessions {
         session.heard = now;
         if let Origin::Address(from) = origin
             && session.is_doubtful
-            && session.path.address() == Some(&from)
+            && session.path.address() == Some(&from.remote)
         {
             session.is_doubtful = false;
             self.note_direct_path(id);

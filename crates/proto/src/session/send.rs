@@ -16,6 +16,7 @@ use crate::limits::{
     CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, DETOURS_MAX, INITIAL_ROUND_TRIP,
     IP_AND_UDP_BYTES, MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD,
 };
+use crate::network_path::NetworkPath;
 use crate::outbox::{Heading, Owner, Urgency};
 use crate::parts::line_scale::TrainShape;
 
@@ -164,12 +165,12 @@ impl Sessions {
         detours: &[Detour],
         now: Time,
     ) -> bool {
-        let direct = self.get(id).and_then(|session| session.path.address().copied());
+        let direct = self.get(id).and_then(|session| session.path.network_path().copied());
         if direct.is_none() && detours.is_empty() {
             self.counters.unsendable += 1;
         }
-        if let Some(to) = direct {
-            self.send_messages_to(id, to, messages, now);
+        if let Some(path) = direct {
+            self.send_messages_to(id, path, messages, now);
         }
         for detour in detours {
             self.seal_through(id, *detour, messages, now);
@@ -255,18 +256,18 @@ impl Sessions {
     }
 
     /// Sends a message about an address to that address, whether it has proved itself or not.
-    pub(super) fn send_to(&mut self, id: SessionId, to: SocketAddr, message: &Message<'_>, now: Time) {
+    pub(super) fn send_to(&mut self, id: SessionId, path: NetworkPath, message: &Message<'_>, now: Time) {
         let mut buffer = [0; PATH_MESSAGE_BYTES];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("messages about paths have 11 bytes");
-        self.send_messages_to(id, to, writer.written(), now);
+        self.send_messages_to(id, path, writer.written(), now);
     }
 
     /// Seals messages in a packet of their own, and sends it to an address.
-    fn send_messages_to(&mut self, id: SessionId, to: SocketAddr, messages: &[u8], now: Time) {
+    fn send_messages_to(&mut self, id: SessionId, path: NetworkPath, messages: &[u8], now: Time) {
         let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         if let Some(epoch) = session.and_then(|session| session.sealing(now)) {
-            self.outbox.add(Heading::plain(to), |out| epoch.seal_messages(messages, out));
+            self.outbox.add(Heading::plain(path), |out| epoch.seal_messages(messages, out));
         }
     }
 
@@ -329,14 +330,14 @@ impl Sessions {
             return;
         };
         let Session { path, detour, is_doubtful, epochs, .. } = session;
-        let direct = path.address();
+        let direct = path.network_path();
         // A peer that may have moved is rather reached through the relay.
         let detour = detour.filter(|_| *is_doubtful || direct.is_none());
         match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), detour, direct) {
-            (Some(epoch), None, Some(to)) => {
+            (Some(epoch), None, Some(path)) => {
                 let Handling { ecn, urgency, owner } = handling;
                 let owner = owner.or(Some(Owner::Session(id.0)));
-                self.outbox.add(Heading { to: *to, ecn, urgency, owner }, |out| write(epoch, out));
+                self.outbox.add(Heading { path: *path, ecn, urgency, owner }, |out| write(epoch, out));
             }
             (Some(epoch), Some(detour), _) => {
                 let mut packet = core::mem::take(&mut self.scratch);

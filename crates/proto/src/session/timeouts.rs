@@ -133,8 +133,8 @@ impl Sessions {
             return;
         };
         let interval = session.probes.answer_within();
-        if let Some((to, token)) = session.path.challenge(CHALLENGE_BYTES, interval, now) {
-            self.send_to(id, to, &Message::PathChallenge(PathChallenge { token }), now);
+        if let Some((path, token)) = session.path.challenge(CHALLENGE_BYTES, interval, now) {
+            self.send_to(id, path, &Message::PathChallenge(PathChallenge { token }), now);
         }
     }
 }

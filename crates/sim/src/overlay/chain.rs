@@ -15,6 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use byway_code::Engine;
+use byway_proto::LocalAddress;
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, ReceiveFlowId, SendFlowId};
 use byway_proto::relay::{Relay, RelayInput};
 use byway_units::{Duration, Time};
@@ -263,8 +264,12 @@ impl Node {
     fn receive(&mut self, from: core::net::SocketAddr, bytes: &mut [u8], now: Time) {
         let ecn = Ecn::NotCapable;
         match self {
-            Self::Agent(agent) => agent.handle(AgentInput::Received { from, ecn, bytes }, now),
-            Self::Relay(relay) => relay.handle(RelayInput::Received { from, ecn, bytes }, now),
+            Self::Agent(agent) => {
+                agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+            }
+            Self::Relay(relay) => {
+                relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use byway_proto::LocalAddress;
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Delivery, Event, Offer, ReceiveFlowId};
 use byway_proto::relay::{Relay, RelayInput};
 use byway_units::{AgentId, FlowId, Time};
@@ -132,8 +133,12 @@ impl Host for OverlayHost {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
         let Datagram { source: from, ecn, payload: bytes, .. } = datagram;
         match self {
-            Self::Agent { agent, .. } => agent.handle(AgentInput::Received { from, ecn, bytes }, now),
-            Self::Relay(relay) => relay.handle(RelayInput::Received { from, ecn, bytes }, now),
+            Self::Agent { agent, .. } => {
+                agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+            }
+            Self::Relay(relay) => {
+                relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+            }
         }
     }
 

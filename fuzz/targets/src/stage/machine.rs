@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
+use byway_proto::LocalAddress;
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Offer, ReceiveFlowId, SendFlowId};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_proto::relay::{Relay, RelayInput};
@@ -82,8 +83,12 @@ impl Machine {
         let ecn = Ecn::from_bits(bytes.last().copied().unwrap_or(0));
         let bytes = &mut bytes.to_vec();
         match &mut self.kind {
-            Kind::Agent(agent) => agent.handle(AgentInput::Received { from, ecn, bytes }, now),
-            Kind::Relay(relay) => relay.handle(RelayInput::Received { from, ecn, bytes }, now),
+            Kind::Agent(agent) => {
+                agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now)
+            }
+            Kind::Relay(relay) => {
+                relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now)
+            }
         }
         self.drain()
     }

@@ -2,6 +2,7 @@
 
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
+use byway_proto::LocalAddress;
 use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, flow_between};
 use byway_wire::seal::{PreSharedKey, StaticSecret, Suite};
 
@@ -45,6 +46,7 @@ pub(super) fn mapping(
         sent,
         received,
         endpoint,
+        asked_at: LocalAddress::ANY,
         side,
         marking,
         consent,

@@ -63,6 +63,12 @@ fn tagged(tag: [u8; 2], kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
     ethernet(tag, &[&[0, 7][..], &kind, packet].concat())
 }
 
+/// What carries a packet in a `PPPoE` session: version and type, code, session, length, and the protocol of PPP.
+fn session(code: u8, protocol: u16, packet: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(packet.len() + 2).expect("it is short").to_be_bytes();
+    [&[0x11, code, 0, 42][..], &length, &protocol.to_be_bytes(), packet].concat()
+}
+
 fn ports(source: u16, destination: u16) -> Vec<u8> {
     [source.to_be_bytes(), destination.to_be_bytes(), 12_u16.to_be_bytes(), [0; 2]].concat()
 }
@@ -133,6 +139,42 @@ fn tags_of_vlans_hide_nothing() {
         assert_eq!(class_of(&classifier, &frame), Class::LowDelay, "{frame:02x?}");
     }
     assert_eq!(flows(&mut classifier), [0, 2], "tags are no part of what names a flow");
+}
+
+#[test]
+fn sessions_of_pppoe_hide_nothing_with_and_without_tags() {
+    let Some(mut classifier) = loaded(Marking::default()) else { return };
+    let (v4, v6) = (ipv4(45 << 2, 0, &ports(1, 2)), ipv6(45 << 2, &[], &ports(1, 2)));
+    let pppoe = [0x88, 0x64];
+    let inside = [session(0, 0x21, &v4), session(0, 0x57, &v6)];
+    for session in &inside {
+        let twice = [&[0, 9][..], &[0x81, 0], &[0, 7], &pppoe, session].concat();
+        for frame in [
+            ethernet(pppoe, session),
+            tagged([0x81, 0], pppoe, session),
+            tagged([0x88, 0xa8], pppoe, session),
+            ethernet([0x88, 0xa8], &twice),
+        ] {
+            assert_eq!(class_of(&classifier, &frame), Class::LowDelay, "{frame:02x?}");
+        }
+        for length in 1..8 + 20 {
+            let cut = tagged([0x81, 0], pppoe, &session[..length]);
+            assert_eq!(class_of(&classifier, &cut), Class::HighRate, "{length} bytes of {session:02x?}");
+        }
+    }
+    assert_eq!(flows(&mut classifier), [0, 2], "a session is no part of what names a flow");
+    let high_rate = session(0, 0x21, &ipv4(0, 0, &ports(1, 2)));
+    assert_eq!(class_of(&classifier, &ethernet(pppoe, &high_rate)), Class::HighRate);
+    // LCP, discovery, another version, and the packet of the other protocol.
+    for wrong in [
+        session(0, 0xc021, &v4),
+        session(9, 0x21, &v4),
+        [&[0x21][..], &inside[0][1..]].concat(),
+        session(0, 0x57, &v4),
+    ] {
+        assert_eq!(class_of(&classifier, &ethernet(pppoe, &wrong)), Class::HighRate, "{wrong:02x?}");
+    }
+    assert_eq!(flows(&mut classifier), [1, 2]);
 }
 
 #[test]

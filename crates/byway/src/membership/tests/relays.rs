@@ -2,6 +2,7 @@
 
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
+use byway_proto::LocalAddress;
 use byway_proto::agent::{
     Agent, AgentIdentity, AgentInput, AgentOutput, FlowSettings, Peer, RelayPath, RelayPeer, flow_between,
 };
@@ -84,7 +85,10 @@ fn carry(agent: &mut Agent, relay: &mut Relay) {
             }
             for mut bytes in to_relay {
                 let (from, ecn) = (at(AGENT), Ecn::NotCapable);
-                relay.handle(RelayInput::Received { from, ecn, bytes: &mut bytes }, now);
+                relay.handle(
+                    RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes: &mut bytes },
+                    now,
+                );
             }
             let mut to_agent = Vec::new();
             while let Some(transmit) = relay.poll() {
@@ -92,7 +96,10 @@ fn carry(agent: &mut Agent, relay: &mut Relay) {
             }
             for mut bytes in to_agent {
                 let (from, ecn) = (at(RELAY), Ecn::NotCapable);
-                agent.handle(AgentInput::Received { from, ecn, bytes: &mut bytes }, now);
+                agent.handle(
+                    AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes: &mut bytes },
+                    now,
+                );
             }
         }
     }

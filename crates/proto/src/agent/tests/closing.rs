@@ -280,15 +280,16 @@ fn a_farewell_of_a_stranger_ends_nothing() {
             farewells.push((transmit.to, transmit.bytes.to_vec()));
         }
     }
+    let origin = Origin::Address(address(SENDER).into());
     // Each bit may be wrong, and what is for the relay is not for the receiver.
     for (to, bytes) in farewells {
         for place in 0..bytes.len() {
             let mut bytes = bytes.clone();
             bytes[place] ^= 0x40;
-            hall.agents[RECEIVER].receive(&mut bytes, address(SENDER), Ecn::NotCapable, now);
+            hall.agents[RECEIVER].receive_from(&mut bytes, origin, Ecn::NotCapable, now);
         }
         if to == address(RELAY) {
-            hall.agents[RECEIVER].receive(&mut bytes.clone(), address(SENDER), Ecn::NotCapable, now);
+            hall.agents[RECEIVER].receive_from(&mut bytes.clone(), origin, Ecn::NotCapable, now);
         }
     }
     hall.drain(RECEIVER);

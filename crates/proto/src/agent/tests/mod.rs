@@ -37,6 +37,7 @@ use super::{
 };
 use crate::agent::weighing::on_the_line;
 use crate::limits::CODED_START;
+use crate::network_path::LocalAddress;
 use crate::outbox::Urgency;
 use crate::random::Generator;
 use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
@@ -137,8 +138,8 @@ impl Relay {
     }
 
     fn receive(&mut self, who: usize, bytes: &mut [u8], now: Time) {
-        let from = address(who);
-        match self.sessions.receive(bytes, from, now) {
+        let from = Origin::Address(address(who).into());
+        match self.sessions.receive_from(bytes, from, now) {
             Received::Stranger { initiation, origin } => {
                 let remote = Remote {
                     key: initiation.peer,
@@ -159,7 +160,7 @@ impl Relay {
                 let messages = messages.to_vec();
                 for message in Messages::new(&messages) {
                     let message = message.expect("agents speak properly");
-                    if !self.sessions.handle_message(session, &message, Origin::Address(from), now) {
+                    if !self.sessions.handle_message(session, &message, from, now) {
                         self.hear(who, &message, now);
                     }
                 }
@@ -383,7 +384,7 @@ impl Hall {
         self.relay.sessions.changes.clear();
         self.relay.sessions.flush_all(self.now);
         while let Some((heading, bytes)) = self.relay.sessions.outbox.take() {
-            let to = (0..3).find(|to| address(*to) == heading.to).expect("there are three nodes");
+            let to = (0..3).find(|to| address(*to) == heading.path.remote).expect("there are three nodes");
             let datagram = Datagram {
                 at: self.now,
                 from: RELAY,
@@ -413,7 +414,8 @@ impl Hall {
             self.drain_relay();
         } else {
             let Datagram { from, to, ecn, mut bytes, .. } = datagram;
-            let input = AgentInput::Received { from: address(from), ecn, bytes: &mut bytes };
+            let input =
+                AgentInput::Received { from: address(from), to: LocalAddress::ANY, ecn, bytes: &mut bytes };
             self.agents[to].handle(input, self.now);
             self.drain(to);
         }

@@ -50,7 +50,7 @@ impl Desk {
     fn takes(&mut self, who: u8, messages: &[u8]) {
         let session = self.session(who);
         let now = self.now;
-        self.relay.messages(session, messages, Origin::Address(address(who)), now);
+        self.relay.messages(session, messages, Origin::Address(address(who).into()), now);
         self.relay.perform_actions(now);
         self.relay.handle_changes(now);
         self.relay.flush(now);

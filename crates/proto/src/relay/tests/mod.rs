@@ -32,6 +32,7 @@ use byway_wire::{
 
 use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings, UplinkSettings};
 use crate::limits::{CODED_START, CONSENT, RELAY_MEMORY};
+use crate::network_path::LocalAddress;
 use crate::outbox::Urgency;
 use crate::random::Generator;
 use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
@@ -149,8 +150,8 @@ impl Client {
     }
 
     fn receive(&mut self, mut bytes: Vec<u8>, now: Time) {
-        let from = address(RELAY);
-        match self.sessions.receive(&mut bytes, from, now) {
+        let from = Origin::Address(address(RELAY).into());
+        match self.sessions.receive_from(&mut bytes, from, now) {
             Received::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
@@ -158,7 +159,7 @@ impl Client {
                 let messages = messages.to_vec();
                 for message in Messages::new(&messages) {
                     let message = message.expect("the relay speaks properly");
-                    if !self.sessions.handle_message(session, &message, Origin::Address(from), now) {
+                    if !self.sessions.handle_message(session, &message, from, now) {
                         self.hear(&message);
                     }
                 }
@@ -282,7 +283,12 @@ impl Desk {
                 }
                 for mut bytes in sent {
                     is_silent = false;
-                    let input = RelayInput::Received { from, ecn: Ecn::NotCapable, bytes: &mut bytes };
+                    let input = RelayInput::Received {
+                        from,
+                        to: LocalAddress::ANY,
+                        ecn: Ecn::NotCapable,
+                        bytes: &mut bytes,
+                    };
                     let cost = allocation_counter::measure(|| self.relay.handle(input, self.now));
                     let is_cheap = cost.bytes_max <= PACKET_COST_MAX || self.has_thousands;
                     assert!(is_cheap, "one packet costs {} bytes", cost.bytes_max);

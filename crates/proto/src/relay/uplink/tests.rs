@@ -10,6 +10,7 @@ use byway_wire::{Ecn, FlowKey, Receiver};
 
 use super::{Uplink, UplinkSettings};
 use crate::limits::{UPLINK_CREDIT, UPLINK_PACKET, UPLINK_QUANTUM};
+use crate::network_path::NetworkPath;
 use crate::outbox::{Heading, Outbox, Owner, Urgency};
 
 const PROMISED: Duration = Duration::from_millis(10);
@@ -21,8 +22,8 @@ fn promise(megabits: u64) -> Settings {
     Settings::new(Rate::from_megabits_per_second(megabits), UPLINK_PACKET).expect("a usual line")
 }
 
-fn to() -> core::net::SocketAddr {
-    (Ipv4Addr::new(192, 0, 2, 7), 4_600).into()
+fn to() -> NetworkPath {
+    core::net::SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), 4_600)).into()
 }
 
 fn flow(number: u16, class: Class) -> Owner {

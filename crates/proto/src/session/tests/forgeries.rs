@@ -42,7 +42,7 @@ impl Forger {
 
 /// A packet of the adversary that says to come from where an initiation went.
 fn answer(initiation: &Datagram, bytes: Vec<u8>) -> Datagram {
-    Datagram { sender: 2, from: initiation.to, to: initiation.from, bytes }
+    Datagram { sender: 2, from: initiation.to, local: LocalAddress::ANY, to: initiation.from, bytes }
 }
 
 /// Time passes; a millisecond after each initiation of the first node, so many forged cookies answer it.
@@ -198,7 +198,7 @@ fn an_attempt_through_a_relay_outlives_forged_cookies_and_responses() {
     let mut responder = sessions(LARGE, 99, 1_000, pair.now);
     responder.add(remote(SMALL, false), pair.now);
     let Received::Initiation { session, initiation, origin } =
-        responder.receive(&mut initiation, address(0), pair.now)
+        responder.receive_from(&mut initiation, Origin::Address(address(0).into()), pair.now)
     else {
         panic!("the initiation is read");
     };
@@ -235,6 +235,7 @@ fn replayed_initiations_with_a_cookie_of_the_replayer_end_no_attempt() {
         let replayed = |bytes: &[u8]| Datagram {
             sender: 2,
             from: address(66),
+            local: LocalAddress::ANY,
             to: pair.nodes[LARGE].address,
             bytes: bytes.to_vec(),
         };
@@ -259,7 +260,7 @@ fn host(network: u16, port: u16) -> SocketAddr {
 }
 
 fn admitted(sessions: &mut Sessions, hosts: impl Iterator<Item = SocketAddr>, now: Time) -> u64 {
-    hosts.filter(|host| sessions.admits_with_cookie(Origin::Address(*host), now)).count() as u64
+    hosts.filter(|host| sessions.admits_with_cookie(Origin::Address((*host).into()), now)).count() as u64
 }
 
 #[test]

@@ -297,6 +297,6 @@ fn a_relay_shard_is_known_by_its_own_number() {
     let known = ours.add(relay(one.public_key(), 3), Time::START);
     theirs.connect(peer, &[], Time::START);
     let mut initiation = theirs.outbox.take().expect("an initiation").1.to_vec();
-    let received = ours.receive(&mut initiation, address(9), Time::START);
+    let received = ours.receive_from(&mut initiation, Origin::Address(address(9).into()), Time::START);
     assert!(matches!(received, Received::Initiation { session, .. } if session == known), "{received:?}");
 }

@@ -17,6 +17,7 @@ use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{Alias, Capabilities, Ecn, Message, Messages, SequenceNumber, Shard};
 
 use super::{Change, Detour, Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
+use crate::network_path::{LocalAddress, NetworkPath};
 use crate::outbox::Urgency;
 use crate::random::Generator;
 
@@ -45,6 +46,8 @@ fn address(last: u8) -> SocketAddr {
 struct Datagram {
     sender: usize,
     from: SocketAddr,
+    /// The sender's local address, as its driver numbers it.
+    local: LocalAddress,
     to: SocketAddr,
     bytes: Vec<u8>,
 }
@@ -54,6 +57,8 @@ struct Node {
     sessions: Sessions,
     peer: SessionId,
     address: SocketAddr,
+    /// The local address that datagrams come to, as the driver numbers it.
+    asked_at: LocalAddress,
     /// The numbers that the other side said.
     heard: Vec<u32>,
     /// The first byte of the coded bytes of each envelope.
@@ -106,12 +111,20 @@ impl Node {
         let mut sessions = sessions(who, seed, started_unix_nanos, now);
         let peer = sessions.add(remote(1 - who, keep), now);
         let address = address(u8::try_from(who).expect("two nodes"));
-        Self { sessions, peer, address, heard: Vec::new(), enveloped: Vec::new(), changes: Vec::new() }
+        Self {
+            sessions,
+            peer,
+            address,
+            asked_at: LocalAddress::ANY,
+            heard: Vec::new(),
+            enveloped: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     fn receive(&mut self, datagram: &mut Datagram, now: Time) {
-        let from = datagram.from;
-        match self.sessions.receive(&mut datagram.bytes, from, now) {
+        let from = NetworkPath { remote: datagram.from, local: self.asked_at };
+        match self.sessions.receive_from(&mut datagram.bytes, Origin::Address(from), now) {
             Received::Nothing | Received::Stranger { .. } | Received::Source { .. } => {}
             Received::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
@@ -125,7 +138,7 @@ impl Node {
         }
     }
 
-    fn take(&mut self, session: SessionId, messages: &[u8], from: SocketAddr, now: Time) {
+    fn take(&mut self, session: SessionId, messages: &[u8], from: NetworkPath, now: Time) {
         for message in Messages::new(messages) {
             let message = message.expect("the other node speaks properly");
             if self.sessions.handle_message(session, &message, Origin::Address(from), now) {
@@ -211,8 +224,8 @@ impl Pair {
         node.changes.extend(node.sessions.changes.drain(..));
         node.sessions.flush_all(self.now);
         while let Some((heading, bytes)) = node.sessions.outbox.take() {
-            let datagram =
-                Datagram { sender: who, from: node.address, to: heading.to, bytes: bytes.to_vec() };
+            let NetworkPath { remote: to, local } = heading.path;
+            let datagram = Datagram { sender: who, from: node.address, local, to, bytes: bytes.to_vec() };
             self.sent.push(datagram.clone());
             if !(self.loses)(&datagram) {
                 self.flying.push_back((self.now + DELAY, datagram));

@@ -368,9 +368,9 @@ fn is_direct_after_handshake(origin: Origin) -> bool {
     else {
         panic!("it is an initiation");
     };
-    second.sessions.accept(session, initiation, Origin::Address(address(0)), &[], now);
+    second.sessions.accept(session, initiation, Origin::Address(address(0).into()), &[], now);
     let mut response = taken(&mut second.sessions);
-    let received = first.sessions.receive_from(&mut response, Origin::Address(address(1)), now);
+    let received = first.sessions.receive_from(&mut response, Origin::Address(address(1).into()), now);
     assert!(matches!(received, Received::Response { .. }), "{received:?}");
     // The first message under the new keys confirms them.
     let mut confirms = 0;
@@ -388,7 +388,7 @@ fn is_direct_after_handshake(origin: Origin) -> bool {
 fn a_direct_path_is_in_doubt_that_the_peer_does_not_take() {
     let relay = Pair::established().nodes[LARGE].peer;
     assert!(!is_direct_after_handshake(Origin::Detour(Detour { relay, agent: AgentId::new(7) })));
-    assert!(is_direct_after_handshake(Origin::Address(address(0))));
+    assert!(is_direct_after_handshake(Origin::Address(address(0).into())));
 }
 
 /// A response that came through a relay comes once more, from this address and so much later; whether that opens the
@@ -401,7 +401,7 @@ fn is_direct_after_late_response(from: SocketAddr, later: Duration) -> bool {
     first.sessions.connect(first.peer, &[], now);
     let mut initiation = first.sessions.outbox.take().expect("an initiation").1.to_vec();
     let Received::Initiation { session, initiation, origin } =
-        second.sessions.receive_from(&mut initiation, Origin::Address(address(0)), now)
+        second.sessions.receive_from(&mut initiation, Origin::Address(address(0).into()), now)
     else {
         panic!("it is an initiation");
     };
@@ -415,7 +415,7 @@ fn is_direct_after_late_response(from: SocketAddr, later: Duration) -> bool {
         (first.sessions.counters.handshakes, first.sessions.get(first.peer).map(|one| one.epochs.len()));
     for _ in 0..3 {
         let mut copy = response.clone();
-        let received = first.sessions.receive_from(&mut copy, Origin::Address(from), now + later);
+        let received = first.sessions.receive_from(&mut copy, Origin::Address(from.into()), now + later);
         assert!(matches!(received, Received::Nothing), "{received:?}");
     }
     let after =
@@ -441,7 +441,7 @@ fn an_initiation_that_comes_by_many_ways_is_one_handshake_and_gets_no_more_than_
     let sessions = &mut pair.nodes[LARGE].sessions;
     let mut indices = Vec::new();
     for number in 0..200 {
-        let from = Origin::Address(address(u8::try_from(number).expect("there are few")));
+        let from = Origin::Address(address(u8::try_from(number).expect("there are few")).into());
         let mut copy = packet.clone();
         match sessions.receive_from(&mut copy, from, now) {
             Received::Initiation { session, initiation, origin } => {
@@ -461,4 +461,68 @@ fn an_initiation_that_comes_by_many_ways_is_one_handshake_and_gets_no_more_than_
     }
     assert!(indices.iter().all(|index| index.is_some() && *index == indices[0]), "one answer is kept");
     assert_eq!(sessions.count(), 1);
+}
+
+/// The local addresses that a node's packets have left from since the list was cleared.
+fn sources(pair: &Pair, who: usize) -> Vec<u16> {
+    let mut sources: Vec<u16> =
+        pair.sent.iter().filter(|one| one.sender == who).map(|one| one.local.number()).collect();
+    sources.dedup();
+    sources
+}
+
+#[test]
+fn all_answers_leave_from_the_local_address_that_was_asked() {
+    let mut pair = Pair::new();
+    pair.nodes[LARGE].asked_at = LocalAddress::new(7);
+    pair.nodes[SMALL].asked_at = LocalAddress::new(3);
+    pair.connect(SMALL);
+    pair.run(secs(1));
+    assert!(pair.nodes[SMALL].is_established(pair.now));
+    assert_eq!(sources(&pair, LARGE), [7]);
+    assert_eq!(sources(&pair, SMALL), [0], "where the session began, the system chose");
+    // The peer asks at another address: after a packet the answers follow it.
+    pair.nodes[LARGE].asked_at = LocalAddress::new(8);
+    pair.say(SMALL, 1);
+    pair.run(DELAY);
+    pair.sent.clear();
+    pair.say(LARGE, 2);
+    pair.run(secs(1));
+    assert_eq!(sources(&pair, LARGE), [8]);
+}
+
+#[test]
+fn packets_under_way_to_a_former_address_do_not_fix_a_source_that_the_system_chose() {
+    let mut pair = Pair::new();
+    pair.nodes[SMALL].asked_at = LocalAddress::ANY;
+    pair.connect(SMALL);
+    pair.run(secs(1));
+    pair.sent.clear();
+    // Another route: what still comes to the former address is no longer what the system would choose.
+    pair.nodes[SMALL].asked_at = LocalAddress::new(4);
+    pair.say(LARGE, 1);
+    pair.run(DELAY);
+    pair.say(SMALL, 2);
+    pair.run(secs(1));
+    assert_eq!(sources(&pair, SMALL), [0]);
+}
+
+#[test]
+fn a_local_address_that_leads_nowhere_is_left_when_the_peer_falls_silent() {
+    let mut pair = Pair::new();
+    pair.nodes[LARGE].asked_at = LocalAddress::new(7);
+    pair.connect(SMALL);
+    pair.run(secs(1));
+    pair.loses(|datagram| datagram.local == LocalAddress::new(7) || datagram.sender == SMALL);
+    pair.sent.clear();
+    speak(&mut pair, LARGE, secs(4));
+    assert!(sources(&pair, LARGE).contains(&0), "{:?}", sources(&pair, LARGE));
+    pair.loses(|datagram| datagram.local == LocalAddress::new(7));
+    pair.nodes[LARGE].asked_at = LocalAddress::ANY;
+    speak(&mut pair, LARGE, secs(3));
+    pair.sent.clear();
+    pair.say(LARGE, 99);
+    pair.run(secs(1));
+    assert_eq!(sources(&pair, LARGE), [0]);
+    assert!(pair.nodes[SMALL].heard.contains(&99));
 }

@@ -1,0 +1,264 @@
+//! Machines with several addresses: what is asked at one of them answers from that one.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of the program use files, sockets and clocks"
+)]
+
+mod namespaces;
+mod support;
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use namespaces::Network;
+use support::{Bench, Node, PATIENCE, path, text};
+
+/// Two agents and a relay, each a machine of one network.
+struct Site {
+    bench: Bench,
+    network: Network,
+    /// The tables of `[network]`.
+    tables: String,
+}
+
+/// The hosts of a [`Site`]: the relay 10, alice 11, bob 12.
+impl Site {
+    /// The machines, with the relay known at `address`; agents are behind a NAT each, or not.
+    fn new(address: &str, has_nats: bool) -> Option<Self> {
+        let (bench, mut network) = (Bench::new(), Network::new()?);
+        network.add("relay", 10);
+        for (agent, host) in [("alice", 11), ("bob", 12)] {
+            if has_nats {
+                network.add_behind_nat(agent, host);
+            } else {
+                network.add(agent, host);
+            }
+        }
+        let mut tables = format!(
+            "[[network.relays]]\nname = \"relay\"\nnumber = 1\nkey = \"{}\"\naddresses = [\"{address}\"]\n",
+            bench.key("relay")
+        );
+        for (number, agent) in [(1, "alice"), (2, "bob")] {
+            let key = bench.key(agent);
+            let _ = write!(
+                tables,
+                "[[network.agents]]\nname = \"{agent}\"\nnumber = {number}\nkey = \"{key}\"\nrelays = [\"relay\"]\n"
+            );
+        }
+        tables += "[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n";
+        Some(Self { bench, network, tables })
+    }
+
+    fn start(&self, role: &str, name: &str, rest: &str) -> Node {
+        self.start_at(name, role, name, rest)
+    }
+
+    /// Starts a node on a machine.
+    fn start_at(&self, machine: &str, role: &str, name: &str, rest: &str) -> Node {
+        let key = self.bench.path(&format!("{name}.key"));
+        let text =
+            format!("[{role}]\nname = \"{name}\"\nkey_file = \"{}\"\n{rest}\n{}", key.display(), self.tables);
+        let file = self.bench.write(&format!("{machine}.toml"), &text);
+        let command = self.network.byway(machine, &[role, "--config", path(&file)]);
+        let node = self.bench.spawn_command(machine, command);
+        node.wait_until_ready();
+        node
+    }
+
+    /// All nodes, where alice's forwards listen on all addresses and bob exposes an echo.
+    fn start_all(&self) -> [Node; 3] {
+        let nodes = self.start_all_with("127.0.0.1:7");
+        self.network.run("bob", || support::echo("127.0.0.1:7".parse().expect("an address")));
+        nodes
+    }
+
+    /// The same with another target.
+    fn start_all_with(&self, target: &str) -> [Node; 3] {
+        let forward = |listen| format!("[[forward]]\nlisten = \"{listen}\"\npeer = \"bob\"\nto = \"echo\"\n");
+        let forwards = forward("0.0.0.0:5000") + &forward("[::]:5000");
+        let expose = format!("[[expose]]\nname = \"echo\"\ntarget = \"{target}\"\n");
+        [
+            self.start("relay", "relay", ""),
+            self.start("agent", "bob", &expose),
+            self.start("agent", "alice", &forwards),
+        ]
+    }
+
+    /// What a node has counted under this name.
+    fn counted(&self, machine: &str, name: &str) -> u64 {
+        let output = self.network.byway(machine, &["status", "--json"]).output().expect("the program runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let counters = status["counters"].as_array().expect("a list");
+        let counter = counters.iter().find(|counter| counter["reason"] == name);
+        counter.and_then(|counter| counter["count"].as_u64()).expect("there is such a counter")
+    }
+
+    /// Has a machine's packets counted that leave by UDP from an address and port.
+    fn count_leaving(&self, machine: &str, from: &str, port: u16) {
+        let tables = if from.contains(':') { "ip6tables" } else { "iptables" };
+        self.network.shell(machine, &format!("{tables} -A OUTPUT -p udp -s {from} --sport {port}"));
+    }
+
+    /// How many have left.
+    fn left(&self, machine: &str, from: &str) -> u64 {
+        let tables = if from.contains(':') { "ip6tables" } else { "iptables" };
+        let list = self.network.shell(machine, &format!("{tables} -L OUTPUT -nvx"));
+        let line = list.lines().find(|line| line.contains(from)).expect("the rule is there");
+        line.split_whitespace().next().and_then(|count| count.parse().ok()).expect("a count")
+    }
+}
+
+/// Sends to an address, and has what comes from there until something does.
+fn ask(socket: &UdpSocket) -> Vec<u8> {
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    let (begun, mut buffer) = (Instant::now(), [0; 2_048]);
+    loop {
+        // Nobody may listen yet.
+        let _ = socket.send(b"question");
+        if let Ok(length) = socket.recv(&mut buffer) {
+            return buffer[..length].to_vec();
+        }
+        assert!(begun.elapsed() < PATIENCE, "{:?} does not answer", socket.peer_addr());
+    }
+}
+
+/// A socket of a machine that takes only what comes from this address.
+fn connected(network: &Network, machine: &str, to: &str) -> UdpSocket {
+    let to: SocketAddr = to.parse().expect("an address");
+    network.run(machine, || {
+        let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).expect("a port");
+        socket.connect(to).expect("there is a route");
+        socket
+    })
+}
+
+#[test]
+fn a_relay_on_all_addresses_serves_agents_behind_nats_at_its_second_address() {
+    let Some(site) = Site::new("198.51.100.20:4600", true) else { return };
+    site.network.shell("relay", "ip address add 198.51.100.20/24 dev eth0");
+    for address in ["198.51.100.10", "198.51.100.20"] {
+        site.count_leaving("relay", address, 4_600);
+    }
+    let _nodes = site.start_all();
+    let client = connected(&site.network, "alice", "127.0.0.1:5000");
+    assert_eq!(ask(&client), b"question");
+    assert!(site.left("relay", "198.51.100.20") > 0);
+    assert_eq!(site.left("relay", "198.51.100.10"), 0, "nobody asked there");
+}
+
+#[test]
+fn a_relay_on_all_addresses_answers_from_its_second_one_of_ipv6() {
+    let Some(site) = Site::new("[2001:db8::20]:4600", false) else { return };
+    site.network.shell(
+        "relay",
+        "ip address add 2001:db8::20/128 dev lo; ip address add 2001:db8::21/64 dev eth0 nodad",
+    );
+    site.network.shell("alice", "ip route add 2001:db8::20/128 via 2001:db8::10");
+    site.network.shell("bob", "ip route add 2001:db8::20/128 via 2001:db8::10");
+    for address in ["2001:db8::10", "2001:db8::20", "2001:db8::21"] {
+        site.count_leaving("relay", address, 4_600);
+    }
+    let _nodes = site.start_all();
+    assert_eq!(ask(&connected(&site.network, "alice", "[::1]:5000")), b"question");
+    let left = ["2001:db8::10", "2001:db8::20", "2001:db8::21"].map(|from| site.left("relay", from));
+    assert!(left[1] > 0 && left[0] == 0 && left[2] == 0, "{left:?}");
+}
+
+#[test]
+fn forwards_on_all_addresses_answer_clients_from_the_one_that_each_asked() {
+    let Some(site) = Site::new("198.51.100.10:4600", false) else { return };
+    site.network.shell(
+        "alice",
+        "ip address add 198.51.100.111/24 dev eth0; ip address add 2001:db8::111/64 dev eth0 nodad
+         ip address add 203.0.113.9/32 dev lo",
+    );
+    site.network.shell("relay", "ip route add 203.0.113.9/32 via 198.51.100.11");
+    let _nodes = site.start_all();
+    for to in [
+        "198.51.100.11:5000",
+        "198.51.100.111:5000",
+        "203.0.113.9:5000",
+        "[2001:db8::11]:5000",
+        "[2001:db8::111]:5000",
+    ] {
+        assert_eq!(ask(&connected(&site.network, "relay", to)), b"question", "{to}");
+    }
+    for to in ["127.0.0.1:5000", "127.0.0.9:5000", "198.51.100.111:5000", "[2001:db8::111]:5000"] {
+        assert_eq!(ask(&connected(&site.network, "alice", to)), b"question", "{to} from the machine itself");
+    }
+    assert_eq!(site.counted("alice", "socket_sources_gone"), 0);
+}
+
+/// Answers each datagram with this many, 5 ms apart: what a target sends whose client moves meanwhile.
+const ANSWERS: u16 = 200;
+
+fn answer_often(network: &Network) {
+    let socket = network.run("bob", || UdpSocket::bind("127.0.0.1:9").expect("the port is free"));
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((_, from)) = socket.recv_from(&mut buffer) {
+            for number in 0..ANSWERS {
+                let _ = socket.send_to(&number.to_be_bytes(), from);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
+}
+
+#[test]
+fn answers_leave_from_another_address_as_soon_as_the_one_that_was_asked_is_gone() {
+    let Some(site) = Site::new("198.51.100.10:4600", false) else { return };
+    let second = "198.51.100.111/24 dev eth0";
+    site.network.shell("alice", &format!("ip address add {second}"));
+    let _nodes = site.start_all_with("127.0.0.1:9");
+    answer_often(&site.network);
+    let client = site.network.run("relay", || UdpSocket::bind(("198.51.100.10", 0)).expect("a port"));
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut sources = Vec::new();
+    for round in 0..2 {
+        client.send_to(b"question", "198.51.100.111:5000").expect("it leaves");
+        for number in 0..ANSWERS {
+            let mut buffer = [0; 64];
+            let (length, from) = client.recv_from(&mut buffer).expect("all answers come");
+            assert_eq!(buffer[..length], number.to_be_bytes(), "nothing is lost");
+            sources.push(from.to_string());
+            if (round, number) == (0, ANSWERS / 2) {
+                site.network.shell("alice", &format!("ip address del {second}"));
+            }
+        }
+        assert_eq!(site.counted("alice", "socket_sources_gone"), 1);
+        if round == 0 {
+            site.network.shell("alice", &format!("ip address add {second}"));
+        }
+    }
+    sources.dedup();
+    assert_eq!(sources, ["198.51.100.111:5000", "198.51.100.11:5000", "198.51.100.111:5000"]);
+}
+
+#[test]
+fn a_relays_address_that_moves_to_another_machine_takes_its_agents_along() {
+    let Some(mut site) = Site::new("198.51.100.20:4600", true) else { return };
+    site.network.add("spare", 13);
+    let floating = "ip address add 198.51.100.20/24 dev eth0";
+    site.network.shell("relay", floating);
+    let _nodes = site.start_all();
+    let client = connected(&site.network, "alice", "127.0.0.1:5000");
+    assert_eq!(ask(&client), b"question");
+    // A relay with the same key waits where the address goes.
+    let _spare = site.start_at("spare", "relay", "relay", "");
+    site.network.shell("relay", "ip address del 198.51.100.20/24 dev eth0");
+    site.network.shell("spare", floating);
+    for machine in ["alice-nat", "bob-nat"] {
+        site.network.shell(machine, "ip neighbour flush all");
+    }
+    site.count_leaving("spare", "198.51.100.20", 4_600);
+    let begun = Instant::now();
+    while site.left("spare", "198.51.100.20") < 100 {
+        assert_eq!(ask(&client), b"question");
+        assert!(begun.elapsed() < PATIENCE, "the agents do not come along");
+    }
+}

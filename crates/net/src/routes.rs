@@ -1,0 +1,109 @@
+//! The addresses that the system would send from.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use byway_units::Time;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::limits::{ROUTE_LOOKUPS_MAX, ROUTE_VALID_FOR, ROUTES_KEPT};
+use crate::socket_options;
+
+/// A remote address, and what the system would send there from.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    remote: IpAddr,
+    source: Option<IpAddr>,
+    until: Time,
+}
+
+/// The addresses that the system would choose as sources, for a while.
+///
+/// A machine that moves keeps its sessions where it leaves their source to the system: a route that changes moves them at once.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    kept: Box<[Option<Route>]>,
+    /// Lookups in the second that ends at `counted_until`.
+    lookups: u32,
+    counted_until: Time,
+}
+
+impl Routes {
+    pub(crate) fn new() -> Self {
+        Self { kept: vec![None; ROUTES_KEPT].into_boxed_slice(), lookups: 0, counted_until: Time::START }
+    }
+
+    /// True if the system sends to `remote` from `local` by itself. Not known when strangers ask too often: then `false`.
+    pub(crate) fn lead_from(
+        &mut self,
+        local: IpAddr,
+        remote: SocketAddr,
+        mark: Option<u32>,
+        now: Time,
+    ) -> bool {
+        let place = place(remote.ip());
+        let known = self.kept[place].filter(|route| route.remote == remote.ip() && now < route.until);
+        let source = match known {
+            Some(route) => route.source,
+            None if !self.may_look_up(now) => return false,
+            None => {
+                let source = systems_choice(remote, mark).ok();
+                let until = now + ROUTE_VALID_FOR;
+                self.kept[place] = Some(Route { remote: remote.ip(), source, until });
+                source
+            }
+        };
+        source == Some(local)
+    }
+
+    fn may_look_up(&mut self, now: Time) -> bool {
+        if now >= self.counted_until {
+            (self.lookups, self.counted_until) = (0, now + ROUTE_VALID_FOR);
+        }
+        self.lookups += 1;
+        self.lookups <= ROUTE_LOOKUPS_MAX
+    }
+}
+
+/// Returns the address that the system would send from: it says so of a socket that is connected, which sends nothing.
+fn systems_choice(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
+    let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
+    if let Some(mark) = mark {
+        socket_options::mark(&socket, mark)?;
+    }
+    socket.connect(&remote.into())?;
+    let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok(local.ip())
+}
+
+fn place(remote: IpAddr) -> usize {
+    let bytes = match remote {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let sum = bytes.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
+    sum % ROUTES_KEPT
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use byway_units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_system_sends_to_the_loopback_from_there_and_strangers_cannot_have_it_asked_without_end() {
+        let (mut routes, now) = (Routes::new(), Time::START);
+        let remote = |last: u32| (Ipv4Addr::from_bits(0x7f00_0100 + last), 9).into();
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        assert!(!routes.lead_from(Ipv4Addr::new(10, 0, 0, 1).into(), remote(0), None, now));
+        for number in 0..ROUTE_LOOKUPS_MAX {
+            assert!(routes.lead_from(localhost, remote(number), None, now), "{number}");
+        }
+        assert!(!routes.lead_from(localhost, remote(ROUTE_LOOKUPS_MAX), None, now), "it was asked too often");
+        let later = now + Duration::from_secs(1);
+        assert!(routes.lead_from(localhost, remote(ROUTE_LOOKUPS_MAX), None, later));
+    }
+}
