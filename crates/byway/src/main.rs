@@ -12,6 +12,7 @@ mod allowance;
 mod capture;
 mod child;
 mod classes;
+mod connections;
 mod controller;
 mod demo;
 mod enclosed;

@@ -81,6 +81,7 @@ mod outgoing;
 mod poller;
 mod queues;
 mod receive_buffers;
+mod reserve;
 mod role;
 mod socket;
 mod socket_options;

@@ -4,7 +4,6 @@
 
 mod commands;
 mod counts;
-mod gate;
 mod http;
 mod identity;
 mod limits;

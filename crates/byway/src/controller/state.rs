@@ -5,17 +5,18 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use byway_api::{ControllerStatus, NodeEntry, NodeList, Role, RoundTrip, SignedMap};
+use byway_api::{ConnectionCounts, ControllerStatus, NodeEntry, NodeList, Role, RoundTrip, SignedMap};
 use data_encoding::{BASE64, HEXLOWER};
 use thiserror::Error;
 use tokio::sync::watch;
 
 use super::counts::RequestCounts;
 use super::identity::Identity;
-use super::limits::{ALIVE_SECONDS, POLLS_PER_NODE_MAX};
+use super::limits::{ALIVE_SECONDS, CONNECTIONS, POLLS_PER_NODE_MAX};
 use super::lock;
 use super::network::{Change, Contents, Decision, GrantSettings, Issuer, Network, Node, Plan, Refusal};
 use super::store::{Store, StoreError, Stored};
+use crate::connections::Gate;
 use crate::membership::{WallClock, files};
 
 /// Why a change was not made.
@@ -42,6 +43,7 @@ pub(crate) struct State {
     database: PathBuf,
     commits: Mutex<Commits>,
     requests: RequestCounts,
+    connections: Gate,
 }
 
 /// How writing went since the start.
@@ -118,6 +120,7 @@ impl State {
             polls: Arc::default(),
             commits: Mutex::default(),
             requests: RequestCounts::default(),
+            connections: Gate::new(CONNECTIONS.within_files()),
         }
     }
 
@@ -213,6 +216,8 @@ impl State {
         let polls = lock(&self.polls).values().sum();
         let commits = lock(&self.commits).clone();
         let unix_seconds = self.clock.unix_seconds();
+        let [strangers, members] = self.connections.connections();
+        let connections = ConnectionCounts { strangers, members, ended: self.connections.ended() };
         let view = self.view();
         ControllerStatus {
             network: self.identity.network().to_owned(),
@@ -229,7 +234,13 @@ impl State {
             commits_failed: commits.failed,
             database_bytes: files::length(&self.database),
             requests: self.requests.counted(),
+            connections,
         }
+    }
+
+    /// Admission of connections.
+    pub(crate) const fn connections(&self) -> &Gate {
+        &self.connections
     }
 
     /// What is counted of requests.
