@@ -27,8 +27,10 @@ impl AgentRole {
         Ok(())
     }
 
-    fn evict(&mut self, id: MappingId, io: &mut Io) {
-        self.segments.evicted += 1;
+    pub(super) fn evict(&mut self, id: MappingId, io: &mut Io) {
+        if let Some(mapping) = self.mappings.get(id) {
+            self.segments.evicted.count(mapping.usage, io.now());
+        }
         self.close_mapping(id, io);
     }
 
@@ -64,12 +66,13 @@ impl AgentRole {
 
     /// Logs that there is no mapping left for a new port, with the setting that makes more.
     fn log_full(&mut self, owner: Owner, now: Time) {
-        if !self.full_notices.is_due(Full::Here, owner, now) {
+        let named = if matches!(owner, Owner::Source(_)) { Owner::Here } else { owner };
+        if !self.full_notices.is_due(Full::Here, named, now) {
             return;
         }
         let limits = self.mappings.limits();
         match owner {
-            Owner::Here => tracing::warn!(
+            Owner::Here | Owner::Source(_) => tracing::warn!(
                 mappings = limits.all,
                 "no mapping is left for another port of an application: all are in use; raise `max` of [mappings]"
             ),

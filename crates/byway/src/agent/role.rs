@@ -286,7 +286,8 @@ impl AgentRole {
     ) -> Result<MappingId, Declined> {
         let is_known = self.wanted(side).is_some_and(|(wanted, _)| self.known.peer(&wanted.peer).is_some());
         if is_known {
-            self.make_room(Owner::Here, io).map_err(|AllInUse| Declined::NoRoom)?;
+            let owner = endpoint.map_or(Owner::Here, Owner::of);
+            self.make_room(owner, io).map_err(|AllInUse| Declined::NoRoom)?;
         }
         let (wanted, traffic) = self.wanted(side).ok_or(Declined::NoRoom)?;
         let (terms, back, marking) =
@@ -370,6 +371,13 @@ impl AgentRole {
     }
 
     fn answered(&mut self, peer: AgentId, flow: FlowId, outcome: Result<(), OfferRefusal>, io: &mut Io) {
+        if outcome == Err(OfferRefusal::NoRoom)
+            && let Some(evicted) = self.mappings.beyond_share_at_peer(id, io.now())
+        {
+            self.mappings.note_full_peer(id);
+            self.evict(evicted, io);
+            return self.offer(id, io);
+        }
         let Some(id) = self.mappings.of_flow(peer, flow) else {
             return;
         };

@@ -190,7 +190,10 @@ impl AgentRole {
             ("proxy_taken_bytes", taken_bytes),
             ("proxy_delivered", delivered),
             ("proxy_delivered_bytes", delivered_bytes),
-            ("proxy_mappings_evicted", evicted),
+            ("proxy_evicted_unanswered", evicted.unanswered),
+            ("proxy_evicted_answered", evicted.answered),
+            ("proxy_evicted_idle", evicted.idle),
+            ("proxy_evicted_share", evicted.share),
         ] {
             counts.work.add(name, count);
         }
