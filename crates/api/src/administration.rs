@@ -193,6 +193,23 @@ pub struct ControllerStatus {
     pub requests: Vec<RequestCount>,
     /// Connections.
     pub connections: ConnectionCounts,
+    /// Tenants, and what they have.
+    pub tenants: Vec<TenantUse>,
+}
+
+/// What a tenant has of what tenants share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TenantUse {
+    /// The tenant's name.
+    pub name: String,
+    /// Its agents.
+    pub agents: usize,
+    /// Pairs with an agent of it.
+    pub pairs: usize,
+    /// Tokens that let its agents in.
+    pub tokens: usize,
+    /// Requests refused since the start because a quota was reached.
+    pub refused: u64,
 }
 
 /// Connections to the controller: those there are now, and those that ended early.

@@ -18,7 +18,7 @@ mod status;
 
 pub use administration::{
     AgentName, ConnectionCounts, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, RequestCount,
-    TokenAnswer, TokenEntry, TokenList, TokenRequest,
+    TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
 };
 pub use error::{ErrorAnswer, ErrorCode};
 pub use join::{JoinAnswer, JoinRequest, NetworkAnswer, Role};

@@ -90,6 +90,9 @@ pub(crate) const GUESSES_PER_MINUTE: u32 = 60;
 /// The factor by which a network may ask more often than an address: four sites of one provider are busy at a time.
 pub(crate) const NETWORK_FACTOR: u32 = 4;
 
+/// Interval between log lines about a disk that takes nothing: each report of a member is refused meanwhile.
+pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Changes at once, and per minute, by one node: each is a write to the disk.
 pub(crate) const CHANGE_BURST: u32 = 20;
 /// See [`CHANGE_BURST`].

@@ -18,8 +18,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::http::{Served, router};
 use super::identity::Identity;
-use super::network::GrantSettings;
-use super::state::State;
+use super::network::{GrantSettings, Quotas};
+use super::state::{NetworkSettings, State};
 use super::store::{Store, StoreError};
 use crate::connections::{self, HttpService};
 use crate::exit::Cause;
@@ -53,6 +53,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) grant_lifetime: Duration,
     /// What all flows of a pairing may send together.
     pub(crate) rate: Rate,
+    /// Quotas of tenants.
+    pub(crate) quotas: Quotas,
 }
 
 impl ControllerSettings {
@@ -239,7 +241,8 @@ fn open(
     let served_at: Vec<_> = served_at.iter().map(|address| reachable(*address).to_string()).collect();
     write_admin_token(&settings.state, &identity, &served_at)?;
     let grants = GrantSettings { lifetime: settings.grant_lifetime, rate: settings.rate };
-    let state = State::new(identity, store, &stored, grants, clock);
+    let network = NetworkSettings { grants, quotas: settings.quotas };
+    let state = State::new(identity, store, &stored, network, clock);
     let addresses = if settings.addresses.is_empty() { served_at } else { settings.addresses.clone() };
     Ok(Opened { state: Arc::new(state), addresses: addresses.into() })
 }

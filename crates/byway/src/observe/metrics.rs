@@ -3,8 +3,8 @@
 use std::fmt;
 
 use byway_api::{
-    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount, UplinkClass,
-    UplinkStatus,
+    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount, TenantUse,
+    UplinkClass, UplinkStatus,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -320,6 +320,7 @@ impl Collector for ControllerMetrics {
         gauges(&mut encoder, "byway_controller_connections", "Connections", &rows)?;
         let help = "Connections that ended early or were not let in, by reason";
         reasons(&mut encoder, "byway_controller_connections_ended", help, &connections.ended)?;
+        tenant_metrics(&mut encoder, &status.tenants)?;
         let commits = [("ok", status.commits), ("failed", status.commits_failed)];
         let commits = commits.map(|(outcome, count)| (vec![("outcome", outcome)], count));
         counters(&mut encoder, "byway_controller_commits", "Changes written to the database", &commits)?;
@@ -329,6 +330,20 @@ impl Collector for ControllerMetrics {
         let help = "Whether changes cannot be written";
         gauges(&mut encoder, "byway_controller_storage_failing", help, &failing)
     }
+}
+
+/// What each tenant has, and what its quotas refused.
+fn tenant_metrics(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantUse]) -> fmt::Result {
+    #[allow(clippy::cast_precision_loss, reason = "counts of members and pairs are far below 2^53")]
+    let uses = tenants.iter().flat_map(|tenant| {
+        let tables = [("agents", tenant.agents), ("pairs", tenant.pairs), ("tokens", tenant.tokens)];
+        tables.map(|(table, used)| (vec![("tenant", tenant.name.as_str()), ("table", table)], used as f64))
+    });
+    let help = "What a tenant has of what tenants share";
+    gauges(encoder, "byway_controller_tenant_used", help, &uses.collect::<Vec<_>>())?;
+    let refused = tenants.iter().map(|tenant| (vec![("tenant", tenant.name.as_str())], tenant.refused));
+    let help = "Requests refused because a quota of the tenant was reached";
+    counters(encoder, "byway_controller_tenant_refused", help, &refused.collect::<Vec<_>>())
 }
 
 /// Each counter of a role is a family of its own.
