@@ -32,6 +32,7 @@ mod platform;
 mod protect;
 mod relay;
 mod reload;
+mod reserved;
 mod scratch;
 mod settings;
 mod signals;
