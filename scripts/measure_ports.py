@@ -23,7 +23,8 @@ import time
 import urllib.request
 
 NETWORK = "127.77.3"
-COUNTERS = ("proxy_mappings_evicted", "proxy_mappings_refused", "proxy_no_room", "proxy_no_room_at_peer",
+COUNTERS = ("proxy_evicted_unanswered", "proxy_evicted_answered", "proxy_evicted_idle", "proxy_evicted_share",
+            "proxy_mappings_refused", "proxy_no_room", "proxy_no_room_at_peer",
             "proxy_waited_too_long", "proxy_unsolicited", "flows_unknown", "registrations_refused")
 
 

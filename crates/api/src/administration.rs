@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::join::Role;
 use crate::membership::RoundTrip;
 use crate::name::{NameError, checked_name};
+use crate::status::Counted;
 
 /// A new token is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -190,6 +191,36 @@ pub struct ControllerStatus {
     pub database_bytes: Option<u64>,
     /// Requests answered since the start.
     pub requests: Vec<RequestCount>,
+    /// Connections.
+    pub connections: ConnectionCounts,
+    /// Tenants, and what they have.
+    pub tenants: Vec<TenantUse>,
+}
+
+/// What a tenant has of what tenants share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TenantUse {
+    /// The tenant's name.
+    pub name: String,
+    /// Its agents.
+    pub agents: usize,
+    /// Pairs with an agent of it.
+    pub pairs: usize,
+    /// Tokens that let its agents in.
+    pub tokens: usize,
+    /// Requests refused since the start because a quota was reached.
+    pub refused: u64,
+}
+
+/// Connections to the controller: those there are now, and those that ended early.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConnectionCounts {
+    /// Connections without a valid bearer secret.
+    pub strangers: usize,
+    /// Connections of members and administrators.
+    pub members: usize,
+    /// Connections that ended early or were not let in since the start, by reason.
+    pub ended: Vec<Counted>,
 }
 
 /// How often one kind of request came to one outcome.

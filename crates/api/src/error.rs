@@ -46,6 +46,8 @@ pub enum ErrorCode {
     OtherTenant,
     /// One of the controller's limits is reached.
     LimitReached,
+    /// One of the tenant's quotas is reached.
+    QuotaReached,
     /// Too many requests in too short a time; the header `Retry-After` has the seconds to wait.
     TooManyRequests,
     /// The body is longer than any request needs to be.

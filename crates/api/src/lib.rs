@@ -17,8 +17,8 @@ mod reload;
 mod status;
 
 pub use administration::{
-    AgentName, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, RequestCount, TokenAnswer,
-    TokenEntry, TokenList, TokenRequest,
+    AgentName, ConnectionCounts, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, RequestCount,
+    TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
 };
 pub use error::{ErrorAnswer, ErrorCode};
 pub use join::{JoinAnswer, JoinRequest, NetworkAnswer, Role};

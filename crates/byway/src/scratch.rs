@@ -5,10 +5,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "folders are what it is about")]
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use tempfile::TempDir;
 
 /// With what the names of the folders of all runs begin.
@@ -65,12 +68,19 @@ fn remove_abandoned(parent: &Path) {
             continue;
         }
         // The lock is held until the folder is gone: see `Scratch::within`.
-        if let Ok(mark) = File::open(entry.path().join(MARK))
+        if let Ok(mark) = open_mark(&entry.path())
             && mark.try_lock().is_ok()
         {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Opens the mark of a folder, if it is a plain file: opening a pipe would wait for whoever made it.
+fn open_mark(folder: &Path) -> io::Result<File> {
+    let flags = O_NOFOLLOW | O_NONBLOCK;
+    let mark = OpenOptions::new().read(true).custom_flags(flags).open(folder.join(MARK))?;
+    if mark.metadata()?.is_file() { Ok(mark) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 #[cfg(test)]
@@ -92,6 +102,22 @@ mod tests {
         assert!(!dead.exists());
         drop((living, newest));
         assert_eq!(fs::read_dir(parent.path()).expect("it is there").count(), 1, "the stranger's");
+    }
+
+    #[test]
+    fn a_mark_that_is_a_pipe_or_a_link_is_left_alone_and_waited_for_by_nobody() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let [pipe, link] = ["byway-run-pipe", "byway-run-link"].map(|name| parent.path().join(name));
+        for folder in [&pipe, &link] {
+            fs::create_dir(folder).expect("a folder");
+        }
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        nix::unistd::mkfifo(&pipe.join(MARK), mode).expect("a pipe");
+        let target = parent.path().join("target");
+        File::create(&target).expect("a file");
+        std::os::unix::fs::symlink(&target, link.join(MARK)).expect("a link");
+        drop(Scratch::within(parent.path()).expect("a folder"));
+        assert!(pipe.is_dir() && link.is_dir() && target.is_file());
     }
 
     #[test]

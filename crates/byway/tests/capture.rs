@@ -8,6 +8,7 @@
 )]
 
 mod machines;
+mod names;
 
 use std::io::{Read as _, Write as _};
 use std::net::UdpSocket;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use byway_lab::addresses;
 
 use machines::{ALICE, BOB, Lab, NAMES, OTHER_PORT, PATIENCE, PORT, PUSH, PUSHED, talk};
+use names::Stranger;
 
 #[test]
 fn programs_talk_through_agents_that_they_do_not_know_and_losses_are_repaired() {
@@ -185,6 +187,16 @@ fn an_agent_that_ends_as_asked_leaves_nothing() {
     assert!(ended.status.success(), "{:?}", ended.status);
     let left = lab.run(ALICE, &["uncapture"]);
     assert!(String::from_utf8_lossy(&left.stdout).starts_with("0 rules"), "{left:?}");
+}
+
+#[test]
+fn names_that_a_local_user_holds_keep_no_agent_from_its_table() {
+    let Some(mut lab) = Lab::new() else { return };
+    let names = ["byway-capture-4600", "byway-capture-4600-00", "byway-capture-4601-00"];
+    let Some(_stranger) = lab.machines[ALICE].run(move || Stranger::hold(&names)) else { return };
+    lab.start(ALICE);
+    lab.wait(ALICE, "(python3) of user 65534 holds the name @byway-capture-4600-00, which is Byway's");
+    lab.wait(ALICE, "the agent works");
 }
 
 #[test]

@@ -10,11 +10,13 @@
 
 #[path = "link/bench.rs"]
 mod bench;
+mod names;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 
 use bench::Bench;
+use names::Stranger;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -212,6 +214,21 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     bench.shell("tc qdisc add dev v0 ingress");
     let (code, said) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
     assert!(code == Some(3) && said.contains("ingress") && said.contains("clsact"), "{said}");
+}
+
+#[test]
+fn names_that_a_local_user_holds_keep_no_link_from_being_shared_and_answer_nobody() {
+    let Some(bench) = Bench::new() else { return };
+    let names: Vec<String> = (1..20).map(|index| format!("byway-link-{index}-00")).collect();
+    let held = move || Stranger::hold(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let Some(_stranger) = bench.machine.run(held) else { return };
+    let seen = bench.seen("v0");
+    let attached = bench.usual();
+    assert_eq!(bench.status()["device"], "v0");
+    attached.signal(Signal::TERM);
+    let (code, said) = attached.ended();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(bench.seen("v0"), seen);
 }
 
 #[test]

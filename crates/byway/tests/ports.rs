@@ -8,20 +8,17 @@ use std::time::{Duration, Instant};
 
 use support::{App, PATIENCE, TwoSites, echo, status};
 
-/// Three times the mappings that one peer had once, and half as many again as one has by default.
-const PORTS: u16 = 1_500;
+/// More clients than an agent has mappings by default, and more than twice those of one peer.
+const PORTS: u16 = 2_300;
 
-/// A new port each 14 ms: the first of a thousand has been idle for 14 s when the next one begins.
-const INTERVAL: Duration = Duration::from_millis(14);
+/// Ports of a flood: some seven times the mappings of an agent.
+const FLOOD_PORTS: u16 = 15_000;
 
-/// Asks from a new port, until the time for the next one; whether the answer came.
-fn ask(sites: &TwoSites, number: u16, until: Instant) -> bool {
+/// Asks once from a new port; true if the answer came.
+fn ask(sites: &TwoSites, number: u16) -> bool {
     let app = App::at(sites.bench.at(30, 10_000 + number));
     app.send(&number.to_be_bytes(), sites.forward());
     let answer = app.receive_within(PATIENCE / 10);
-    while let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
-        app.receive_within(rest);
-    }
     answer.is_some_and(|(answer, _)| answer == number.to_be_bytes())
 }
 
@@ -32,25 +29,98 @@ fn counted(status: &serde_json::Value, list: &str, name: &str) -> u64 {
     counter.and_then(|counter| counter["count"].as_u64()).unwrap_or(0)
 }
 
+/// Mappings that made room, for all reasons together.
+fn evicted(status: &serde_json::Value) -> u64 {
+    let reasons = ["unanswered", "answered", "idle", "share"];
+    reasons.iter().map(|reason| counted(status, "counters", &format!("proxy_evicted_{reason}"))).sum()
+}
+
 #[test]
-fn each_of_more_ports_than_there_are_mappings_gets_its_answer() {
+fn each_of_more_clients_than_there_are_mappings_gets_its_answer_one_after_the_other() {
     let sites = TwoSites::new();
     let _relays = [sites.relay(1), sites.relay(2)];
     let _agents = [sites.bob(), sites.alice("caching")];
     echo(sites.echo());
     App::at(sites.bench.at(30, 9_999)).call(sites.forward());
-    let begun = Instant::now();
-    let is_missed = |number: &u16| !ask(&sites, *number, begun + INTERVAL * u32::from(*number));
-    let missed: Vec<u16> = (1..=PORTS).filter(is_missed).take(2).collect();
-    assert!(missed.len() < 2, "of {PORTS} ports, {missed:?} got no answer");
+    let missed: Vec<u16> = (1..=PORTS).filter(|number| !ask(&sites, *number)).collect();
+    assert!(missed.is_empty(), "of {PORTS} ports, {missed:?} got no answer");
     let [alice, bob] = [11, 12].map(|host| status(sites.observe(host)));
     for status in [&alice, &bob] {
         let mappings = status["mappings"].as_array().map_or(0, Vec::len);
         assert!((1..=1_000).contains(&mappings), "{mappings} mappings");
     }
-    let evicted = counted(&bob, "counters", "proxy_mappings_evicted");
-    assert!(evicted >= u64::from(PORTS) - 1_000, "{evicted} mappings made room");
+    assert!(evicted(&bob) >= u64::from(PORTS) - 1_000, "{bob}");
+    assert_eq!(counted(&bob, "counters", "proxy_evicted_share"), 0, "{bob}");
     assert_eq!(counted(&bob, "drops", "proxy_mappings_refused"), 0);
+}
+
+/// Sends a datagram from each of many ports, not faster than they are taken from the forward's socket.
+fn flood(from: impl Fn(u16) -> std::net::SocketAddr, to: std::net::SocketAddr) {
+    for number in 0..FLOOD_PORTS {
+        App::at(from(number)).send(b"flood", to);
+        if number % 5 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Asks until an answer to this question comes.
+fn ask_until_answered(app: &App, question: &[u8], to: std::net::SocketAddr) {
+    let begun = Instant::now();
+    loop {
+        app.send(question, to);
+        let until = Instant::now() + Duration::from_millis(100);
+        while let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
+            if app.receive_within(rest).is_some_and(|(answer, _)| answer == question) {
+                return;
+            }
+        }
+        assert!(begun.elapsed() < PATIENCE, "nobody answers at {to}");
+    }
+}
+
+#[test]
+fn a_flood_of_ports_cuts_no_call_and_keeps_no_application_out() {
+    let sites = TwoSites::new();
+    let _relays = [sites.relay(1), sites.relay(2)];
+    let _agents = [sites.bob(), sites.alice("caching")];
+    echo(sites.echo());
+    let to = sites.forward();
+    let call = App::at(sites.bench.at(30, 9_999));
+    call.call(to);
+    call.call(to);
+    let from = [0, 1].map(|number| sites.bench.at(40 + number, 0).ip());
+    let flooding = std::thread::spawn(move || {
+        flood(|number| (from[usize::from(number % 2)], 10_000 + number).into(), to);
+    });
+    let before = flow_of(&sites, &call);
+    let mut newcomers = 0_u16;
+    while !flooding.is_finished() || newcomers < 10 {
+        newcomers += 1;
+        ask_until_answered(&call, &newcomers.to_be_bytes(), to);
+        let newcomer = App::at(sites.bench.at(31, 10_000 + newcomers));
+        ask_until_answered(&newcomer, &newcomers.to_be_bytes(), to);
+    }
+    flooding.join().expect("no panic");
+    // One of the host that floods gets in as soon as it stops.
+    let late = App::at(sites.bench.at(40, 9_999));
+    ask_until_answered(&late, b"late", to);
+    assert_eq!(flow_of(&sites, &call), before, "the call has the mapping that it had");
+    let [alice, bob] = [11, 12].map(|host| status(sites.observe(host)));
+    let made_room = evicted(&alice);
+    assert!(made_room > 1_000, "the flood came to {made_room} mappings that made room: {alice}");
+    for (status, name) in [(&alice, "alice"), (&bob, "bob")] {
+        let mappings = status["mappings"].as_array().map_or(0, Vec::len);
+        assert!(mappings <= 2_000, "{mappings} mappings of {name}");
+    }
+}
+
+/// The number of the flow of an application's mapping.
+fn flow_of(sites: &TwoSites, app: &App) -> serde_json::Value {
+    let (status, endpoint) = (status(sites.observe(11)), app.address().to_string());
+    let mappings = status["mappings"].as_array().expect("a list");
+    let its = mappings.iter().find(|mapping| mapping["endpoint"] == endpoint.as_str());
+    its.unwrap_or_else(|| panic!("{endpoint} has no mapping"))["flow"].clone()
 }
 
 /// Bob with room for so many ports of alice.
@@ -83,11 +153,11 @@ fn a_port_too_many_is_refused_by_name_of_the_setting_while_all_others_are_in_use
     let [alice, bob] = [11, 12].map(|host| status(sites.observe(host)));
     assert!(counted(&bob, "drops", "proxy_mappings_refused") > 0, "{bob}");
     assert!(counted(&alice, "drops", "proxy_no_room_at_peer") > 0, "{alice}");
-    assert_eq!(counted(&bob, "counters", "proxy_mappings_evicted"), 0, "{bob}");
+    assert_eq!(evicted(&bob), 0, "{bob}");
     // The others are silent from now on.
     newcomer.call(sites.forward());
     let bob = status(sites.observe(12));
-    assert_eq!(counted(&bob, "counters", "proxy_mappings_evicted"), 1, "{bob}");
+    assert_eq!(evicted(&bob), 1, "{bob}");
     assert_eq!(bob["mappings"].as_array().map(Vec::len), Some(3), "{bob}");
 }
 

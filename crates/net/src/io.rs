@@ -18,6 +18,7 @@ use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
 use crate::poller::Poller;
 use crate::queues::{Found, Key, PacketQueues, QueueCounters, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
+use crate::reserve::is_in_reserve;
 use crate::role::SocketId;
 use crate::routes::Routes;
 use crate::socket::{Refusal, Sharing, UdpSocket};
@@ -127,10 +128,14 @@ impl Io {
     /// Opens a socket for applications. Datagrams come to it only from its own family of addresses.
     ///
     /// # Errors
-    /// If the kernel refuses; where the limit of descriptors is the reason, the error names it.
+    /// If the kernel refuses, or the socket would take a descriptor that is kept in reserve. Where the limit of descriptors is
+    /// the reason, the error names it.
     pub fn open(&mut self, bind: SocketAddr) -> io::Result<SocketId> {
         let socket = UdpSocket::bind(unmapped(bind), Sharing::Alone, APPLICATION_BUFFER_BYTES);
         let socket = socket.map_err(|error| explained(&error, bind))?;
+        if is_in_reserve(&socket) {
+            return Err(explained(&Errno::MFILE.into(), bind));
+        }
         if let Some(mark) = self.mark {
             socket_options::mark(&socket, mark)?;
         }

@@ -86,6 +86,7 @@ mod outgoing;
 mod poller;
 mod queues;
 mod receive_buffers;
+mod reserve;
 mod role;
 mod routes;
 mod socket;

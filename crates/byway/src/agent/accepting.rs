@@ -10,6 +10,7 @@ use byway_proto::marking::Marking;
 use byway_units::{AgentId, FlowId};
 
 use super::admission::{Admission, admit};
+use super::log_limit::Topic;
 use super::mappings::{AllInUse, Consent, Endpoint, Mapping, MappingId, Owner, Side};
 use super::outsides::Caller;
 use super::role::AgentRole;
@@ -22,7 +23,9 @@ impl AgentRole {
         if answer == Err(OfferRefusal::NoRoom) {
             // That has a message of its own.
             self.segments.refused_offers += 1;
-        } else if let Some(refusal) = self.refused.news(peer, answer) {
+        } else if let Err(refusal) = answer
+            && self.log_limit.is_due(Topic::OfferRefused, Some(peer), &format!("{refusal:?}"), io.now())
+        {
             tracing::info!(peer = self.known.name_of(peer), ?refusal, "refused what a peer offers");
         }
         self.agent.answer_offer(peer, flow, answer, io.now());

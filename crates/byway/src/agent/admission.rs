@@ -1,13 +1,10 @@
 //! Who gets a mapping, and who does not.
 
-use std::collections::BTreeMap;
-
 use byway_proto::agent::OfferRefusal;
 use byway_proto::conventions::{self, Exposure, FlowNumbers, Wish};
-use byway_units::{AgentId, FlowId, Time};
+use byway_units::{AgentId, FlowId};
 
-use super::limits::FULL_SAID_EVERY;
-use super::mappings::{MappingId, Mappings, Owner};
+use super::mappings::{MappingId, Mappings};
 use crate::settings::Exposed;
 
 /// A mapping that a peer may have.
@@ -56,66 +53,9 @@ pub(super) fn admit(
     Ok(Admission { place, source, replaces })
 }
 
-/// Place where nothing is left for another port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Full {
-    /// This agent has no mapping.
-    Here,
-    /// The peer has none.
-    Peer,
-    /// A relay has no room for the flow.
-    Relay,
-    /// The system has no socket.
-    Sockets,
-}
-
-/// Times at which the log said last that nothing is left for ports of an owner.
-#[derive(Debug, Default)]
-pub(super) struct FullNotices(BTreeMap<(Full, Owner), Time>);
-
-impl FullNotices {
-    /// True if that is to be said now.
-    pub(super) fn is_due(&mut self, full: Full, owner: Owner, now: Time) -> bool {
-        let said = self.0.get(&(full, owner));
-        let is_due = said.is_none_or(|said| now.saturating_since(*said) >= FULL_SAID_EVERY);
-        if is_due {
-            self.0.insert((full, owner), now);
-        }
-        is_due
-    }
-
-    /// Forgets a peer.
-    pub(super) fn forget(&mut self, peer: AgentId) {
-        self.0.retain(|(_, owner), _| *owner != Owner::Peer(peer));
-    }
-}
-
-/// What peers were refused last, so that the log says it once.
-#[derive(Debug, Default)]
-pub(super) struct Refused(BTreeMap<AgentId, OfferRefusal>);
-
-impl Refused {
-    /// Forgets a peer.
-    pub(super) fn forget(&mut self, peer: AgentId) {
-        self.0.remove(&peer);
-    }
-
-    /// Notes how an offer was answered; why it was refused, if that is news.
-    pub(super) fn news(&mut self, peer: AgentId, answer: Result<(), OfferRefusal>) -> Option<OfferRefusal> {
-        match answer {
-            Ok(()) => {
-                self.0.remove(&peer);
-                None
-            }
-            Err(refusal) => (self.0.insert(peer, refusal) != Some(refusal)).then_some(refusal),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use byway_proto::conventions::{CONTACT_FLOW, Subject};
-    use byway_units::Duration;
 
     use super::super::mappings::tests::{endpoint, incoming};
     use super::*;
@@ -191,28 +131,5 @@ mod tests {
         let old = mappings.add(incoming(PEER, 40_000, endpoint(9)));
         let admission = ask(40_000, "echo", &exposed(None), &mappings).expect("it is exposed");
         assert_eq!(admission.replaces, Some(old));
-    }
-
-    #[test]
-    fn that_there_is_no_mapping_left_is_said_once_a_minute_of_each_owner_and_place() {
-        let (mut said, owner) = (FullNotices::default(), Owner::Peer(PEER));
-        let at = |seconds| Time::START + Duration::from_secs(seconds);
-        assert!(said.is_due(Full::Here, owner, at(0)) && !said.is_due(Full::Here, owner, at(59)));
-        assert!(said.is_due(Full::Peer, owner, at(59)) && said.is_due(Full::Here, Owner::Here, at(59)));
-        assert!(said.is_due(Full::Here, owner, at(60)) && !said.is_due(Full::Here, owner, at(61)));
-        said.forget(PEER);
-        assert!(said.is_due(Full::Here, owner, at(61)) && !said.is_due(Full::Here, Owner::Here, at(61)));
-    }
-
-    #[test]
-    fn a_refusal_is_said_once_until_something_else_is() {
-        let (mut refused, other) = (Refused::default(), AgentId::new(3));
-        let no = Err(OfferRefusal::NotAllowed);
-        assert_eq!(refused.news(PEER, no), Some(OfferRefusal::NotAllowed));
-        assert_eq!(refused.news(PEER, no), None);
-        assert_eq!(refused.news(other, no), Some(OfferRefusal::NotAllowed), "that is another peer");
-        assert_eq!(refused.news(PEER, Err(OfferRefusal::NoRoom)), Some(OfferRefusal::NoRoom));
-        assert_eq!(refused.news(PEER, Ok(())), None);
-        assert_eq!(refused.news(PEER, Err(OfferRefusal::NoRoom)), Some(OfferRefusal::NoRoom));
     }
 }

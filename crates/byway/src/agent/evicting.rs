@@ -1,11 +1,10 @@
 //! Room for new mappings: the longest idle one is closed at both ends, or the new one is refused, counted and logged.
 
 use byway_net::{Io, SocketId};
-use byway_proto::agent::{Event, OfferRefusal};
+use byway_proto::agent::OfferRefusal;
 use byway_units::{AgentId, Time};
-use byway_wire::messages::Refusal;
 
-use super::admission::Full;
+use super::log_limit::Topic;
 use super::mappings::{AllInUse, MappingId, Owner};
 use super::outsides::Caller;
 use super::role::AgentRole;
@@ -27,8 +26,10 @@ impl AgentRole {
         Ok(())
     }
 
-    fn evict(&mut self, id: MappingId, io: &mut Io) {
-        self.segments.evicted += 1;
+    pub(super) fn evict(&mut self, id: MappingId, io: &mut Io) {
+        if let Some(mapping) = self.mappings.get(id) {
+            self.segments.evicted.count(mapping.usage, io.now());
+        }
         self.close_mapping(id, io);
     }
 
@@ -51,7 +52,7 @@ impl AgentRole {
                 Some(socket)
             }
             Err(error) => {
-                if self.full_notices.is_due(Full::Sockets, Owner::Here, io.now()) {
+                if self.log_limit.is_due(Topic::NoSocket, None, "", io.now()) {
                     tracing::error!(
                         %error,
                         "no socket towards what is exposed: give the process more file descriptors (LimitNOFILE), or free some ports"
@@ -64,12 +65,13 @@ impl AgentRole {
 
     /// Logs that there is no mapping left for a new port, with the setting that makes more.
     fn log_full(&mut self, owner: Owner, now: Time) {
-        if !self.full_notices.is_due(Full::Here, owner, now) {
+        let of = if let Owner::Peer(peer) = owner { Some(peer) } else { None };
+        if !self.log_limit.is_due(Topic::Full, of, "", now) {
             return;
         }
         let limits = self.mappings.limits();
         match owner {
-            Owner::Here => tracing::warn!(
+            Owner::Here | Owner::Source(_) => tracing::warn!(
                 mappings = limits.all,
                 "no mapping is left for another port of an application: all are in use; raise `max` of [mappings]"
             ),
@@ -85,18 +87,12 @@ impl AgentRole {
 
     /// Logs that a peer has no mapping left.
     pub(super) fn log_full_peer(&mut self, peer: AgentId, now: Time) {
-        if self.full_notices.is_due(Full::Peer, Owner::Peer(peer), now) {
+        if self.log_limit.is_due(Topic::PeerFull, Some(peer), "", now) {
             tracing::warn!(
                 peer = self.known.name_of(peer),
                 "the peer has no mapping left for another port: all are in use; raise `peer_max`, or `max`, of [mappings] there"
             );
         }
-    }
-
-    /// True if the log has a line for the event. A relay that is full says so of each flow, and is quoted once a minute.
-    pub(super) fn is_logged(&mut self, event: &Event, now: Time) -> bool {
-        !matches!(event, Event::FlowRefused { refusal: Refusal::NoRoom, .. })
-            || self.full_notices.is_due(Full::Relay, Owner::Here, now)
     }
 
     /// Counts a datagram of a mapping that the peer refuses, by the reason.

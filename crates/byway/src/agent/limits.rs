@@ -21,9 +21,6 @@ pub(super) const REFUSED_FOR: Duration = Duration::from_secs(5);
 /// nobody uses it.
 pub(super) const FULL_FOR: Duration = Duration::from_secs(1);
 
-/// Interval between log lines about new ports without a mapping: a flood of ports fills no log.
-pub(super) const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
-
 /// How often is looked whether there is something to tell the controller or to ask it for.
 pub(super) const TELL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(3);
 

@@ -118,8 +118,12 @@ impl Mapping {
     }
 
     /// Returns whose limit it counts for.
-    pub(super) const fn owner(&self) -> Owner {
-        if self.side.is_from_here() { Owner::Here } else { Owner::Peer(self.peer) }
+    pub(super) fn owner(&self) -> Owner {
+        match self.endpoint {
+            _ if !self.side.is_from_here() => Owner::Peer(self.peer),
+            Some(endpoint) => Owner::of(endpoint),
+            None => Owner::Here,
+        }
     }
 }
 
@@ -337,6 +341,8 @@ impl Mappings {
             Consent::Refused(until) if until > now => return Some(Outgoing::Refused),
             Consent::Refused(_) => {
                 mapping.consent = Consent::Asked(Held::default());
+                // Another refusal for want of room may have another mapping make it.
+                mapping.refusal = mapping.refusal.filter(|refusal| *refusal != OfferRefusal::NoRoom);
                 Outgoing::Asks
             }
             Consent::Asked(_) => Outgoing::Held,
@@ -368,6 +374,13 @@ impl Mappings {
                 }
                 Some(Answered::Refused(is_news.then_some(refusal)))
             }
+        }
+    }
+
+    /// Notes that the peer had no room, and that another mapping makes it: what waits goes on waiting.
+    pub(super) fn note_full_peer(&mut self, id: MappingId) {
+        if let Some(mapping) = self.get_mut(id) {
+            mapping.refusal = Some(OfferRefusal::NoRoom);
         }
     }
 

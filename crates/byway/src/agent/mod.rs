@@ -5,6 +5,7 @@ mod admission;
 mod evicting;
 mod known;
 mod limits;
+mod log_limit;
 mod mappings;
 mod news;
 mod node;

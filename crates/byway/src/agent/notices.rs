@@ -1,54 +1,72 @@
 //! What the log says of the agent's events.
 
 use byway_proto::agent::Event;
-use byway_units::AgentId;
+use byway_units::{AgentId, Time};
 use byway_wire::{FlowKey, Receiver};
 use tracing::Level;
 
 use super::known::Known;
+use super::log_limit::{LogLimit, Topic};
 use byway_proto::conventions::CONTACT_FLOW;
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     level: Level,
+    number: AgentId,
     peer: String,
+    /// Reason of the line, and what else tells it apart.
+    topic: (Topic, String),
     message: String,
 }
 
 impl Notice {
     /// What a person should know of an event; `None` where that is nothing.
     pub(super) fn of(event: &Event, known: &Known) -> Option<Self> {
-        let of_peer = |level, peer: AgentId, message: &str| {
-            Some(Self { level, peer: known.name_of(peer), message: message.to_owned() })
+        let of_peer = |level, topic, peer: AgentId, message: &str| {
+            let (message, topic) = (message.to_owned(), (topic, String::new()));
+            Some(Self { level, number: peer, peer: known.name_of(peer), topic, message })
         };
         match event {
-            Event::PeerEstablished(peer) => of_peer(Level::INFO, *peer, "there is a session with the peer"),
-            Event::PeerLeft(peer) => of_peer(Level::INFO, *peer, "the peer has left"),
+            Event::PeerEstablished(peer) => {
+                of_peer(Level::INFO, Topic::Session, *peer, "there is a session with the peer")
+            }
+            Event::PeerLeft(peer) => of_peer(Level::INFO, Topic::Session, *peer, "the peer has left"),
             Event::PeerLost(peer) => of_peer(
                 Level::WARN,
+                Topic::PeerLost,
                 *peer,
                 "the peer does not answer: it is tried again as long as there is something to send",
             ),
             Event::FlowRefused { flow, refusal } => {
                 let (peer, what) = subject(flow, known)?;
                 let message = format!("a relay does not serve {what}: {refusal:?}");
-                of_peer(Level::WARN, peer, &message)
+                let mut notice = of_peer(Level::WARN, Topic::RelayRefuses, peer, &message)?;
+                notice.topic.1 = format!("{refusal:?}");
+                Some(notice)
             }
             // Nothing goes by the flows of contact.
             Event::PathChanged { flow, .. } if flow.flow() == CONTACT_FLOW => None,
             Event::PathChanged { flow, path } => {
                 let (peer, what) = subject(flow, known)?;
                 let relays = relays(flow, *path, known).unwrap_or_else(|| format!("path {path}"));
-                of_peer(Level::INFO, peer, &format!("{what} uses another path through relays: {relays}"))
+                of_peer(
+                    Level::INFO,
+                    Topic::Path,
+                    peer,
+                    &format!("{what} uses another path through relays: {relays}"),
+                )
             }
             _ => None,
         }
     }
 
-    /// Logs it.
-    pub(super) fn log(&self) {
-        let Self { level, peer, message } = self;
+    /// Logs it, if the log has room for it.
+    pub(super) fn log(&self, limit: &mut LogLimit, now: Time) {
+        let Self { level, number, peer, topic: (topic, detail), message } = self;
+        if !limit.is_due(*topic, Some(*number), detail, now) {
+            return;
+        }
         if *level == Level::WARN {
             tracing::warn!(peer, "{message}");
         } else {
@@ -130,7 +148,7 @@ mod tests {
     }
 
     fn said(event: Event) -> Option<(Level, String, String)> {
-        Notice::of(&event, &known()).map(|Notice { level, peer, message }| (level, peer, message))
+        Notice::of(&event, &known()).map(|Notice { level, peer, message, .. }| (level, peer, message))
     }
 
     #[test]

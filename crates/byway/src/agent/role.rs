@@ -16,9 +16,10 @@ use byway_proto::{LocalAddress, Transmit, Urgency};
 use byway_units::{AgentId, FlowId, Time};
 use tokio::sync::oneshot;
 
-use super::admission::{Declined, FullNotices, Refused, begin};
+use super::admission::{Declined, begin};
 use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
+use super::log_limit::{LogLimit, Topic};
 use super::mappings::{
     AllInUse, Answered, Consent, Datagram, Endpoint, Held, HeldDatagram, Mapping, MappingId, Mappings,
     Outgoing, Owner, Side,
@@ -81,8 +82,7 @@ pub(super) struct AgentRole {
     pub(super) tunnel: Option<Tunnelled>,
     /// What should be protected and is not.
     pub(super) watchdog: Watchdog,
-    pub(super) refused: Refused,
-    pub(super) full_notices: FullNotices,
+    pub(super) log_limit: LogLimit,
     offered: VecDeque<(AgentId, FlowId, Offer)>,
     next_sweep: Time,
     /// Who waits to hear whether the forwards' ports could be had.
@@ -117,8 +117,7 @@ impl AgentRole {
             outsides: Outsides::default(),
             watchdog: Watchdog::new(tunnel.as_ref().and_then(Tunnelled::watches)),
             tunnel,
-            refused: Refused::default(),
-            full_notices: FullNotices::default(),
+            log_limit: LogLimit::default(),
             offered: VecDeque::new(),
             next_sweep: Time::START + SWEEP_INTERVAL,
             started: Some(started),
@@ -175,10 +174,8 @@ impl AgentRole {
     }
 
     fn event(&mut self, event: Event, io: &mut Io) {
-        if let Some(notice) = Notice::of(&event, &self.known)
-            && self.is_logged(&event, io.now())
-        {
-            notice.log();
+        if let Some(notice) = Notice::of(&event, &self.known) {
+            notice.log(&mut self.log_limit, io.now());
         }
         self.hasten_look();
         match event {
@@ -287,7 +284,8 @@ impl AgentRole {
     ) -> Result<MappingId, Declined> {
         let is_known = self.wanted(side).is_some_and(|(wanted, _)| self.known.peer(&wanted.peer).is_some());
         if is_known {
-            self.make_room(Owner::Here, io).map_err(|AllInUse| Declined::NoRoom)?;
+            let owner = endpoint.map_or(Owner::Here, Owner::of);
+            self.make_room(owner, io).map_err(|AllInUse| Declined::NoRoom)?;
         }
         let (wanted, traffic) = self.wanted(side).ok_or(Declined::NoRoom)?;
         let (terms, back, marking) =
@@ -375,6 +373,13 @@ impl AgentRole {
         let Some(id) = self.mappings.of_flow(peer, flow) else {
             return;
         };
+        if outcome == Err(OfferRefusal::NoRoom)
+            && let Some(evicted) = self.mappings.beyond_share_at_peer(id, io.now())
+        {
+            self.mappings.note_full_peer(id);
+            self.evict(evicted, io);
+            return self.offer(id, io);
+        }
         match self.mappings.answered(id, outcome, io.now()) {
             Some(Answered::Consented) => self.send_held(id, io),
             Some(Answered::Ends) => self.close_mapping(id, io),
@@ -384,9 +389,15 @@ impl AgentRole {
                     Side::Capture { place, .. } => self.only_destination(place),
                     _ => None,
                 });
-                tracing::info!("{}", not_here(&self.known.name_of(peer), place));
+                if self.log_limit.is_due(Topic::PeerRefuses, Some(peer), "NotHere", io.now()) {
+                    tracing::info!("{}", not_here(&self.known.name_of(peer), place));
+                }
             }
             Some(Answered::Refused(Some(refusal))) => {
+                let detail = format!("{refusal:?}");
+                if !self.log_limit.is_due(Topic::PeerRefuses, Some(peer), &detail, io.now()) {
+                    return;
+                }
                 let to = self.mappings.get(id).map(|mapping| self.subject_of(mapping).to_owned());
                 tracing::warn!(
                     peer = self.known.name_of(peer),
@@ -479,8 +490,7 @@ impl AgentRole {
         for peer in gone.agents {
             self.agent.remove_peer(peer, now);
             self.flow_numbers.forget(peer);
-            self.refused.forget(peer);
-            self.full_notices.forget(peer);
+            self.log_limit.forget(peer);
             self.peer_left(peer);
         }
         self.hasten_look();

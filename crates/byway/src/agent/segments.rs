@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use byway_api::SegmentBytes;
 use byway_proto::Transmit;
-use byway_proto::conventions::{self, ip_bytes};
+use byway_proto::conventions::{self, PairUse, Progress, ip_bytes};
+use byway_units::Time;
 
 /// Counters of an agent's datagrams.
 #[derive(Debug, Default)]
@@ -29,7 +30,32 @@ pub(super) struct Segments {
     /// Offers of peers for which there is no mapping left.
     pub(super) refused_offers: u64,
     /// Mappings that made room for others.
-    pub(super) evicted: u64,
+    pub(super) evicted: Evictions,
+}
+
+/// Mappings that made room for others, by the reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Evictions {
+    /// Those that were never answered.
+    pub(super) unanswered: u64,
+    /// Those with a question and its answer.
+    pub(super) answered: u64,
+    /// Those with a conversation that paused.
+    pub(super) idle: u64,
+    /// Those in use of the owner that had most.
+    pub(super) share: u64,
+}
+
+impl Evictions {
+    pub(super) fn count(&mut self, usage: PairUse, now: Time) {
+        let counter = match usage.progress() {
+            _ if !usage.is_evictable(now) => &mut self.share,
+            Progress::Unanswered => &mut self.unanswered,
+            Progress::Answered => &mut self.answered,
+            Progress::Confirmed => &mut self.idle,
+        };
+        *counter += 1;
+    }
 }
 
 impl Segments {

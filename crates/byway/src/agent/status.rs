@@ -199,7 +199,10 @@ impl AgentRole {
             ("proxy_taken_bytes", taken_bytes),
             ("proxy_delivered", delivered + datagrams),
             ("proxy_delivered_bytes", delivered_bytes + bytes),
-            ("proxy_mappings_evicted", evicted),
+            ("proxy_evicted_unanswered", evicted.unanswered),
+            ("proxy_evicted_answered", evicted.answered),
+            ("proxy_evicted_idle", evicted.idle),
+            ("proxy_evicted_share", evicted.share),
         ] {
             counts.work.add(name, count);
         }

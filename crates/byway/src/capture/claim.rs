@@ -1,18 +1,17 @@
-//! What keeps two agents of one network namespace from the same rules: a name that only one of them has.
-
-#![allow(clippy::disallowed_methods, reason = "the system's list of names is a file")]
+//! Claim to a routing table and its rules: what keeps two agents of one network namespace from the same ones.
 
 use std::io;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
+
+use tokio::task::JoinSet;
 
 use super::plan::PRIORITIES;
 use crate::exit::{Cause, Failure};
+use crate::reserved::{self, Holder};
 
-/// What names begin with, before the table's number. They are abstract (unix(7)): each network namespace has its own, and one ends with
-/// the last process that holds it.
-const NAME: &str = "byway-capture-";
+/// What names begin with, before the table's number.
+const NAME: &str = "byway-capture";
 
 /// How long the guard of an agent that has just ended may take.
 const FREE_WITHIN: Duration = Duration::from_secs(2);
@@ -22,7 +21,11 @@ const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
 /// The right to a table and its rules, for as long as somebody holds it.
 #[derive(Debug)]
-pub(super) struct Claim(UnixDatagram);
+pub(super) struct Claim {
+    listener: UnixListener,
+    /// Accepts those who look who has the claim.
+    _accepting: JoinSet<()>,
+}
 
 impl Claim {
     /// Waits for the guard of a former agent of this table, if it is still at work.
@@ -30,57 +33,76 @@ impl Claim {
     /// # Errors
     /// If another agent has the table, or one whose rules would have the same priorities.
     pub(super) async fn take(table: u32) -> Result<Self, Failure> {
-        let socket = bind(table).await.map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => Failure::new(
-                Cause::Settings,
-                format!(
-                    "another agent of this machine has the table {table} (ss -xap says who has @{NAME}{table}): end it, or set another table in [tunnel], \
-                     such as {}",
-                    table.saturating_add(PRIORITIES)
-                ),
-            ),
-            _ => Failure::machine(format!("the table {table} cannot be claimed: {error}")),
-        })?;
-        let names = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        if let Some(other) = overlapping(&names, table) {
-            return Err(Failure::new(
-                Cause::Settings,
-                format!(
-                    "another agent of this machine has the table {other}, and rules take {PRIORITIES} priorities from their table's number on: \
-                     set table = {} or more in [tunnel]",
-                    other.max(table).saturating_add(PRIORITIES)
-                ),
-            ));
+        let failed =
+            |error: io::Error| Failure::machine(format!("the table {table} cannot be claimed: {error}"));
+        let until = tokio::time::Instant::now() + FREE_WITHIN;
+        loop {
+            let (own, listener) = reserved::reserve(&format!("{NAME}-{table}")).map_err(failed)?;
+            let holders: Vec<Holder> = reserved::holders(NAME, Some(&own))
+                .into_iter()
+                .filter(|holder| claimed(&holder.name).is_some_and(|other| overlap(other, table)))
+                .collect();
+            let Some(other) = holders.iter().find(|holder| holder.is_privileged()) else {
+                reserved::log_strangers(&holders);
+                return Self::of(listener).map_err(failed);
+            };
+            // Of two that begin at the same time, one is to find the other's name given up.
+            drop(listener);
+            if tokio::time::Instant::now() >= until {
+                return Err(refused(other, table));
+            }
+            tokio::time::sleep(LOOKS_EVERY).await;
         }
-        Ok(Self(socket))
+    }
+
+    fn of(listener: UnixListener) -> io::Result<Self> {
+        let accepting = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            loop {
+                if accepting.accept().await.is_err() {
+                    // There are too many files for a moment.
+                    tokio::time::sleep(FREE_WITHIN).await;
+                }
+            }
+        });
+        Ok(Self { listener, _accepting: tasks })
     }
 
     /// The same claim, to be held by another process.
     ///
     /// # Errors
     /// If this process may have no more files.
-    pub(super) fn shared(&self) -> io::Result<UnixDatagram> {
-        self.0.try_clone()
+    pub(super) fn shared(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
     }
 }
 
-async fn bind(table: u32) -> io::Result<UnixDatagram> {
-    let address = SocketAddr::from_abstract_name(format!("{NAME}{table}"))?;
-    let until = tokio::time::Instant::now() + FREE_WITHIN;
-    loop {
-        match UnixDatagram::bind_addr(&address) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tokio::time::Instant::now() < until => {
-                tokio::time::sleep(LOOKS_EVERY).await;
-            }
-            bound => return bound,
-        }
-    }
+fn refused(other: &Holder, table: u32) -> Failure {
+    let claimed = claimed(&other.name).unwrap_or(table);
+    let message = if claimed == table {
+        format!(
+            "another agent of this machine has the table {table}, {other}: end it, or set another table in [tunnel], such as {}",
+            table.saturating_add(PRIORITIES)
+        )
+    } else {
+        format!(
+            "another agent of this machine has the table {claimed}, {other}, and rules take {PRIORITIES} priorities from their table's number \
+             on: set table = {} or more in [tunnel]",
+            claimed.max(table).saturating_add(PRIORITIES)
+        )
+    };
+    Failure::new(Cause::Settings, message)
 }
 
-/// Another table that is claimed, according to the system's list of names, and too near to this one.
-fn overlapping(names: &str, table: u32) -> Option<u32> {
-    let claimed = names.lines().filter_map(|line| line.rsplit_once('@')?.1.strip_prefix(NAME)?.parse().ok());
-    claimed.into_iter().find(|other: &u32| *other != table && other.abs_diff(table) < PRIORITIES)
+/// Returns the table that a name claims.
+fn claimed(name: &str) -> Option<u32> {
+    name.strip_prefix(NAME)?.strip_prefix('-')?.split_once('-')?.0.parse().ok()
+}
+
+/// True if the rules of two tables would have the same priorities.
+const fn overlap(table: u32, other: u32) -> bool {
+    table.abs_diff(other) < PRIORITIES
 }
 
 #[cfg(test)]
@@ -89,11 +111,27 @@ mod tests {
 
     #[test]
     fn tables_are_a_hundred_apart() {
-        let names = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-            0000000000000000: 00000002 00000000 00000000 0002 01 17 @byway-capture-4600\n\
-            0000000000000000: 00000002 00000000 00000000 0002 01 18 /run/byway-capture-4700\n\
-            0000000000000000: 00000002 00000000 00000000 0002 01 19 @byway-capture-x\n";
-        let near = [4_500, 4_501, 4_600, 4_699, 4_700].map(|table| overlapping(names, table));
-        assert_eq!(near, [None, Some(4_600), None, Some(4_600), None]);
+        assert_eq!(
+            [4_500, 4_501, 4_600, 4_699, 4_700].map(|table| overlap(4_600, table)),
+            [false, true, true, true, false]
+        );
+    }
+
+    #[test]
+    fn a_name_says_which_table_is_claimed() {
+        let tables =
+            ["byway-capture-4600-00ff", "byway-capture-4600", "byway-capture-x-00", "byway-link-4600-00"];
+        assert_eq!(tables.map(claimed), [Some(4_600), None, None, None]);
+    }
+
+    #[tokio::test]
+    async fn a_claim_is_held_by_one_and_free_once_it_is_given_up() {
+        // Of no agent: tables have ten digits at most.
+        let table = u32::MAX - 1_000;
+        let claim = Claim::take(table).await.expect("it is free");
+        let refused = Claim::take(table + 1).await.expect_err("it is too near");
+        assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
+        drop(claim);
+        assert!(Claim::take(table).await.is_ok());
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::connections::Limits;
+
 /// Longest body of a request: 8 addresses and round trips to all relays take under 8 KiB.
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
 
@@ -41,16 +43,55 @@ pub(crate) const POLLS_PER_NODE_MAX: usize = 2;
 /// Most connections: each member polls on one, and reports on another.
 pub(crate) const CONNECTIONS_MAX: usize = 2 * NODES_MAX + 64;
 
-/// Most connections of one address: a site's agents share one, a stranger's do not fill the table.
-pub(crate) const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
+/// Most connections without a valid bearer secret: a quarter of the places is for members alone.
+pub(crate) const STRANGERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 
-/// How long a handshake of TLS, and the head of a request, may take: round trips of two seconds fit.
+/// Most of them of one address: a site's nodes share one, and show their secrets within a few round trips.
+pub(crate) const STRANGERS_PER_ADDRESS_MAX: usize = STRANGERS_MAX / 8;
+
+/// Most of them of one network: one customer has many addresses, of IPv6 65,536 links.
+pub(crate) const STRANGERS_PER_NETWORK_MAX: usize = STRANGERS_MAX / 4;
+
+/// Connections of one member that count as a member's: a poll, and a report. Others are strangers', so that a few members
+/// do not hold all places.
+pub(crate) const CONNECTIONS_PER_MEMBER_MAX: usize = 2;
+
+const _: () = assert!(CONNECTIONS_PER_MEMBER_MAX * NODES_MAX < CONNECTIONS_MAX);
+
+/// Time for a TLS handshake, for the head and for the body of a request, and for a client that reads no answer: round
+/// trips of two seconds fit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Lifetime of a connection without a valid bearer secret: handshake, request and answer take [`PATIENCE`] each.
+pub(crate) const STRANGER_LIFETIME: Duration = Duration::from_secs(30);
+
+/// Limits of the controller's connections.
+pub(crate) const CONNECTIONS: Limits = Limits {
+    all: CONNECTIONS_MAX,
+    strangers: STRANGERS_MAX,
+    strangers_of_address: STRANGERS_PER_ADDRESS_MAX,
+    strangers_of_network: STRANGERS_PER_NETWORK_MAX,
+    of_member: CONNECTIONS_PER_MEMBER_MAX,
+    patience: PATIENCE,
+    stranger_lifetime: STRANGER_LIFETIME,
+};
 
 /// Joins at once, and per minute, from one address: a rack of machines that starts together gets in, a flood does not.
 pub(crate) const JOIN_BURST: u32 = 30;
 /// See [`JOIN_BURST`].
 pub(crate) const JOINS_PER_MINUTE: u32 = 60;
+
+/// Requests with a wrong bearer secret at once, and per minute, from one address, before they are refused as too many: a
+/// rack of machines whose members were removed learns that from the answer.
+pub(crate) const GUESS_BURST: u32 = 120;
+/// See [`GUESS_BURST`].
+pub(crate) const GUESSES_PER_MINUTE: u32 = 60;
+
+/// The factor by which a network may ask more often than an address: four sites of one provider are busy at a time.
+pub(crate) const NETWORK_FACTOR: u32 = 4;
+
+/// Interval between log lines about a disk that takes nothing: each report of a member is refused meanwhile.
+pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Changes at once, and per minute, by one node: each is a write to the disk.
 pub(crate) const CHANGE_BURST: u32 = 20;

@@ -4,7 +4,6 @@
 
 mod commands;
 mod counts;
-mod gate;
 mod http;
 mod identity;
 mod limits;
@@ -19,6 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use commands::{Administration, node_table, token_table};
 pub(crate) use http::openapi::document as openapi_document;
+pub(crate) use limits::{NODES_MAX, PAIRS_MAX, TOKENS_MAX};
+pub(crate) use network::Quotas;
 pub(crate) use node::run;
 pub(crate) use server::{Controller, ControllerError, ControllerSettings};
 

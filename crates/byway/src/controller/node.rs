@@ -65,6 +65,9 @@ impl Reloadable for ControllerNode {
             ("controller.network", old.network != read.network),
             ("controller.grant_lifetime", old.grant_lifetime != read.grant_lifetime),
             ("controller.rate", old.rate != read.rate),
+            ("controller.tenant_agents_max", old.quotas.agents != read.quotas.agents),
+            ("controller.tenant_pairs_max", old.quotas.pairs != read.quotas.pairs),
+            ("controller.tenant_tokens_max", old.quotas.tokens != read.quotas.tokens),
             ("observe.listen", *old_observe != observe),
             ("log.format", old_log.format != log.format),
         ] {

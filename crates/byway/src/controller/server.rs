@@ -6,24 +6,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use axum_server::{Handle, Server};
 use byway_api::ControllerStatus;
 use byway_net::is_family_unsupported;
 use byway_units::Rate;
-use hyper_util::rt::TokioTimer;
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
-use super::gate::Gate;
 use super::http::{Served, router};
 use super::identity::Identity;
-use super::limits::PATIENCE;
-use super::network::GrantSettings;
-use super::state::State;
+use super::network::{GrantSettings, Quotas};
+use super::state::{NetworkSettings, State};
 use super::store::{Store, StoreError};
+use crate::connections::{self, HttpService};
 use crate::exit::Cause;
 use crate::listening::{self, FamilyError};
 use crate::membership::WallClock;
@@ -55,6 +53,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) grant_lifetime: Duration,
     /// What all flows of a pairing may send together.
     pub(crate) rate: Rate,
+    /// Quotas of tenants.
+    pub(crate) quotas: Quotas,
 }
 
 impl ControllerSettings {
@@ -128,8 +128,9 @@ impl ControllerError {
 pub(crate) struct Controller {
     addresses: Vec<SocketAddr>,
     state: Arc<State>,
-    handle: Handle<SocketAddr>,
-    serving: JoinSet<io::Result<()>>,
+    /// Ends all connections when it is dropped.
+    stop: watch::Sender<()>,
+    serving: JoinSet<()>,
 }
 
 impl Controller {
@@ -160,19 +161,20 @@ impl Controller {
     ) -> Result<Self, ControllerError> {
         let tls =
             served.state.identity().tls().map_err(|error| ControllerError::Identity(error.to_string()))?;
-        let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(Arc::new(tls)))
-            .handshake_timeout(PATIENCE)
-            .acceptor(Gate::default());
         let state = served.state.clone();
-        let service = router(Served::new(served.state, served.addresses));
-        let service = service.into_make_service_with_connect_info::<SocketAddr>();
-        let (handle, mut serving) = (Handle::new(), JoinSet::new());
+        let service = HttpService {
+            gate: state.connections().clone(),
+            tls: Some(TlsAcceptor::from(Arc::new(tls))),
+            router: router(Served::new(served.state, served.addresses)),
+        };
+        let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
         for listener in listeners {
-            let mut https = Server::from_listener(listener).acceptor(acceptor.clone()).http1_only();
-            https.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-            serving.spawn(https.handle(handle.clone()).serve(service.clone()));
+            let mut stopped = stop.subscribe();
+            // It never changes: the wait ends with the sender.
+            let stopped = async move { drop(stopped.changed().await) };
+            serving.spawn(connections::serve(listener, service.clone(), stopped));
         }
-        Ok(Self { addresses, state, handle, serving })
+        Ok(Self { addresses, state, stop, serving })
     }
 
     /// Where it listens.
@@ -192,15 +194,14 @@ impl Controller {
     /// Always: what failed.
     pub(crate) async fn ended(&mut self) -> Result<(), ControllerError> {
         match self.serving.join_next().await {
-            Some(Ok(Ok(()))) | None => Ok(()),
-            Some(Ok(Err(error))) => Err(ControllerError::Serving(error)),
+            Some(Ok(())) | None => Ok(()),
             Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 
     /// Ends it. What was acknowledged is on the disk.
     pub(crate) async fn stop(mut self) {
-        self.handle.shutdown();
+        drop(self.stop);
         while self.serving.join_next().await.is_some() {}
     }
 }
@@ -240,7 +241,8 @@ fn open(
     let served_at: Vec<_> = served_at.iter().map(|address| reachable(*address).to_string()).collect();
     write_admin_token(&settings.state, &identity, &served_at)?;
     let grants = GrantSettings { lifetime: settings.grant_lifetime, rate: settings.rate };
-    let state = State::new(identity, store, &stored, grants, clock);
+    let network = NetworkSettings { grants, quotas: settings.quotas };
+    let state = State::new(identity, store, &stored, network, clock);
     let addresses = if settings.addresses.is_empty() { served_at } else { settings.addresses.clone() };
     Ok(Opened { state: Arc::new(state), addresses: addresses.into() })
 }

@@ -5,18 +5,33 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use byway_api::{ControllerStatus, NodeEntry, NodeList, Role, RoundTrip, SignedMap};
+use byway_api::{
+    ConnectionCounts, ControllerStatus, NodeEntry, NodeList, Role, RoundTrip, SignedMap, TenantUse,
+};
 use data_encoding::{BASE64, HEXLOWER};
 use thiserror::Error;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::counts::RequestCounts;
 use super::identity::Identity;
-use super::limits::{ALIVE_SECONDS, POLLS_PER_NODE_MAX};
+use super::limits::{ALIVE_SECONDS, CONNECTIONS, LOG_INTERVAL, POLLS_PER_NODE_MAX};
 use super::lock;
-use super::network::{Change, Contents, Decision, GrantSettings, Issuer, Network, Node, Plan, Refusal};
+use super::network::{
+    Change, Contents, Decision, GrantSettings, Issuer, Network, Node, Plan, Quotas, Refusal,
+};
 use super::store::{Store, StoreError, Stored};
+use crate::connections::Gate;
 use crate::membership::{WallClock, files};
+
+/// How a network is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NetworkSettings {
+    /// What all grants have in common.
+    pub(crate) grants: GrantSettings,
+    /// Quotas of tenants.
+    pub(crate) quotas: Quotas,
+}
 
 /// Why a change was not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -42,6 +57,9 @@ pub(crate) struct State {
     database: PathBuf,
     commits: Mutex<Commits>,
     requests: RequestCounts,
+    connections: Gate,
+    /// Requests that a quota refused, by the tenant's name.
+    quota_refusals: Mutex<BTreeMap<String, u64>>,
 }
 
 /// How writing went since the start.
@@ -49,6 +67,8 @@ pub(crate) struct State {
 struct Commits {
     done: u64,
     failed: u64,
+    /// When the log said last why.
+    logged: Option<Instant>,
     /// Why the last one failed, if it did.
     problem: Option<String>,
 }
@@ -94,15 +114,16 @@ impl State {
         identity: Identity,
         store: Store,
         stored: &Stored,
-        settings: GrantSettings,
+        settings: NetworkSettings,
         clock: WallClock,
     ) -> Self {
         let mut network = Network::default();
         network.apply(&stored.changes);
+        network.limit_tenants(settings.quotas);
         let view = View {
             plan: Plan::of(&network),
             network,
-            issuer: Issuer::new(identity.signing_key(), settings),
+            issuer: Issuer::new(identity.signing_key(), settings.grants),
             generation: 0,
             revision: stored.revision,
             maps: BTreeMap::new(),
@@ -118,6 +139,8 @@ impl State {
             polls: Arc::default(),
             commits: Mutex::default(),
             requests: RequestCounts::default(),
+            connections: Gate::new(CONNECTIONS.within_files()),
+            quota_refusals: Mutex::default(),
         }
     }
 
@@ -146,7 +169,8 @@ impl State {
         decide: impl FnOnce(&Network, u64) -> Result<Decision<T>, Refusal>,
     ) -> Result<T, Unchanged> {
         let mut store = lock(&self.store);
-        let decision = decide(&self.view().network, self.clock.unix_seconds())?;
+        let decision = decide(&self.view().network, self.clock.unix_seconds());
+        let decision = decision.inspect_err(|refusal| self.count_quota(refusal))?;
         if !decision.changes.is_empty() {
             self.write(&mut store, &decision.changes)?;
             self.view().apply(&decision.changes);
@@ -155,13 +179,23 @@ impl State {
         Ok(decision.answer)
     }
 
+    /// Counts a request that a tenant's quota refuses. There are no more tenants than were named in tokens.
+    fn count_quota(&self, refusal: &Refusal) {
+        if let Refusal::QuotaReached { tenant, .. } = refusal {
+            *lock(&self.quota_refusals).entry(tenant.clone()).or_default() += 1;
+        }
+    }
+
     fn write(&self, store: &mut Store, changes: &[Change]) -> Result<(), StoreError> {
         let revision = self.view().revision;
         let written = store.commit(changes, revision);
         let mut commits = lock(&self.commits);
         commits.problem = written.as_ref().err().map(ToString::to_string);
         if let Some(problem) = &commits.problem {
-            tracing::error!("{problem}; the controller goes on with what it has");
+            if commits.failed == 0 || commits.logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+                tracing::error!("{problem}; the controller goes on with what it has");
+                commits.logged = Some(Instant::now());
+            }
             commits.failed += 1;
         } else {
             commits.done += 1;
@@ -213,6 +247,8 @@ impl State {
         let polls = lock(&self.polls).values().sum();
         let commits = lock(&self.commits).clone();
         let unix_seconds = self.clock.unix_seconds();
+        let [strangers, members] = self.connections.connections();
+        let connections = ConnectionCounts { strangers, members, ended: self.connections.ended() };
         let view = self.view();
         ControllerStatus {
             network: self.identity.network().to_owned(),
@@ -229,7 +265,14 @@ impl State {
             commits_failed: commits.failed,
             database_bytes: files::length(&self.database),
             requests: self.requests.counted(),
+            connections,
+            tenants: view.tenants(&lock(&self.quota_refusals)),
         }
+    }
+
+    /// Admission of connections.
+    pub(crate) const fn connections(&self) -> &Gate {
+        &self.connections
     }
 
     /// What is counted of requests.
@@ -260,6 +303,15 @@ impl View {
                 self.seen_unix_seconds.remove(number);
             }
         }
+    }
+
+    /// What each tenant has.
+    fn tenants(&self, refused: &BTreeMap<String, u64>) -> Vec<TenantUse> {
+        let mut uses = self.network.tenant_uses();
+        for tenant in &mut uses {
+            tenant.refused = refused.get(&tenant.name).copied().unwrap_or_default();
+        }
+        uses
     }
 
     /// How many members of a role were heard of lately.

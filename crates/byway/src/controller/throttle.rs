@@ -1,12 +1,13 @@
 //! How often one source may ask.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::limits::THROTTLED_MAX;
+use super::limits::{NETWORK_FACTOR, THROTTLED_MAX};
+use crate::connections::Source;
 
 /// Counts the requests of each source: so many at once, and so many per minute.
 #[derive(Debug)]
@@ -49,11 +50,25 @@ impl<K: Ord + Copy> Throttle<K> {
     }
 }
 
-/// What of an address stands for one source: of IPv6, the network of 64 bits that a site has.
-pub(crate) fn source(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+/// Counts the requests of each address, and of each network, which may ask [`NETWORK_FACTOR`] times as often.
+#[derive(Debug)]
+pub(crate) struct SourceThrottle {
+    addresses: Throttle<IpAddr>,
+    networks: Throttle<IpAddr>,
+}
+
+impl SourceThrottle {
+    /// Lets `burst` requests of an address through at once, and `per_minute` after that.
+    pub(crate) const fn new(burst: u32, per_minute: u32) -> Self {
+        let networks = Throttle::new(burst * NETWORK_FACTOR, per_minute * NETWORK_FACTOR);
+        Self { addresses: Throttle::new(burst, per_minute), networks }
+    }
+
+    /// Counts a request. An error says how many seconds to wait.
+    pub(crate) fn take(&mut self, ip: IpAddr, now: Instant) -> Result<(), u64> {
+        let Source { address, network } = Source::of(ip);
+        self.addresses.take(address, now)?;
+        self.networks.take(network, now)
     }
 }
 
@@ -86,11 +101,15 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_one_source() {
-        let [one, other, apart] = ["2001:db8::1", "2001:db8::2:0:0:3", "2001:db8:0:1::1"]
-            .map(|ip| source(ip.parse().expect("an address")));
-        assert_eq!(one, other);
-        assert_ne!(one, apart);
-        assert_eq!(source("::ffff:192.0.2.1".parse().expect("an address")), IpAddr::from([192, 0, 2, 1]));
+    fn addresses_of_one_network_share_a_multiple_of_what_one_gets() {
+        let mut throttle = SourceThrottle::new(3, 60);
+        let now = Instant::now();
+        let mut take = |link: u16| {
+            let ip: IpAddr = format!("2001:db8:0:{link:x}::1").parse().expect("an address");
+            throttle.take(ip, now).is_ok()
+        };
+        assert_eq!((0..4).filter(|_| take(0)).count(), 3);
+        assert_eq!((1..100).filter(|link| take(*link)).count(), 9);
+        assert!(throttle.take(IpAddr::from([192, 0, 2, 1]), now).is_ok(), "others are counted apart");
     }
 }

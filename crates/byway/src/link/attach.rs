@@ -89,7 +89,7 @@ fn claimed(device: &LinkDevice) -> Result<Claim, Failure> {
     if let Some(claim) = Claim::take(device.index)? {
         return Ok(claim);
     }
-    // If it is no controller that has the name, it says so.
+    // A command that is just at work has no answer.
     talk::ask(device.index, Ask::Status)?;
     let message = format!(
         "{name} is attached already (byway link status {name}): change it with byway link change, or end it with byway link detach {name}"

@@ -1,8 +1,9 @@
-//! How commands talk with the controller of a device: by a name that only one process can have.
+//! Talk between commands and the controller of a device, by a [name](crate::reserved) that says which device it is.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,10 +13,17 @@ use super::limits::{ANSWERED_WITHIN, ASKED_MAX, ASKED_WITHIN, LINE_BYTES_MAX};
 use super::report::Report;
 use super::terms::Wish;
 use crate::exit::{Cause, Failure};
+use crate::membership::random;
+use crate::reserved::{self, Holder};
 
-/// What names begin with, before the device's number. They are abstract (unix(7)): each network namespace has its own, and one ends with
-/// its process.
-const NAME: &str = "byway-link-";
+/// What names begin with, before the device's number.
+const NAME: &str = "byway-link";
+
+/// Attempts to take a device: of two processes that begin at the same time, one then finds the other's name given up.
+const ATTEMPTS: u32 = 20;
+
+/// Time between two of them, at first: the second process waits longer than the first one.
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What a command wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,8 +62,12 @@ impl Answer {
     }
 }
 
-fn address(index: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("{NAME}{index}"))
+/// Returns who has a device, and logs who only has a name like that.
+fn holder(index: u32, own: Option<&str>) -> Option<Holder> {
+    let mut holders = reserved::holders(&format!("{NAME}-{index}-"), own);
+    reserved::log_strangers(&holders);
+    holders.retain(Holder::is_privileged);
+    holders.pop()
 }
 
 /// The right to a device, and the ear of its controller.
@@ -67,11 +79,18 @@ impl Claim {
     /// # Errors
     /// If the kernel gives no socket.
     pub(super) fn take(index: u32) -> Result<Option<Self>, Failure> {
-        match address(index).and_then(|address| UnixListener::bind_addr(&address)) {
-            Ok(listener) => Ok(Some(Self(listener))),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
-            Err(error) => Err(Failure::machine(format!("the device cannot be claimed: {error}"))),
+        for attempt in 0..ATTEMPTS {
+            let reserved = reserved::reserve(&format!("{NAME}-{index}"));
+            let (own, listener) = reserved
+                .map_err(|error| Failure::machine(format!("the device cannot be claimed: {error}")))?;
+            if holder(index, Some(&own)).is_none() {
+                return Ok(Some(Self(listener)));
+            }
+            drop(listener);
+            let [random] = random::bytes();
+            std::thread::sleep(ATTEMPT_INTERVAL * (attempt + u32::from(random % 8)));
         }
+        Ok(None)
     }
 
     /// Listens from now on.
@@ -150,17 +169,13 @@ impl Asking {
 /// # Errors
 /// If it does not answer.
 pub(super) fn ask(index: u32, ask: Ask) -> Result<Option<Answer>, Failure> {
-    let stream = match address(index).and_then(|address| UnixStream::connect_addr(&address)) {
+    let Some(holder) = holder(index, None) else { return Ok(None) };
+    let address = SocketAddr::from_abstract_name(&holder.name);
+    let stream = match address.and_then(|address| UnixStream::connect_addr(&address)) {
         Ok(stream) => stream,
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
         Err(error) => return Err(silent(&error)),
     };
-    // Abstract names know no rights: anybody may have taken it.
-    let other = rustix::net::sockopt::socket_peercred(&stream).map_err(|error| silent(&error))?;
-    if !may_ask(other.uid.as_raw()) {
-        let process = other.pid.as_raw_nonzero();
-        return Err(silent(&format!("process {process} of another user has its name: end that")));
-    }
     heard(&stream, ask).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             silent(&"it answers root, and the user that it runs as")

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use byway_api::{
-    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount, UplinkClass,
-    UplinkStatus,
+    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount, TenantUse,
+    UplinkClass, UplinkStatus,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -27,6 +27,13 @@ pub(crate) fn of_controller(status: ControllerStatus) -> String {
     encode(ControllerMetrics(status))
 }
 
+/// Adds the connections that ended early at the port where a node answers about itself to its metrics.
+pub(crate) fn with_connections(mut page: String, ended: Vec<Counted>) -> String {
+    const END: &str = "# EOF\n";
+    page.truncate(page.strip_suffix(END).map_or(page.len(), str::len));
+    page + &encode(ObserveMetrics(ended))
+}
+
 fn encode(metrics: impl Collector) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics));
@@ -46,6 +53,16 @@ struct RelayMetrics(RelayStatus);
 
 #[derive(Debug)]
 struct ControllerMetrics(ControllerStatus);
+
+#[derive(Debug)]
+struct ObserveMetrics(Vec<Counted>);
+
+impl Collector for ObserveMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Connections to this port that ended early, and requests that were refused, by reason";
+        reasons(&mut encoder, "byway_observe_refused", help, &self.0)
+    }
+}
 
 /// A row of a family: its labels and its value.
 type Row<'a> = (Vec<(&'static str, &'a str)>, u64);
@@ -297,6 +314,13 @@ impl Collector for ControllerMetrics {
         let requests: Vec<Row<'_>> = status.requests.iter().map(requests_row).collect();
         let help = "Requests by what came of them";
         counters(&mut encoder, "byway_controller_requests", help, &requests)?;
+        let connections = &status.connections;
+        let rows = [("stranger", connections.strangers), ("member", connections.members)];
+        let rows = rows.map(|(of, connections)| (vec![("of", of)], count(connections)));
+        gauges(&mut encoder, "byway_controller_connections", "Connections", &rows)?;
+        let help = "Connections that ended early or were not let in, by reason";
+        reasons(&mut encoder, "byway_controller_connections_ended", help, &connections.ended)?;
+        tenant_metrics(&mut encoder, &status.tenants)?;
         let commits = [("ok", status.commits), ("failed", status.commits_failed)];
         let commits = commits.map(|(outcome, count)| (vec![("outcome", outcome)], count));
         counters(&mut encoder, "byway_controller_commits", "Changes written to the database", &commits)?;
@@ -306,6 +330,20 @@ impl Collector for ControllerMetrics {
         let help = "Whether changes cannot be written";
         gauges(&mut encoder, "byway_controller_storage_failing", help, &failing)
     }
+}
+
+/// What each tenant has, and what its quotas refused.
+fn tenant_metrics(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantUse]) -> fmt::Result {
+    #[allow(clippy::cast_precision_loss, reason = "counts of members and pairs are far below 2^53")]
+    let uses = tenants.iter().flat_map(|tenant| {
+        let tables = [("agents", tenant.agents), ("pairs", tenant.pairs), ("tokens", tenant.tokens)];
+        tables.map(|(table, used)| (vec![("tenant", tenant.name.as_str()), ("table", table)], used as f64))
+    });
+    let help = "What a tenant has of what tenants share";
+    gauges(encoder, "byway_controller_tenant_used", help, &uses.collect::<Vec<_>>())?;
+    let refused = tenants.iter().map(|tenant| (vec![("tenant", tenant.name.as_str())], tenant.refused));
+    let help = "Requests refused because a quota of the tenant was reached";
+    counters(encoder, "byway_controller_tenant_refused", help, &refused.collect::<Vec<_>>())
 }
 
 /// Each counter of a role is a family of its own.
@@ -428,6 +466,14 @@ mod tests {
             );
         }
         assert!(!of_relay(RelayStatus::default()).contains("uplink"));
+    }
+
+    #[test]
+    fn refusals_of_the_port_stand_behind_the_metrics_of_its_node() {
+        let ended = vec![Counted { reason: "host".to_owned(), count: 2 }];
+        let page = with_connections(of_relay(RelayStatus::default()), ended);
+        assert!(page.ends_with("byway_observe_refused_total{reason=\"host\"} 2\n# EOF\n"), "{page}");
+        assert_eq!(page.matches("# EOF").count(), 1);
     }
 
     #[test]

@@ -2,21 +2,27 @@
 //! `POST /v1/reload`, by which it reads its settings again.
 
 pub(crate) mod counted;
+mod host;
 pub(crate) mod metrics;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use byway_api::{ControllerStatus, ReloadRefusal};
 use tokio::net::TcpListener;
 
+use crate::connections::{self, Gate, HttpService, Limits};
 use crate::exit::Failure;
 use crate::reload::Asker;
 
@@ -25,6 +31,26 @@ pub(crate) const RELOAD_PATH: &str = "/v1/reload";
 
 /// A header that commands have: a page in a browser of this machine cannot send it to another origin unasked.
 pub(crate) const COMMAND_HEADER: &str = "byway-command";
+
+/// Connections to a node's own port: an agent for metrics, a few people, and scripts. With more, the oldest one ends.
+const CONNECTIONS_MAX: usize = 8;
+
+/// Time for the head of a request, and for a client that reads no answer: both are on one machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Lifetime of a connection: a node that reads its settings again answers within a few seconds.
+const LIFETIME: Duration = Duration::from_secs(30);
+
+/// Limits of these connections. All are of one machine, whose users have sixteen million addresses of the loopback.
+const CONNECTIONS: Limits = Limits {
+    all: CONNECTIONS_MAX,
+    strangers: CONNECTIONS_MAX,
+    strangers_of_address: CONNECTIONS_MAX,
+    strangers_of_network: CONNECTIONS_MAX,
+    of_member: 0,
+    patience: PATIENCE,
+    stranger_lifetime: LIFETIME,
+};
 
 /// A node's answer about itself.
 pub(crate) struct Report {
@@ -60,15 +86,27 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// Answers until the process ends.
 pub(crate) async fn serve(listener: TcpListener, ask: Ask, asker: Asker) {
+    let service = service(Gate::new(CONNECTIONS), ask, asker);
+    connections::serve(listener, service, std::future::pending()).await;
+}
+
+fn service(gate: Gate, ask: Ask, asker: Asker) -> HttpService {
+    let observed = Observed { ask, gate: gate.clone() };
     let router = Router::new()
         .route(RELOAD_PATH, post(reload).with_state(asker))
         .route("/v1/status", get(status))
         .route("/v1/ready", get(ready))
         .route("/metrics", get(metrics_text))
-        .with_state(ask);
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!(%error, "status and metrics are no longer answered");
-    }
+        .with_state(observed)
+        .layer(from_fn_with_state(gate.clone(), host::check));
+    HttpService { gate, tls: None, router }
+}
+
+/// What requests need.
+#[derive(Clone)]
+struct Observed {
+    ask: Ask,
+    gate: Gate,
 }
 
 async fn reload(State(asker): State<Asker>, headers: HeaderMap) -> Response {
@@ -85,12 +123,12 @@ async fn reload(State(asker): State<Asker>, headers: HeaderMap) -> Response {
     }
 }
 
-async fn status(State(ask): State<Ask>) -> Response {
-    answer(&ask, |report| axum::Json(report.status).into_response()).await
+async fn status(State(observed): State<Observed>) -> Response {
+    answer(&observed.ask, |report| axum::Json(report.status).into_response()).await
 }
 
-async fn ready(State(ask): State<Ask>) -> Response {
-    answer(&ask, |report| {
+async fn ready(State(observed): State<Observed>) -> Response {
+    answer(&observed.ask, |report| {
         if report.is_ready {
             (StatusCode::OK, "ready\n")
         } else {
@@ -101,9 +139,11 @@ async fn ready(State(ask): State<Ask>) -> Response {
     .await
 }
 
-async fn metrics_text(State(ask): State<Ask>) -> Response {
+async fn metrics_text(State(observed): State<Observed>) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
-    answer(&ask, |report| (kind, report.metrics).into_response()).await
+    let ended = observed.gate.ended();
+    answer(&observed.ask, |report| (kind, metrics::with_connections(report.metrics, ended)).into_response())
+        .await
 }
 
 async fn answer(ask: &Ask, say: impl FnOnce(Report) -> Response) -> Response {

@@ -8,7 +8,7 @@ use super::flows::{Exposed, Forward, exposed, forwards};
 use super::network::StaticNetwork;
 use super::tunnel::{Tunnel, tunnel};
 use super::typed::{NodeTable, TypedFormat, TypedLevel, TypedLog, TypedMappings, TypedNetwork};
-use crate::controller::ControllerSettings;
+use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
 use crate::token::Token;
 use byway_api::{Role, checked_name};
 use byway_proto::conventions::PairLimits;
@@ -356,6 +356,17 @@ fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettin
         addresses = listen.iter().filter_map(named).collect();
         addresses.dedup();
     }
+    let quota = |key: &'static str, quota: Option<usize>, max: usize| match quota {
+        Some(quota) if !(1..=max).contains(&quota) => {
+            Err(source.problem(&root.key(key), format!("{quota} is not between 1 and {max}")))
+        }
+        quota => Ok(quota),
+    };
+    let quotas = Quotas {
+        agents: quota("tenant_agents_max", controller.tenant_agents_max, NODES_MAX)?,
+        pairs: quota("tenant_pairs_max", controller.tenant_pairs_max, PAIRS_MAX)?,
+        tokens: quota("tenant_tokens_max", controller.tenant_tokens_max, TOKENS_MAX)?,
+    };
     let network = controller.network.unwrap_or_else(|| "byway".to_owned());
     let settings = ControllerSettings {
         listen,
@@ -365,6 +376,7 @@ fn controller(typed: Typed) -> Result<(ControllerSettings, SocketAddr, LogSettin
         network: named_as(&root.key("network"), network, &source)?,
         grant_lifetime,
         rate: controller.rate.map_or(ControllerSettings::RATE, |rate| rate.0),
+        quotas,
     };
     let observe = observe(file.observe.listen, OBSERVE_PORTS[2], &source)?;
     Ok((settings, observe, log_settings(&file.log)))

@@ -158,6 +158,13 @@ pub(crate) struct TypedController {
     pub(crate) network: Option<String>,
     /// What all flows of a pair of agents may send together through relays. Default: 100 Mbit/s.
     pub(crate) rate: Option<TypedRate>,
+    /// Most agents of one tenant: 1 to 4096. Default: any number until half of 4,096 members are there, then 4,096 divided by
+    /// the number of tenants that have agents or tokens.
+    pub(crate) tenant_agents_max: Option<usize>,
+    /// Most pairs with an agent of one tenant: 1 to 16384. Default: as for agents, of 16,384 pairs.
+    pub(crate) tenant_pairs_max: Option<usize>,
+    /// Most tokens of one tenant: 1 to 1024. Default: as for agents, of 1,024 tokens.
+    pub(crate) tenant_tokens_max: Option<usize>,
 }
 
 /// Writes the table of what flows may be asked for: whose they are, and what relays do for them.

@@ -27,10 +27,18 @@ pub(super) fn text(status: &Value) -> String {
 fn controller_text(status: &ControllerStatus) -> String {
     let problem = status.storage_problem.as_ref();
     let problem = problem.map(|problem| format!("  storage: {problem}\n")).unwrap_or_default();
-    format!(
+    let mut page = format!(
         "controller of {}, byway {}; agents: {}, relays: {}, pairs: {}, members that wait for news: {}\n{problem}",
         status.network, status.version, status.agents, status.relays, status.pairs, status.polls
-    )
+    );
+    let connections = &status.connections;
+    let _ = writeln!(
+        page,
+        "  connections of members: {}, of others: {}",
+        connections.members, connections.strangers
+    );
+    counted(&mut page, "connections ended early", &connections.ended);
+    page
 }
 
 /// What agents and relays both say of themselves.

@@ -309,7 +309,7 @@ impl Lab {
         self.machines[place].run(|| {
             let mut stream = TcpStream::connect("127.0.0.1:4680").expect("the agent answers");
             stream
-                .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 .expect("it is asked");
             let mut page = String::new();
             stream.read_to_string(&mut page).expect("it answers");

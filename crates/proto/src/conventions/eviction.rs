@@ -2,7 +2,9 @@
 
 use byway_units::{Duration, Time};
 
-use crate::limits::{EVICTION_IDLE, FLOW_PAIRS_MAX, PEER_FLOW_PAIRS_MAX, UNANSWERED_FACTOR};
+use crate::limits::{
+    ANSWERED_DIVISOR, EVICTION_IDLE, FLOW_PAIRS_MAX, PEER_FLOW_PAIRS_MAX, SHARE_IDLE, UNANSWERED_DIVISOR,
+};
 
 /// Numbers of pairs of flows that an agent has at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,24 +21,39 @@ impl Default for PairLimits {
     }
 }
 
-/// Use of a pair of flows: its last datagram, and whether both ends have sent any.
+/// Progress of a pair of flows: what connection tracking calls assured is confirmed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// The end that began the pair has sent again after an answer.
+    Confirmed,
+    /// The other end has answered, and nothing was sent since.
+    Answered,
+    /// The other end has not answered.
+    Unanswered,
+}
+
+/// Use of a pair of flows: its last datagram, and its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairUse {
     last: Time,
-    is_answered: bool,
+    progress: Progress,
 }
 
 impl PairUse {
     /// The use of a pair that begins now.
     #[must_use]
     pub const fn new(now: Time) -> Self {
-        Self { last: now, is_answered: false }
+        Self { last: now, progress: Progress::Unanswered }
     }
 
     /// Notes a datagram of the end that began the pair, or of the other end, which answers.
     pub const fn note(&mut self, is_answer: bool, now: Time) {
         self.last = now;
-        self.is_answered |= is_answer;
+        self.progress = match (self.progress, is_answer) {
+            (Progress::Unanswered, true) => Progress::Answered,
+            (Progress::Answered, false) => Progress::Confirmed,
+            (progress, _) => progress,
+        };
     }
 
     /// Lets the pair make room from now on, unless another datagram comes: whoever began it knows it no more.
@@ -50,14 +67,31 @@ impl PairUse {
         now.saturating_since(self.last)
     }
 
-    /// Returns the idle time that counts for eviction: a multiple of the real one as long as nobody has answered.
-    fn weighted_idle(self, now: Time) -> Duration {
-        self.idle(now) * if self.is_answered { 1 } else { UNANSWERED_FACTOR }
+    /// Returns the progress.
+    #[must_use]
+    pub const fn progress(self) -> Progress {
+        self.progress
+    }
+
+    /// Returns true if the pair may make room for another.
+    #[must_use]
+    pub fn is_evictable(self, now: Time) -> bool {
+        self.evictable_at() <= now
     }
 
     /// Returns when the pair may make room for another, if it stays idle.
     fn evictable_at(self) -> Time {
-        self.last + EVICTION_IDLE / if self.is_answered { 1 } else { UNANSWERED_FACTOR }
+        let divisor = match self.progress {
+            Progress::Confirmed => 1,
+            Progress::Answered => ANSWERED_DIVISOR,
+            Progress::Unanswered => UNANSWERED_DIVISOR,
+        };
+        self.last + EVICTION_IDLE / divisor
+    }
+
+    /// Returns the order of eviction: the highest goes first.
+    fn rank(self, now: Time) -> (Progress, Duration) {
+        (self.progress, self.idle(now))
     }
 }
 
@@ -72,23 +106,32 @@ pub struct Candidate<T> {
     pub usage: PairUse,
 }
 
-/// Returns the pair that makes room: of the owner that has the most, the longest idle one. Nobody's own pairs pay for those
-/// of somebody who has more.
+/// Returns the pair that makes room, of the owner that has the most: first one that was never answered, then one with a
+/// question and its answer, then the longest idle one. Nobody's own pairs pay for those of somebody who has more.
 ///
 /// # Errors
 /// If all are in use: the earliest time at which one of them can make room.
 pub fn choose_evicted<T>(candidates: impl IntoIterator<Item = Candidate<T>>, now: Time) -> Result<T, Time> {
-    let mut chosen: Option<(usize, Duration, T)> = None;
+    let mut chosen: Option<(usize, (Progress, Duration), T)> = None;
     let mut earliest = Time::MAX;
     for Candidate { pair, of_owner, usage } in candidates {
         earliest = earliest.min(usage.evictable_at());
-        let idle = usage.weighted_idle(now);
-        let is_better = chosen.as_ref().is_none_or(|(most, longest, _)| (of_owner, idle) > (*most, *longest));
-        if usage.evictable_at() <= now && is_better {
-            chosen = Some((of_owner, idle, pair));
+        let rank = usage.rank(now);
+        let is_better = chosen.as_ref().is_none_or(|(most, first, _)| (of_owner, rank) > (*most, *first));
+        if usage.is_evictable(now) && is_better {
+            chosen = Some((of_owner, rank, pair));
         }
     }
     chosen.map(|(_, _, pair)| pair).ok_or(earliest)
+}
+
+/// Returns the pair that makes room for an owner that has fewer than the one whose pairs these are: in the order of
+/// [`choose_evicted`], and also one in use, unless it has traffic both ways that has paused for less than
+/// [`SHARE_IDLE`].
+pub fn choose_beyond_share<T>(pairs: impl IntoIterator<Item = (T, PairUse)>, now: Time) -> Option<T> {
+    let may = |usage: PairUse| usage.progress != Progress::Confirmed || usage.idle(now) >= SHARE_IDLE;
+    let pairs = pairs.into_iter().filter(|(_, usage)| may(*usage));
+    pairs.max_by_key(|(_, usage)| usage.rank(now)).map(|(pair, _)| pair)
 }
 
 #[cfg(test)]
@@ -99,16 +142,18 @@ mod tests {
         Time::START + Duration::from_millis(ms)
     }
 
-    fn candidate(pair: u32, of_owner: usize, last_ms: u64, is_answered: bool) -> Candidate<u32> {
-        let mut usage = PairUse::new(at(0));
-        usage.note(is_answered, at(last_ms));
-        Candidate { pair, of_owner, usage }
+    fn usage(progress: Progress, last_ms: u64) -> PairUse {
+        PairUse { last: at(last_ms), progress }
+    }
+
+    fn candidate(pair: u32, of_owner: usize, last_ms: u64, progress: Progress) -> Candidate<u32> {
+        Candidate { pair, of_owner, usage: usage(progress, last_ms) }
     }
 
     #[test]
     fn the_longest_idle_pair_makes_room_and_none_in_use_does() {
-        let pairs =
-            [candidate(1, 3, 2_000, true), candidate(2, 3, 1_000, true), candidate(3, 3, 3_000, true)];
+        let pairs = [(1, 2_000), (2, 1_000), (3, 3_000)]
+            .map(|(pair, last_ms)| candidate(pair, 3, last_ms, Progress::Confirmed));
         assert_eq!(choose_evicted(pairs, at(10_999)), Err(at(11_000)));
         assert_eq!(choose_evicted(pairs, at(11_000)), Ok(2));
         assert_eq!(choose_evicted(pairs, at(60_000)), Ok(2));
@@ -116,35 +161,57 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_nobody_answered_makes_room_sooner_but_not_while_it_is_in_use() {
-        let answered = candidate(1, 2, 0, true);
-        let unanswered = candidate(2, 2, 9_000, false);
-        assert_eq!(choose_evicted([answered, unanswered], at(9_999)), Err(at(10_000)));
-        assert_eq!(choose_evicted([unanswered], at(9_999)), Err(at(10_000)));
-        assert_eq!(choose_evicted([unanswered], at(10_000)), Ok(2), "a second without an answer");
-        assert_eq!(choose_evicted([answered, unanswered], at(10_100)), Ok(2), "11 s count more than 10.1 s");
-        assert_eq!(choose_evicted([answered, candidate(2, 2, 10_050, false)], at(10_100)), Ok(1));
+    fn pairs_without_an_answer_make_room_first_then_those_with_one_and_none_of_them_while_in_use() {
+        let confirmed = candidate(1, 2, 0, Progress::Confirmed);
+        let answered = candidate(2, 2, 9_000, Progress::Answered);
+        let unanswered = candidate(3, 2, 9_500, Progress::Unanswered);
+        let all = [confirmed, answered, unanswered];
+        assert_eq!(choose_evicted(all, at(9_499)), Err(at(9_500)), "half a second after the answer");
+        assert_eq!(choose_evicted(all, at(9_500)), Ok(2));
+        assert_eq!(choose_evicted(all, at(10_499)), Ok(2), "a second without an answer is not over");
+        assert_eq!(choose_evicted(all, at(10_500)), Ok(3));
+        assert_eq!(choose_evicted([confirmed, answered], at(60_000)), Ok(2), "the other was idle for longer");
+        assert_eq!(choose_evicted([confirmed], at(10_000)), Ok(1));
     }
 
     #[test]
-    fn an_answer_counts_for_good() {
+    fn a_pair_is_confirmed_once_its_beginner_sends_after_an_answer() {
         let mut usage = PairUse::new(at(0));
-        usage.note(true, at(1));
-        usage.note(false, at(2));
-        assert_eq!(choose_evicted([Candidate { pair: 1, of_owner: 1, usage }], at(5_000)), Err(at(10_002)));
+        let mut note = |is_answer, ms| {
+            usage.note(is_answer, at(ms));
+            usage.progress()
+        };
+        assert_eq!([note(false, 1), note(true, 2)], [Progress::Unanswered, Progress::Answered]);
+        assert_eq!([note(true, 3), note(false, 4)], [Progress::Answered, Progress::Confirmed]);
+        assert_eq!([note(true, 5), note(false, 6)], [Progress::Confirmed; 2]);
+        assert_eq!(choose_evicted([Candidate { pair: 1, of_owner: 1, usage }], at(7)), Err(at(10_006)));
+    }
+
+    #[test]
+    fn beyond_its_share_an_owner_gives_all_but_live_conversations() {
+        let call = (1, usage(Progress::Confirmed, 59_001));
+        let paused = (2, usage(Progress::Confirmed, 59_000));
+        let answered = (3, usage(Progress::Answered, 60_000));
+        let unanswered = (4, usage(Progress::Unanswered, 60_000));
+        assert_eq!(choose_beyond_share([call, paused, answered, unanswered], at(60_000)), Some(4));
+        assert_eq!(choose_beyond_share([call, paused, answered], at(60_000)), Some(3));
+        assert_eq!(choose_beyond_share([call, paused], at(60_000)), Some(2));
+        assert_eq!(choose_beyond_share([call], at(60_000)), None);
     }
 
     #[test]
     fn whoever_has_most_pairs_pays_with_its_own_unless_all_of_them_are_in_use() {
-        let modest = candidate(1, 1, 0, true);
-        assert_eq!(choose_evicted([modest, candidate(2, 900, 50_000, true)], at(60_000)), Ok(2));
-        assert_eq!(choose_evicted([modest, candidate(2, 900, 50_001, true)], at(60_000)), Ok(1));
+        let modest = candidate(1, 1, 0, Progress::Unanswered);
+        let busy = |last_ms| candidate(2, 900, last_ms, Progress::Confirmed);
+        assert_eq!(choose_evicted([modest, busy(50_000)], at(60_000)), Ok(2));
+        assert_eq!(choose_evicted([modest, busy(50_001)], at(60_000)), Ok(1));
     }
 
     #[test]
     fn an_abandoned_pair_makes_room_until_a_datagram_comes() {
         let mut usage = PairUse::new(at(0));
-        usage.note(true, at(20_000));
+        usage.note(true, at(19_000));
+        usage.note(false, at(20_000));
         usage.abandon(at(20_001));
         assert_eq!(choose_evicted([Candidate { pair: 1, of_owner: 1, usage }], at(20_001)), Ok(1));
         usage.note(false, at(20_002));

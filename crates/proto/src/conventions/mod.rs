@@ -12,7 +12,7 @@ mod subject;
 
 pub use admission::{Exposure, Wish, admit};
 pub use contacts::{Acquaintance, Contacts};
-pub use eviction::{Candidate, PairLimits, PairUse, choose_evicted};
+pub use eviction::{Candidate, PairLimits, PairUse, Progress, choose_beyond_share, choose_evicted};
 pub use numbers::{CONTACT_FLOW, FlowNumbers};
 pub use offering::{back, offer_for};
 pub use relay_paths::{relay_paths, shard_of};

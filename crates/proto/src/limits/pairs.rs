@@ -21,9 +21,16 @@ const _: () = assert!(2 * FLOW_PAIRS_MAX < FLOWS_PER_SESSION_MAX && 2 * FLOW_PAI
 /// conversations pause, and than a question is asked again (RFC 1035 resolvers: 5 s).
 pub const EVICTION_IDLE: Duration = Duration::from_secs(10);
 
-/// The factor by which idle time counts as long as nobody has answered: a flood of ports that nobody answers takes its own
-/// places after a second. That is longer than consent and the first answer take.
-pub const UNANSWERED_FACTOR: u64 = 10;
+/// Divisor of [`EVICTION_IDLE`] for a pair that nobody has answered: a flood of ports that nobody answers makes room
+/// after a second. That is longer than consent and the first answer take.
+pub const UNANSWERED_DIVISOR: u64 = 10;
+
+/// Divisor of [`EVICTION_IDLE`] for a pair with a question and its answer, and nothing since: half a second, which is a
+/// round trip by a geostationary satellite, leaves room for 2,000 DNS questions per second from a port each.
+pub const ANSWERED_DIVISOR: u64 = 20;
+
+/// Idle time after which a pair with traffic both ways makes room for an owner that has fewer: calls pause shorter.
+pub const SHARE_IDLE: Duration = Duration::from_secs(1);
 
 /// How long a pair of flows lives without datagrams (RFC 4787, REQ-5: not less than two minutes, five by default).
 pub const FLOW_PAIR_IDLE: Duration = Duration::from_secs(300);

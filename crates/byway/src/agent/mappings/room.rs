@@ -1,15 +1,31 @@
 //! Room for new mappings: the limits, and which mapping is evicted where they are reached.
 
-use byway_proto::conventions::{Candidate, PairLimits, choose_evicted};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use byway_proto::agent::OfferRefusal;
+use byway_proto::conventions::{Candidate, PairLimits, choose_beyond_share, choose_evicted};
 use byway_units::{AgentId, Time};
 
-use super::{MappingId, Mappings};
+use super::{Consent, Endpoint, Mapping, MappingId, Mappings, Side};
+use crate::connections::Source;
 
-/// Agent whose applications began a mapping: its limit counts, and its mappings make room first.
+/// Owner of a mapping: who has most of them makes room first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::agent) enum Owner {
+    /// This agent's captures.
     Here,
+    /// An address, or a network of 64 bits, whose applications send to forwards.
+    Source(IpAddr),
+    /// A peer, whose applications send to what is exposed.
     Peer(AgentId),
+}
+
+impl Owner {
+    /// Returns the owner of what an application's endpoint begins.
+    pub(in crate::agent) fn of(application: Endpoint) -> Self {
+        Self::Source(Source::of(application.address.ip()).address)
+    }
 }
 
 /// Mappings of one owner.
@@ -48,7 +64,43 @@ impl Mappings {
         if matches!(owner, Owner::Peer(_)) && count >= self.limits.of_peer {
             return self.evicted_of(owner, now).map(Some);
         }
-        if self.count() >= self.limits.all { self.evicted(now).map(Some) } else { Ok(None) }
+        if self.count() < self.limits.all {
+            return Ok(None);
+        }
+        self.evicted(now).or_else(|AllInUse| self.beyond_share(owner, now).ok_or(AllInUse)).map(Some)
+    }
+
+    /// Returns the mapping that makes room although it is in use, as its owner has most of all and the other one fewer.
+    fn beyond_share(&self, owner: Owner, now: Time) -> Option<MappingId> {
+        let own = self.owners.get(&owner).map_or(0, |owned| owned.count);
+        let (most, owned) = self.owners.iter().max_by_key(|(_, owned)| owned.count)?;
+        if own + 1 >= owned.count {
+            return None;
+        }
+        let its = self.candidates().filter(|(owner, _)| owner == most);
+        choose_beyond_share(its.map(|(_, candidate)| (candidate.pair, candidate.usage)), now)
+    }
+
+    /// Returns the mapping that makes room at a peer that has refused another one for want of it: one of the source that
+    /// has most at that peer, if the other's source has fewer. A refusal leads to one of them once.
+    pub(in crate::agent) fn beyond_share_at_peer(&self, refused: MappingId, now: Time) -> Option<MappingId> {
+        let mapping = self.get(refused).filter(|mapping| mapping.refusal != Some(OfferRefusal::NoRoom))?;
+        let (peer, owner) = (mapping.peer, mapping.owner());
+        let at_peer = || {
+            let is_there = |mapping: &Mapping| {
+                let is_taken = matches!(mapping.consent, Consent::Given);
+                mapping.peer == peer && is_taken && matches!(mapping.side, Side::Forward(_))
+            };
+            self.iter().filter(move |(_, mapping)| is_there(mapping))
+        };
+        let mut counts = BTreeMap::<Owner, usize>::new();
+        at_peer().for_each(|(_, mapping)| *counts.entry(mapping.owner()).or_default() += 1);
+        let (most, count) = counts.iter().max_by_key(|(_, count)| **count)?;
+        if counts.get(&owner).copied().unwrap_or_default() + 1 >= *count {
+            return None;
+        }
+        let its = at_peer().filter(|(_, mapping)| mapping.owner() == *most);
+        choose_beyond_share(its.map(|(id, mapping)| (id, mapping.usage)), now)
     }
 
     /// Returns the mapping that makes room among those of an owner. A flood of new ports does not have them looked through
@@ -121,16 +173,31 @@ impl Mappings {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
     use byway_proto::agent::Traffic;
 
     use super::super::tests::{PEER, at, endpoint, incoming, mapping, send};
-    use super::super::{Consent, Side};
+    use super::super::{Consent, Held, Side};
     use super::*;
 
-    /// An application's mapping here, by its port, used last at this time, and answered or not.
-    fn forwarded(mappings: &mut Mappings, port: u16, used_ms: u64, is_answered: bool) -> MappingId {
-        let mut forwarded = mapping(PEER, port, endpoint(port), Side::Forward(0), Consent::Given);
-        forwarded.usage.note(is_answered, at(used_ms));
+    /// Owner of the mappings that [`forwarded`] adds.
+    const APPLICATIONS: Owner = Owner::Source(IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+    /// An application's mapping here, by its port, used last at this time, with a conversation or without an answer.
+    fn forwarded(mappings: &mut Mappings, port: u16, used_ms: u64, is_confirmed: bool) -> MappingId {
+        forwarded_from(mappings, endpoint(port), used_ms, is_confirmed)
+    }
+
+    fn forwarded_from(
+        mappings: &mut Mappings,
+        application: SocketAddr,
+        used_ms: u64,
+        is_confirmed: bool,
+    ) -> MappingId {
+        let mut forwarded = mapping(PEER, application.port(), application, Side::Forward(0), Consent::Given);
+        forwarded.usage.note(is_confirmed, at(used_ms));
+        forwarded.usage.note(false, at(used_ms));
         mappings.add(forwarded)
     }
 
@@ -145,24 +212,23 @@ mod tests {
         let mut mappings = limited(3, 3);
         let ids = [(2, 3_000), (4, 1_000), (6, 2_000)]
             .map(|(port, used_ms)| forwarded(&mut mappings, port, used_ms, true));
-        assert_eq!(mappings.make_room(Owner::Here, at(10_999)), Err(AllInUse));
-        assert_eq!(mappings.make_room(Owner::Here, at(11_000)), Ok(Some(ids[1])));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(10_999)), Err(AllInUse));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(11_000)), Ok(Some(ids[1])));
         assert!(send(&mut mappings, ids[1], &[0], 11_000).is_some());
-        assert_eq!(mappings.make_room(Owner::Here, at(11_999)), Err(AllInUse), "it is in use again");
-        assert_eq!(mappings.make_room(Owner::Here, at(12_000)), Ok(Some(ids[2])));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(11_999)), Err(AllInUse), "it is in use again");
+        assert_eq!(mappings.make_room(APPLICATIONS, at(12_000)), Ok(Some(ids[2])));
         assert!(mappings.remove(ids[2]).is_some());
-        assert_eq!(mappings.make_room(Owner::Here, at(12_000)), Ok(None));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(12_000)), Ok(None));
     }
 
     #[test]
     fn a_mapping_without_an_answer_makes_room_after_a_second_and_one_with_an_answer_does_not() {
         let mut mappings = limited(2, 2);
-        let answered = forwarded(&mut mappings, 2, 0, false);
-        mappings.get_mut(answered).expect("it was added").note_arrival(at(0));
-        assert_eq!(mappings.make_room(Owner::Here, at(0)), Ok(None));
+        forwarded(&mut mappings, 2, 0, true);
+        assert_eq!(mappings.make_room(APPLICATIONS, at(0)), Ok(None));
         let unanswered = forwarded(&mut mappings, 4, 100, false);
-        assert_eq!(mappings.make_room(Owner::Here, at(1_099)), Err(AllInUse));
-        assert_eq!(mappings.make_room(Owner::Here, at(1_100)), Ok(Some(unanswered)));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_099)), Err(AllInUse));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_100)), Ok(Some(unanswered)));
     }
 
     #[test]
@@ -170,9 +236,13 @@ mod tests {
         let mut mappings = limited(1, 1);
         let id = mappings.add(incoming(PEER, 3, endpoint(7)));
         mappings.get_mut(id).expect("it was added").note_arrival(at(0));
-        assert_eq!(mappings.make_room(Owner::Here, at(1_000)), Ok(Some(id)));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(999)), Err(AllInUse));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_000)), Ok(Some(id)));
         assert!(send(&mut mappings, id, &[1], 1_000).is_some());
-        assert_eq!(mappings.make_room(Owner::Here, at(10_999)), Err(AllInUse));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_499)), Err(AllInUse), "it was just answered");
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_500)), Ok(Some(id)));
+        mappings.get_mut(id).expect("it is there").note_arrival(at(1_500));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(11_499)), Err(AllInUse), "now it is a conversation");
     }
 
     #[test]
@@ -180,10 +250,10 @@ mod tests {
         let mut mappings = limited(2, 2);
         let first = forwarded(&mut mappings, 2, 0, true);
         forwarded(&mut mappings, 4, 0, true);
-        assert_eq!(mappings.make_room(Owner::Here, at(1)), Err(AllInUse));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1)), Err(AllInUse));
         assert!(mappings.remove(first).is_some());
         let second = forwarded(&mut mappings, 6, 1, false);
-        assert_eq!(mappings.make_room(Owner::Here, at(1_001)), Ok(Some(second)));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_001)), Ok(Some(second)));
     }
 
     #[test]
@@ -204,8 +274,12 @@ mod tests {
         assert_eq!(mappings.make_room(used, at(60_001)), Err(AllInUse), "it takes nothing from others");
         assert_eq!(mappings.make_room(Owner::Peer(other), at(60_001)), Ok(None));
         forwarded(&mut mappings, 8, 60_000, true);
-        assert_eq!(mappings.make_room(Owner::Here, at(60_001)), Ok(Some(modest)), "those of most are in use");
-        assert_eq!(mappings.make_room(Owner::Here, at(70_000)), Ok(Some(busy)), "and now they are not");
+        assert_eq!(
+            mappings.make_room(APPLICATIONS, at(60_001)),
+            Ok(Some(modest)),
+            "those of most are in use"
+        );
+        assert_eq!(mappings.make_room(APPLICATIONS, at(70_000)), Ok(Some(busy)), "and now they are not");
     }
 
     #[test]
@@ -213,6 +287,7 @@ mod tests {
         let mut mappings = limited(9, 1);
         let id = mappings.add(incoming(PEER, 3, endpoint(7)));
         assert!(send(&mut mappings, id, &[0], 20_000).is_some());
+        mappings.get_mut(id).expect("it was added").note_arrival(at(20_000));
         assert_eq!(mappings.make_room(Owner::Peer(PEER), at(20_001)), Err(AllInUse));
         mappings.abandon(PEER, at(20_002));
         assert_eq!(mappings.make_room(Owner::Peer(PEER), at(20_002)), Ok(Some(id)));
@@ -221,10 +296,60 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_has_most_makes_room_for_another_at_once_but_not_with_its_calls() {
+        let mut mappings = limited(5, 5);
+        let (flood, call) = (endpoint(2), forwarded(&mut mappings, 9, 0, true));
+        let asked: Vec<_> = (1..=4)
+            .map(|number| SocketAddr::new(flood.ip(), 10 + 2 * number))
+            .map(|port| forwarded_from(&mut mappings, port, 0, false))
+            .collect();
+        let newcomer = Owner::Source(IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1)), Err(AllInUse), "its own newcomers wait");
+        let evicted = mappings.make_room(newcomer, at(1)).expect("there is room").expect("of another");
+        assert!(asked.contains(&evicted) && evicted != call);
+        for id in asked {
+            mappings.remove(id);
+        }
+        for port in [30, 32, 34, 36] {
+            forwarded(&mut mappings, port, 500, true);
+        }
+        assert_eq!(mappings.make_room(newcomer, at(999)), Err(AllInUse), "all are calls");
+        assert_eq!(mappings.make_room(newcomer, at(1_000)), Ok(Some(call)), "it pauses");
+    }
+
+    #[test]
+    fn a_source_with_as_many_mappings_as_another_takes_none_from_it() {
+        let mut mappings = limited(4, 4);
+        for port in [2, 4] {
+            forwarded(&mut mappings, port, 0, false);
+            forwarded_from(&mut mappings, ([192, 0, 2, 1], port + 100).into(), 0, false);
+        }
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1)), Err(AllInUse));
+        let newcomer = Owner::Source(IpAddr::from([192, 0, 2, 2]));
+        assert!(mappings.make_room(newcomer, at(1)).is_ok_and(|evicted| evicted.is_some()));
+    }
+
+    #[test]
+    fn at_a_full_peer_the_source_that_has_most_there_makes_room_once() {
+        let mut mappings = limited(9, 9);
+        let many: Vec<_> = [2, 4, 6].map(|port| forwarded(&mut mappings, port, 0, false)).into();
+        let elsewhere = SocketAddr::from(([192, 0, 2, 1], 8));
+        let refused = forwarded_from(&mut mappings, elsewhere, 0, false);
+        mappings.get_mut(refused).expect("it was added").consent = Consent::Asked(Held::default());
+        let makes_room = mappings.beyond_share_at_peer(refused, at(1)).expect("the other has three");
+        assert!(many.contains(&makes_room));
+        let its_own = forwarded(&mut mappings, 10, 0, false);
+        assert_eq!(mappings.beyond_share_at_peer(its_own, at(1)), None, "it takes nothing from itself");
+        let no_room = Err(OfferRefusal::NoRoom);
+        assert!(mappings.answered(refused, no_room, at(1)).is_some());
+        assert_eq!(mappings.beyond_share_at_peer(refused, at(1)), None, "it was refused again");
+    }
+
+    #[test]
     fn a_capture_makes_no_room() {
         let mut mappings = limited(1, 1);
         let side = Side::Capture { place: 0, traffic: Traffic::Datagrams };
         mappings.add(mapping(PEER, 2, endpoint(7), side, Consent::Given));
-        assert_eq!(mappings.make_room(Owner::Here, at(1_000_000)), Err(AllInUse));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_000_000)), Err(AllInUse));
     }
 }

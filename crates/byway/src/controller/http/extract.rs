@@ -2,8 +2,11 @@
 //!
 //! Who asks is looked at first: nobody reads the body of a stranger who poses as a member or an administrator.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -11,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::{Failure, Served};
+use crate::connections::Place;
 use crate::controller::limits::PATIENCE;
 use crate::controller::lock;
 use crate::controller::network::Refusal;
@@ -65,7 +69,10 @@ impl FromRequestParts<Served> for Member {
 
     async fn from_request_parts(parts: &mut Parts, served: &Served) -> Result<Self, Failure> {
         let bearer = bearer(&parts.headers).ok_or(Refusal::NotAMember)?;
-        Ok(Self(served.state.member(bearer)?))
+        let member = served.state.member(bearer);
+        let number = member.map_err(|refusal| served.wrong_bearer(source(parts), refusal))?;
+        note_member(parts, number);
+        Ok(Self(number))
     }
 }
 
@@ -94,12 +101,46 @@ impl FromRequestParts<Served> for Administrator {
     async fn from_request_parts(parts: &mut Parts, served: &Served) -> Result<Self, Failure> {
         let bearer = bearer(&parts.headers).ok_or(Refusal::NotAdministrator)?;
         if served.state.identity().is_administrator(bearer) {
+            note_member(parts, ADMINISTRATOR);
             return Ok(Self);
         }
-        Err(Refusal::NotAdministrator.into())
+        Err(served.wrong_bearer(source(parts), Refusal::NotAdministrator).into())
     }
+}
+
+/// Number that stands for administrators among members, whose numbers begin at 1.
+const ADMINISTRATOR: u32 = 0;
+
+/// Gives the connection of a request a member's place.
+fn note_member(parts: &Parts, member: u32) {
+    if let Some(place) = parts.extensions.get::<Arc<Place>>() {
+        place.note_member(member);
+    }
+}
+
+/// Returns the address that a request came from.
+fn source(parts: &Parts) -> Option<SocketAddr> {
+    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|from| from.0)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_waited_for_ten_seconds() {
+        let begun = Instant::now();
+        let silence = axum::body::Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let body = Body::<serde_json::Value>::from_request(Request::new(silence), &()).await;
+        assert!(matches!(body, Err(Failure::Slow)));
+        assert_eq!(begun.elapsed(), PATIENCE);
+    }
 }

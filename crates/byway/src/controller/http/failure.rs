@@ -69,7 +69,10 @@ const fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::ProofWrong
         | ErrorCode::OtherTenant => StatusCode::FORBIDDEN,
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
-        ErrorCode::NameTaken | ErrorCode::KeyRegistered | ErrorCode::LimitReached => StatusCode::CONFLICT,
+        ErrorCode::NameTaken
+        | ErrorCode::KeyRegistered
+        | ErrorCode::LimitReached
+        | ErrorCode::QuotaReached => StatusCode::CONFLICT,
         ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::Storage => StatusCode::SERVICE_UNAVAILABLE,

@@ -6,7 +6,7 @@ mod failure;
 mod members;
 pub(super) mod openapi;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -20,11 +20,14 @@ use tokio::time::Instant;
 pub(super) use failure::Failure;
 
 use super::counts::Asked;
-use super::limits::{BODY_BYTES_MAX, CHANGE_BURST, CHANGES_PER_MINUTE, JOIN_BURST, JOINS_PER_MINUTE};
+use super::limits::{
+    BODY_BYTES_MAX, CHANGE_BURST, CHANGES_PER_MINUTE, GUESS_BURST, GUESSES_PER_MINUTE, JOIN_BURST,
+    JOINS_PER_MINUTE,
+};
 use super::lock;
 use super::network::Refusal;
 use super::state::State;
-use super::throttle::{Throttle, source};
+use super::throttle::{SourceThrottle, Throttle};
 
 /// The methods of the interface.
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
@@ -43,7 +46,9 @@ pub(super) struct Served {
 /// Who asked how often.
 #[derive(Debug)]
 struct Limits {
-    joins: Mutex<Throttle<IpAddr>>,
+    joins: Mutex<SourceThrottle>,
+    /// Requests with a wrong bearer secret.
+    guesses: Mutex<SourceThrottle>,
     changes: Mutex<Throttle<u32>>,
 }
 
@@ -51,7 +56,8 @@ impl Served {
     /// Serves the state of a controller that members find at these addresses.
     pub(super) fn new(state: Arc<State>, addresses: Arc<[String]>) -> Self {
         let limits = Limits {
-            joins: Mutex::new(Throttle::new(JOIN_BURST, JOINS_PER_MINUTE)),
+            joins: Mutex::new(SourceThrottle::new(JOIN_BURST, JOINS_PER_MINUTE)),
+            guesses: Mutex::new(SourceThrottle::new(GUESS_BURST, GUESSES_PER_MINUTE)),
             changes: Mutex::new(Throttle::new(CHANGE_BURST, CHANGES_PER_MINUTE)),
         };
         Self { state, addresses, limits: Arc::new(limits) }
@@ -59,8 +65,15 @@ impl Served {
 
     /// Somebody wants to join: not too often.
     fn check_joins(&self, from: ConnectInfo<SocketAddr>) -> Result<(), Refusal> {
-        let taken = lock(&self.limits.joins).take(source(from.0.ip()), Instant::now());
+        let taken = lock(&self.limits.joins).take(from.0.ip(), Instant::now());
         taken.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })
+    }
+
+    /// Returns the answer to a request with a wrong bearer secret: after too many of them from one source, nothing but
+    /// that. Valid secrets are not refused for others' guesses, as nobody guesses one of 256 bits.
+    fn wrong_bearer(&self, from: Option<SocketAddr>, refusal: Refusal) -> Refusal {
+        let taken = from.map_or(Ok(()), |from| lock(&self.limits.guesses).take(from.ip(), Instant::now()));
+        taken.map_or_else(|wait_seconds| Refusal::TooManyRequests { wait_seconds }, |()| refusal)
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use byway_api::{JoinRequest, Role, RoundTrip, SelfUpdate, checked_name};
 
-use super::{Change, Decision, Digest, Network, Node, Refusal, Token};
+use super::{Change, Decision, Digest, Network, Node, Refusal, Table, Token};
 use crate::controller::limits::{
     ADDRESSES_MAX, CLOCK_DIFFERENCE_MAX, NEARER_DIVISOR, NEARER_MICROSECONDS, NODES_MAX, RELAYS_MAX,
     ROUND_TRIP_MICROSECONDS_MAX,
@@ -53,6 +53,7 @@ impl Network {
             return Err(Refusal::TokenUsedUp { role: request.role });
         }
         self.check_room(request.role)?;
+        self.check_quota(Table::Agents, token.tenant)?;
         self.check_name(request.role, token.tenant, &request.name, None)?;
         token.uses_left = token.uses_left.map(|uses| uses - 1);
         let mut counters = self.counters;

@@ -9,6 +9,7 @@ mod maps;
 mod membership;
 mod pairs;
 mod plan;
+mod quotas;
 mod records;
 mod refusal;
 mod tokens;
@@ -21,6 +22,7 @@ pub(crate) use grants::{GrantSettings, Issuer};
 pub(crate) use maps::Contents;
 pub(crate) use membership::Identified;
 pub(crate) use plan::Plan;
+pub(crate) use quotas::{Quotas, Table};
 pub(crate) use records::{Change, Counters, Digest, Node, Pair, Tenant, Token};
 pub(crate) use refusal::Refusal;
 
@@ -35,6 +37,7 @@ pub(crate) struct Network {
     tokens: BTreeMap<u32, Token>,
     nodes: BTreeMap<u32, Node>,
     pairs: BTreeSet<Pair>,
+    quotas: Quotas,
 }
 
 /// What a request comes to.

@@ -2,7 +2,7 @@
 
 use byway_api::{AgentName, Role};
 
-use super::{Change, Decision, Network, Node, Pair, Refusal};
+use super::{Change, Decision, Network, Node, Pair, Refusal, Table};
 use crate::controller::limits::{PAIRS_MAX, PAIRS_PER_AGENT_MAX};
 
 impl Network {
@@ -47,6 +47,9 @@ impl Network {
         let most = self.partners(one.number).count().max(self.partners(other.number).count());
         if self.pairs.len() >= PAIRS_MAX || most >= PAIRS_PER_AGENT_MAX {
             return Err(Refusal::TooManyPairs);
+        }
+        for agent in [one, other] {
+            self.check_quota(Table::Pairs, agent.tenant)?;
         }
         Ok(Decision { answer: pair, changes: vec![Change::Pair(pair)] })
     }

@@ -6,6 +6,7 @@ use thiserror::Error;
 use super::super::limits::{
     ADDRESSES_MAX, CLOCK_DIFFERENCE_MAX, NODES_MAX, PAIRS_MAX, PAIRS_PER_AGENT_MAX, RELAYS_MAX, TOKENS_MAX,
 };
+use super::Table;
 use crate::membership::{Date, Span};
 
 /// A request that is refused, with what to do about it: in the words of who has the program, not of who speaks HTTP.
@@ -109,6 +110,10 @@ pub(crate) enum Refusal {
          are no more (`byway node list`, `byway node remove`)"
     )]
     TooManyPairs,
+    #[error(
+        "tenant \"{tenant}\" has its quota of {quota} {table}: {}, or raise `{}` of [controller]", .table.remedy(), .table.setting()
+    )]
+    QuotaReached { tenant: String, table: Table, quota: usize },
     #[error("too many requests in a short time: wait for {wait_seconds} s")]
     TooManyRequests { wait_seconds: u64 },
 }
@@ -145,6 +150,7 @@ impl Refusal {
             Self::TooManyNodes | Self::TooManyRelays | Self::TooManyTokens | Self::TooManyPairs => {
                 ErrorCode::LimitReached
             }
+            Self::QuotaReached { .. } => ErrorCode::QuotaReached,
             Self::TooManyRequests { .. } => ErrorCode::TooManyRequests,
             Self::PairedWithItself
             | Self::NoAgent
@@ -197,6 +203,14 @@ mod tests {
             (Refusal::TooManyRelays, "byway node remove"),
             (Refusal::TooManyTokens, "byway token revoke"),
             (Refusal::TooManyPairs, "byway node remove"),
+            (
+                Refusal::QuotaReached { tenant: "lab".to_owned(), table: Table::Agents, quota: 9 },
+                "raise `tenant_agents_max` of [controller]",
+            ),
+            (
+                Refusal::QuotaReached { tenant: "lab".to_owned(), table: Table::Tokens, quota: 9 },
+                "byway token revoke",
+            ),
             (Refusal::TooManyRequests { wait_seconds: 2 }, "wait for 2 s"),
         ] {
             let message = refusal.to_string();

@@ -2,7 +2,7 @@
 
 use byway_api::{Role, TokenEntry, TokenRequest, checked_name};
 
-use super::{Change, Counters, DEFAULT_TENANT, Decision, Digest, Network, Refusal, Tenant, Token};
+use super::{Change, Counters, DEFAULT_TENANT, Decision, Digest, Network, Refusal, Table, Tenant, Token};
 use crate::controller::limits::TOKENS_MAX;
 
 impl Network {
@@ -21,6 +21,7 @@ impl Network {
         }
         let mut counters = self.counters;
         let tenant = self.tenant_for(request, &mut counters)?;
+        self.check_quota(Table::Tokens, tenant.as_ref().map(|tenant| tenant.number))?;
         let token = Token {
             number: counters.token,
             secret: Digest::of(secret),

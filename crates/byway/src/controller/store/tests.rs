@@ -10,8 +10,8 @@ use redb::StorageBackend;
 use super::*;
 use crate::controller::identity::Identity;
 use crate::controller::lock;
-use crate::controller::network::{Counters, Decision, Digest, GrantSettings, Node, Tenant, Token};
-use crate::controller::state::{State, Unchanged};
+use crate::controller::network::{Counters, Decision, Digest, GrantSettings, Node, Quotas, Tenant, Token};
+use crate::controller::state::{NetworkSettings, State, Unchanged};
 use crate::membership::WallClock;
 
 /// A disk that can be full, and that shows what it would hold if the power failed now.
@@ -199,8 +199,9 @@ async fn with_a_full_disk_the_controller_serves_what_it_has() {
         lifetime: std::time::Duration::from_secs(172_800),
         rate: byway_units::Rate::from_megabits_per_second(1),
     };
+    let settings = NetworkSettings { grants, quotas: Quotas::default() };
     let clock = WallClock::new(|| 1_800_000_000_000_000);
-    let state = Arc::new(State::new(Identity::generate("lab"), store, &stored, grants, clock));
+    let state = Arc::new(State::new(Identity::generate("lab"), store, &stored, settings, clock));
     let before = state.map(1).expect("a member");
     let add = |_: &_, _| Ok(Decision { answer: (), changes: vec![node(3)] });
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use byway_api::{ErrorCode, Health, SelfUpdate};
+use byway_api::{ControllerStatus, ErrorCode, Health, SelfUpdate};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
@@ -102,6 +102,62 @@ async fn a_member_waits_for_news_twice_at_most() {
         let error = refused.expect("no panic").expect_err("too many");
         assert_eq!(code(&error), Some(ErrorCode::TooManyRequests));
     }
+}
+
+#[tokio::test]
+async fn guesses_of_tokens_and_of_bearer_secrets_are_limited_and_valid_ones_go_on() {
+    let world = World::new().await;
+    let mut stranger = world.client(Some("1.00"));
+    let until_limited = async |stranger: &mut Client, path: &str, most: usize| {
+        for guess in 1..=most {
+            let answer = if path == "/v1/join" {
+                let join = json!({"token": "00", "role": "agent", "name": "a", "key": "00".repeat(32), "proof": "00",
+                    "addresses": [], "shards": 1, "unix_seconds": 1_800_000_000});
+                stranger.post::<Value>(path, &join).await
+            } else {
+                stranger.get::<Value>(path).await
+            };
+            let error = answer.expect_err("a wrong guess");
+            if code(&error) == Some(ErrorCode::TooManyRequests) {
+                return guess;
+            }
+        }
+        panic!("{path}: no limit within {most} guesses");
+    };
+    // A few more are let in while they are counted.
+    assert!(until_limited(&mut stranger, "/v1/join", 40).await > 30);
+    assert!(until_limited(&mut stranger, "/v1/map", 140).await > 120);
+    assert!(until_limited(&mut stranger, "/v1/nodes", 10).await <= 2, "they count together");
+    assert!(world.administration().nodes().await.is_ok(), "the administrator of the same address goes on");
+}
+
+/// Lets this process have as many open files as the system gives it.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = maximum.map_or(Some(16_384), |maximum| Some(maximum.min(16_384)));
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may have as many");
+}
+
+#[tokio::test]
+async fn two_thousand_silent_connections_keep_no_member_out() {
+    raise_open_files();
+    let world = World::new().await;
+    let alice = world.node(Role::Agent, "alice").await;
+    let mut silent = Vec::new();
+    for _ in 0..2_000 {
+        silent.push(tokio::net::TcpStream::connect(world.listen).await.expect("it is accepted"));
+    }
+    let health: Health = world.client(None).get("/v1/health").await.expect("anybody may ask");
+    assert!(health.healthy);
+    let bob = world.node(Role::Agent, "bob").await;
+    assert!(alice.pair_with("bob").await.is_ok() && bob.number() == 2);
+    let status: ControllerStatus =
+        world.client(None).get("/v1/status").await.expect("the administrator asks");
+    assert!(status.connections.members >= 2, "{:?}", status.connections);
+    assert!(status.connections.strangers <= 800, "{:?}", status.connections);
+    let share = status.connections.ended.iter().find(|ended| ended.reason == "address_share");
+    assert!(share.is_some_and(|share| share.count >= 1_000), "{:?}", status.connections);
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::backoff::Pace;
 use super::*;
-use crate::controller::{Administration, Controller, ControllerSettings};
+use crate::controller::{Administration, Controller, ControllerSettings, Quotas};
 use crate::token::Token;
 
 /// What is not there by then is not coming.
@@ -39,6 +39,7 @@ struct World {
     unix_seconds: Arc<AtomicU64>,
     listen: SocketAddr,
     controller: Option<Controller>,
+    quotas: Quotas,
 }
 
 impl World {
@@ -48,6 +49,7 @@ impl World {
             unix_seconds: Arc::new(AtomicU64::new(1_800_000_000)),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             controller: None,
+            quotas: Quotas::default(),
         };
         world.start().await;
         world
@@ -62,6 +64,7 @@ impl World {
             network: "lab".to_owned(),
             grant_lifetime: ControllerSettings::GRANT_LIFETIME,
             rate: ControllerSettings::RATE,
+            quotas: self.quotas,
         };
         let controller = Controller::start(settings, self.clock()).await.expect("it starts");
         self.listen = controller.addresses()[0];

@@ -1,0 +1,302 @@
+//! Quotas of tenants: how much of each table one tenant may have.
+
+use byway_api::{Role, TenantUse};
+use thiserror::Error;
+
+use super::{Network, Node, Refusal};
+use crate::controller::limits::{NODES_MAX, PAIRS_MAX, TOKENS_MAX};
+
+/// A table that tenants share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Table {
+    #[error("agents")]
+    Agents,
+    #[error("pairs of agents")]
+    Pairs,
+    #[error("tokens")]
+    Tokens,
+}
+
+impl Table {
+    /// Returns how much there may be of it in all. Relays count among agents: both are members.
+    const fn max(self) -> usize {
+        match self {
+            Self::Agents => NODES_MAX,
+            Self::Pairs => PAIRS_MAX,
+            Self::Tokens => TOKENS_MAX,
+        }
+    }
+
+    /// Returns the setting of [controller] with the quota.
+    pub(crate) const fn setting(self) -> &'static str {
+        match self {
+            Self::Agents => "tenant_agents_max",
+            Self::Pairs => "tenant_pairs_max",
+            Self::Tokens => "tenant_tokens_max",
+        }
+    }
+
+    /// Returns how a tenant gets below its quota.
+    pub(crate) const fn remedy(self) -> &'static str {
+        match self {
+            Self::Agents | Self::Pairs => {
+                "remove agents of the tenant that are no more (`byway node list`, `byway node remove`)"
+            }
+            Self::Tokens => {
+                "revoke tokens of the tenant that are of no use (`byway token list`, `byway token revoke`)"
+            }
+        }
+    }
+}
+
+/// Quotas that each tenant has. Those that are not set are fair shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Quotas {
+    /// Agents of one tenant.
+    pub(crate) agents: Option<usize>,
+    /// Pairs with an agent of one tenant.
+    pub(crate) pairs: Option<usize>,
+    /// Tokens of one tenant.
+    pub(crate) tokens: Option<usize>,
+}
+
+impl Quotas {
+    const fn of(&self, table: Table) -> Option<usize> {
+        match table {
+            Table::Agents => self.agents,
+            Table::Pairs => self.pairs,
+            Table::Tokens => self.tokens,
+        }
+    }
+}
+
+impl Network {
+    /// Has tenants keep to these quotas from now on. What they have already stays.
+    pub(crate) const fn limit_tenants(&mut self, quotas: Quotas) {
+        self.quotas = quotas;
+    }
+
+    /// Checks that a tenant may have one more of a table. Relays have no tenant, and no quota.
+    pub(super) fn check_quota(&self, table: Table, tenant: Option<u32>) -> Result<(), Refusal> {
+        let Some((number, quota)) = tenant.zip(self.quota(table)) else { return Ok(()) };
+        if self.used(table, number) < quota {
+            return Ok(());
+        }
+        let tenant = self.tenant_name(tenant).unwrap_or_default().to_owned();
+        Err(Refusal::QuotaReached { tenant, table, quota })
+    }
+
+    /// Returns the quota of each tenant: the one that is set, or a fair share once half of the table is used. None if it
+    /// has no quota yet.
+    fn quota(&self, table: Table) -> Option<usize> {
+        let fair = || {
+            (2 * self.used_in_all(table) >= table.max()).then(|| table.max() / self.tenants_with_a_claim())
+        };
+        self.quotas.of(table).or_else(fair)
+    }
+
+    /// Returns the number of tenants that share the tables: those with an agent, or a token that lets one in. At least 1.
+    fn tenants_with_a_claim(&self) -> usize {
+        let of_tokens = self.tokens.values().filter(|token| token.uses_left != Some(0));
+        let of_tokens = of_tokens.filter_map(|token| token.tenant);
+        let of_nodes = self.nodes().filter_map(|node| node.tenant);
+        of_tokens.chain(of_nodes).collect::<std::collections::BTreeSet<u32>>().len().max(1)
+    }
+
+    fn used_in_all(&self, table: Table) -> usize {
+        match table {
+            Table::Agents => self.nodes.len(),
+            Table::Pairs => self.pairs.len(),
+            Table::Tokens => self.tokens.len(),
+        }
+    }
+
+    /// Returns how much a tenant has of a table. A pair of two tenants counts for both.
+    fn used(&self, table: Table, tenant: u32) -> usize {
+        let is_its = |node: &Node| node.tenant == Some(tenant);
+        match table {
+            Table::Agents => self.nodes().filter(|node| is_its(node)).count(),
+            Table::Pairs => {
+                let is_agents = |agent: u32| self.node(agent).is_some_and(is_its);
+                self.pairs().filter(|pair| pair.agents().into_iter().any(is_agents)).count()
+            }
+            Table::Tokens => self.tokens.values().filter(|token| token.tenant == Some(tenant)).count(),
+        }
+    }
+
+    /// Returns what each tenant has of each table, in one pass over each.
+    pub(crate) fn tenant_uses(&self) -> Vec<TenantUse> {
+        let mut uses: std::collections::BTreeMap<u32, TenantUse> = self
+            .tenants
+            .values()
+            .map(|tenant| (tenant.number, TenantUse { name: tenant.name.clone(), ..TenantUse::default() }))
+            .collect();
+        for tenant in self.nodes().filter(|node| node.role == Role::Agent).filter_map(|node| node.tenant) {
+            uses.entry(tenant).or_default().agents += 1;
+        }
+        for tenant in self.tokens.values().filter_map(|token| token.tenant) {
+            uses.entry(tenant).or_default().tokens += 1;
+        }
+        for pair in self.pairs() {
+            let [one, other] = pair.agents().map(|agent| self.node(agent).and_then(|node| node.tenant));
+            for tenant in [one, other.filter(|_| other != one)].into_iter().flatten() {
+                uses.entry(tenant).or_default().pairs += 1;
+            }
+        }
+        uses.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_api::{JoinRequest, TokenRequest};
+
+    use super::super::{Change, Digest, Identified, Pair};
+    use super::*;
+    use crate::controller::limits::PAIRS_PER_AGENT_MAX;
+
+    const NOW: u64 = 1_800_000_000;
+
+    /// A network with two tenants, `greedy` and `modest`, that have a token each; the tokens' numbers are their tenants'.
+    fn two_tenants() -> Network {
+        let mut network = Network::default();
+        for tenant in ["greedy", "modest"] {
+            assert_eq!(token(&mut network, tenant), Ok(()));
+        }
+        network
+    }
+
+    fn token(network: &mut Network, tenant: &str) -> Result<(), Refusal> {
+        let request = TokenRequest {
+            role: Role::Agent,
+            tenant: Some(tenant.to_owned()),
+            uses: None,
+            lifetime_seconds: None,
+        };
+        let decision = network.create_token(&request, tenant.as_bytes(), NOW)?;
+        network.apply(&decision.changes);
+        Ok(())
+    }
+
+    fn join(network: &mut Network, tenant: &str, name: usize) -> Result<u32, Refusal> {
+        let request = JoinRequest {
+            token: String::new(),
+            role: Role::Agent,
+            name: format!("{tenant}{name}"),
+            key: String::new(),
+            proof: String::new(),
+            addresses: Vec::new(),
+            shards: 1,
+            unix_seconds: NOW,
+        };
+        let key = Digest::of(request.name.as_bytes());
+        // All tokens of a tenant have one secret: the last one counts.
+        let node = Identified { request: &request, token: tenant.as_bytes(), key };
+        let decision = network.join(node, Digest([1; 32]), NOW)?;
+        network.apply(&decision.changes);
+        Ok(decision.answer.number)
+    }
+
+    /// Has a tenant's agents join without being asked whether they may.
+    fn fill_agents(network: &mut Network, tenant: &str, count: usize) {
+        let number = join(network, tenant, 0).expect("the first one joins");
+        let template = network.node(number).expect("it joined").clone();
+        for copy in 1..count {
+            let number = network.counters.node;
+            let mut counters = network.counters;
+            counters.node += 1;
+            let name = format!("{tenant}{copy}");
+            let node = Node { number, key: Digest::of(name.as_bytes()), name, ..template.clone() };
+            network.apply(&[Change::Counters(counters), Change::Node(Box::new(node))]);
+        }
+    }
+
+    fn quota_reached(table: Table, quota: usize) -> Refusal {
+        Refusal::QuotaReached { tenant: "greedy".to_owned(), table, quota }
+    }
+
+    #[test]
+    fn agents_of_one_tenant_leave_the_other_its_fair_share() {
+        let mut network = two_tenants();
+        fill_agents(&mut network, "greedy", NODES_MAX / 2 - 1);
+        assert!(join(&mut network, "greedy", 5_000).is_ok(), "half is not used yet");
+        let refused = quota_reached(Table::Agents, NODES_MAX / 2);
+        assert_eq!(join(&mut network, "greedy", 5_001), Err(refused));
+        fill_agents(&mut network, "modest", NODES_MAX / 2 - 1);
+        assert!(join(&mut network, "modest", 5_000).is_ok());
+        assert_eq!(join(&mut network, "modest", 5_001), Err(Refusal::TooManyNodes));
+        let known = join(&mut network, "greedy", 5_000);
+        assert!(known.is_ok(), "who is a member joins again: {known:?}");
+    }
+
+    #[test]
+    fn a_tenant_that_is_alone_may_have_everything() {
+        let mut network = Network::default();
+        assert_eq!(token(&mut network, "alone"), Ok(()));
+        fill_agents(&mut network, "alone", NODES_MAX - 1);
+        assert!(join(&mut network, "alone", 5_000).is_ok());
+        assert_eq!(join(&mut network, "alone", 5_001), Err(Refusal::TooManyNodes));
+    }
+
+    #[test]
+    fn pairs_of_one_tenant_leave_the_other_its_fair_share() {
+        let mut network = two_tenants();
+        fill_agents(&mut network, "greedy", 256);
+        fill_agents(&mut network, "modest", 256);
+        let numbers = |network: &Network, tenant: &str| -> Vec<u32> {
+            network
+                .nodes()
+                .filter(|node| network.tenant_of(node) == Some(tenant))
+                .map(|node| node.number)
+                .collect()
+        };
+        let [greedy, modest] = ["greedy", "modest"].map(|tenant| numbers(&network, tenant));
+        let pairs = |agents: &[u32], count: usize| -> Vec<Change> {
+            let of_one = |place: usize| {
+                let distant = (1..=count / agents.len() + 1).map(move |step| (place + step) % agents.len());
+                distant.map(move |other| Change::Pair(Pair::new(agents[place], agents[other])))
+            };
+            (0..agents.len()).flat_map(of_one).take(count).collect()
+        };
+        network.apply(&pairs(&greedy, PAIRS_MAX / 2));
+        assert_eq!(network.pair_count(), PAIRS_MAX / 2);
+        let is_pair = |network: &Network, one: usize, other: usize| {
+            network.pairs.contains(&Pair::new(greedy[one], greedy[other]))
+        };
+        let other = (1..256).find(|other| !is_pair(&network, 0, *other)).expect("not all are paired");
+        let refused = quota_reached(Table::Pairs, PAIRS_MAX / 2);
+        let peer = network.node(greedy[other]).expect("a member").name.clone();
+        assert_eq!(network.pair_with(greedy[0], &peer), Err(refused));
+        let peer = network.node(modest[1]).expect("a member").name.clone();
+        assert!(network.pair_with(modest[0], &peer).is_ok());
+        assert!(network.partners(greedy[0]).count() < PAIRS_PER_AGENT_MAX);
+    }
+
+    #[test]
+    fn tokens_of_one_tenant_leave_the_other_its_fair_share() {
+        let mut network = two_tenants();
+        for _ in 2..TOKENS_MAX / 2 {
+            assert_eq!(token(&mut network, "greedy"), Ok(()));
+        }
+        assert_eq!(token(&mut network, "greedy"), Ok(()), "it has one less than half");
+        let refused = quota_reached(Table::Tokens, TOKENS_MAX / 2);
+        assert_eq!(token(&mut network, "greedy"), Err(refused));
+        assert_eq!(token(&mut network, "modest"), Ok(()));
+    }
+
+    #[test]
+    fn quotas_that_are_set_hold_from_the_first_on_and_for_each_tenant() {
+        let mut network = two_tenants();
+        network.limit_tenants(Quotas { agents: Some(2), pairs: Some(0), tokens: Some(1) });
+        let [one, other] = [0, 1].map(|name| join(&mut network, "greedy", name).expect("two may"));
+        assert_eq!(join(&mut network, "greedy", 2), Err(quota_reached(Table::Agents, 2)));
+        assert!(join(&mut network, "modest", 0).is_ok());
+        assert_eq!(token(&mut network, "greedy"), Err(quota_reached(Table::Tokens, 1)));
+        assert_eq!(network.pair_with(one, "greedy1"), Err(quota_reached(Table::Pairs, 0)));
+        assert_eq!(other, one + 1);
+        let names = ["greedy", "modest"].map(str::to_owned);
+        let [greedy, modest] =
+            names.map(|name| TenantUse { name, agents: 1, pairs: 0, tokens: 1, refused: 0 });
+        assert_eq!(network.tenant_uses(), [TenantUse { agents: 2, ..greedy }, modest]);
+    }
+}

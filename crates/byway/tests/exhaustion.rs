@@ -1,0 +1,127 @@
+//! Nodes whose file descriptors run out, and logs that traffic would fill, with real processes.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests use files, sockets and processes"
+)]
+
+mod support;
+
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::{App, Managed, Node, PATIENCE, TwoSites, byway, echo, path, text};
+
+/// A node with 64 file descriptors.
+fn with_few_files(arguments: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    let limits = "ulimit -n 64; exec \"$0\" \"$@\"";
+    shell.args(["-c", limits, env!("CARGO_BIN_EXE_byway")]).args(arguments);
+    shell
+}
+
+/// Bob again, with few files; his settings were written when he started before.
+fn bob_with_few_files(sites: &TwoSites) -> Node {
+    drop(sites.bob());
+    let file = sites.bench.path("bob.toml");
+    let command = with_few_files(&["agent", "--config", path(&file)]);
+    let bob = sites.bench.spawn_command("bob", command);
+    bob.wait_until_ready();
+    bob
+}
+
+/// How often a log has these words.
+fn times(node: &Node, words: &str) -> usize {
+    node.log().matches(words).count()
+}
+
+#[test]
+fn an_agent_without_file_descriptors_answers_about_itself_and_says_so_once() {
+    let sites = TwoSites::new();
+    let (bob, alice) = (bob_with_few_files(&sites), sites.alice("internet"));
+    echo(sites.echo());
+    let first = App::at(sites.bench.at(30, 9_999));
+    first.call(sites.forward());
+    // Conversations, which make no room for others.
+    let apps: Vec<App> = (0..150).map(|number| App::at(sites.bench.at(30, 10_000 + number))).collect();
+    let begun = Instant::now();
+    while times(&bob, "no socket towards what is exposed") == 0 {
+        for app in &apps {
+            app.send(b"hello", sites.forward());
+            app.receive_within(Duration::from_millis(1));
+        }
+        assert!(begun.elapsed() < PATIENCE, "{}", bob.log());
+    }
+    let observe = sites.observe(12).to_string();
+    for _ in 0..3 {
+        let asked = Instant::now();
+        let status = byway(&["status", "--at", &observe, "--json"]);
+        assert!(status.status.success(), "{}", text(&status.stderr));
+        assert!(asked.elapsed() < PATIENCE / 4, "it takes {:?}", asked.elapsed());
+        for app in &apps {
+            app.send(b"again", sites.forward());
+        }
+    }
+    assert!(first.call(sites.forward()) < PATIENCE, "the first one is served as before");
+    assert_eq!(times(&bob, "no socket towards what is exposed"), 1, "{}", bob.log());
+    assert!(times(&alice, "the peer has no mapping left") <= 1, "{}", alice.log());
+}
+
+#[test]
+fn a_controller_without_file_descriptors_serves_its_administrator_and_its_members() {
+    let (network, mut controller) = Managed::new();
+    assert_eq!(controller.stop(), Some(0));
+    let file = network.bench.path("controller.toml");
+    let command = with_few_files(&["controller", "--config", path(&file)]);
+    let controller = network.bench.spawn_command("controller", command);
+    controller.wait_until_ready();
+    let _relay = network.relay(1);
+    let address = network.bench.at(9, 4_443);
+    let silent: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(address).ok()).collect();
+    assert!(silent.len() > 100, "{} connections", silent.len());
+    let state = network.bench.path("controller");
+    let members = byway(&["node", "list", "--state", path(&state)]);
+    assert!(text(&members.stdout).contains("east"), "{}", text(&members.stderr));
+    let observe = network.observe(9).to_string();
+    let status = byway(&["status", "--at", &observe]);
+    let said = text(&status.stdout);
+    assert!(status.status.success() && said.contains("address share"), "{said}: {}", text(&status.stderr));
+    let silent: Vec<TcpStream> =
+        (0..100).filter_map(|_| TcpStream::connect(network.observe(9)).ok()).collect();
+    let status = byway(&["status", "--at", &observe]);
+    assert!(status.status.success(), "beside {}: {}", silent.len(), text(&status.stderr));
+}
+
+#[test]
+fn clients_of_what_is_not_exposed_make_one_line_of_the_log() {
+    let sites = TwoSites::new();
+    drop(sites.bob());
+    let file = sites.bench.path("bob.toml");
+    let settings = std::fs::read_to_string(&file).expect("it was written").replace("\"echo\"", "\"other\"");
+    sites.bench.write("bob.toml", &settings);
+    let bob = sites.bench.start("bob", &["agent", "--config", path(&file)]);
+    let alice = sites.alice("internet");
+    let refused = "the peer does not take what is sent there";
+    for number in 0..188 {
+        App::at(sites.bench.at(30, 10_000 + number)).send(b"hello", sites.forward());
+    }
+    alice.wait_for(refused, 1);
+    let last = App::at(sites.bench.at(30, 9_999));
+    let count = || {
+        let status = support::status(sites.observe(11));
+        let drops = status["drops"].as_array().expect("a list").clone();
+        let refused = drops.iter().find(|counted| counted["reason"] == "proxy_refused_by_peer");
+        refused.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
+    };
+    let begun = Instant::now();
+    // Its offer came after all others, and so did the answer to it.
+    while count() == 0 {
+        last.send(b"hello", sites.forward());
+        last.receive_within(Duration::from_millis(20));
+        assert!(begun.elapsed() < PATIENCE, "{}", alice.log());
+    }
+    assert_eq!(times(&alice, refused), 1, "{}", alice.log());
+    assert_eq!(times(&bob, "refused what a peer offers"), 1, "{}", bob.log());
+}

@@ -1,0 +1,44 @@
+//! A local user without rights who holds abstract names, as a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+/// The user `nobody`.
+const NOBODY: u32 = 65_534;
+
+/// Listens at each of its arguments, says so, and waits.
+const LISTENS: &str = "
+import socket, sys, time
+held = []
+for name in sys.argv[1:]:
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].bind('\\0' + name)
+    held[-1].listen()
+print('ready', flush=True)
+time.sleep(1000)
+";
+
+/// A stranger who holds names until it is dropped.
+pub struct Stranger(Child);
+
+impl Stranger {
+    /// Takes these names; `None` if there is no python3. Runs in the network namespace of this thread.
+    pub fn hold(names: &[&str]) -> Option<Self> {
+        let mut command = Command::new("python3");
+        command.args(["-c", LISTENS]).args(names).uid(NOBODY).gid(NOBODY).current_dir("/");
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
+        let mut said = String::new();
+        let listens = BufReader::new(process.stdout.take().expect("it is a pipe")).read_line(&mut said);
+        assert!(listens.is_ok() && said == "ready\n", "the stranger says {said:?}");
+        Some(Self(process))
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
