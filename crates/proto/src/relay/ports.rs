@@ -9,7 +9,7 @@ use byway_wire::messages::AliasAnnouncement;
 use byway_wire::{Alias, FlowKey, Shard};
 
 use super::ingress::{EgressPort, FlowSlot, Onward};
-use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX};
+use crate::limits::{ANNOUNCE_INTERVAL, ANNOUNCED_OFTEN, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX};
 use crate::policy::forwards;
 use crate::session::SessionId;
 
@@ -48,6 +48,10 @@ pub(super) struct Announced {
     pub(super) flow: FlowSlot,
     pub(super) key: FlowKey,
     pub(super) known: bool,
+    /// When it is announced (again), as long as it is not known.
+    due_at: Time,
+    /// How often it was announced in vain.
+    in_vain: u8,
     /// Whether its packets get no further than here: the other relay does not answer, or has lost its receiver.
     is_cut: bool,
     /// When its sender is to be told so (again), or that they do again.
@@ -79,6 +83,18 @@ impl Port {
 }
 
 impl Announced {
+    /// Has it announced as a new one is, if it is not known.
+    const fn announce_anew(&mut self, at: Time) {
+        (self.due_at, self.in_vain) = (at, 0);
+    }
+
+    /// Notes that it was announced.
+    fn note_announced(&mut self, is_active: bool, now: Time) {
+        let doublings = self.in_vain.saturating_sub(ANNOUNCED_OFTEN).min(TELL_DOUBLINGS_MAX);
+        self.in_vain = if is_active { 0 } else { self.in_vain.saturating_add(1) };
+        self.due_at = now + ANNOUNCE_INTERVAL * (1 << if is_active { 0 } else { doublings });
+    }
+
     const fn set_cut(&mut self, is_cut: bool, now: Time) {
         if self.is_cut != is_cut {
             (self.is_cut, self.tell_at, self.told) = (is_cut, Some(now), 0);
@@ -221,7 +237,9 @@ impl Ports {
         now: Time,
     ) -> Option<Alias> {
         let Port { announced, free, is_lost, .. } = &mut self.all[usize::from(port.0)];
-        let news = Announced { flow, key, known: false, is_cut: *is_lost, tell_at: None, told: 0 };
+        let due_at = now;
+        let (tell_at, told, in_vain) = (None, 0, 0);
+        let news = Announced { flow, key, known: false, due_at, in_vain, is_cut: *is_lost, tell_at, told };
         // As long as repair packets are kept, one that names the old flow must not be taken for the new one's.
         let rested = free.front().copied().filter(|(since, _)| *since + REPAIR_RETENTION <= now);
         let alias = if let Some((_, alias)) = rested {
@@ -335,11 +353,44 @@ impl Ports {
         })
     }
 
+    /// Returns true if a port has aliases that the other side does not know.
+    pub(super) fn has_unknown(&self, port: EgressPort) -> bool {
+        self.unknown(port).next().is_some()
+    }
+
+    /// Takes the aliases of a port that are announced now. Those of idle flows are announced less and less often, as
+    /// the other side tells of a receiver that comes.
+    pub(super) fn take_due(
+        &mut self,
+        port: EgressPort,
+        is_active: impl Fn(FlowSlot) -> bool,
+        now: Time,
+    ) -> Vec<(Alias, Announced)> {
+        let mut due = Vec::new();
+        for (place, announced) in self.all[usize::from(port.0)].announced.iter_mut().enumerate() {
+            let unknown = announced.as_mut().filter(|announced| !announced.known && announced.due_at <= now);
+            if let Some((announced, alias)) = unknown.zip(alias_at(place)) {
+                due.push((alias, *announced));
+                announced.note_announced(is_active(announced.flow), now);
+            }
+        }
+        due
+    }
+
+    /// Returns when the next alias of a flow is announced to another relay, at the earliest after an interval.
+    fn due_at(&self, now: Time) -> Option<Time> {
+        let there = self.all.iter().filter(|port| matches!(port.end, End::There(_)));
+        let unknown =
+            there.flat_map(|port| port.announced.iter().flatten()).filter(|announced| !announced.known);
+        unknown.map(|announced| announced.due_at.max(now + ANNOUNCE_INTERVAL)).min()
+    }
+
     /// Forgets what the other side knew: it restarted.
     pub(super) fn forget(&mut self, port: EgressPort, now: Time) -> Vec<FlowSlot> {
         let port = &mut self.all[usize::from(port.0)];
         port.heard.clear();
         for announced in port.announced.iter_mut().flatten() {
+            announced.announce_anew(now);
             if core::mem::take(&mut announced.known) {
                 announced.set_cut(true, now);
             }
@@ -362,6 +413,7 @@ impl Ports {
         // That there is no receiver any more may have been said long ago, and have come late: it is asked again.
         if was_known && !has_receiver {
             let next = now + ANNOUNCE_INTERVAL;
+            announced.announce_anew(next);
             self.announce_at = Some(self.announce_at.map_or(next, |at| at.min(next)));
         }
         if has_receiver && !port.is_lost && announced.is_cut {
@@ -378,6 +430,7 @@ impl Ports {
         for announced in port.announced.iter_mut().flatten().filter(|announced| is_lost || announced.known) {
             announced.set_cut(is_lost, now);
         }
+        port.announced.iter_mut().flatten().for_each(|announced| announced.announce_anew(now));
         self.announce_at = Some(now);
     }
 
@@ -412,7 +465,8 @@ impl Ports {
 
     /// Notes that aliases were announced, or that there is nothing to announce.
     pub(super) fn announced(&mut self, again: bool, now: Time) {
-        self.announce_at = again.then(|| now + ANNOUNCE_INTERVAL);
+        let soon = again.then(|| now + ANNOUNCE_INTERVAL);
+        self.announce_at = soon.or_else(|| self.due_at(now));
     }
 
     /// Makes sure that aliases are announced soon.

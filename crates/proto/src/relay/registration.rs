@@ -342,15 +342,16 @@ impl Relay {
     }
 
     fn announce_to(&mut self, port: EgressPort, session: SessionId, now: Time) -> bool {
-        let unknown: alloc::vec::Vec<_> = self.ports.unknown(port).collect();
-        if !unknown.is_empty() {
+        let waits = self.ports.has_unknown(port);
+        if waits {
             // Whoever waits for an answer wants to know whether the other side is still there.
             self.sessions.use_session(session, now);
         }
         if !self.sessions.is_established(session, now) {
-            return !unknown.is_empty();
+            return waits;
         }
-        for chunk in unknown.chunks(ALIASES_PER_MESSAGE) {
+        let due = self.ports.take_due(port, |flow| self.ingress.is_active(flow), now);
+        for chunk in due.chunks(ALIASES_PER_MESSAGE) {
             let mut announcements = chunk.iter().filter_map(|(alias, announced)| {
                 let (service, rate) = self.ingress.service_of(announced.flow)?;
                 Some(AliasAnnouncement {
@@ -365,7 +366,7 @@ impl Relay {
             let flows = AliasAnnouncements::collect(&mut announcements, &mut scratch);
             self.sessions.say(session, &Message::Aliases(Aliases { flows }), now);
         }
-        !unknown.is_empty()
+        false
     }
 
     /// Whether there are receivers of a flow here, and none of its ends lies.

@@ -104,6 +104,10 @@ impl IngressFlow {
         }
     }
 
+    pub(crate) const fn is_active(&self) -> bool {
+        self.active.is_some()
+    }
+
     pub(crate) fn active_mut(&mut self) -> Option<&mut Active> {
         self.active.as_deref_mut()
     }

@@ -246,6 +246,11 @@ impl Ingress {
         self.flow(slot).is_some_and(|flow| flow.registration.is_selective)
     }
 
+    /// Returns true if copies of a flow came lately.
+    pub(crate) fn is_active(&self, slot: FlowSlot) -> bool {
+        self.flow(slot).is_some_and(IngressFlow::is_active)
+    }
+
     /// The memory of the packets that are kept.
     pub(crate) fn packets_held(&self) -> Bytes {
         self.log.held()

@@ -195,6 +195,30 @@ fn flows_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
+fn idle_flows_without_a_receiver_are_announced_every_eight_seconds_at_last() {
+    let egress = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+    let mut desk = Desk::new(alloc::vec![Grant { egress, ..grant_here(1, 2) }]);
+    desk.enter(1);
+    assert_eq!(desk.registers(1, flow(1, 2, 1), FlowRole::Sender), Ok(1));
+    let announced = |desk: &mut Desk, intervals: u32| {
+        desk.client(OTHER).announced.clear();
+        (0..intervals).for_each(|_| desk.pass(ANNOUNCE_INTERVAL));
+        desk.client(OTHER).announced.len()
+    };
+    assert_eq!(announced(&mut desk, 4), 4, "at first, often");
+    announced(&mut desk, 64);
+    assert_eq!(announced(&mut desk, 320), 10, "ten in 80 s");
+    // A receiver comes, and goes again.
+    desk.knows(&[1]);
+    assert_eq!(announced(&mut desk, 320), 0);
+    let mut scratch = [[0; AliasKnowledge::BYTES]; 1];
+    let gone = AliasKnowledge { alias: Alias::new(1).expect("not zero"), has_receiver: false };
+    let aliases = AliasKnowledges::collect(&mut core::iter::once(gone), &mut scratch);
+    desk.says(OTHER, &Message::AliasesKnown(AliasesKnown { aliases }));
+    assert_eq!(announced(&mut desk, 4), 4, "that is news");
+}
+
+#[test]
 fn an_agent_that_leaves_is_forgotten_with_all_it_registered() {
     let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
     desk.enter(2);
