@@ -9,8 +9,7 @@ use byway_wire::{Epoch, SessionIndex};
 use super::handshake::Origin;
 use crate::limits::{
     AGENT_HANDSHAKE_RETRY, AGENT_HANDSHAKE_TRIES, ATTEMPT_DESTINATIONS_MAX, ATTEMPT_RESPONSE_BURST,
-    ATTEMPT_RESPONSES_PER_SECOND, GLARE_GRACE, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES,
-    HASTY_TRIES,
+    ATTEMPT_RESPONSES_PER_SECOND, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES, HASTY_TRIES,
 };
 use crate::network_path::{LocalAddress, NetworkPath};
 use crate::parts::token_bucket::{Packets, TokenBucket};
@@ -121,12 +120,6 @@ impl Attempt {
     pub(crate) const fn path(&self, in_use: &NetworkPath) -> NetworkPath {
         let local = if self.tries.is_multiple_of(2) { LocalAddress::ANY } else { in_use.local };
         NetworkPath { remote: in_use.remote, local }
-    }
-
-    /// Waits with the next try while an initiation of the peer waits to be confirmed. The attempt stays open: a replay
-    /// is never confirmed, and the true response may be on its way.
-    pub(crate) fn give_way(&mut self, now: Time) {
-        self.next_try = self.next_try.max(now + GLARE_GRACE);
     }
 
     /// Appends the initiation as it goes to a destination: with the cookie that came from there, if one did.

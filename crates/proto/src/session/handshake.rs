@@ -282,10 +282,7 @@ impl Sessions {
             since: now,
         });
         session.stamp = session.stamp.max(stamp);
-        // This may be a replay: an attempt of this side ends only when the peer confirms.
-        if let Some(attempt) = &mut session.attempt {
-            attempt.give_way(now);
-        }
+        // This may be a replay: an attempt of this side goes on until the peer confirms.
         if let Origin::Detour(detour) = origin {
             session.detour = Some(detour);
         }

@@ -418,7 +418,8 @@ fn a_flow_begins_within_a_round_trip_on_a_path_that_loses_a_third() {
 #[test]
 fn relays_that_pass_nothing_on_leave_a_flow_s_beginning_to_the_direct_path() {
     let starts = Network { are_strangers: true, ..Network::lossy() }.starts();
-    assert!(!starts.is_prompt(), "{starts}");
+    // With relays, 99 of 100 begin within 52 ms.
+    assert!(starts.quantile(99) > ROUND_TRIP, "{starts}");
     assert_eq!(starts.uncounted, 0, "{starts}");
 }
 
