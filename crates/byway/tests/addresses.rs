@@ -107,7 +107,8 @@ impl Site {
     fn left(&self, machine: &str, from: &str) -> u64 {
         let tables = if from.contains(':') { "ip6tables" } else { "iptables" };
         let list = self.network.shell(machine, &format!("{tables} -L OUTPUT -nvx"));
-        let line = list.lines().find(|line| line.contains(from)).expect("the rule is there");
+        let is_it = |line: &&str| line.split_whitespace().any(|word| word.split('/').next() == Some(from));
+        let line = list.lines().find(is_it).expect("the rule is there");
         line.split_whitespace().next().and_then(|count| count.parse().ok()).expect("a count")
     }
 }
@@ -261,4 +262,34 @@ fn a_relays_address_that_moves_to_another_machine_takes_its_agents_along() {
         assert_eq!(ask(&client), b"question");
         assert!(begun.elapsed() < PATIENCE, "the agents do not come along");
     }
+}
+
+#[test]
+fn an_agent_on_all_addresses_answers_peers_behind_nats_at_its_second_address() {
+    let Some(mut site) = Site::new("198.51.100.10:4600", true) else { return };
+    site.network.add("carol", 13);
+    site.network.shell("carol", "ip address add 198.51.100.113/24 dev eth0");
+    let entry = |name: &str, number: u32, rest: &str| {
+        let key = site.bench.key(name);
+        format!("[[network.agents]]\nname = \"{name}\"\nnumber = {number}\nkey = \"{key}\"\n{rest}")
+    };
+    // No relay brings the two together: alice has to reach carol where that is.
+    let carol = entry("carol", 3, "addresses = [\"198.51.100.113:4610\"]\n");
+    let dave = entry("dave", 4, "");
+    site.tables = format!("{carol}{dave}[[network.pairs]]\nagents = [\"dave\", \"carol\"]\n");
+    for address in ["198.51.100.13", "198.51.100.113"] {
+        site.count_leaving("carol", address, 4_610);
+    }
+    let listen = "listen = [\"0.0.0.0:4610\"]\n";
+    let expose = "[[expose]]\nname = \"echo\"\ntarget = \"127.0.0.1:7\"\n";
+    let forward =
+        "[[forward]]\nlisten = \"127.0.0.1:5000\"\npeer = \"carol\"\nto = \"echo\"\nservice = \"internet\"\n";
+    site.network.run("carol", || support::echo("127.0.0.1:7".parse().expect("an address")));
+    let _agents = [
+        site.start("agent", "carol", &format!("{listen}{expose}")),
+        site.start_at("alice", "agent", "dave", forward),
+    ];
+    assert_eq!(ask(&connected(&site.network, "alice", "127.0.0.1:5000")), b"question");
+    assert!(site.left("carol", "198.51.100.113") > 0);
+    assert_eq!(site.left("carol", "198.51.100.13"), 0, "nobody asked there");
 }

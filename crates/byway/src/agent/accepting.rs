@@ -49,7 +49,8 @@ impl AgentRole {
         }
         match &self.exposed[place].at {
             ExposedAt::Target(target) => {
-                self.accept_for_target(peer, flow, offer, (place, source, *target), io)
+                let target = self.target_address(target).ok_or(OfferRefusal::NotYet)?;
+                self.accept_for_target(peer, flow, offer, (place, source, target), io)
             }
             ExposedAt::Network(network) => {
                 let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));
@@ -114,6 +115,7 @@ impl AgentRole {
             received,
             endpoint,
             asked_at: LocalAddress::ANY,
+            sent_last: now,
             side,
             marking,
             consent,

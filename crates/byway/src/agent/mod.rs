@@ -6,6 +6,7 @@ mod evicting;
 mod known;
 mod limits;
 mod mappings;
+mod naming;
 mod news;
 mod node;
 mod notices;
@@ -15,6 +16,7 @@ mod reloading;
 mod role;
 mod segments;
 mod status;
+mod targets;
 mod terms;
 mod tunnel;
 mod unprotected;
@@ -42,6 +44,7 @@ use tunnel::Tunnelled;
 use crate::capture::{self, Capturing, Follower};
 use crate::exit::Failure;
 use crate::membership::{Mark, NodeKey};
+use crate::names::{Names, Resolved};
 use crate::node::{About, close, no_thread, one_ended, pass_on};
 use crate::observe::{self, Report, metrics};
 use crate::reload::{Load, Reloads};
@@ -95,8 +98,14 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     let listen = sockets.addresses();
     let observed = observe::bind(settings.observe).await?;
     let mark = Mark::new(settings.tunnel.as_ref().map(|tunnel| tunnel.table));
+    let names = tokio::select! {
+        names = Names::resolve(naming::hosts(&settings)) => names,
+        () = stop.asked() => return Ok(()),
+    };
+    let resolved = names.resolved();
+    let known = resolved.borrow().clone();
     let standing = tokio::select! {
-        standing = Standing::of(applicant(&settings, &listen, &mark), &settings.belonging, &key) => standing?,
+        standing = Standing::of(applicant(&settings, &listen, &mark), &settings.belonging, &known, &key) => standing?,
         () = stop.asked() => return Ok(()),
     };
     if settings.leaves {
@@ -104,13 +113,15 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     }
     let clock = Clock::start();
     let (sockets, tunnel, capturing) = begin_capturing(&settings, sockets).await?;
-    let handle = start(&settings, &key, (sockets, tunnel), &standing, clock).await?;
+    let handle = start(&settings, &key, (sockets, tunnel), (&standing, known), clock).await?;
     // It ends, and undoes everything, when the thread has ended.
     let capturing = capturing.map(|(capturing, doors)| Follower::start(capturing, doors));
-    let about = About::new(&settings.name, &standing, &listen, clock);
+    let about = About::new(&settings.name, &standing, &listen, clock, resolved.clone());
     tokio::spawn(observe::serve(observed, ask(handle.controls(), about), asker));
     let (number, network) = (standing.number, standing.network());
     let peers = watch::Sender::new(wanted_peers(&settings));
+    let hosts = watch::Sender::new(naming::hosts(&settings));
+    naming::follow(names, hosts.subscribe(), &standing, handle.controls());
     if let Bond::Member(member) = standing.bond {
         tokio::spawn(pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
         let told = Told::new(settings.addresses.clone(), listen.clone());
@@ -119,7 +130,7 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     tracing::info!(name = settings.name, number, network, ?listen, "the agent works");
     signals::tell_ready();
     let controls = handle.controls();
-    let node = AgentNode { load, settings, controls, capturing, peers, mark, generation: 0 };
+    let node = AgentNode { load, settings, controls, capturing, peers, hosts, mark, generation: 0 };
     until_stopped(node, handle, reloads, stop).await
 }
 
@@ -184,7 +195,7 @@ async fn start(
     settings: &AgentSettings,
     key: &NodeKey,
     (sockets, tunnel): (OverlaySockets, Option<Tunnelled>),
-    standing: &Standing,
+    (standing, names): (&Standing, Arc<Resolved>),
     clock: Clock,
 ) -> Result<Handle<AgentControl>, Failure> {
     let number = AgentId::new(standing.number);
@@ -200,7 +211,7 @@ async fn start(
     let (forwards, exposed) = (settings.forwards.clone(), settings.exposed.clone());
     let (started, starting) = oneshot::channel();
     let role = AgentRole::new(agent, known, forwards, exposed, tunnel, random, started);
-    let role = role.limited_to(settings.mappings);
+    let role = role.limited_to(settings.mappings).with_names(names);
     let handle = spawn(&settings.name, sockets, role, clock)
         .map_err(|error| no_thread("the agent's thread", &error))?;
     let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use byway_scenario::TypedUplink;
 use byway_typed::{TypedDuration, TypedPorts, TypedRate, TypedShape};
 
+use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
 use super::selectors::{TypedInside, TypedMark, TypedPrefix, TypedUsers};
 
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
@@ -76,9 +77,12 @@ macro_rules! node_table {
             /// Its secret key, made by `byway keygen`. Default: `key` in the state folder, made at the first start.
             key_file: Option<PathBuf>,
             $(#[$listen])*
+            #[serde(default, deserialize_with = "read_some_addresses")]
+            #[schemars(with = "Option<Vec<String>>")]
             listen: Option<Vec<SocketAddr>>,
             $(#[$addresses])*
-            #[serde(default)]
+            #[serde(default, deserialize_with = "read_addresses")]
+            #[schemars(with = "Vec<String>")]
             addresses: Vec<SocketAddr>,
             $(#[$own_about])*
             pub(crate) $own: Option<$kind>,
@@ -247,7 +251,9 @@ pub(crate) struct TypedWish<'a> {
 flows_table! {
     /// A port whose datagrams go to something that another agent exposes, and whose answers come back.
     TypedForward {
-        /// Where applications send to.
+        /// Where applications send to: an address of this machine with a port, `0.0.0.0` or `[::]` for all of them.
+        #[serde(deserialize_with = "read_address")]
+        #[schemars(with = "String")]
         listen: SocketAddr,
     }
 }
@@ -324,8 +330,9 @@ pub(crate) struct TypedMappings {
 pub(crate) struct TypedExpose {
     /// By which other agents refer to it.
     pub(crate) name: String,
-    /// Where their datagrams go. Either this or `networks`.
-    pub(crate) target: Option<SocketAddr>,
+    /// Where their datagrams go: an address or a DNS name, with a port. A name is resolved at the start and every 30 s; while it does
+    /// not resolve, its last address is used. Either this or `networks`.
+    pub(crate) target: Option<Endpoint>,
     /// Where packets may go that they capture: addresses of this machine, and prefixes behind it.
     #[serde(default)]
     pub(crate) networks: Vec<TypedPrefix>,
@@ -415,8 +422,9 @@ pub(crate) struct TypedNetworkRelay {
     pub(crate) number: u32,
     /// Its public key, as `byway keygen` shows it.
     pub(crate) key: String,
-    /// Where it is reached: an IPv4 address, an IPv6 address, or both.
-    pub(crate) addresses: Vec<SocketAddr>,
+    /// Where it is reached: an IPv4 address, an IPv6 address, or both; or a DNS name. Names are resolved at the start, and again while
+    /// the relay does not answer: a relay may move.
+    pub(crate) addresses: Vec<Endpoint>,
     /// How many shards it has. Default: 1.
     pub(crate) shards: Option<u8>,
 }
@@ -431,9 +439,10 @@ pub(crate) struct TypedNetworkAgent {
     pub(crate) number: u32,
     /// Its public key, as `byway keygen` shows it.
     pub(crate) key: String,
-    /// Where it may be reached directly. Default: nowhere, as behind a NAT; relays then bring the two ends together.
+    /// Where it may be reached directly: addresses, or DNS names, as of a relay. Default: nowhere, as behind a NAT; relays then
+    /// bring the two ends together.
     #[serde(default)]
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) addresses: Vec<Endpoint>,
     /// The relays near it by name, best first; those after the first stand by. Default: none, the Internet alone.
     #[serde(default)]
     pub(crate) relays: Vec<String>,
