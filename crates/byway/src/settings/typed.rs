@@ -18,13 +18,13 @@ use super::selectors::{TypedInside, TypedMark, TypedPrefix, TypedUsers};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedFile {
-    /// What `byway agent` is told.
+    /// Settings of `byway agent`.
     pub(crate) agent: Option<TypedAgent>,
-    /// What `byway relay` is told.
+    /// Settings of `byway relay`.
     pub(crate) relay: Option<TypedRelay>,
-    /// What a relay sends at most, and how its flows share that. Without it, a relay sends at once what it has to send.
+    /// The rate that a relay sends at most, and how its flows share it. Without it, a relay sends every packet at once.
     pub(crate) uplink: Option<TypedUplink>,
-    /// What `byway controller` is told.
+    /// Settings of `byway controller`.
     pub(crate) controller: Option<TypedController>,
     /// Ports whose datagrams go to something that another agent exposes.
     #[serde(default)]
@@ -32,7 +32,7 @@ pub(crate) struct TypedFile {
     /// Packets of applications that know nothing of Byway, to be taken to another agent.
     #[serde(default)]
     pub(crate) capture: Vec<TypedCapture>,
-    /// What other agents may send to.
+    /// Targets and networks that other agents may send to.
     #[serde(default)]
     pub(crate) expose: Vec<TypedExpose>,
     /// Limits of an agent's mappings. Where they are reached, the longest idle mapping makes room for the next port.
@@ -40,12 +40,12 @@ pub(crate) struct TypedFile {
     pub(crate) mappings: TypedMappings,
     /// The device through which packets are captured.
     pub(crate) tunnel: Option<TypedTunnel>,
-    /// Who is who, where there is no controller: static mode.
+    /// The nodes of the network, where there is no controller: static mode.
     pub(crate) network: Option<TypedNetwork>,
-    /// Where this node answers questions about itself.
+    /// The address at which this node answers questions about itself.
     #[serde(default)]
     pub(crate) observe: TypedObserve,
-    /// What is logged.
+    /// The log.
     #[serde(default)]
     pub(crate) log: TypedLog,
 }
@@ -89,7 +89,7 @@ macro_rules! node_table {
         }
 
         impl $table {
-            /// What agents and relays are both told.
+            /// Returns the settings that agents and relays have in common.
             pub(crate) const fn node(&mut self) -> NodeTable<'_> {
                 let Self { name, state, token, token_file, key_file, listen, addresses, $own: _ } = self;
                 NodeTable { name, state, token, token_file, key_file, listen, addresses }
@@ -98,7 +98,7 @@ macro_rules! node_table {
     };
 }
 
-/// What agents and relays are both told, in the table of either.
+/// Settings that agents and relays have in common, from the table of either.
 #[derive(Debug)]
 pub(crate) struct NodeTable<'a> {
     pub(crate) name: &'a mut Option<String>,
@@ -156,7 +156,7 @@ pub(crate) struct TypedController {
     pub(crate) grant_lifetime: Option<TypedDuration>,
     /// The network's name, which counts on the first start. Default: `byway`.
     pub(crate) network: Option<String>,
-    /// What all flows of a pair of agents may send together through relays. Default: 100 Mbit/s.
+    /// The rate that all flows of a pair of agents may send together through relays. Default: 100 Mbit/s.
     pub(crate) rate: Option<TypedRate>,
 }
 
@@ -173,13 +173,13 @@ macro_rules! flows_table {
             $($(#[$own_about])* pub(crate) $own: $kind,)*
             /// The agent at the other end, by name.
             pub(crate) peer: String,
-            /// What it exposes, by name.
+            /// The target or network that the peer exposes, by name.
             pub(crate) to: String,
-            /// What relays do for it, in both directions: `internet`, `coding`, `caching`, `forwarding` or `both`. Default:
+            /// The service of relays for it, in both directions: `internet`, `coding`, `caching`, `forwarding` or `both`. Default:
             /// `caching`, which needs no other flows beside it.
             #[serde(default)]
             service: TypedService,
-            /// What each flow sends at most, in each direction; a forward has one for each application, a capture one for TCP and QUIC
+            /// The rate that each flow sends at most, in each direction; a forward has one for each application, a capture one for TCP and QUIC
             /// and one for all else. Default: 4 Mbit/s, of a capture 100 Mbit/s.
             rate: Option<TypedRate>,
             /// From sending to delivery: what comes later is lost. Default: 250 ms.
@@ -190,28 +190,28 @@ macro_rules! flows_table {
             /// Repair packets across flows, for the coding service: source packets + repair packets of a full batch. Default:
             /// `8+2`.
             batch: Option<TypedShape>,
-            /// What the packets are: `datagrams`, `congestion-controlled` for TCP and QUIC, or `mixture` for tunnels, which hide
+            /// The kind of the packets: `datagrams`, `congestion-controlled` for TCP and QUIC, or `mixture` for tunnels, which hide
             /// what they carry: all is copied, and repaired unless packets queue on the direct path. A forward that nothing tells
             /// what to copy of congestion-controlled traffic takes it for a mixture. Default: `datagrams`; of a capture, TCP and
             /// QUIC (UDP port 443) are congestion-controlled, and all else is datagrams.
             traffic: Option<TypedTraffic>,
-            /// What goes to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`
+            /// The packets that go to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`
             /// (everything, also of what comes back), `marked` (what `marks` names), `by-relay` (everything, and nothing on the direct path: the relay sends it on), or
             /// `own-repairs` (repair packets made here, for uplinks that carry no copies). Default: `usual`.
             #[serde(default)]
             copies: TypedCopies,
-            /// Which packets are worth a copy where not all get one: any of `tcp-handshakes` (SYN, SYN-ACK), `tcp-syn-acks`,
+            /// The packets that are worth a copy where not all get one: any of `tcp-handshakes` (SYN, SYN-ACK), `tcp-syn-acks`,
             /// `tcp-ends` (FIN, and the last segment of what was written), `short-flows` (the first 64 kB of each connection, and of
             /// each that was idle for a second), `rtp-h264-key-frames`, `rtp-h265-key-frames`, `rtp-vp8-key-frames`, `mpeg-ts-key-frames`, `dscp:46` (packets of this
             /// DSCP). Of a forward, those that look into datagrams. Default: of a capture, `tcp-handshakes`, `tcp-ends` and `short-flows`.
             marks: Option<Vec<TypedMark>>,
-            /// Whether copies, but for those of a flow's first packets, wait for the first losses. Default: false.
+            /// Holds copies back until the first losses, but for those of a flow's first packets. Default: false.
             #[serde(default)]
             standby: bool,
         }
 
         impl $table {
-            /// What relays are asked for.
+            /// Returns the service that relays are asked for.
             pub(crate) fn wish(&self) -> TypedWish<'_> {
                 let Self { service, rate, latency_budget, in_stream, batch, traffic, copies, marks, standby, .. } = self;
                 TypedWish {
@@ -232,7 +232,7 @@ macro_rules! flows_table {
     };
 }
 
-/// What flows are asked for, in whichever table.
+/// The service that relays are asked for, from whichever table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypedWish<'a> {
     pub(crate) peer: &'a str,
@@ -277,11 +277,11 @@ flows_table! {
         /// With which firewall mark: what a rule of nft or iptables has set. Default: whatever it is.
         #[serde(default)]
         firewall_marks: Vec<u32>,
-        /// Whether programs pin packets to a device, as a `WireGuard` in user space does: rules of routing do not count for those, and
-        /// a rule of iptables, where that is there, has them routed anew. Default: false.
+        /// Captures packets that programs pin to a device, as a `WireGuard` in user space does: rules of routing do not count for those,
+        /// and a rule of iptables, where that is there, has them routed anew. Default: false.
         #[serde(default)]
         pinned: bool,
-        /// What rules of nft or iptables put into this queue (NFQUEUE): 0 to 65535. In the place of `destinations`, `ports`, `users`, `cgroups`
+        /// The queue (NFQUEUE) into which rules of nft or iptables put the packets: 0 to 65535. In the place of `destinations`, `ports`, `users`, `cgroups`
         /// and `firewall_marks`: the rules choose, and the agent makes none of its own.
         queue: Option<u32>,
     }
@@ -291,7 +291,7 @@ flows_table! {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedTunnel {
-    /// What the system calls it. Default: `byway0`.
+    /// Its name in the system. Default: `byway0`.
     pub(crate) device: Option<String>,
     /// The number of the routing table, of the first of 100 priorities of rules, and of the firewall mark of Byway's own packets: all
     /// three are this agent's alone. Default: 4600.
@@ -344,13 +344,13 @@ pub(crate) struct TypedExpose {
     /// the device.
     #[serde(default)]
     pub(crate) ports: Vec<TypedPorts>,
-    /// Of `networks`: which packets of the way back are worth a copy where not all get one, as of a capture.
+    /// Of `networks`: the packets of the way back that are worth a copy where not all get one, as of a capture.
     pub(crate) marks: Option<Vec<TypedMark>>,
     /// The agents that may, by name. Default: all agents of the network that are paired with this one.
     pub(crate) peers: Option<Vec<String>>,
 }
 
-/// What relays do for a flow.
+/// The service of relays for a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TypedService {
@@ -367,7 +367,7 @@ pub(crate) enum TypedService {
     Both,
 }
 
-/// What a flow carries.
+/// The kind of a flow's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TypedTraffic {
@@ -380,7 +380,7 @@ pub(crate) enum TypedTraffic {
     Mixture,
 }
 
-/// What goes to the ingress relay.
+/// The packets that go to the ingress relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TypedCopies {
@@ -397,7 +397,7 @@ pub(crate) enum TypedCopies {
     OwnRepairs,
 }
 
-/// Who is who, the same in the files of all nodes.
+/// The nodes of the network, the same in the files of all of them.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedNetwork {
@@ -407,7 +407,7 @@ pub(crate) struct TypedNetwork {
     /// The agents.
     #[serde(default)]
     pub(crate) agents: Vec<TypedNetworkAgent>,
-    /// Which agents may exchange flows.
+    /// The pairs of agents that may exchange flows.
     #[serde(default)]
     pub(crate) pairs: Vec<TypedPair>,
 }
@@ -456,11 +456,11 @@ pub(crate) struct TypedPair {
     pub(crate) agents: [String; 2],
     /// Pairs of one group have their flows coded together where they share relays. Default: 1.
     pub(crate) group: Option<u32>,
-    /// What all flows of the pair send at most, in each direction. Default: 100 Mbit/s.
+    /// The rate that all flows of the pair send at most, in each direction. Default: 100 Mbit/s.
     pub(crate) rate: Option<TypedRate>,
 }
 
-/// Where a node answers questions about itself.
+/// The address at which a node answers questions about itself.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedObserve {
@@ -469,7 +469,7 @@ pub(crate) struct TypedObserve {
     pub(crate) listen: Option<SocketAddr>,
 }
 
-/// What is logged.
+/// The log.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedLog {
@@ -487,7 +487,7 @@ pub(crate) enum TypedLevel {
     Error,
     /// Something is wrong, and Byway goes on.
     Warn,
-    /// What happens.
+    /// Events of normal operation.
     Info,
     /// In detail.
     Debug,
