@@ -58,6 +58,9 @@ pub struct NodeStatus {
     pub controller_problem: Option<String>,
     /// The revision of its map.
     pub map_revision: u64,
+    /// Of each DNS name of its settings that does not resolve: why, and what to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<String>,
 }
 
 /// Whether a node's controller answers.

@@ -25,6 +25,7 @@ mod link;
 mod listening;
 mod logs;
 mod membership;
+mod names;
 mod node;
 mod observe;
 mod parallel;
@@ -154,6 +155,9 @@ enum ConfigCommand {
     Check {
         /// The file.
         file: PathBuf,
+        /// Also resolves its DNS names, and shows their addresses.
+        #[arg(long)]
+        resolve: bool,
     },
     /// Prints the reference of everything that a file may say, as Markdown.
     Reference,
@@ -190,7 +194,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Token(command) => administration::tokens(command),
         Command::Node(command) => administration::nodes(command),
         Command::Keygen { file, json } => keygen(&file, json),
-        Command::Config(ConfigCommand::Check { file }) => check(&file),
+        Command::Config(ConfigCommand::Check { file, resolve }) => check(&file, resolve),
         Command::Config(ConfigCommand::Reference) => {
             print!("{}", settings::reference());
             Ok(())
@@ -231,7 +235,7 @@ fn keygen(file: &std::path::Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check(file: &std::path::Path) -> Result<(), Failure> {
+fn check(file: &std::path::Path, resolves: bool) -> Result<(), Failure> {
     let roles = settings::check_file(file)?;
     if roles.is_empty() {
         let message = format!(
@@ -241,7 +245,19 @@ fn check(file: &std::path::Path) -> Result<(), Failure> {
         return Err(Failure::new(Cause::Settings, message));
     }
     println!("{}: right for {}", file.display(), roles.join(", "));
-    Ok(())
+    if !resolves {
+        return Ok(());
+    }
+    let hosts = settings::hosts_in_file(file)?;
+    node::block_on(async {
+        for host in hosts {
+            match names::look_up(&host).await {
+                Ok(addresses) => println!("  {host}: {}", names::listed(&addresses)),
+                Err(error) => println!("  {host}: cannot resolve it now: {error}"),
+            }
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

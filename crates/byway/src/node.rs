@@ -13,10 +13,11 @@ use tokio::time::Instant;
 
 use crate::exit::{Cause, Failure};
 use crate::membership::{Contact, Membership};
+use crate::names::Resolved;
 use crate::standing::Standing;
 
 /// After how long a packet thread that takes no map is told again: it is busy for less.
-const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How often packet threads are looked after: a node that carries nothing is started again before people notice.
 const LOOKED_AFTER_EVERY: Duration = Duration::from_millis(500);
@@ -67,10 +68,17 @@ pub(crate) struct About {
     revision: u64,
     maps: Option<watch::Receiver<Arc<NetworkMap>>>,
     contact: Option<watch::Receiver<Contact>>,
+    names: watch::Receiver<Arc<Resolved>>,
 }
 
 impl About {
-    pub(crate) fn new(name: &str, standing: &Standing, listen: &[SocketAddr], clock: Clock) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        standing: &Standing,
+        listen: &[SocketAddr],
+        clock: Clock,
+        names: watch::Receiver<Arc<Resolved>>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             number: standing.number,
@@ -79,6 +87,7 @@ impl About {
             revision: standing.map.revision,
             maps: standing.member().map(Membership::maps),
             contact: standing.member().map(Membership::contact),
+            names,
         }
     }
 
@@ -95,6 +104,7 @@ impl About {
             controller,
             controller_problem,
             map_revision: self.maps.as_ref().map_or(self.revision, |maps| maps.borrow().revision),
+            unresolved: self.names.borrow().problems(),
         }
     }
 }
@@ -134,6 +144,28 @@ pub(crate) async fn pass_on<C>(
             maps.mark_changed();
         }
     }
+}
+
+/// Makes a new map for all packet threads of a static network whenever its names stand for other addresses than after so many
+/// changes, which the threads know.
+pub(crate) async fn follow_names<C>(
+    (mut names, mut changes): (watch::Receiver<Arc<Resolved>>, u64),
+    map: impl Fn(&Resolved) -> NetworkMap,
+    threads: Vec<Controls<C>>,
+    control: fn(Arc<NetworkMap>) -> C,
+) {
+    let maps = watch::Sender::new(Arc::new(NetworkMap::default()));
+    let told = maps.subscribe();
+    let follow = async move {
+        while names.changed().await.is_ok() {
+            let resolved = names.borrow_and_update().clone();
+            if resolved.changes() != changes {
+                changes = resolved.changes();
+                maps.send_replace(Arc::new(map(&resolved)));
+            }
+        }
+    };
+    tokio::join!(follow, pass_on(told, threads, control));
 }
 
 /// Waits until a packet thread has ended, which none does unasked: a node that has lost one must not look alive.

@@ -8,6 +8,7 @@ use byway_units::RelayId;
 
 use crate::exit::{Cause, Failure};
 use crate::membership::{Mark, Membership, MembershipSettings, NodeKey, WallClock};
+use crate::names::Resolved;
 use crate::settings::{Belonging, StaticNetwork};
 
 /// A node that wants to be of a network.
@@ -46,10 +47,13 @@ impl Standing {
     pub(crate) async fn of(
         applicant: Applicant,
         belonging: &Belonging,
+        names: &Resolved,
         key: &NodeKey,
     ) -> Result<Self, Failure> {
         let token = match belonging {
-            Belonging::Static(network) => return in_file(applicant.role, &applicant.name, network, key),
+            Belonging::Static(network) => {
+                return in_file(applicant.role, &applicant.name, (network, names), key);
+            }
             Belonging::Managed(token) => token.clone(),
         };
         let Applicant { role, name, state, addresses, shards, relay, mark } = applicant;
@@ -101,21 +105,26 @@ impl Standing {
     }
 }
 
-fn in_file(role: Role, name: &str, network: &StaticNetwork, key: &NodeKey) -> Result<Standing, Failure> {
+fn in_file(
+    role: Role,
+    name: &str,
+    (network, names): (&StaticNetwork, &Resolved),
+    key: &NodeKey,
+) -> Result<Standing, Failure> {
     let found = match role {
         Role::Agent => network
             .agent(name)
-            .map(|(number, key)| (number.number(), key.to_string(), network.map_for_agent(number))),
+            .map(|(number, key)| (number.number(), key.to_string(), network.map_for_agent(number, names))),
         Role::Relay => network.relay(name).map(|relay| {
             let number = RelayId::new(relay.number);
-            (relay.number, relay.key.clone(), network.map_for_relay(number))
+            (relay.number, relay.key.clone(), network.map_for_relay(number, names))
         }),
     };
-    let Some((number, named, map)) = found else {
+    let Some((number, expected, map)) = found else {
         let message = format!("[network] has no {role} {name:?}: name this {role} as it is called there");
         return Err(Failure::new(Cause::Settings, message));
     };
-    check_key(key, &named, name)?;
+    check_key(key, &expected, name)?;
     Ok(Standing { number, map, bond: Bond::File(network.clone()) })
 }
 

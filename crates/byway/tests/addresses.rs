@@ -87,11 +87,15 @@ impl Site {
         ]
     }
 
-    /// What a node has counted under this name.
-    fn counted(&self, machine: &str, name: &str) -> u64 {
+    fn status(&self, machine: &str) -> serde_json::Value {
         let output = self.network.byway(machine, &["status", "--json"]).output().expect("the program runs");
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// What a node has counted under this name.
+    fn counted(&self, machine: &str, name: &str) -> u64 {
+        let status = self.status(machine);
         let counters = status["counters"].as_array().expect("a list");
         let counter = counters.iter().find(|counter| counter["reason"] == name);
         counter.and_then(|counter| counter["count"].as_u64()).expect("there is such a counter")
@@ -107,7 +111,8 @@ impl Site {
     fn left(&self, machine: &str, from: &str) -> u64 {
         let tables = if from.contains(':') { "ip6tables" } else { "iptables" };
         let list = self.network.shell(machine, &format!("{tables} -L OUTPUT -nvx"));
-        let line = list.lines().find(|line| line.contains(from)).expect("the rule is there");
+        let is_it = |line: &&str| line.split_whitespace().any(|word| word.split('/').next() == Some(from));
+        let line = list.lines().find(is_it).expect("the rule is there");
         line.split_whitespace().next().and_then(|count| count.parse().ok()).expect("a count")
     }
 }
@@ -261,4 +266,75 @@ fn a_relays_address_that_moves_to_another_machine_takes_its_agents_along() {
         assert_eq!(ask(&client), b"question");
         assert!(begun.elapsed() < PATIENCE, "the agents do not come along");
     }
+}
+
+#[test]
+fn an_agent_on_all_addresses_answers_peers_behind_nats_at_its_second_address() {
+    let Some(mut site) = Site::new("198.51.100.10:4600", true) else { return };
+    site.network.add("carol", 13);
+    site.network.shell("carol", "ip address add 198.51.100.113/24 dev eth0");
+    let entry = |name: &str, number: u32, rest: &str| {
+        let key = site.bench.key(name);
+        format!("[[network.agents]]\nname = \"{name}\"\nnumber = {number}\nkey = \"{key}\"\n{rest}")
+    };
+    // No relay brings the two together: alice has to reach carol where that is.
+    let carol = entry("carol", 3, "addresses = [\"198.51.100.113:4610\"]\n");
+    let dave = entry("dave", 4, "");
+    site.tables = format!("{carol}{dave}[[network.pairs]]\nagents = [\"dave\", \"carol\"]\n");
+    for address in ["198.51.100.13", "198.51.100.113"] {
+        site.count_leaving("carol", address, 4_610);
+    }
+    let listen = "listen = [\"0.0.0.0:4610\"]\n";
+    let expose = "[[expose]]\nname = \"echo\"\ntarget = \"127.0.0.1:7\"\n";
+    let forward =
+        "[[forward]]\nlisten = \"127.0.0.1:5000\"\npeer = \"carol\"\nto = \"echo\"\nservice = \"internet\"\n";
+    site.network.run("carol", || support::echo("127.0.0.1:7".parse().expect("an address")));
+    let _agents = [
+        site.start("agent", "carol", &format!("{listen}{expose}")),
+        site.start_at("alice", "agent", "dave", forward),
+    ];
+    assert_eq!(ask(&connected(&site.network, "alice", "127.0.0.1:5000")), b"question");
+    assert!(site.left("carol", "198.51.100.113") > 0);
+    assert_eq!(site.left("carol", "198.51.100.13"), 0, "nobody asked there");
+}
+
+#[test]
+fn a_session_follows_the_route_of_a_machine_that_moves_and_loses_nothing() {
+    let Some(site) = Site::new("198.51.100.10:4600", false) else { return };
+    site.network.shell("bob", "ip address add 198.51.100.112/24 dev eth0");
+    site.count_leaving("bob", "198.51.100.112", 4_610);
+    let forward =
+        "[[forward]]\nlisten = \"127.0.0.1:5000\"\npeer = \"bob\"\nto = \"echo\"\nservice = \"internet\"\n";
+    let expose = "[[expose]]\nname = \"echo\"\ntarget = \"127.0.0.1:7\"\n";
+    site.network.run("bob", || support::echo("127.0.0.1:7".parse().expect("an address")));
+    let _nodes = [
+        site.start("relay", "relay", ""),
+        site.start("agent", "bob", &format!("listen = [\"0.0.0.0:4610\"]\n{expose}")),
+        site.start("agent", "alice", forward),
+    ];
+    let client = connected(&site.network, "alice", "127.0.0.1:5000");
+    let begun = Instant::now();
+    while site.status("alice")["peers"][0]["address"] != "198.51.100.12:4610" {
+        assert_eq!(ask(&client), b"question");
+        assert!(begun.elapsed() < PATIENCE, "no direct path opens");
+    }
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    // Answers to questions that were asked twice.
+    client.set_nonblocking(true).expect("any socket may");
+    while client.recv(&mut [0; 64]).is_ok() {}
+    client.set_nonblocking(false).expect("any socket may");
+    assert_eq!(site.left("bob", "198.51.100.112"), 0);
+    for number in 0..200_u16 {
+        if number == 100 {
+            // The former address stays where it is, as that of an uplink that is no longer the best one.
+            let route =
+                "ip route replace 198.51.100.0/24 dev eth0 proto kernel scope link src 198.51.100.112";
+            site.network.shell("bob", route);
+        }
+        client.send(&number.to_be_bytes()).expect("it leaves");
+        let mut buffer = [0; 64];
+        let length = client.recv(&mut buffer).expect("each is answered");
+        assert_eq!(buffer[..length], number.to_be_bytes(), "in turn, as none is lost");
+    }
+    assert!(site.left("bob", "198.51.100.112") >= 90, "bob goes on by the new route at once");
 }

@@ -79,7 +79,7 @@ impl Application {
             if !(is_direct && self.direct.is_multiple_of(DROP_EVERY)) {
                 let bytes = &mut buffer[..length];
                 self.input(|client, now| {
-                    client.received(from, LocalAddress::ANY, Ecn::NotCapable, bytes, now)
+                    client.received(from, LocalAddress::ANY, Ecn::NotCapable, bytes, now);
                 });
             }
         }

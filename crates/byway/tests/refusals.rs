@@ -26,6 +26,42 @@ fn assert_refuses(arguments: &[&str], code: i32, says: &[&str]) {
 }
 
 #[test]
+fn destinations_that_nothing_can_be_sent_to_are_named_with_line_key_and_remedy() {
+    let bench = Bench::new();
+    let expose = |target: &str| format!("[[expose]]\nname = \"video\"\ntarget = \"{target}\"\n");
+    let forward =
+        |listen: &str| format!("[[forward]]\nlisten = \"{listen}\"\npeer = \"bob\"\nto = \"video\"\n");
+    let relay = |address: &str| {
+        let key = "11".repeat(32);
+        format!(
+            "[[network.relays]]\nname = \"east\"\nnumber = 1\nkey = \"{key}\"\naddresses = [\"{address}\"]\n"
+        )
+    };
+    for (text, says) in [
+        (expose("239.1.1.1:5000"), &[":3: expose[0].target: ", "multicast group", "one machine"][..]),
+        (expose("255.255.255.255:5000"), &[":3: expose[0].target: ", "broadcast"]),
+        (expose("192.0.2.1:0"), &[":3: expose[0].target: ", "port 0"]),
+        (expose("media.example.org:0"), &[":3: expose[0].target: ", "port 0"]),
+        (expose("[fe80::1]:5000"), &[":3: expose[0].target: ", "\"[fe80::1%eth0]:5000\"", "ip -6 address"]),
+        (expose("[fe80::1%no-such0]:5000"), &[":3: ", "no-such0", "ip link"]),
+        (expose("192.0.2.300:5000"), &[":3: ", "is no endpoint: write an address or a DNS name"]),
+        (forward("239.1.1.1:5000"), &[":2: forward[0].listen: ", "multicast group"]),
+        (forward("[fe80::1]:5000"), &[":2: forward[0].listen: ", "fe80::1%eth0"]),
+        (relay("224.0.0.1:4600"), &[":5: network.relays[0].addresses[0]: ", "multicast group"]),
+        (relay("192.0.2.1:0"), &[":5: network.relays[0].addresses[0]: ", "port 0"]),
+        ("[agent]\nlisten = [\"[ff02::1%1]:5000\"]\n".to_owned(), &[":2: agent.listen[0]: ", "multicast"]),
+    ] {
+        let file = bench.write("wrong.toml", &text);
+        assert_refuses(&["config", "check", path(&file)], 2, &[&[path(&file)], says].concat());
+    }
+    for text in [expose("[fe80::1%lo]:5000"), expose("media.example.org:5000"), forward("[fe80::1%lo]:5000")]
+    {
+        let output = byway(&["config", "check", path(&bench.write("right.toml", &text))]);
+        assert!(output.status.success(), "{text}: {}", support::text(&output.stderr));
+    }
+}
+
+#[test]
 fn what_the_system_does_not_send_is_not_delivered_and_said_with_the_remedy() {
     let sites = TwoSites::new();
     let _relays = [sites.relay(1), sites.relay(2)];

@@ -87,3 +87,56 @@ impl AsFd for DriverSocket {
         self.socket.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use byway_proto::Urgency;
+    use byway_wire::Ecn;
+
+    use super::*;
+
+    /// A connected peer asks at an address of this machine, and takes only what comes from there.
+    fn answers(listen: &str, asked: &str) {
+        let mut socket = DriverSocket::new(UdpSocket::bind(listen).expect("a port")).expect("a socket");
+        let asked = SocketAddr::new(asked.parse().expect("an address"), socket.local().port());
+        let peer = UdpSocket::bind((if asked.is_ipv4() { "127.0.0.1" } else { "::1" }, 0)).expect("a port");
+        peer.connect(asked).expect("there is a route");
+        peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        let mut buffer = [0; 64];
+        for number in 0..3 {
+            peer.send(&[number]).expect("it leaves");
+            // Over the loopback, it is there when it has left.
+            let Row { from, to, length, .. } = socket.receive(&mut buffer).expect("a datagram");
+            let (ecn, urgency, bytes) = (Ecn::NotCapable, Urgency::Original, &buffer[..length]);
+            socket.send(&Transmit { to: from, from: to, ecn, urgency, bytes }).expect("it leaves");
+            assert_eq!(peer.recv(&mut buffer).expect("the answer comes from where it was asked"), 1);
+            assert_eq!(buffer[0], number);
+        }
+    }
+
+    #[test]
+    fn a_socket_on_all_addresses_answers_from_the_one_that_was_asked() {
+        answers("0.0.0.0:0", "127.0.0.9");
+        answers("[::]:0", "::1");
+        // IPv4 mapped into IPv6.
+        answers("[::]:0", "127.0.0.9");
+        answers("127.0.0.9:0", "127.0.0.9");
+    }
+
+    #[test]
+    fn an_address_that_is_gone_is_left_at_once() {
+        let mut socket = DriverSocket::new(UdpSocket::bind("0.0.0.0:0").expect("a port")).expect("a socket");
+        let peer = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        let to = peer.local_addr().expect("it is bound");
+        let from = socket.locals.number(IpAddr::from([203, 0, 113, 9]));
+        let (ecn, urgency) = (Ecn::NotCapable, Urgency::Original);
+        for _ in 0..2 {
+            socket.send(&Transmit { to, from, ecn, urgency, bytes: b"answer" }).expect("it leaves");
+            assert_eq!(peer.recv(&mut [0; 64]).expect("it comes"), 6);
+            assert_eq!(socket.locals.source(from), None);
+        }
+    }
+}

@@ -18,25 +18,25 @@ use crate::uplink::TypedUplink;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedScenario {
-    /// What it shows, in a line.
+    /// Its subject, in a line.
     pub(crate) title: String,
-    /// What it shows, and where its numbers come from.
+    /// Its subject, and the source of its numbers.
     #[serde(default)]
     pub(crate) description: String,
-    /// How long it lasts.
+    /// Its duration.
     pub(crate) length: TypedDuration,
-    /// What chance begins with, unless the command line says otherwise. Default: 1.
+    /// The seed of the random numbers, unless the command line has another. Default: 1.
     pub(crate) seed: Option<u64>,
     /// The machines.
     #[serde(default)]
     pub(crate) node: Vec<TypedNode>,
-    /// What is between them.
+    /// Links between them.
     #[serde(default)]
     pub(crate) link: Vec<TypedLink>,
-    /// What agents send each other.
+    /// Flows between agents.
     #[serde(default)]
     pub(crate) flow: Vec<TypedFlow>,
-    /// What happens meanwhile.
+    /// Events of the run.
     #[serde(default)]
     pub(crate) step: Vec<TypedStep>,
     /// A program that a lab (`byway lab run`) has in a machine, unmodified. It ends with the lab, and so does all that it has started.
@@ -48,7 +48,7 @@ pub(crate) struct TypedScenario {
     /// `{{folder}` stands for `{folder}` itself.
     #[serde(default)]
     pub(crate) command: Vec<TypedCommand>,
-    /// What is to come of it.
+    /// Expected results.
     #[serde(default)]
     pub(crate) expect: Vec<TypedExpectation>,
 }
@@ -57,11 +57,11 @@ pub(crate) struct TypedScenario {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedNode {
-    /// What others call it. Of several, `NAME.1` is the first one; `NAME` alone stands for all.
+    /// Its name. Of several, `NAME.1` is the first one; `NAME` alone stands for all.
     pub(crate) name: String,
-    /// What it does.
+    /// Its role.
     pub(crate) role: TypedRole,
-    /// How many there are. Default: 1.
+    /// Their number. Default: 1.
     pub(crate) count: Option<u32>,
     /// Of relays only: whether they follow up on what does not come. They ask receivers again whose packets a repair waits for, and
     /// fetch from the ingress relay what repair packets cannot restore in time. Default: `true`; the published systems do not.
@@ -74,7 +74,7 @@ pub(crate) struct TypedNode {
     pub(crate) nat: Option<bool>,
 }
 
-/// What a machine does.
+/// The role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TypedRole {
@@ -90,44 +90,44 @@ pub(crate) enum TypedRole {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedLink {
-    /// What variants of the scenario call it.
+    /// Its name in variants of the scenario.
     #[allow(dead_code, reason = "experiments change the file by it, before it is read")]
     pub(crate) name: Option<String>,
     /// The machines at its ends, which it joins in both directions. Where both names stand for equally many, the first of one
     /// is joined with the first of the other, and so on; where one stands for one machine, that is joined with each.
     pub(crate) between: Option<[String; 2]>,
-    /// Where it begins, if it leads in one direction only.
+    /// The machine at its beginning, if it leads in one direction only.
     pub(crate) from: Option<String>,
-    /// Where it ends, then.
+    /// The machine at its end, then.
     pub(crate) to: Option<String>,
-    /// How long the way is. Default: no time at all.
+    /// Its delay. Default: none.
     pub(crate) delay: Option<Drawn<TypedDuration>>,
-    /// How long the way is from packet to packet, as it was once measured, in the place of `delay`.
+    /// Its delay from packet to packet, as it was once measured, in the place of `delay`.
     pub(crate) delays: Option<TypedDelays>,
-    /// How much longer it may take, from packet to packet, uniformly. Default: not at all.
+    /// Jitter: the further delay of a packet, uniform from zero to this. Default: none.
     pub(crate) jitter: Option<Drawn<TypedDuration>>,
-    /// Whether packets overtake each other by jitter. Default: `false`, they wait for each other.
+    /// Lets packets overtake each other by jitter. Default: `false`, they wait for each other.
     pub(crate) reorders: Option<bool>,
     /// The share of packets that take a detour, and are overtaken.
     pub(crate) detours: Option<TypedShare>,
-    /// How much longer the detour is.
+    /// The further delay of the detour.
     pub(crate) detour: Option<TypedDuration>,
-    /// What it carries at most. Default: as much as comes.
+    /// The rate that it carries at most. Default: unlimited.
     pub(crate) rate: Option<Drawn<TypedRate>>,
-    /// What it carries at most as it was once recorded, in the place of `rate`: a file of Mahimahi's format, with a whole number of
+    /// The rate that it carries at most, as it was once recorded, in the place of `rate`: a file of Mahimahi's format, with a whole number of
     /// milliseconds in each line, in order. At each, 1,500 bytes may pass, of IP packets that wait by then; the last is when it
     /// begins again. The first link begins at its beginning, from the first name to the second; others, and back, somewhere else.
     pub(crate) capacity: Option<PathBuf>,
-    /// What waits before it at most, then, the packet being sent among it; at least `"1.5 kB"`. Default: 100 ms of its rate, of a
+    /// The backlog before it at most, then, with the packet being sent; at least `"1.5 kB"`. Default: 100 ms of its rate, of a
     /// recorded one in the mean, or 1,500 bytes if that is less. Of a link with `classes`, the packet being sent is not among it, and the default
     /// is 250 ms.
     pub(crate) queue: Option<TypedBytes>,
-    /// How the link tells packets apart that wait before it.
+    /// The queue before the link, by which packets that wait are told apart.
     pub(crate) classes: Option<TypedClasses>,
-    /// What is lost at random. A packet is lost if any of these loses it.
+    /// Random losses. A packet is lost if any of these loses it.
     #[serde(default)]
     pub(crate) loss: Vec<TypedLoss>,
-    /// When nothing passes.
+    /// The times at which nothing passes.
     #[serde(default)]
     pub(crate) outage: Vec<TypedOutage>,
     /// The longest IP packet that passes; longer ones vanish.
@@ -136,7 +136,7 @@ pub(crate) struct TypedLink {
     pub(crate) duplication: Option<TypedShare>,
     /// The share of packets of which a bit is inverted.
     pub(crate) corruption: Option<TypedShare>,
-    /// Whether the ECN field is cleared on the way. Default: `false`.
+    /// Clears the ECN field on the way. Default: `false`.
     pub(crate) bleaches_ecn: Option<bool>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct TypedDelays {
     pub(crate) trace: PathBuf,
     /// The time between packets, if the file does not say when they were sent.
     pub(crate) every: Option<TypedDuration>,
-    /// What took longer is lost. Default: it is late.
+    /// The delay beyond which a packet is lost. Default: none, it is late.
     pub(crate) late: Option<TypedDuration>,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct TypedDelays {
 pub(crate) struct TypedLoss {
     /// The share of packets that are lost: each by itself, or in bursts if `burst` is given.
     pub(crate) share: Option<Drawn<TypedShare>>,
-    /// How many packets a burst takes in the mean (Gilbert-Elliott, with `every`).
+    /// The mean number of packets of a burst (Gilbert-Elliott, with `every`).
     pub(crate) burst: Option<f64>,
     /// The time between packets for which `burst` is meant.
     pub(crate) every: Option<TypedDuration>,
@@ -185,7 +185,7 @@ pub(crate) struct TypedLoss {
 pub(crate) struct TypedStay {
     /// The share of packets that are lost in it.
     pub(crate) share: TypedShare,
-    /// How long it lasts in the mean of an exponential distribution.
+    /// Its mean duration, of an exponential distribution.
     #[serde(rename = "for")]
     pub(crate) length: TypedDuration,
 }
@@ -194,32 +194,32 @@ pub(crate) struct TypedStay {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedOutage {
-    /// When it begins.
+    /// Its beginning.
     pub(crate) at: Drawn<TypedDuration>,
-    /// How long it lasts.
+    /// Its duration.
     #[serde(rename = "for")]
     pub(crate) length: Drawn<TypedDuration>,
-    /// Which of several links it takes, from 1. Default: all.
+    /// The number of the link that it takes, of several, from 1. Default: all.
     pub(crate) link: Option<u32>,
-    /// Which share of the links it takes, chosen at random. Default: all.
+    /// The share of the links that it takes, chosen at random. Default: all.
     pub(crate) on: Option<TypedShare>,
     /// That it comes again and again: the mean of the exponentially distributed times between. Default: once.
     pub(crate) every: Option<TypedDuration>,
 }
 
-/// What one agent sends another, or several of a kind.
+/// A flow from one agent to another, or several of a kind.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedFlow {
-    /// What results and expectations call it.
+    /// Its name in results and expectations.
     pub(crate) name: String,
-    /// Who sends. Machines of two names are matched as those of a link are.
+    /// The sender. Machines of two names are matched as those of a link are.
     pub(crate) from: String,
-    /// Who receives.
+    /// The receiver.
     pub(crate) to: String,
-    /// How many flows each two have. Default: 1.
+    /// The number of flows of each two. Default: 1.
     pub(crate) count: Option<u32>,
-    /// What the overlay does for it. Default: `"caching"`.
+    /// The service of the overlay for it. Default: `"caching"`.
     pub(crate) service: Option<TypedService>,
     /// The relays near sender and receiver. Default: those with the shortest links to them.
     pub(crate) via: Option<[String; 2]>,
@@ -229,32 +229,32 @@ pub(crate) struct TypedFlow {
     pub(crate) in_stream: Option<TypedShape>,
     /// Repair packets over packets of several flows. Default: `"8+2"`.
     pub(crate) batch: Option<TypedShape>,
-    /// Whether nothing but a flow's first packets is copied before the first losses. Default: `false`.
+    /// Copies only a flow's first packets before the first losses. Default: `false`.
     pub(crate) standby: Option<bool>,
-    /// What its receiver gives for the repairs of others, in each second, by the rate that the flow is registered with: a quarter
+    /// The rate that its receiver gives for the repairs of others, in each second, by the rate that the flow is registered with: a quarter
     /// more than it sends, of recorded frames in their worst half second. Default: as much as that for 30 s, and 5 % of it in the
     /// long run.
     pub(crate) consent: Option<TypedShare>,
-    /// Which packets the relay near the sender gets, of TCP and `captured`. Default: `"all"` of `fetches`, `"marked"` of `bulk`, and what
+    /// The packets that the relay near the sender gets, of TCP and `captured`. Default: `"all"` of `fetches`, `"marked"` of `bulk`, and what
     /// agents copy by themselves of `captured`.
     pub(crate) copies: Option<TypedCopies>,
-    /// What is otherwise about the flow from receiver to sender that TCP needs, too. Default: nothing.
+    /// Differences of the flow from receiver to sender, which TCP needs too. Default: none.
     pub(crate) back: Option<TypedBack>,
-    /// What the application sends.
+    /// The application's traffic.
     pub(crate) sends: TypedTraffic,
 }
 
-/// What is otherwise about the flow back.
+/// Differences of the flow back.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedBack {
-    /// What the overlay does for it.
+    /// The service of the overlay for it.
     pub(crate) service: Option<TypedService>,
-    /// Which packets the relay near its sender gets.
+    /// The packets that the relay near its sender gets.
     pub(crate) copies: Option<TypedCopies>,
 }
 
-/// Which segments of TCP the relay near the sender gets.
+/// The segments of TCP that the relay near the sender gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TypedCopies {
@@ -268,7 +268,7 @@ pub(crate) enum TypedCopies {
     SynAck,
 }
 
-/// What the overlay does for a flow.
+/// The service of the overlay for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TypedService {
@@ -284,7 +284,7 @@ pub(crate) enum TypedService {
     Both,
 }
 
-/// What an application sends.
+/// The traffic of an application.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedTraffic {
@@ -333,9 +333,9 @@ pub(crate) struct TypedTraffic {
     /// Of `command`: where the receiver's agent delivers to programs of its machine, such as `"127.0.0.1:6000"`. Programs that are
     /// to be reached without Byway, too, listen there at all addresses, `0.0.0.0` or `[::]`.
     pub(crate) target: Option<SocketAddr>,
-    /// When it begins; sessions and flows are set up before. Default: `"2 s"`.
+    /// Its beginning; sessions and flows are set up before. Default: `"2 s"`.
     pub(crate) begin: Option<TypedDuration>,
-    /// When it ends; of `fetches`, when the last one begins at the latest. Default: a second before the scenario does.
+    /// Its end; of `fetches`, the latest beginning of one. Default: a second before the scenario does.
     pub(crate) end: Option<TypedDuration>,
 }
 
@@ -376,9 +376,9 @@ pub(crate) enum TypedAlgorithm {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedStep {
-    /// When.
+    /// Its time.
     pub(crate) at: TypedDuration,
-    /// What happens.
+    /// The event.
     #[serde(rename = "do")]
     pub(crate) action: TypedAction,
     /// To which machines: `stop`, `start`, `hang` and `resume`.
@@ -393,12 +393,12 @@ pub(crate) struct TypedStep {
     pub(crate) rate: Option<TypedRate>,
     /// Of `change`: what is lost from now on, in the place of all losses before. Default: as before.
     pub(crate) loss: Option<Vec<TypedLoss>>,
-    /// What it is meant to show.
+    /// Its purpose.
     #[serde(default)]
     pub(crate) description: String,
 }
 
-/// What may happen.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TypedAction {
@@ -422,13 +422,13 @@ pub(crate) enum TypedAction {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedCommand {
-    /// What results and expectations call it.
+    /// Its name in results and expectations.
     pub(crate) name: String,
     /// The machine in which it runs. Of several of a kind, each has one of its own, and their names end with its number.
     pub(crate) node: String,
     /// The program and its arguments. There is no shell, unless it is the program.
     pub(crate) run: Vec<String>,
-    /// What it is. Default: `"task"`.
+    /// Its kind. Default: `"task"`.
     pub(crate) kind: Option<TypedCommandKind>,
     /// Of a task: when it begins. Default: `"2 s"`.
     pub(crate) at: Option<TypedDuration>,
@@ -445,7 +445,7 @@ pub(crate) struct TypedCommand {
     pub(crate) environment: BTreeMap<String, String>,
 }
 
-/// What a command is.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TypedCommandKind {
@@ -456,7 +456,7 @@ pub(crate) enum TypedCommandKind {
     Task,
 }
 
-/// What is to come of a scenario.
+/// An expected result of a scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedExpectation {
@@ -466,7 +466,7 @@ pub(crate) struct TypedExpectation {
     pub(crate) command: Option<String>,
     /// The links of this name, which have `classes`, in the place of `flow`; each direction in which there are packets of the class is to meet it.
     pub(crate) link: Option<String>,
-    /// Which measure; of a command, a number that it tells, by the name that it has there.
+    /// The measure; of a command, a number that it tells, by the name that it has there.
     #[schemars(with = "TypedMeasure")]
     pub(crate) measure: TypedExpectedMeasure,
     /// A share like `"99 %"`, a time like `"60 ms"` or a number, as the measure needs; of commands, a number.
@@ -514,7 +514,7 @@ macro_rules! measures {
             /// All of them.
             pub(crate) const ALL: &[Self] = &[$(Self::$measure),*];
 
-            /// What it is called in files.
+            /// Its name in files.
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$measure => $name,)*
@@ -561,7 +561,7 @@ measures! {
     TransferP999 = "transfer-p999",
     /// All of them do.
     TransferMax = "transfer-max",
-    /// What TCP delivers in the mean of the time from its beginning to its end: a rate.
+    /// The rate that TCP delivers in the mean of the time from its beginning to its end.
     Goodput = "goodput",
     /// Of links: the longest that a high-rate packet waited.
     HighRateWaitMax = "high-rate-wait-max",

@@ -52,7 +52,8 @@ impl AgentRole {
         }
         match &self.exposed[place].at {
             ExposedAt::Target(target) => {
-                self.accept_for_target(peer, flow, offer, (place, source, *target), io)
+                let target = self.target_address(target).ok_or(OfferRefusal::NotYet)?;
+                self.accept_for_target(peer, flow, offer, (place, source, target), io)
             }
             ExposedAt::Network(network) => {
                 let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));
@@ -117,6 +118,7 @@ impl AgentRole {
             received,
             endpoint,
             asked_at: LocalAddress::ANY,
+            sent_last: now,
             side,
             marking,
             consent,

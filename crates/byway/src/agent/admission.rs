@@ -67,7 +67,7 @@ mod tests {
         let peers = peers.map(|peers| peers.iter().map(|peer| (*peer).to_owned()).collect());
         let one = |name: &str, port, peers| Exposed {
             name: name.to_owned(),
-            at: ExposedAt::Target(endpoint(port)),
+            at: ExposedAt::Target(endpoint(port).into()),
             peers,
         };
         vec![one("video", 6_000, None), one("echo", 7, peers)]

@@ -5,6 +5,13 @@ use byway_units::Duration;
 /// How often idle mappings are looked for.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Silence of a target after which a mapping to an address that its name no longer has is closed: a target that moves is found
+/// within this and the time between two lookups, and one that is still there loses nothing.
+pub(super) const TARGET_SILENT_FOR: Duration = Duration::from_secs(5);
+
+/// Interval between two lookups of the names of targets: whether they answer, only their applications know.
+pub(super) const TARGETS_LOOKED_UP_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// Datagrams of one mapping that wait for the peer's consent: two video frames.
 pub(super) const HELD_DATAGRAMS_MAX: usize = 64;
 

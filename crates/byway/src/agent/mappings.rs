@@ -99,6 +99,8 @@ pub(super) struct Mapping {
     pub(super) endpoint: Option<Endpoint>,
     /// The local address that the application sends to, which answers leave from.
     pub(super) asked_at: LocalAddress,
+    /// When its endpoint sent last.
+    pub(super) sent_last: Time,
     pub(super) side: Side,
     /// Which of its packets are marked.
     pub(super) marking: Marking,
@@ -246,11 +248,13 @@ impl Mappings {
         self.by_endpoint.get(&endpoint).copied()
     }
 
-    /// Notes the local address that an application sends to: it expects answers from there.
-    pub(super) fn note_asked_at(&mut self, id: MappingId, to: LocalAddress) {
-        if let Some(mapping) = self.get_mut(id)
-            && matches!(mapping.side, Side::Forward(_))
-        {
+    /// Notes that an endpoint sends to a local address: applications expect answers from there.
+    pub(super) fn note_sent(&mut self, id: MappingId, to: LocalAddress, now: Time) {
+        let Some(mapping) = self.get_mut(id) else {
+            return;
+        };
+        mapping.sent_last = now;
+        if matches!(mapping.side, Side::Forward(_)) {
             mapping.asked_at = to;
         }
     }

@@ -7,6 +7,7 @@ mod known;
 mod limits;
 mod log_limit;
 mod mappings;
+mod naming;
 mod news;
 mod node;
 mod notices;
@@ -16,6 +17,7 @@ mod reloading;
 mod role;
 mod segments;
 mod status;
+mod targets;
 mod terms;
 mod tunnel;
 mod unprotected;
@@ -43,6 +45,7 @@ use tunnel::Tunnelled;
 use crate::capture::{self, Capturing, Follower};
 use crate::exit::Failure;
 use crate::membership::{Mark, NodeKey};
+use crate::names::{Names, Resolved};
 use crate::node::{About, close, no_thread, one_ended, pass_on};
 use crate::observe::{self, Report, metrics};
 use crate::reload::{Load, Reloads};
@@ -96,8 +99,14 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     let listen = sockets.addresses();
     let observed = observe::bind(settings.observe).await?;
     let mark = Mark::new(settings.tunnel.as_ref().map(|tunnel| tunnel.table));
+    let names = tokio::select! {
+        names = Names::resolve(naming::hosts(&settings)) => names,
+        () = stop.asked() => return Ok(()),
+    };
+    let resolved = names.resolved();
+    let known = resolved.borrow().clone();
     let standing = tokio::select! {
-        standing = Standing::of(applicant(&settings, &listen, &mark), &settings.belonging, &key) => standing?,
+        standing = Standing::of(applicant(&settings, &listen, &mark), &settings.belonging, &known, &key) => standing?,
         () = stop.asked() => return Ok(()),
     };
     if settings.leaves {
@@ -105,13 +114,15 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     }
     let clock = Clock::start();
     let (sockets, tunnel, capturing) = begin_capturing(&settings, sockets).await?;
-    let handle = start(&settings, &key, (sockets, tunnel), &standing, clock).await?;
+    let handle = start(&settings, &key, (sockets, tunnel), (&standing, known), clock).await?;
     // It ends, and undoes everything, when the thread has ended.
     let capturing = capturing.map(|(capturing, doors)| Follower::start(capturing, doors));
-    let about = About::new(&settings.name, &standing, &listen, clock);
+    let about = About::new(&settings.name, &standing, &listen, clock, resolved.clone());
     tokio::spawn(observe::serve(observed, ask(handle.controls(), about), asker));
     let (number, network) = (standing.number, standing.network());
     let peers = watch::Sender::new(wanted_peers(&settings));
+    let hosts = watch::Sender::new(naming::hosts(&settings));
+    naming::follow(names, hosts.subscribe(), &standing, handle.controls());
     if let Bond::Member(member) = standing.bond {
         tokio::spawn(pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
         let told = Told::new(settings.addresses.clone(), listen.clone());
@@ -120,7 +131,7 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     tracing::info!(name = settings.name, number, network, ?listen, "the agent works");
     signals::tell_ready();
     let controls = handle.controls();
-    let node = AgentNode { load, settings, controls, capturing, peers, mark, generation: 0 };
+    let node = AgentNode { load, settings, controls, capturing, peers, hosts, mark, generation: 0 };
     until_stopped(node, handle, reloads, stop).await
 }
 
@@ -185,7 +196,7 @@ async fn start(
     settings: &AgentSettings,
     key: &NodeKey,
     (sockets, tunnel): (OverlaySockets, Option<Tunnelled>),
-    standing: &Standing,
+    (standing, names): (&Standing, Arc<Resolved>),
     clock: Clock,
 ) -> Result<Handle<AgentControl>, Failure> {
     let number = AgentId::new(standing.number);
@@ -201,7 +212,7 @@ async fn start(
     let (forwards, exposed) = (settings.forwards.clone(), settings.exposed.clone());
     let (started, starting) = oneshot::channel();
     let role = AgentRole::new(agent, known, forwards, exposed, tunnel, random, started);
-    let role = role.limited_to(settings.mappings);
+    let role = role.limited_to(settings.mappings).with_names(names);
     let handle = spawn(&settings.name, sockets, role, clock)
         .map_err(|error| no_thread("the agent's thread", &error))?;
     let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));

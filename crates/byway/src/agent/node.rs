@@ -1,11 +1,13 @@
 //! A running agent whose settings may be read again.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use byway_net::{ControlError, Controls};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use super::naming;
 use super::reloading::Change;
 use super::role::AgentControl;
 use super::tunnel::{TunnelChange, Tunnelled};
@@ -30,6 +32,8 @@ pub(super) struct AgentNode {
     pub(super) capturing: Option<Follower>,
     /// The agents at the other ends of forwards and captures.
     pub(super) peers: watch::Sender<Vec<String>>,
+    /// The DNS names of the settings.
+    pub(super) hosts: watch::Sender<BTreeSet<String>>,
     pub(super) mark: Mark,
     /// The number of the settings in force.
     pub(super) generation: u64,
@@ -56,6 +60,7 @@ impl Reloadable for AgentNode {
         self.capturing = begins.or(self.capturing.take());
         self.mark.set(next.tunnel.as_ref().map(|tunnel| tunnel.table));
         self.peers.send_replace(wanted_peers(&next));
+        self.hosts.send_replace(naming::hosts(&next));
         let level = next.log.level;
         let mut former = std::mem::replace(&mut self.settings, next).log.level;
         reload::change_level(&mut former, level, &mut report);

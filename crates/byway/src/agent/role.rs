@@ -33,12 +33,15 @@ use super::terms::{back, offer_of};
 use super::tunnel::{Came, Tunnelled};
 use super::unprotected::not_here;
 use super::watchdog::Watchdog;
+use crate::names::Resolved;
 use crate::settings::{Exposed, Forward, Wanted, packets_for};
 
 /// What the rest of the process asks of the agent.
 pub(super) enum AgentControl {
     /// The network is this now.
     Map(Arc<NetworkMap>),
+    /// Names stand for these addresses now.
+    Names(Arc<Resolved>),
     /// How are you?
     Status(oneshot::Sender<AgentStatus>),
     /// Which addresses do relays see?
@@ -72,6 +75,8 @@ pub(super) struct AgentRole {
     contacts: Contacts,
     pub(super) listeners: Vec<Listener>,
     pub(super) exposed: Vec<Exposed>,
+    /// What the names of targets stand for.
+    pub(super) resolved: Arc<Resolved>,
     pub(super) mappings: Mappings,
     pub(super) segments: Segments,
     flow_numbers: FlowNumbers,
@@ -111,6 +116,7 @@ impl AgentRole {
             contacts: Contacts::default(),
             listeners,
             exposed,
+            resolved: Arc::default(),
             mappings: Mappings::default(),
             segments: Segments::default(),
             sources: Sources::new(u32::from_be_bytes(source)),
@@ -128,6 +134,12 @@ impl AgentRole {
     /// Has no more mappings than these.
     pub(super) fn limited_to(mut self, limits: PairLimits) -> Self {
         self.mappings.limit_to(limits);
+        self
+    }
+
+    /// Knows what the names of targets stand for.
+    pub(super) fn with_names(mut self, resolved: Arc<Resolved>) -> Self {
+        self.resolved = resolved;
         self
     }
 
@@ -213,7 +225,7 @@ impl AgentRole {
         let Arrival { socket, from, to, ecn, .. } = *arrival;
         let known = self.mappings.of_endpoint(Endpoint { socket, address: from });
         if let Some(id) = known.or_else(|| self.begin_at(socket, from, io)) {
-            self.mappings.note_asked_at(id, to);
+            self.mappings.note_sent(id, to, io.now());
             let candidate = Candidate { headers: None, payload: arrival.bytes, connection: None };
             let marked = self.mappings.marks(id, &candidate);
             self.forward(id, &Datagram { bytes: arrival.bytes, ecn, marked }, io);
@@ -305,6 +317,7 @@ impl AgentRole {
             received,
             endpoint,
             asked_at: LocalAddress::ANY,
+            sent_last: now,
             side,
             marking,
             consent,
@@ -466,6 +479,7 @@ impl AgentRole {
             return;
         }
         self.next_sweep = io.now() + SWEEP_INTERVAL;
+        self.leave_former_targets(io);
         for id in self.mappings.idle(io.now()) {
             if !self.is_captured_by_peer(id, io.now()) {
                 self.close_mapping(id, io);
@@ -566,6 +580,7 @@ impl Role for AgentRole {
     fn controlled(&mut self, control: AgentControl, io: &mut Io) {
         match control {
             AgentControl::Map(map) => self.take_map(&map, io),
+            AgentControl::Names(resolved) => self.take_names(resolved, io),
             // Whoever asked may have gone.
             AgentControl::Status(answer) => drop(answer.send(self.status(io))),
             AgentControl::Seen(answer) => drop(answer.send(self.known.seen(&self.agent, io.now()))),

@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 use super::limits::{ETHERNET_HEADER_BYTES, PACKET_MAX, RATE_MAX};
 use crate::exit::{Cause, Failure};
 
-/// What a link promises when nothing else is typed.
+/// The promise of a link when nothing else is typed.
 const RATIO: Ratio = Ratio(2_000);
 
-/// What is typed about the promise of a link.
+/// The promise of a link as typed.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct PromiseFlags {
-    /// What the link carries: a little less than its narrowest place, as in "95 Mbit/s". Packets then wait here, and not there.
+    /// The rate of the link: a little less than its narrowest place, as in "95 Mbit/s". Packets then wait here, and not there.
     #[arg(long, value_name = "RATE")]
     pub(super) rate: TypedRate,
-    /// How long a low-delay packet waits at most: up to a minute. 10 ms by default, or as long as two packets take if that is more.
+    /// The longest wait of a low-delay packet: up to a minute. 10 ms by default, or as long as two packets take if that is more.
     #[arg(long, value_name = "TIME")]
     pub(super) delay: Option<TypedDuration>,
-    /// How many times the rate of a low-delay flow a high-rate flow gets: more than 1. 2 by default.
+    /// The rate of a high-rate flow, as a multiple of a low-delay flow's: more than 1. 2 by default.
     #[arg(long, value_name = "NUMBER")]
     pub(super) ratio: Option<Ratio>,
     /// Takes the least delay that is possible if that is more than --delay, instead of refusing.
@@ -32,17 +32,17 @@ pub(super) struct PromiseFlags {
     pub(super) raise: bool,
 }
 
-/// What is typed to have a link promise something else.
+/// Another promise of a link as typed.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[group(required = true, multiple = true)]
 pub(super) struct ChangedFlags {
-    /// What the link carries from now on.
+    /// The rate of the link from now on.
     #[arg(long, value_name = "RATE")]
     rate: Option<TypedRate>,
-    /// How long a low-delay packet waits at most from now on.
+    /// The longest wait of a low-delay packet from now on.
     #[arg(long, value_name = "TIME")]
     delay: Option<TypedDuration>,
-    /// How many times the rate of a low-delay flow a high-rate flow gets from now on: more than 1.
+    /// The rate of a high-rate flow from now on, as a multiple of a low-delay flow's: more than 1.
     #[arg(long, value_name = "NUMBER")]
     ratio: Option<Ratio>,
     /// Takes the least delay that is possible if that is more than was asked for, instead of refusing; until a --delay is typed without it.
@@ -50,7 +50,7 @@ pub(super) struct ChangedFlags {
     raise: bool,
 }
 
-/// What is typed about the promise of a link, for a controller in another process.
+/// The promise of a link as typed, for a controller in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wish {
     rate_bits_per_second: Option<u64>,
@@ -76,7 +76,7 @@ impl From<&ChangedFlags> for Wish {
     }
 }
 
-/// What is typed about marks.
+/// Marks of low-delay packets as typed.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MarkFlags {
     /// The DSCPs that mean low delay, 0 to 63: by default 4, what the paper's mark leaves beside ECN, 45, NQB, and 46, EF.
@@ -88,7 +88,7 @@ pub(super) struct MarkFlags {
 }
 
 impl MarkFlags {
-    /// What is meant by it.
+    /// Returns the meaning.
     pub(super) fn marking(&self) -> Marking {
         let marked = self.dscp.iter().fold(Marking::NONE, |marking, dscp| marking.with(*dscp));
         match (self.dscp.is_empty(), self.tos) {

@@ -3,8 +3,10 @@
 mod node;
 mod role;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use byway_api::{RelayStatus, Role};
 use byway_aws_lc::AwsLc;
@@ -13,20 +15,25 @@ use byway_net::{Clock, Controls, Handle, OverlaySockets, bind_shards, spawn};
 use byway_proto::relay::{Authority, Relay, RelaySettings as CoreSettings};
 use byway_units::RelayId;
 use byway_wire::Shard;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use node::RelayNode;
 use role::{Others, RelayControl, RelayRole, ShardStatus};
 
 use crate::exit::Failure;
 use crate::membership::{Mark, NodeKey};
-use crate::node::{About, block_on, close, no_thread, one_ended, pass_on};
+use crate::names::{Names, Resolved};
+use crate::node::{About, block_on, close, follow_names, no_thread, one_ended, pass_on};
 use crate::observe::{self, Report, metrics};
 use crate::reload::{Load, Reloads};
-use crate::settings::RelaySettings;
+use crate::settings::{Belonging, RelaySettings, StaticNetwork};
 use crate::signals::Stop;
 use crate::standing::{Applicant, Bond, Standing};
 use crate::{listening, logs, platform, signals};
+
+/// Interval between two lookups of other relays' names: agents go by another path meanwhile.
+const RELAYS_LOOKED_UP_EVERY: Duration = Duration::from_secs(30);
 
 /// Runs a relay until it is asked to stop. `load` reads its settings, at first and whenever they are to be read again.
 ///
@@ -47,8 +54,18 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
         listening::bind(&settings.listen, settings.listens_by_default, shards).map_err(Failure::machine)?;
     let listen: Vec<SocketAddr> = sockets.first().map(OverlaySockets::addresses).unwrap_or_default();
     let observed = observe::bind(settings.observe).await?;
+    let hosts = match &settings.belonging {
+        Belonging::Static(network) => network.hosts_of_relays(),
+        Belonging::Managed(_) => BTreeSet::new(),
+    };
+    let names = tokio::select! {
+        names = Names::resolve(hosts.clone()) => names,
+        () = stop.asked() => return Ok(()),
+    };
+    let resolved = names.resolved();
+    let known = resolved.borrow().clone();
     let standing = tokio::select! {
-        standing = Standing::of(applicant(&settings, &listen), &settings.belonging, &key) => standing?,
+        standing = Standing::of(applicant(&settings, &listen), &settings.belonging, &known, &key) => standing?,
         () = stop.asked() => return Ok(()),
     };
     if settings.leaves {
@@ -57,7 +74,7 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
     let clock = Clock::start();
     let handles = start(&settings, &key, sockets, &standing, clock)?;
     let controls: Vec<Controls<RelayControl>> = handles.iter().map(Handle::controls).collect();
-    let about = About::new(&settings.name, &standing, &listen, clock);
+    let about = About::new(&settings.name, &standing, &listen, clock, resolved.clone());
     let shards = controls.clone();
     let ask: observe::Ask = Arc::new(move || {
         let (shards, about) = (shards.clone(), about.clone());
@@ -66,6 +83,9 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
     tokio::spawn(observe::serve(observed, ask, asker));
     if let Some(member) = standing.member() {
         tokio::spawn(pass_on(member.maps(), controls.clone(), RelayControl::Map));
+    }
+    if let Bond::File(network) = &standing.bond {
+        follow(names, hosts, network.clone(), RelayId::new(standing.number), controls.clone());
     }
     let (number, network) = (standing.number, standing.network());
     tracing::info!(name = settings.name, number, network, ?listen, "the relay works");
@@ -78,6 +98,34 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
     }
     signals::tell_stopping();
     close(handles, || RelayControl::Close).await
+}
+
+/// Has the names of other relays looked up now and then, and tells the shards of what they stand for.
+fn follow(
+    names: Names,
+    hosts: BTreeSet<String>,
+    network: StaticNetwork,
+    number: RelayId,
+    controls: Vec<Controls<RelayControl>>,
+) {
+    if hosts.is_empty() {
+        return;
+    }
+    let map = move |names: &Resolved| network.map_for_relay(number, names);
+    let resolved = names.resolved();
+    let changes = resolved.borrow().changes();
+    tokio::spawn(follow_names((resolved, changes), map, controls, RelayControl::Map));
+    let mut due = Instant::now() + RELAYS_LOOKED_UP_EVERY;
+    let all = watch::Sender::new(hosts);
+    let known = all.subscribe();
+    let silent = async move || {
+        if Instant::now() < due {
+            return BTreeSet::new();
+        }
+        due = Instant::now() + RELAYS_LOOKED_UP_EVERY;
+        all.borrow().clone()
+    };
+    tokio::spawn(names.follow(known, silent));
 }
 
 /// Where it may be reached on port 0 is where the kernel has it listen.

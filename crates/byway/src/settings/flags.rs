@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::endpoint::address;
 use super::typed::{
     NodeTable, TypedAgent, TypedController, TypedExpose, TypedFile, TypedFormat, TypedForward, TypedLevel,
     TypedRelay,
@@ -48,13 +49,19 @@ struct NodeFlags {
     #[arg(long, env = "BYWAY_KEY_FILE", value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Where it meets others; once for IPv4 and once for IPv6.
-    #[arg(long, env = "BYWAY_LISTEN", value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    #[arg(long, env = "BYWAY_LISTEN", value_name = "ADDRESS:PORT", value_delimiter = ',', value_parser = address)]
     listen: Vec<SocketAddr>,
     /// Leaves the network for good, forgets it, and ends.
     #[arg(long)]
     leave: bool,
     /// Where others may reach it, if they cannot find out by themselves.
-    #[arg(long = "address", env = "BYWAY_ADDRESSES", value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    #[arg(
+        long = "address",
+        env = "BYWAY_ADDRESSES",
+        value_name = "ADDRESS:PORT",
+        value_delimiter = ',',
+        value_parser = address
+    )]
     addresses: Vec<SocketAddr>,
 }
 
@@ -72,7 +79,7 @@ pub(crate) struct AgentFlags {
     /// `127.0.0.1:5000=bob/video,service="coding",rate="2 Mbit/s"`. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT=PEER/NAME[,KEY=VALUE]...")]
     forward: Vec<String>,
-    /// Lets peers send to a target, as in `video=127.0.0.1:6000`. May be given several times.
+    /// Lets peers send to a target, an address or a DNS name, as in `video=127.0.0.1:6000`. May be given several times.
     #[arg(long, value_name = "NAME=ADDRESS:PORT")]
     expose: Vec<String>,
     /// Only says what would be captured, and what would be changed about this machine.

@@ -10,6 +10,7 @@ use byway_typed::{KeyPath, Problem, Source};
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 
+use super::endpoint::{Endpoint, unicast_problem};
 use super::meaning::named_as;
 use super::tunnel::{Network, contains, network};
 use super::typed::{TypedCopies, TypedExpose, TypedForward, TypedService, TypedTraffic, TypedWish};
@@ -106,7 +107,7 @@ pub(crate) fn without_address(subject: &str) -> (String, Option<IpAddr>) {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExposedAt {
     /// Where datagrams go.
-    Target(SocketAddr),
+    Target(Endpoint),
     /// Where packets go that were captured.
     Network(Network),
 }
@@ -189,6 +190,9 @@ pub(super) fn forwards(typed: &[TypedForward], source: &Source) -> Result<Vec<Fo
             let message = format!("{} is that of another forward: each needs its own", typed.listen);
             return Err(source.problem(&here.key("listen"), message));
         }
+        if let Some(problem) = unicast_problem(&typed.listen) {
+            return Err(source.problem(&here.key("listen"), problem));
+        }
         let mut wanted = wanted(&here, &typed.wish(), &OF_FORWARDS, source)?;
         if wanted.marks.iter().any(|mark| mark.needs_headers()) {
             let message =
@@ -233,8 +237,11 @@ pub(super) fn exposed(typed: &[TypedExpose], source: &Source) -> Result<Vec<Expo
         for (number, peer) in typed.peers.iter().flatten().enumerate() {
             named_as(&here.key("peers").place(number), peer.clone(), source)?;
         }
-        let at = match (typed.target, typed.networks.is_empty()) {
-            (Some(target), true) => ExposedAt::Target(target),
+        let at = match (&typed.target, typed.networks.is_empty()) {
+            (Some(target), true) => match target.problem() {
+                None => ExposedAt::Target(target.clone()),
+                Some(problem) => return Err(source.problem(&here.key("target"), problem)),
+            },
             (None, false) => ExposedAt::Network(network(&here, typed, source)?),
             (Some(_), false) => {
                 let message = "there are networks too: datagrams go to a target, packets that were captured to networks";

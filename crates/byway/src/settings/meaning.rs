@@ -1,8 +1,10 @@
 //! Settings as meant: checked, with defaults filled in.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use super::endpoint::unicast_problem;
 use super::flags::{AgentFlags, ControllerFlags, RelayFlags, Typed};
 use super::flows::{Exposed, Forward, exposed, forwards};
 use super::network::StaticNetwork;
@@ -150,6 +152,18 @@ pub(crate) fn check_file(path: &Path) -> Result<Vec<&'static str>, Problem> {
     Ok(roles)
 }
 
+/// Returns the DNS names that a file has for relays, agents and targets.
+///
+/// # Errors
+/// If it cannot be read, or says something that no file may say.
+pub(crate) fn hosts_in_file(path: &Path) -> Result<BTreeSet<String>, Problem> {
+    let Typed { file, source } = super::flags::read(path)?;
+    let network = file.network.as_ref().map(|network| StaticNetwork::check(network, &source)).transpose()?;
+    let targets = file.expose.iter().filter_map(|exposed| exposed.target.as_ref()?.host());
+    let of_network = network.map(|network| network.hosts()).unwrap_or_default();
+    Ok(of_network.into_iter().chain(targets.map(str::to_owned)).collect())
+}
+
 /// What is logged, as typed and by default.
 pub(crate) fn log_settings(typed: &TypedLog) -> LogSettings {
     LogSettings {
@@ -193,6 +207,7 @@ fn node(
     let listens_by_default = listen.is_none();
     let listen = listen.take().unwrap_or_else(|| both_families(port));
     families(&root, &listen, source)?;
+    unicast(&root.key("addresses"), addresses, source)?;
     Ok(Node {
         name,
         key_file: key_file.take().unwrap_or_else(|| state.join("key")),
@@ -462,7 +477,16 @@ fn families(root: &KeyPath, listen: &[SocketAddr], source: &Source) -> Result<()
         let message = "name one IPv4 address, one IPv6 address, or one of each";
         return Err(source.problem(&root.key("listen"), message));
     }
-    Ok(())
+    unicast(&root.key("listen"), listen, source)
+}
+
+/// That each address is one interface's, or all of them.
+fn unicast(path: &KeyPath, addresses: &[SocketAddr], source: &Source) -> Result<(), Problem> {
+    let problem = |(place, address)| Some((place, unicast_problem(address)?));
+    match addresses.iter().enumerate().find_map(problem) {
+        Some((place, problem)) => Err(source.problem(&path.place(place), problem)),
+        None => Ok(()),
+    }
 }
 
 /// What a node says about itself goes to this machine only.

@@ -1,6 +1,6 @@
 //! A static network: who is who by the file alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use byway_proto::conventions::{relay_paths, shard_of};
@@ -12,22 +12,33 @@ use byway_wire::{
 };
 
 use super::additions::Other;
+use super::endpoint::Endpoint;
 use super::meaning::{checked_shards, named_as};
 use super::typed::{TypedNetwork, TypedPair};
 use crate::controller::ControllerSettings;
+use crate::names::Resolved;
 use byway_typed::{KeyPath, Problem, Source};
 
 /// A network that is written down in a file, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StaticNetwork {
-    relays: Vec<RelayEntry>,
+    relays: Vec<StaticRelay>,
     agents: Vec<StaticAgent>,
     pairs: Vec<StaticPair>,
 }
 
+/// A relay whose entry has no addresses yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StaticRelay {
+    entry: RelayEntry,
+    addresses: Vec<Endpoint>,
+}
+
+/// An agent whose entry has no addresses yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StaticAgent {
     entry: AgentEntry,
+    addresses: Vec<Endpoint>,
     key: PublicKey,
     /// Places of its relays.
     relays: Vec<usize>,
@@ -57,7 +68,7 @@ impl StaticNetwork {
     pub(crate) fn check(typed: &TypedNetwork, source: &Source) -> Result<Self, Problem> {
         let at = Checker { source, root: KeyPath::of("network") };
         let relays = at.relays(typed)?;
-        let relay_places = places(relays.iter().map(|relay| relay.name.clone()));
+        let relay_places = places(relays.iter().map(|relay| relay.entry.name.clone()));
         let agents = at.agents(typed, &relay_places)?;
         let agent_places = places(agents.iter().map(|agent| agent.entry.name.clone()));
         let pairs = at.pairs(typed, &agent_places)?;
@@ -89,11 +100,33 @@ impl StaticNetwork {
 
     /// A relay of the file.
     pub(crate) fn relay(&self, name: &str) -> Option<&RelayEntry> {
-        self.relays.iter().find(|relay| relay.name == name)
+        self.relays.iter().map(|relay| &relay.entry).find(|relay| relay.name == name)
+    }
+
+    /// Returns the DNS names of all relays and agents.
+    pub(crate) fn hosts(&self) -> BTreeSet<String> {
+        let relays = self.relays.iter().flat_map(|relay| &relay.addresses);
+        let agents = self.agents.iter().flat_map(|agent| &agent.addresses);
+        relays.chain(agents).filter_map(Endpoint::host).map(str::to_owned).collect()
+    }
+
+    /// Returns the DNS names of all relays.
+    pub(crate) fn hosts_of_relays(&self) -> BTreeSet<String> {
+        let addresses = self.relays.iter().flat_map(|relay| &relay.addresses);
+        addresses.filter_map(Endpoint::host).map(str::to_owned).collect()
+    }
+
+    /// Returns the DNS names of a relay, or of an agent.
+    pub(crate) fn hosts_of(&self, role: Role, name: &str) -> BTreeSet<String> {
+        let of_relays = self.relays.iter().filter(|relay| role == Role::Relay && relay.entry.name == name);
+        let of_agents = self.agents.iter().filter(|agent| role == Role::Agent && agent.entry.name == name);
+        let addresses =
+            of_relays.flat_map(|relay| &relay.addresses).chain(of_agents.flat_map(|agent| &agent.addresses));
+        addresses.filter_map(Endpoint::host).map(str::to_owned).collect()
     }
 
     /// What an agent has to know.
-    pub(crate) fn map_for_agent(&self, number: AgentId) -> NetworkMap {
+    pub(crate) fn map_for_agent(&self, number: AgentId, names: &Resolved) -> NetworkMap {
         let own = |agent: &StaticAgent| agent.entry.number == number.number();
         let directions: Vec<_> =
             self.directions().filter(|way| own(way.sender) || own(way.receiver)).collect();
@@ -101,17 +134,18 @@ impl StaticNetwork {
         let agents: BTreeMap<u32, &StaticAgent> =
             agents.filter(|agent| !own(agent)).map(|agent| (agent.entry.number, agent)).collect();
         NetworkMap {
-            revision: 1,
-            relays: self.relays.clone(),
-            agents: agents.into_values().map(|agent| agent.entry.clone()).collect(),
+            revision: 1 + names.changes(),
+            relays: self.relays.iter().map(|relay| relay.entry(names)).collect(),
+            agents: agents.into_values().map(|agent| agent.entry(names)).collect(),
             pairings: directions.iter().map(|way| self.pairing(*way)).collect(),
         }
     }
 
     /// What a relay has to know: all others.
-    pub(crate) fn map_for_relay(&self, number: RelayId) -> NetworkMap {
-        let others = self.relays.iter().filter(|relay| relay.number != number.number());
-        NetworkMap { revision: 1, relays: others.cloned().collect(), ..NetworkMap::default() }
+    pub(crate) fn map_for_relay(&self, number: RelayId, names: &Resolved) -> NetworkMap {
+        let others = self.relays.iter().filter(|relay| relay.entry.number != number.number());
+        let relays = others.map(|relay| relay.entry(names)).collect();
+        NetworkMap { revision: 1 + names.changes(), relays, ..NetworkMap::default() }
     }
 
     /// What the file lets agents do at relays.
@@ -134,7 +168,7 @@ impl StaticNetwork {
     /// Ingress and egress relays of each way.
     fn ways(&self, way: Direction<'_>) -> Vec<(RelayShard, RelayShard)> {
         let place = |relay: usize| {
-            let relay = &self.relays[relay];
+            let relay = &self.relays[relay].entry;
             let shard = shard_of(relay.shards, way.pair.group);
             RelayShard { relay: relay.number, shard: shard.number() }
         };
@@ -161,6 +195,20 @@ impl StaticNetwork {
             receiver: way.receiver.entry.number,
             paths: self.ways(way).into_iter().map(path).collect(),
         }
+    }
+}
+
+impl StaticRelay {
+    fn entry(&self, names: &Resolved) -> RelayEntry {
+        let addresses = self.addresses.iter().flat_map(|endpoint| names.addresses(endpoint)).collect();
+        RelayEntry { addresses, ..self.entry.clone() }
+    }
+}
+
+impl StaticAgent {
+    fn entry(&self, names: &Resolved) -> AgentEntry {
+        let addresses = self.addresses.iter().flat_map(|endpoint| names.addresses(endpoint)).collect();
+        AgentEntry { addresses, ..self.entry.clone() }
     }
 }
 
@@ -199,7 +247,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn relays(&self, typed: &TypedNetwork) -> Result<Vec<RelayEntry>, Problem> {
+    fn relays(&self, typed: &TypedNetwork) -> Result<Vec<StaticRelay>, Problem> {
         let root = self.root.key("relays");
         self.distinct(&root, typed.relays.iter().map(|relay| (&relay.name, relay.number, &relay.key)))?;
         let entries = typed.relays.iter().enumerate().map(|(place, relay)| {
@@ -209,13 +257,14 @@ impl Checker<'_> {
                 return Err(self.source.problem(&here.key("addresses"), "name at least one address"));
             }
             let shards = checked_shards(&here, relay.shards.unwrap_or(1), self.source)?;
-            Ok(RelayEntry {
+            let entry = RelayEntry {
                 number: relay.number,
                 name: relay.name.clone(),
                 key: relay.key.clone(),
-                addresses: relay.addresses.clone(),
+                addresses: Vec::new(),
                 shards: u16::from(shards),
-            })
+            };
+            Ok(StaticRelay { entry, addresses: self.addresses(&here, &relay.addresses)? })
         });
         entries.collect()
     }
@@ -239,8 +288,9 @@ impl Checker<'_> {
                     number: agent.number,
                     name: agent.name.clone(),
                     key: agent.key.clone(),
-                    addresses: agent.addresses.clone(),
+                    addresses: Vec::new(),
                 },
+                addresses: self.addresses(&here, &agent.addresses)?,
                 key,
                 relays: self.once(&here.key("relays"), near.collect::<Result<_, _>>()?)?,
             })
@@ -290,6 +340,17 @@ impl Checker<'_> {
             group: pair.group.unwrap_or(1),
             rate: pair.rate.map_or(ControllerSettings::RATE, |rate| rate.0),
         })
+    }
+
+    /// The addresses of a node, if others can send to each.
+    fn addresses(&self, here: &KeyPath, typed: &[Endpoint]) -> Result<Vec<Endpoint>, Problem> {
+        let path = here.key("addresses");
+        let problem =
+            typed.iter().enumerate().find_map(|(place, endpoint)| Some((place, endpoint.problem()?)));
+        match problem {
+            Some((place, problem)) => Err(self.source.problem(&path.place(place), problem)),
+            None => Ok(typed.to_vec()),
+        }
     }
 
     /// The places of an agent's relays, if none stands there twice.

@@ -11,19 +11,20 @@ use serde::Deserialize;
 use byway_scenario::TypedUplink;
 use byway_typed::{TypedBytes, TypedDuration, TypedPorts, TypedRate, TypedShape};
 
+use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
 use super::selectors::{TypedInside, TypedMark, TypedPrefix, TypedUsers};
 
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedFile {
-    /// What `byway agent` is told.
+    /// Settings of `byway agent`.
     pub(crate) agent: Option<TypedAgent>,
-    /// What `byway relay` is told.
+    /// Settings of `byway relay`.
     pub(crate) relay: Option<TypedRelay>,
-    /// What a relay sends at most, and how its flows share that. Without it, a relay sends at once what it has to send.
+    /// The rate that a relay sends at most, and how its flows share it. Without it, a relay sends every packet at once.
     pub(crate) uplink: Option<TypedUplink>,
-    /// What `byway controller` is told.
+    /// Settings of `byway controller`.
     pub(crate) controller: Option<TypedController>,
     /// Ports whose datagrams go to something that another agent exposes.
     #[serde(default)]
@@ -31,7 +32,7 @@ pub(crate) struct TypedFile {
     /// Packets of applications that know nothing of Byway, to be taken to another agent.
     #[serde(default)]
     pub(crate) capture: Vec<TypedCapture>,
-    /// What other agents may send to.
+    /// Targets and networks that other agents may send to.
     #[serde(default)]
     pub(crate) expose: Vec<TypedExpose>,
     /// Limits of an agent's mappings. Where they are reached, the longest idle mapping makes room for the next port.
@@ -39,12 +40,12 @@ pub(crate) struct TypedFile {
     pub(crate) mappings: TypedMappings,
     /// The device through which packets are captured.
     pub(crate) tunnel: Option<TypedTunnel>,
-    /// Who is who, where there is no controller: static mode.
+    /// The nodes of the network, where there is no controller: static mode.
     pub(crate) network: Option<TypedNetwork>,
-    /// Where this node answers questions about itself.
+    /// The address at which this node answers questions about itself.
     #[serde(default)]
     pub(crate) observe: TypedObserve,
-    /// What is logged.
+    /// The log.
     #[serde(default)]
     pub(crate) log: TypedLog,
 }
@@ -76,15 +77,18 @@ macro_rules! node_table {
             /// Its secret key, made by `byway keygen`. Default: `key` in the state folder, made at the first start.
             key_file: Option<PathBuf>,
             $(#[$listen])*
+            #[serde(default, deserialize_with = "read_some_addresses")]
+            #[schemars(with = "Option<Vec<String>>")]
             listen: Option<Vec<SocketAddr>>,
             $(#[$addresses])*
-            #[serde(default)]
+            #[serde(default, deserialize_with = "read_addresses")]
+            #[schemars(with = "Vec<String>")]
             addresses: Vec<SocketAddr>,
             $($(#[$own_about])* pub(crate) $own: Option<$kind>,)+
         }
 
         impl $table {
-            /// What agents and relays are both told.
+            /// Returns the settings that agents and relays have in common.
             pub(crate) const fn node(&mut self) -> NodeTable<'_> {
                 let Self { name, state, token, token_file, key_file, listen, addresses, $($own: _),+ } = self;
                 NodeTable { name, state, token, token_file, key_file, listen, addresses }
@@ -93,7 +97,7 @@ macro_rules! node_table {
     };
 }
 
-/// What agents and relays are both told, in the table of either.
+/// Settings that agents and relays have in common, from the table of either.
 #[derive(Debug)]
 pub(crate) struct NodeTable<'a> {
     pub(crate) name: &'a mut Option<String>,
@@ -156,7 +160,7 @@ pub(crate) struct TypedController {
     pub(crate) grant_lifetime: Option<TypedDuration>,
     /// The network's name, which counts on the first start. Default: `byway`.
     pub(crate) network: Option<String>,
-    /// What all flows of a pair of agents may send together through relays. Default: 100 Mbit/s.
+    /// The rate that all flows of a pair of agents may send together through relays. Default: 100 Mbit/s.
     pub(crate) rate: Option<TypedRate>,
     /// Most agents of one tenant: 1 to 4096. Default: any number until half of 4,096 members are there, then 4,096 divided by
     /// the number of tenants that have agents or tokens.
@@ -180,13 +184,13 @@ macro_rules! flows_table {
             $($(#[$own_about])* pub(crate) $own: $kind,)*
             /// The agent at the other end, by name.
             pub(crate) peer: String,
-            /// What it exposes, by name.
+            /// The target or network that the peer exposes, by name.
             pub(crate) to: String,
-            /// What relays do for it, in both directions: `internet`, `coding`, `caching`, `forwarding` or `both`. Default:
+            /// The service of relays for it, in both directions: `internet`, `coding`, `caching`, `forwarding` or `both`. Default:
             /// `caching`, which needs no other flows beside it.
             #[serde(default)]
             service: TypedService,
-            /// What each flow sends at most, in each direction; a forward has one for each application, a capture one for TCP and QUIC
+            /// The rate that each flow sends at most, in each direction; a forward has one for each application, a capture one for TCP and QUIC
             /// and one for all else. Default: 4 Mbit/s, of a capture 100 Mbit/s.
             rate: Option<TypedRate>,
             /// From sending to delivery: what comes later is lost. Default: 250 ms.
@@ -197,28 +201,28 @@ macro_rules! flows_table {
             /// Repair packets across flows, for the coding service: source packets + repair packets of a full batch. Default:
             /// `8+2`.
             batch: Option<TypedShape>,
-            /// What the packets are: `datagrams`, `congestion-controlled` for TCP and QUIC, or `mixture` for tunnels, which hide
+            /// The kind of the packets: `datagrams`, `congestion-controlled` for TCP and QUIC, or `mixture` for tunnels, which hide
             /// what they carry: all is copied, and repaired unless packets queue on the direct path. A forward that nothing tells
             /// what to copy of congestion-controlled traffic takes it for a mixture. Default: `datagrams`; of a capture, TCP and
             /// QUIC (UDP port 443) are congestion-controlled, and all else is datagrams.
             traffic: Option<TypedTraffic>,
-            /// What goes to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`
+            /// The packets that go to the relay: `usual` (everything, but of congestion-controlled traffic nothing that is bulk), `all`
             /// (everything, also of what comes back), `marked` (what `marks` names), `by-relay` (everything, and nothing on the direct path: the relay sends it on), or
             /// `own-repairs` (repair packets made here, for uplinks that carry no copies). Default: `usual`.
             #[serde(default)]
             copies: TypedCopies,
-            /// Which packets are worth a copy where not all get one: any of `tcp-handshakes` (SYN, SYN-ACK), `tcp-syn-acks`,
+            /// The packets that are worth a copy where not all get one: any of `tcp-handshakes` (SYN, SYN-ACK), `tcp-syn-acks`,
             /// `tcp-ends` (FIN, and the last segment of what was written), `short-flows` (the first 64 kB of each connection, and of
             /// each that was idle for a second), `rtp-h264-key-frames`, `rtp-h265-key-frames`, `rtp-vp8-key-frames`, `mpeg-ts-key-frames`, `dscp:46` (packets of this
             /// DSCP). Of a forward, those that look into datagrams. Default: of a capture, `tcp-handshakes`, `tcp-ends` and `short-flows`.
             marks: Option<Vec<TypedMark>>,
-            /// Whether copies, but for those of a flow's first packets, wait for the first losses. Default: false.
+            /// Holds copies back until the first losses, but for those of a flow's first packets. Default: false.
             #[serde(default)]
             standby: bool,
         }
 
         impl $table {
-            /// What relays are asked for.
+            /// Returns the service that relays are asked for.
             pub(crate) fn wish(&self) -> TypedWish<'_> {
                 let Self { service, rate, latency_budget, in_stream, batch, traffic, copies, marks, standby, .. } = self;
                 TypedWish {
@@ -239,7 +243,7 @@ macro_rules! flows_table {
     };
 }
 
-/// What flows are asked for, in whichever table.
+/// The service that relays are asked for, from whichever table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypedWish<'a> {
     pub(crate) peer: &'a str,
@@ -258,7 +262,9 @@ pub(crate) struct TypedWish<'a> {
 flows_table! {
     /// A port whose datagrams go to something that another agent exposes, and whose answers come back.
     TypedForward {
-        /// Where applications send to.
+        /// Where applications send to: an address of this machine with a port, `0.0.0.0` or `[::]` for all of them.
+        #[serde(deserialize_with = "read_address")]
+        #[schemars(with = "String")]
         listen: SocketAddr,
     }
 }
@@ -282,11 +288,11 @@ flows_table! {
         /// With which firewall mark: what a rule of nft or iptables has set. Default: whatever it is.
         #[serde(default)]
         firewall_marks: Vec<u32>,
-        /// Whether programs pin packets to a device, as a `WireGuard` in user space does: rules of routing do not count for those, and
-        /// a rule of iptables, where that is there, has them routed anew. Default: false.
+        /// Captures packets that programs pin to a device, as a `WireGuard` in user space does: rules of routing do not count for those,
+        /// and a rule of iptables, where that is there, has them routed anew. Default: false.
         #[serde(default)]
         pinned: bool,
-        /// What rules of nft or iptables put into this queue (NFQUEUE): 0 to 65535. In the place of `destinations`, `ports`, `users`, `cgroups`
+        /// The queue (NFQUEUE) into which rules of nft or iptables put the packets: 0 to 65535. In the place of `destinations`, `ports`, `users`, `cgroups`
         /// and `firewall_marks`: the rules choose, and the agent makes none of its own.
         queue: Option<u32>,
     }
@@ -296,7 +302,7 @@ flows_table! {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedTunnel {
-    /// What the system calls it. Default: `byway0`.
+    /// Its name in the system. Default: `byway0`.
     pub(crate) device: Option<String>,
     /// The number of the routing table, of the first of 100 priorities of rules, and of the firewall mark of Byway's own packets: all
     /// three are this agent's alone. Default: 4600.
@@ -335,8 +341,9 @@ pub(crate) struct TypedMappings {
 pub(crate) struct TypedExpose {
     /// By which other agents refer to it.
     pub(crate) name: String,
-    /// Where their datagrams go. Either this or `networks`.
-    pub(crate) target: Option<SocketAddr>,
+    /// Where their datagrams go: an address or a DNS name, with a port. A name is resolved at the start and every 30 s; while it does
+    /// not resolve, its last address is used. Either this or `networks`.
+    pub(crate) target: Option<Endpoint>,
     /// Where packets may go that they capture: addresses of this machine, and prefixes behind it.
     #[serde(default)]
     pub(crate) networks: Vec<TypedPrefix>,
@@ -348,13 +355,13 @@ pub(crate) struct TypedExpose {
     /// the device.
     #[serde(default)]
     pub(crate) ports: Vec<TypedPorts>,
-    /// Of `networks`: which packets of the way back are worth a copy where not all get one, as of a capture.
+    /// Of `networks`: the packets of the way back that are worth a copy where not all get one, as of a capture.
     pub(crate) marks: Option<Vec<TypedMark>>,
     /// The agents that may, by name. Default: all agents of the network that are paired with this one.
     pub(crate) peers: Option<Vec<String>>,
 }
 
-/// What relays do for a flow.
+/// The service of relays for a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TypedService {
@@ -371,7 +378,7 @@ pub(crate) enum TypedService {
     Both,
 }
 
-/// What a flow carries.
+/// The kind of a flow's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TypedTraffic {
@@ -384,7 +391,7 @@ pub(crate) enum TypedTraffic {
     Mixture,
 }
 
-/// What goes to the ingress relay.
+/// The packets that go to the ingress relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TypedCopies {
@@ -401,7 +408,7 @@ pub(crate) enum TypedCopies {
     OwnRepairs,
 }
 
-/// Who is who, the same in the files of all nodes.
+/// The nodes of the network, the same in the files of all of them.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedNetwork {
@@ -411,7 +418,7 @@ pub(crate) struct TypedNetwork {
     /// The agents.
     #[serde(default)]
     pub(crate) agents: Vec<TypedNetworkAgent>,
-    /// Which agents may exchange flows.
+    /// The pairs of agents that may exchange flows.
     #[serde(default)]
     pub(crate) pairs: Vec<TypedPair>,
 }
@@ -426,8 +433,9 @@ pub(crate) struct TypedNetworkRelay {
     pub(crate) number: u32,
     /// Its public key, as `byway keygen` shows it.
     pub(crate) key: String,
-    /// Where it is reached: an IPv4 address, an IPv6 address, or both.
-    pub(crate) addresses: Vec<SocketAddr>,
+    /// Where it is reached: an IPv4 address, an IPv6 address, or both; or a DNS name. Names are resolved at the start, and again while
+    /// the relay does not answer: a relay may move.
+    pub(crate) addresses: Vec<Endpoint>,
     /// How many shards it has. Default: 1.
     pub(crate) shards: Option<u8>,
 }
@@ -442,9 +450,10 @@ pub(crate) struct TypedNetworkAgent {
     pub(crate) number: u32,
     /// Its public key, as `byway keygen` shows it.
     pub(crate) key: String,
-    /// Where it may be reached directly. Default: nowhere, as behind a NAT; relays then bring the two ends together.
+    /// Where it may be reached directly: addresses, or DNS names, as of a relay. Default: nowhere, as behind a NAT; relays then
+    /// bring the two ends together.
     #[serde(default)]
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) addresses: Vec<Endpoint>,
     /// The relays near it by name, best first; those after the first stand by. Default: none, the Internet alone.
     #[serde(default)]
     pub(crate) relays: Vec<String>,
@@ -458,11 +467,11 @@ pub(crate) struct TypedPair {
     pub(crate) agents: [String; 2],
     /// Pairs of one group have their flows coded together where they share relays. Default: 1.
     pub(crate) group: Option<u32>,
-    /// What all flows of the pair send at most, in each direction. Default: 100 Mbit/s.
+    /// The rate that all flows of the pair send at most, in each direction. Default: 100 Mbit/s.
     pub(crate) rate: Option<TypedRate>,
 }
 
-/// Where a node answers questions about itself.
+/// The address at which a node answers questions about itself.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedObserve {
@@ -471,7 +480,7 @@ pub(crate) struct TypedObserve {
     pub(crate) listen: Option<SocketAddr>,
 }
 
-/// What is logged.
+/// The log.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TypedLog {
@@ -489,7 +498,7 @@ pub(crate) enum TypedLevel {
     Error,
     /// Something is wrong, and Byway goes on.
     Warn,
-    /// What happens.
+    /// Events of normal operation.
     Info,
     /// In detail.
     Debug,

@@ -55,6 +55,9 @@ fn node_text(role: &str, node: &NodeStatus) -> String {
     if let Some(problem) = &node.controller_problem {
         let _ = writeln!(page, "  controller: {problem}");
     }
+    for problem in &node.unresolved {
+        let _ = writeln!(page, "  {problem}");
+    }
     page
 }
 

@@ -18,7 +18,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// Networks of this process so far.
 static NETWORKS: AtomicU16 = AtomicU16::new(0);
 
-/// Machines at a network of IPv4 and IPv6, 198.51.100.0/24 and 2001:db8::/64; all are gone when it is dropped.
+/// Machines at a network of IPv4 and IPv6, `198.51.100.0/24` and `2001:db8::/64`; all are gone when it is dropped.
 pub struct Network {
     /// What the names of this network's namespaces begin with.
     prefix: String,
@@ -60,6 +60,14 @@ impl Network {
         format!("/etc/netns/{}", self.namespace(machine))
     }
 
+    /// Writes one of those files; what runs already sees it change.
+    pub fn write_setting(&self, machine: &str, name: &str, text: &str) {
+        let folder = self.settings(machine);
+        fs::create_dir_all(&folder).expect("root may");
+        // In place: programs have the file itself bound over theirs.
+        fs::write(format!("{folder}/{name}"), text).expect("root may");
+    }
+
     fn add_namespace(&mut self, machine: &str) -> bool {
         let made = Command::new("ip").args(["netns", "add", &self.namespace(machine)]).output();
         let is_made = made.is_ok_and(|output| output.status.success());
@@ -70,7 +78,7 @@ impl Network {
         is_made
     }
 
-    /// Adds a machine with the addresses 198.51.100.`host` and 2001:db8::`host`, at the device `eth0`.
+    /// Adds a machine with the addresses `198.51.100.HOST` and `2001:db8::HOST`, at the device `eth0`.
     pub fn add(&mut self, machine: &str, host: u8) {
         assert!(self.add_namespace(machine), "there is one more");
         let (switch, own) = (self.namespace("switch"), self.namespace(machine));
@@ -82,7 +90,7 @@ impl Network {
         ));
     }
 
-    /// Adds a machine with the address 192.168.1.2 behind a NAT that has the address 198.51.100.`host`.
+    /// Adds a machine with the address 192.168.1.2 behind a NAT that has the address `198.51.100.HOST`.
     pub fn add_behind_nat(&mut self, machine: &str, host: u8) {
         let router = format!("{machine}-nat");
         self.add(&router, host);

@@ -47,6 +47,7 @@ pub(super) fn mapping(
         received,
         endpoint,
         asked_at: LocalAddress::ANY,
+        sent_last: Time::START,
         side,
         marking,
         consent,
