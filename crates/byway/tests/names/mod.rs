@@ -20,11 +20,11 @@ time.sleep(1000)
 ";
 
 /// A stranger who holds names until it is dropped.
-pub struct Stranger(Child);
+pub(crate) struct Stranger(Child);
 
 impl Stranger {
     /// Takes these names; `None` if there is no python3. Runs in the network namespace of this thread.
-    pub fn hold(names: &[&str]) -> Option<Self> {
+    pub(crate) fn hold(names: &[&str]) -> Option<Self> {
         let mut command = Command::new("python3");
         command.args(["-c", LISTENS]).args(names).uid(NOBODY).gid(NOBODY).current_dir("/");
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
