@@ -31,6 +31,10 @@ pub(super) enum Topic {
     PeerRefuses,
     /// What a peer offers is refused.
     OfferRefused,
+    /// Losses of a flow are not repaired.
+    Unrepaired,
+    /// They are again.
+    Repaired,
 }
 
 impl Topic {

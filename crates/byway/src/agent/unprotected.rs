@@ -7,6 +7,7 @@ use byway_proto::agent::{Duplication, OfferRefusal, PathState, Traffic};
 use byway_units::Time;
 use byway_wire::Service;
 
+use super::log_limit::Topic;
 use super::mappings::{Mapping, MappingId, Side};
 use super::role::AgentRole;
 use super::tunnel::Tunnelled;
@@ -107,24 +108,34 @@ impl AgentRole {
                 note = note.or_else(|| self.why_unrepaired(id, direction, lost));
             }
         }
-        self.tell_of_losses(id, note);
+        self.tell_of_losses(id, note, now);
     }
 
-    fn tell_of_losses(&mut self, id: MappingId, note: Option<String>) {
-        let subject = self
-            .mappings
-            .get(id)
-            .map(|mapping| (self.known.name_of(mapping.peer), self.subject_of(mapping).to_owned()));
-        let (peer, to) = subject.unwrap_or_default();
-        match (self.watchdog.unrepaired.contains_key(&id), &note) {
-            (false, Some(note)) => tracing::warn!(peer, to, "{note}"),
-            (true, None) => tracing::info!(peer, to, "losses are repaired again, or have ended"),
-            _ => {}
+    fn tell_of_losses(&mut self, id: MappingId, note: Option<String>, now: Time) {
+        if self.watchdog.unrepaired.contains_key(&id) != note.is_some() {
+            self.log_losses(id, note.as_deref(), now);
         }
         match note {
             Some(note) => self.watchdog.unrepaired.insert(id, note),
             None => self.watchdog.unrepaired.remove(&id),
         };
+    }
+
+    /// Logs that losses of a mapping are not repaired, or that they are again. Flows of one peer share their fate.
+    fn log_losses(&mut self, id: MappingId, note: Option<&str>, now: Time) {
+        let subject =
+            self.mappings.get(id).map(|mapping| (mapping.peer, self.subject_of(mapping).to_owned()));
+        let Some((number, to)) = subject else { return };
+        let topic = if note.is_some() { Topic::Unrepaired } else { Topic::Repaired };
+        if !self.log_limit.is_due(topic, Some(number), &to, now) {
+            return;
+        }
+        let peer = self.known.name_of(number);
+        if let Some(note) = note {
+            tracing::warn!(peer, to, "{note}");
+        } else {
+            tracing::info!(peer, to, "losses are repaired again, or have ended");
+        }
     }
 
     /// The directions of which losses are to be repaired, as far as this end can tell.

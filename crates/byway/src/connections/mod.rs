@@ -111,7 +111,7 @@ where
 async fn stranger_lifetime(place: &Place) {
     tokio::time::sleep(place.gate().limits().stranger_lifetime).await;
     if place.is_known() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

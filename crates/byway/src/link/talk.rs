@@ -78,6 +78,7 @@ impl Claim {
     ///
     /// # Errors
     /// If the kernel gives no socket.
+    #[allow(clippy::disallowed_methods, reason = "a command waits for another one")]
     pub(super) fn take(index: u32) -> Result<Option<Self>, Failure> {
         for attempt in 0..ATTEMPTS {
             let reserved = reserved::reserve(&format!("{NAME}-{index}"));

@@ -18,7 +18,7 @@ use crate::node;
 use crate::observe::COMMAND_HEADER;
 use crate::settings::OBSERVE_PORTS;
 
-/// No status is longer: 2,048 mappings take 2 MB.
+/// No status is longer: 4,096 mappings, as many as an agent may have, take 4 MB.
 const STATUS_BYTES_MAX: usize = 16 << 20;
 
 /// How long a node may take to answer.

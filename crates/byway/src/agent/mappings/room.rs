@@ -73,8 +73,8 @@ impl Mappings {
     /// Returns the mapping that makes room although it is in use, as its owner has most of all and the other one fewer.
     fn beyond_share(&self, owner: Owner, now: Time) -> Option<MappingId> {
         let own = self.owners.get(&owner).map_or(0, |owned| owned.count);
-        let (most, owned) = self.owners.iter().max_by_key(|(_, owned)| owned.count)?;
-        if own + 1 >= owned.count {
+        let (most, largest) = self.owners.iter().max_by_key(|(_, owned)| owned.count)?;
+        if own + 1 >= largest.count {
             return None;
         }
         let its = self.candidates().filter(|(owner, _)| owner == most);
