@@ -23,10 +23,14 @@
 //! All drive the state machines through a stage that also holds them to the rules of their drivers: deadlines move
 //! forward, and what one input gives rise to is bounded.
 //!
+//! [`attacks`] are no targets of a fuzzer: members that flood a relay, at a small size in the tests and at full size by
+//! `make attack`.
+//!
 //! To add a target: a function here and in [`TARGETS`], a binary in `fuzz/fuzz_targets`, a folder in `fuzz/corpus`.
 
 mod agent_input;
 mod attacker;
+pub mod attacks;
 mod decoders;
 mod handshake;
 mod relay_input;

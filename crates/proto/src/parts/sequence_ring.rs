@@ -131,7 +131,14 @@ impl<T: Copy> SequenceRing<T> {
         (first..end).filter_map(|number| self.get(number).map(|value| (number, value)))
     }
 
-    /// How much memory it takes, in bytes.
+    /// How many values it has memory for.
+    #[inline]
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How much memory that is, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         (self.slots.len() * size_of::<Option<Slot<T>>>()) as u64

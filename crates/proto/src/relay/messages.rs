@@ -47,13 +47,13 @@ impl Relay {
             self.work.messages += 1;
             match message {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
-                Ok(_) if self.work().units() > end => self.counters.work_refused += 1,
+                Ok(_) if end < u64::MAX && self.work().units() > end => self.counters.work_refused += 1,
                 Ok(message) => self.message(session, &message, now),
                 Err(_) => self.counters.messages_unknown += 1,
             }
         }
         self.counters.messages_too_many += messages.count() as u64;
-        if self.work().units() <= end {
+        if end == u64::MAX || self.work().units() <= end {
             self.update_round_trips(session);
         }
     }

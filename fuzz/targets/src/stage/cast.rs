@@ -58,16 +58,16 @@ impl Who {
         AgentId::new(self.letter() as u32)
     }
 
-    fn relay_card(self) -> RelayCard {
+    pub(crate) fn relay_card(self) -> RelayCard {
         let Self::Relay(number) = self else { panic!("{self:?} is no relay") };
         RelayCard { number: RelayId::new(number.into()), secret: self.secret(), address: self.address() }
     }
 
-    fn agent_card(self) -> AgentCard {
+    pub(crate) fn agent_card(self) -> AgentCard {
         AgentCard { number: self.agent_id(), secret: self.secret(), address: Some(self.address()) }
     }
 
-    fn seed(self) -> [u8; 32] {
+    pub(crate) const fn seed(self) -> [u8; 32] {
         [self.letter() ^ 0x55; 32]
     }
 }

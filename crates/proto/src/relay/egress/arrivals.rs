@@ -11,7 +11,7 @@ use super::batches::{Batch, BatchRepair, Entries, Entry};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
-use super::{Egress, admitted, find, kept};
+use super::{Egress, find, kept};
 use crate::limits::{CODED_BYTES_MAX, FIRST_NUMBERS};
 use crate::parts::packet_log::Handle;
 
@@ -123,15 +123,16 @@ impl Egress {
             let Some((slot, flow)) = found else {
                 continue;
             };
-            let (batches, log) = (&self.batches, &self.log);
+            let (batches, log, memory) = (&self.batches, &self.log, &self.memory);
+            let holder = flow.holder;
             let is_spent = |batch: BatchRef| {
-                kept(batches, batch)
-                    .is_none_or(|known| known.repairs().all(|repair| log.get(repair.payload, now).is_none()))
+                let is_gone = kept(batches, batch)
+                    .is_none_or(|known| known.repairs().all(|repair| log.get(repair.payload, now).is_none()));
+                is_gone || !memory.has_room(holder)
             };
             // As long as any packet of the batch: who gives shall not be asked for more than it consented to.
             flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);
             let active = flow.activate(now);
-            self.memory.admit(active);
             active.add_batch(entry.sequence, batch, is_spent);
             self.memory.settle(active);
             self.sweeps.watch_rest(active, slot, now);
@@ -160,25 +161,25 @@ impl Egress {
         let Some(payload) = self.keep(repair.payload, now) else {
             return;
         };
-        let Some(flow) = self.flow_mut(slot) else {
+        let Some(flow) = find(&mut self.flows, slot) else {
             self.counters.repairs_unknown += 1;
             return;
         };
-        flow.activate(now);
-        let Some(active) = admitted(&mut self.flows, &self.memory, slot) else {
-            return;
-        };
+        let active = flow.activate(now);
         let InStreamHead { first_low, mask, place, length_symbol, .. } = repair.head;
         let first = active.full(first_low);
         active.blocks.add(first, mask, BlockRepair { place, length_symbol, payload });
         active.note_known(first, first.plus(mask.span() - 1));
-        // All are noted first: how many repair packets are needed depends on what else is missing.
-        let offsets = mask.offsets().map(|offset| first.plus(u64::from(offset)));
-        let refused = offsets.filter(|sequence| active.take_nacked(*sequence, now) == Some(false)).count();
+        if !active.nacked.is_empty() {
+            // All are noted first: how many repair packets are needed depends on what else is missing.
+            self.memory.admit(active);
+            let offsets = mask.offsets().map(|offset| first.plus(u64::from(offset)));
+            let refused = offsets.filter(|sequence| active.take_nacked(*sequence, now) == Some(false));
+            self.counters.refused_room += refused.count() as u64;
+        }
+        self.sweeps.watch_rest(active, slot, now);
         self.memory.settle(active);
-        self.counters.refused_room += refused as u64;
         self.counters.repairs_kept += 1;
-        self.watch_rest(slot, now);
         for offset in mask.offsets() {
             self.became_repairable(slot, first.plus(u64::from(offset)), now, actions);
         }
@@ -196,6 +197,9 @@ impl Egress {
         let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
+        if active.missing.is_empty() && active.nacked.is_empty() && active.open.is_none() {
+            return;
+        }
         self.memory.admit(active);
         if active.take_nacked(sequence, now) == Some(false) {
             self.counters.refused_room += 1;

@@ -138,8 +138,10 @@ impl Egress {
         let is_forwarded = carried.is_forwarded || forwards(service);
         let active = flow.activate(now);
         let sequence = active.full(carried.sequence_low);
-        self.memory.admit(active);
-        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        let (log, memory, holder) = (&self.log, &self.memory, active.holder);
+        active.add_packet(sequence, packet, |packet| {
+            log.get(packet, now).is_none() || !memory.has_room(holder)
+        });
         self.memory.settle(active);
         active.is_forwarded = is_forwarded;
         self.sweeps.watch_rest(active, slot, now);
@@ -154,8 +156,10 @@ impl Egress {
             return;
         }
         // Whoever asked before it came is answered by it.
-        if active.take_nacked(sequence, now) == Some(false) {
-            self.counters.refused_room += 1;
+        if !active.nacked.is_empty() {
+            self.memory.admit(active);
+            self.counters.refused_room += u64::from(active.take_nacked(sequence, now) == Some(false));
+            self.memory.settle(active);
         }
         if let Some(missing) = active.missing.get_mut(sequence) {
             missing.enter(Stage::Given, now);

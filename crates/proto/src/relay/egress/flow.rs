@@ -90,7 +90,7 @@ pub(crate) struct EgressFlow {
     pub(crate) slot: FlowSlot,
     pub(crate) key: FlowKey,
     /// Whose memory it takes.
-    holder: Holder,
+    pub(super) holder: Holder,
     pub(crate) service: Service,
     /// What repairs it may still be given: its registered rate, so that an outage can be repaired and more cannot
     /// be asked for.
@@ -154,9 +154,9 @@ fn some_of<T: Copy>(rare: &mut Rare<T>) -> &mut SequenceRing<T> {
 
 /// Keeps a value for a number; how much more memory that takes, in bytes.
 fn insert<T: Copy>(ring: &mut SequenceRing<T>, number: u64, value: T, is_spent: impl Fn(T) -> bool) -> u64 {
-    let before = ring.bytes();
+    let before = ring.slots();
     ring.insert_over(number, value, is_spent);
-    ring.bytes() - before
+    if ring.slots() == before { 0 } else { ring.bytes() - ring.bytes() / ring.slots() as u64 * before as u64 }
 }
 
 /// Above all numbers.
@@ -314,7 +314,7 @@ impl Active {
         }
         match self.missing.get(sequence) {
             Some(missing) => missing.stage != Stage::Given,
-            None => self.nacked.covering(sequence, self.last_used).is_some(),
+            None => !self.nacked.is_empty() && self.nacked.covering(sequence, self.last_used).is_some(),
         }
     }
 
@@ -406,8 +406,7 @@ impl Active {
     ) {
         self.note_known(sequence, sequence);
         let (number, batch) = (sequence.number(), PackedBatch::new(batch));
-        let has_room = self.has_room;
-        let is_spent = |batch: PackedBatch| !has_room || is_spent(batch.batch());
+        let is_spent = |batch: PackedBatch| is_spent(batch.batch());
         let before = self.batches.get(number).filter(|before| *before != batch);
         if let Some(before) = before {
             self.bytes += insert(some_of(&mut self.earlier_batches), number, before, is_spent);
@@ -423,9 +422,7 @@ impl Active {
         is_gone: impl Fn(Handle) -> bool,
     ) {
         self.note_known(sequence, sequence);
-        let has_room = self.has_room;
-        self.bytes +=
-            insert(&mut self.packets, sequence.number(), packet, |packet| !has_room || is_gone(packet));
+        self.bytes += insert(&mut self.packets, sequence.number(), packet, is_gone);
     }
 
     /// Where the packet itself is kept, or was.

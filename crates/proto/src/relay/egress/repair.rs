@@ -418,8 +418,10 @@ impl Egress {
         let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
-        self.memory.admit(active);
-        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        let (log, memory, holder) = (&self.log, &self.memory, active.holder);
+        active.add_packet(sequence, packet, |packet| {
+            log.get(packet, now).is_none() || !memory.has_room(holder)
+        });
         self.memory.settle(active);
         let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
         let missed = active.missing.get(sequence);

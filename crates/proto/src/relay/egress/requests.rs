@@ -257,8 +257,11 @@ impl Egress {
             return None;
         }
         let packet = self.keep(coded, now)?;
-        let active = admitted(&mut self.flows, &self.memory, slot)?;
-        active.add_packet(sequence, packet, |packet| self.log.get(packet, now).is_none());
+        let active = find(&mut self.flows, slot)?.active_mut()?;
+        let (log, memory, holder) = (&self.log, &self.memory, active.holder);
+        active.add_packet(sequence, packet, |packet| {
+            log.get(packet, now).is_none() || !memory.has_room(holder)
+        });
         self.memory.settle(active);
         Some(packet)
     }

@@ -1,0 +1,159 @@
+//! Attacks of a member on the relay that it shares with others, each beside an honest flow of another tenant.
+//!
+//! Every attacker has real keys, grants of its own and a mate at the other relay, and sends authenticated datagrams as
+//! fast as a line takes them. The relay is a processor in virtual time: a datagram takes it [`DATAGRAM_TIME`], and each unit of work
+//! that it counts [`UNIT_TIME`]. What the honest flow loses, how long its packets take, and what the attack costs is compared with a
+//! control of as many datagrams that say nothing.
+
+mod aliases;
+mod challenges;
+mod cooperation;
+mod fragments;
+mod lost;
+mod nack;
+mod offers;
+mod probes;
+mod registrations;
+mod replays;
+mod reports;
+mod silence;
+mod stage;
+
+use std::fmt;
+
+use byway_proto::limits::{SESSION_WORK_BURST, SESSION_WORK_PER_SECOND};
+use byway_units::{Bytes, Duration};
+
+use crate::stage::hand::Hand;
+use stage::World;
+
+/// What a relay takes to receive, open and answer a datagram of 1,200 bytes.
+const DATAGRAM_TIME: Duration = Duration::from_micros(2);
+
+/// What it takes for a unit of work.
+const UNIT_TIME: Duration = Duration::from_nanos(20);
+
+/// What is left of a datagram of 1,200 bytes for messages.
+const PLAINTEXT_BYTES: usize = 1_175;
+
+/// What reading one datagram's messages costs at most, in units of work, whatever the budget: 131 messages, and some lookups.
+const READING_WORK: u64 = 160;
+
+/// What attacks may make the relay keep.
+const MEMORY_MAX: Bytes = Bytes::new(16 << 20);
+
+/// Makes the next datagram of an attacker, from how many there were and the first of them; `None` if there is nothing to say.
+type Say = fn(&mut Hand, u32, &[u8]) -> Option<Vec<u8>>;
+
+/// An attacker: what it does beforehand, and what it sends then.
+struct Attack {
+    name: &'static str,
+    /// Sees to it that the relay knows something that the attack is about.
+    prepare: fn(&mut World),
+    /// What it sends.
+    datagram: Say,
+}
+
+/// As many datagrams that say nothing: what any member may send.
+const CONTROL: Attack = silence::ATTACK;
+
+const ATTACKS: &[Attack] = &[
+    nack::ATTACK,
+    lost::ATTACK,
+    registrations::ATTACK,
+    aliases::ATTACK,
+    offers::ATTACK,
+    cooperation::ATTACK,
+    reports::ATTACK,
+    fragments::ATTACK,
+    challenges::ATTACK,
+    probes::ATTACK,
+    replays::ATTACK,
+];
+
+/// How large an attack is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Datagrams of the attacker.
+    pub datagrams: u32,
+    /// The time from one to the next.
+    pub interval: Duration,
+    /// Flows that the attacker has registered.
+    pub flows: u16,
+}
+
+impl Size {
+    /// For tests: half a second of 10,000 datagrams a second.
+    pub const SMALL: Self = Self { datagrams: 5_000, interval: Duration::from_micros(100), flows: 500 };
+
+    /// Ten seconds of 30,000 datagrams a second, from a session with as many flows as it may have.
+    pub const LARGE: Self = Self { datagrams: 300_000, interval: Duration::from_nanos(33_333), flows: 4_000 };
+
+    fn lasts(self) -> Duration {
+        self.interval * u64::from(self.datagrams)
+    }
+}
+
+/// What became of the honest flow, and what the attack cost the relay.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// The attack.
+    pub name: &'static str,
+    /// Packets that the honest flow sent, and how many of them were lost.
+    pub sent: usize,
+    /// See above.
+    pub lost: usize,
+    /// The delay that 99 of 100 packets of the honest flow did not exceed.
+    pub p99: Duration,
+    /// Units of work of the relay for each datagram of the attacker.
+    pub work_per_datagram: u64,
+    /// How much more the relay keeps than before.
+    pub memory: Bytes,
+    size: Size,
+}
+
+impl fmt::Display for Outcome {
+    /// Writes a row of a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, sent, lost, p99, work_per_datagram, memory, .. } = self;
+        write!(f, "| {name} | {lost} of {sent} | {p99} | {work_per_datagram} | {memory} |")
+    }
+}
+
+impl Outcome {
+    /// What is wrong with it, compared with that of the control.
+    #[must_use]
+    pub fn faults(&self, control: &Self) -> Vec<String> {
+        let size = self.size;
+        let reading = u64::from(size.datagrams) * READING_WORK;
+        let earned = SESSION_WORK_PER_SECOND * size.lasts().as_millis() / 1_000;
+        let work_max = (SESSION_WORK_BURST + earned + reading) / u64::from(size.datagrams);
+        let lost_max = control.lost + self.sent / 1_000;
+        let p99_max = control.p99 + Duration::from_millis(2);
+        let mut faults = Vec::new();
+        let mut expect = |is_so: bool, fault: String| faults.extend((!is_so).then_some(fault));
+        expect(self.sent > 50, format!("{}: the honest flow sent {} packets", self.name, self.sent));
+        expect(
+            self.lost <= lost_max,
+            format!("{}: {} of {} packets are lost", self.name, self.lost, self.sent),
+        );
+        expect(self.p99 <= p99_max, format!("{}: the delay is {}, not {p99_max}", self.name, self.p99));
+        let work = self.work_per_datagram;
+        expect(work <= work_max, format!("{}: {work} units of work, not {work_max}", self.name));
+        expect(self.memory <= MEMORY_MAX, format!("{}: {} are kept", self.name, self.memory));
+        faults
+    }
+}
+
+/// Runs the control, and then all attacks.
+#[must_use]
+pub fn attacks(size: Size) -> (Outcome, Vec<Outcome>) {
+    (run(&CONTROL, size), ATTACKS.iter().map(|attack| run(attack, size)).collect())
+}
+
+fn run(attack: &Attack, size: Size) -> Outcome {
+    let mut world = World::new(size.flows);
+    (attack.prepare)(&mut world);
+    world.attack(attack.datagram, size);
+    world.outcome(attack.name, size)
+}

@@ -1,0 +1,42 @@
+//! NACKs that name all numbers there are, of all flows in turn.
+
+use byway_units::Duration;
+use byway_wire::messages::Nack;
+use byway_wire::{Message, Microseconds, RangeSet, SequenceNumber};
+
+use super::Attack;
+use super::stage::{KNOWN, KNOWN_FROM, World, alias, filled};
+
+/// NACKs of a datagram.
+const NACKS: u32 = 55;
+
+pub(super) const ATTACK: Attack = Attack {
+    name: "NACKs",
+    prepare: World::send_known,
+    datagram: |mallory, nth, _| {
+        let known = range(KNOWN_FROM + nth % 50, KNOWN - nth % 50);
+        let everything = range(0, 8_192);
+        let nack = |place: u32| {
+            let of_known = place.is_multiple_of(2);
+            let number = if of_known { 1 } else { (nth * NACKS + place) % 500 + 1 };
+            let ranges = if of_known { known.ranges() } else { everything.ranges() };
+            Message::Nack(Nack {
+                alias: alias(u16::try_from(number).expect("few flows")),
+                open_from_low: place.is_multiple_of(5).then_some(KNOWN_FROM),
+                noticed_by_timer: false,
+                answers_confirm: false,
+                patience: Microseconds::from_duration(Duration::from_secs(2)),
+                ranges,
+            })
+        };
+        mallory.says(&filled((0..NACKS).map(nack)))
+    },
+};
+
+/// A range of so many numbers.
+pub(super) fn range(first: u32, count: u32) -> RangeSet {
+    let mut ranges = RangeSet::new();
+    let mut numbers = first..first + count;
+    assert!(numbers.all(|number| ranges.insert(SequenceNumber::new(number.into()))), "one range is few");
+    ranges
+}

@@ -1,0 +1,28 @@
+//! Reports on flows, which are none of a relay's business.
+
+use byway_units::Duration;
+use byway_wire::messages::{DelayPercentiles, FlowRole, RepairCounters, Report};
+use byway_wire::{Message, Microseconds};
+
+use super::Attack;
+use super::stage::{filled, flow};
+
+pub(super) const ATTACK: Attack = Attack {
+    name: "reports",
+    prepare: |_| {},
+    datagram: |mallory, nth, _| {
+        let late = Microseconds::from_duration(Duration::from_secs(1));
+        let report = Report {
+            flow_key: flow(FlowRole::Receiver, 1),
+            highest_low: nth,
+            direct: 0,
+            lost: u32::MAX,
+            repaired: RepairCounters::default(),
+            late: u32::MAX,
+            bursts: nth,
+            longest_burst: u32::MAX,
+            delay: DelayPercentiles { p50: late, p95: late, p99: late },
+        };
+        mallory.says(&filled(std::iter::repeat_n(Message::Report(report), 20)))
+    },
+};

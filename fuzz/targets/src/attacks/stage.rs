@@ -1,0 +1,388 @@
+//! Two relays that take time for what they do, an honest flow through both, and an attacker with a mate.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use byway_code::Engine;
+use byway_proto::agent::{FlowSettings, SendFlowId};
+use byway_proto::relay::{Authority, Relay};
+use byway_sim::overlay::cast::{grant, path};
+use byway_units::{Bytes, Duration, FlowId, Time};
+use byway_wire::messages::{FlowOptions, FlowRole, Register};
+use byway_wire::packets::EnvelopeRole;
+use byway_wire::seal::{Portable, Purpose, Suite};
+use byway_wire::{
+    Alias, BlockShape, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message, Microseconds, Service,
+    Shard, TenantId, Writer,
+};
+
+use super::{DATAGRAM_TIME, Outcome, PLAINTEXT_BYTES, Say, Size, UNIT_TIME};
+use crate::stage::cast::{self, EGRESS, INGRESS, Who};
+use crate::stage::hand::Hand;
+use crate::stage::machine::{Kind, Machine, Output};
+use crate::stage::net::Packet;
+
+const SENDER: Who = Who::Agent(1);
+const RECEIVER: Who = Who::Agent(2);
+/// The attacker is at the relay where the honest flow leaves the overlay, and its mate where that enters it.
+pub(super) const MATE: Who = Who::Agent(3);
+pub(super) const MALLORY: Who = Who::Agent(4);
+
+/// How long packets take between any two nodes.
+const DELAY: Duration = Duration::from_millis(5);
+
+/// The honest flow sends 500 packets a second.
+const HONEST_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Datagrams that wait for a relay at most: what a socket's buffer of 4 MB takes.
+const BACKLOG_MAX: usize = 2_048;
+
+/// The copies of the mate that the relay knows: from this number on, so many.
+pub(super) const KNOWN_FROM: u32 = 1_000;
+pub(super) const KNOWN: u32 = 500;
+
+/// A relay, and the processor that it runs on.
+struct Server {
+    who: Who,
+    machine: Machine,
+    backlog: VecDeque<Packet>,
+    free_at: Time,
+}
+
+impl Server {
+    fn new(who: Who, others: Vec<byway_proto::relay::OtherRelay>) -> Self {
+        let settings =
+            who.relay_card().settings(Suite::ChaCha20Poly1305, Authority::Static(grants()), others);
+        let relay = Relay::new(settings, Engine::fastest(), &Portable, who.seed(), Time::START);
+        let (machine, backlog) = (Machine::relay(relay), VecDeque::new());
+        Self { who, machine, backlog, free_at: Time::START }
+    }
+
+    fn relay(&self) -> &Relay {
+        match &self.machine.kind {
+            Kind::Relay(relay) => relay,
+            Kind::Agent(_) => panic!("a server is a relay"),
+        }
+    }
+
+    /// When it does something next.
+    fn next(&self) -> Option<Time> {
+        let waiting = if self.backlog.is_empty() { None } else { Some(Time::START) };
+        let next = [waiting, self.machine.deadline()].into_iter().flatten().min();
+        next.map(|at| at.max(self.free_at))
+    }
+
+    /// Does what is due, and takes its time for that.
+    fn step(&mut self, now: Time) -> Output {
+        let before = self.relay().work().units();
+        let (output, time) = if self.machine.deadline().is_some_and(|at| at <= now) {
+            (self.machine.wake(now), Duration::ZERO)
+        } else {
+            let packet = self.backlog.pop_front().expect("a packet waits");
+            (self.machine.receive(packet.from, &packet.bytes, now), DATAGRAM_TIME)
+        };
+        let work = self.relay().work().units() - before;
+        self.free_at = now + time + UNIT_TIME * work;
+        output
+    }
+}
+
+pub(super) struct World {
+    pub(super) now: Time,
+    agents: Vec<(Who, Machine)>,
+    servers: Vec<Server>,
+    pub(super) mallory: Hand,
+    mate: Hand,
+    under_way: BTreeMap<(Time, u64), Packet>,
+    launched: u64,
+    flow: SendFlowId,
+    /// When the honest flow sends next.
+    next_honest: Time,
+    /// When each packet of the honest flow was sent, and how long it took.
+    honest: Vec<(Time, Option<Duration>)>,
+    /// Of these, those before the attack.
+    before: usize,
+    work_before: u64,
+    memory_before: Bytes,
+}
+
+/// A grant for all flows between two agents, of this tenant.
+fn grants() -> Vec<Grant> {
+    let granted = |(sender, receiver, ingress, egress, tenant): (Who, Who, Who, Who, u32)| {
+        let [sender, receiver] = [sender, receiver].map(Who::agent_card);
+        let [ingress, egress] = [ingress, egress].map(Who::relay_card);
+        let flows = FlowId::new(0)..=FlowId::new(u16::MAX);
+        let (tenant, rate) = (TenantId::new(tenant), KilobitsPerSecond::new(cast::GRANTED_KBITS));
+        Grant { tenant, rate, ..grant((&sender, &receiver), (&ingress, &egress), flows) }
+    };
+    [
+        (SENDER, RECEIVER, INGRESS, EGRESS, 1),
+        (MATE, MALLORY, INGRESS, EGRESS, 2),
+        (MALLORY, MATE, EGRESS, INGRESS, 2),
+    ]
+    .map(granted)
+    .to_vec()
+}
+
+/// The flow with this number between the attacker and its mate.
+pub(super) fn flow(role: FlowRole, number: u16) -> FlowKey {
+    match role {
+        FlowRole::Sender => cast::flow(4, 3, number),
+        FlowRole::Receiver => cast::flow(3, 4, number),
+    }
+}
+
+/// A registration of the attacker or its mate.
+pub(super) fn register(flow_key: FlowKey, role: FlowRole, far: Who) -> Message<'static> {
+    let Who::Relay(number) = far else { panic!("{far:?} is no relay") };
+    Message::Register(Register {
+        flow_key,
+        role,
+        service: Service::Caching,
+        in_stream: None,
+        batch: BlockShape::new(10, 2),
+        options: FlowOptions {
+            relay_side_duplication: false,
+            sender_makes_repairs: false,
+            coded_with_other_tenants: false,
+            selective: false,
+        },
+        rate: KilobitsPerSecond::new(10_000),
+        budget: Microseconds::from_duration(Duration::from_millis(250)),
+        consent: byway_proto::limits::CONSENT,
+        far_relay: GrantedRelay { relay: byway_units::RelayId::new(number.into()), shard: Shard::new(0) },
+        grant: &[],
+    })
+}
+
+pub(super) fn alias(number: u16) -> Alias {
+    Alias::new(number).expect("aliases begin with one")
+}
+
+/// As many of these messages as a datagram takes.
+pub(super) fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
+    let mut bytes = [0; PLAINTEXT_BYTES];
+    let mut writer = Writer::new(&mut bytes);
+    for message in messages {
+        if message.emit(&mut writer).is_err() {
+            break;
+        }
+    }
+    writer.written().to_vec()
+}
+
+impl World {
+    /// All is set up: the attacker has registered so many flows that it receives.
+    pub(super) fn new(flows: u16) -> Self {
+        let path = path(&INGRESS.relay_card(), &EGRESS.relay_card());
+        let settings =
+            FlowSettings { service: Service::Forwarding, paths: vec![path], ..FlowSettings::default() };
+        let key = cast::flow(1, 2, 1);
+        let (mut sending, mut receiving) =
+            (cast::agent(SENDER, INGRESS, RECEIVER), cast::agent(RECEIVER, EGRESS, SENDER));
+        let flow = sending.open_flow(key, settings.clone(), Time::START).expect("the peer is known");
+        receiving.accept_flow(key, settings, Time::START).expect("the peer is known");
+        let server = |who: Who, other: Who| Server::new(who, vec![other.relay_card().for_relays()]);
+        let mut world = Self {
+            now: Time::START,
+            agents: vec![(SENDER, Machine::agent(sending)), (RECEIVER, Machine::agent(receiving))],
+            servers: vec![server(INGRESS, EGRESS), server(EGRESS, INGRESS)],
+            mallory: Hand::new(MALLORY, EGRESS, Purpose::AgentToRelay),
+            mate: Hand::new(MATE, INGRESS, Purpose::AgentToRelay),
+            under_way: BTreeMap::new(),
+            launched: 0,
+            flow,
+            next_honest: Time::START,
+            honest: Vec::new(),
+            before: 0,
+            work_before: 0,
+            memory_before: Bytes::ZERO,
+        };
+        world.begin();
+        world.register_all(flows);
+        world.run(Duration::from_secs(1));
+        world
+    }
+
+    fn begin(&mut self) {
+        for place in 0..self.agents.len() {
+            let output = self.agents[place].1.drain();
+            self.launch_all(self.agents[place].0, output, self.now);
+        }
+        for place in 0..self.servers.len() {
+            let output = self.servers[place].machine.drain();
+            self.launch_all(self.servers[place].who, output, self.now);
+        }
+        let (of_mallory, of_mate) = (self.mallory.initiate(0, &[]), self.mate.initiate(0, &[]));
+        self.launch(MALLORY, EGRESS.address(), of_mallory, self.now);
+        self.launch(MATE, INGRESS.address(), of_mate, self.now);
+        self.run(Duration::from_millis(100));
+        assert!(self.mallory.is_established() && self.mate.is_established(), "both have sessions");
+    }
+
+    fn register_all(&mut self, flows: u16) {
+        let numbers: Vec<u16> = (1..=flows).collect();
+        for numbers in numbers.chunks(15) {
+            let of = |number: &u16| register(flow(FlowRole::Receiver, *number), FlowRole::Receiver, INGRESS);
+            self.says(&filled(numbers.iter().map(of)));
+            self.run(Duration::from_millis(5));
+        }
+        let sending = register(flow(FlowRole::Receiver, 1), FlowRole::Sender, EGRESS);
+        let packet = self.mate.says(&filled([sending])).expect("it has a session");
+        self.launch(MATE, INGRESS.address(), packet, self.now);
+    }
+
+    /// The attacker says something to its relay.
+    pub(super) fn says(&mut self, plaintext: &[u8]) {
+        let packet = self.mallory.says(plaintext).expect("it has a session");
+        self.launch(MALLORY, EGRESS.address(), packet, self.now);
+    }
+
+    /// The mate sends packets of the attacker's first flow, which the relay then knows.
+    pub(super) fn send_known(&mut self) {
+        for number in KNOWN_FROM..KNOWN_FROM + KNOWN {
+            let packet = self.mate.envelops(EnvelopeRole::Copy, alias(1), number, &[7; 100]);
+            self.launch(MATE, INGRESS.address(), packet.expect("it has a session"), self.now);
+            self.run(Duration::from_millis(1));
+        }
+    }
+
+    /// The attacker sends its datagrams, and the honest flow goes on.
+    pub(super) fn attack(&mut self, datagram: Say, size: Size) {
+        self.before = self.honest.len();
+        let relay = self.servers[1].relay();
+        (self.work_before, self.memory_before) = (relay.work().units(), memory(relay));
+        let mut first = Vec::new();
+        for nth in 0..size.datagrams {
+            if let Some(packet) = datagram(&mut self.mallory, nth, &first) {
+                if nth == 0 {
+                    first.clone_from(&packet);
+                }
+                self.launch(MALLORY, EGRESS.address(), packet, self.now);
+            }
+            self.run(size.interval);
+        }
+    }
+
+    pub(super) fn outcome(mut self, name: &'static str, size: Size) -> Outcome {
+        let relay = self.servers[1].relay();
+        let work = relay.work().units() - self.work_before;
+        let memory = Bytes::new(memory(relay).count().saturating_sub(self.memory_before.count()));
+        let sent = self.honest.len() - self.before;
+        // What is late may still come.
+        self.next_honest = Time::MAX;
+        self.run(Duration::from_secs(1));
+        let mut delays: Vec<Duration> =
+            self.honest[self.before..].iter().filter_map(|(_, delay)| *delay).collect();
+        delays.sort_unstable();
+        let p99 = delays.get(delays.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(Duration::MAX);
+        let work_per_datagram = work / u64::from(size.datagrams);
+        Outcome { name, sent, lost: sent - delays.len(), p99, work_per_datagram, memory, size }
+    }
+
+    /// Lets time pass.
+    pub(super) fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(at) = self.next().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.step();
+        }
+        self.now = until;
+    }
+
+    fn next(&self) -> Option<Time> {
+        let arrival = self.under_way.first_key_value().map(|((at, _), _)| *at);
+        let agents = self.agents.iter().filter_map(|(_, machine)| machine.deadline());
+        let servers = self.servers.iter().filter_map(Server::next);
+        agents.chain(servers).chain(arrival).chain([self.next_honest]).min()
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        if self.next_honest <= now {
+            self.send_honest();
+        } else if let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= now) {
+            let packet = entry.remove();
+            self.arrive(packet);
+        } else if let Some(place) =
+            self.servers.iter().position(|server| server.next().is_some_and(|at| at <= now))
+        {
+            let output = self.servers[place].step(now);
+            self.launch_all(self.servers[place].who, output, self.servers[place].free_at);
+        } else if let Some(place) =
+            self.agents.iter().position(|(_, machine)| machine.deadline().is_some_and(|at| at <= now))
+        {
+            let output = self.agents[place].1.wake(now);
+            self.launch_all(self.agents[place].0, output, now);
+        }
+    }
+
+    fn send_honest(&mut self) {
+        let mut datagram = [0; 200];
+        datagram[..8].copy_from_slice(&(self.honest.len() as u64).to_be_bytes());
+        let (flow, now) = (self.flow, self.now);
+        let output = self.agents[0].1.send(flow, &datagram, false, now);
+        self.honest.push((now, None));
+        self.next_honest = now + HONEST_INTERVAL;
+        self.launch_all(SENDER, output, now);
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        let now = self.now;
+        if let Some(server) = self.servers.iter_mut().find(|server| server.who.address() == packet.to) {
+            if server.backlog.len() < BACKLOG_MAX {
+                server.backlog.push_back(packet);
+            }
+        } else if let Some(place) = self.agents.iter().position(|(who, _)| who.address() == packet.to) {
+            let output = self.agents[place].1.receive(packet.from, &packet.bytes, now);
+            self.deliver(&output);
+            self.launch_all(self.agents[place].0, output, now);
+        } else if packet.to == MALLORY.address() {
+            self.mallory.take(&packet.bytes);
+            self.answer_as(MALLORY);
+        } else if packet.to == MATE.address() {
+            self.mate.take(&packet.bytes);
+            self.answer_as(MATE);
+        }
+    }
+
+    /// What was heard is answered: the session lives on.
+    fn answer_as(&mut self, who: Who) {
+        let (hand, relay) =
+            if who == MALLORY { (&mut self.mallory, EGRESS) } else { (&mut self.mate, INGRESS) };
+        let answers = hand.answers(self.now);
+        if let Some(packet) =
+            Some(answers).filter(|answers| !answers.is_empty()).and_then(|said| hand.says(&said))
+        {
+            self.launch(who, relay.address(), packet, self.now);
+        }
+    }
+
+    fn deliver(&mut self, output: &Output) {
+        for (_, datagram) in &output.delivered {
+            let number =
+                datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)).expect("it is numbered");
+            let (sent, delay) = &mut self.honest[usize::try_from(number).expect("few packets")];
+            assert!(delay.is_none(), "packet {number} is delivered twice");
+            *delay = Some(self.now.saturating_since(*sent));
+        }
+    }
+
+    fn launch_all(&mut self, from: Who, output: Output, at: Time) {
+        for (to, bytes) in output.sent {
+            // The direct path of the honest flow is closed: its packets depend on the relays.
+            if ![SENDER, RECEIVER].map(Who::address).contains(&to) || matches!(from, Who::Relay(_)) {
+                self.launch(from, to, bytes, at);
+            }
+        }
+    }
+
+    fn launch(&mut self, from: Who, to: SocketAddr, bytes: Vec<u8>, at: Time) {
+        self.launched += 1;
+        self.under_way.insert((at + DELAY, self.launched), Packet { from: from.address(), to, bytes });
+    }
+}
+
+fn memory(relay: &Relay) -> Bytes {
+    relay.packets_held() + relay.flows_held()
+}
