@@ -48,9 +48,9 @@ pub(super) struct Announced {
     pub(super) flow: FlowSlot,
     pub(super) key: FlowKey,
     pub(super) known: bool,
-    /// When it is announced (again), as long as it is not known.
+    /// Time of the next announcement, as long as it is not known.
     due_at: Time,
-    /// How often it was announced in vain.
+    /// Number of announcements in vain.
     in_vain: u8,
     /// Whether its packets get no further than here: the other relay does not answer, or has lost its receiver.
     is_cut: bool,
