@@ -193,11 +193,11 @@ pub struct ControllerStatus {
     pub requests: Vec<RequestCount>,
     /// Connections.
     pub connections: ConnectionCounts,
-    /// Tenants, and what they have.
+    /// Use of the shared tables by each tenant.
     pub tenants: Vec<TenantUse>,
 }
 
-/// What a tenant has of what tenants share.
+/// Use of the shared tables by one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
     /// The tenant's name.

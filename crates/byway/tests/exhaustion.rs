@@ -32,7 +32,7 @@ fn bob_with_few_files(sites: &TwoSites) -> Node {
     bob
 }
 
-/// How often a log has these words.
+/// Returns how often a log has these words.
 fn times(node: &Node, words: &str) -> usize {
     node.log().matches(words).count()
 }

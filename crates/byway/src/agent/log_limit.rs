@@ -29,7 +29,7 @@ pub(super) enum Topic {
     Path,
     /// The peer does not take what is sent there.
     PeerRefuses,
-    /// What a peer offers is refused.
+    /// An offer of a peer is refused.
     OfferRefused,
     /// Losses of a flow are not repaired.
     Unrepaired,

@@ -10,7 +10,7 @@ use super::plan::PRIORITIES;
 use crate::exit::{Cause, Failure};
 use crate::reserved::{self, Holder};
 
-/// What names begin with, before the table's number.
+/// Beginning of names, before the table's number.
 const NAME: &str = "byway-capture";
 
 /// How long the guard of an agent that has just ended may take.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use byway_api::Counted;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::source::Source;
 
@@ -37,6 +38,9 @@ pub(crate) struct Limits {
 /// File descriptors that are no connections': those of the program, of its files and ports, and a reserve for status,
 /// metrics and administration.
 const OTHER_FILES: u64 = 32;
+
+/// Interval between log lines about missing file descriptors: they may be missing for each connection.
+const FILES_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Fewest places, however few file descriptors there are.
 const PLACES_MIN: u64 = 8;
@@ -133,6 +137,8 @@ struct Table {
     /// Connections of each member that count as its own.
     by_member: BTreeMap<u32, usize>,
     ended: BTreeMap<Reason, u64>,
+    /// Time of the last log line about missing file descriptors.
+    files_logged: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -177,6 +183,17 @@ impl Gate {
     /// Counts a connection that ended early, or a request that was refused.
     pub(crate) fn count(&self, reason: Reason) {
         self.table().count(reason);
+    }
+
+    /// Counts a connection for which the process has no file descriptor; returns true if the log has room for a line.
+    pub(super) fn count_files(&self) -> bool {
+        let mut table = self.table();
+        table.count(Reason::Files);
+        let is_due = table.files_logged.is_none_or(|at| at.elapsed() >= FILES_LOG_INTERVAL);
+        if is_due {
+            table.files_logged = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Returns how many connections ended early, by reason.
@@ -423,6 +440,14 @@ mod tests {
         assert_eq!(limits(1_024), [992, 744, 93, 186]);
         assert_eq!(limits(64), [32, 24, 3, 6]);
         assert_eq!(limits(0), [8, 6, 1, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn missing_file_descriptors_have_a_line_a_minute() {
+        let gate = gate();
+        assert_eq!([gate.count_files(), gate.count_files()], [true, false]);
+        tokio::time::advance(FILES_LOG_INTERVAL).await;
+        assert!(gate.count_files() && ended(&gate, Reason::Files) == 3);
     }
 
     #[test]

@@ -43,7 +43,7 @@ const SEND_BUFFER_BYTES: usize = 128 << 10;
 /// Interval between attempts to accept a connection while the process has no file descriptor left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// What connections get.
+/// Service on accepted connections: admission, TLS, and answers.
 #[derive(Clone)]
 pub(crate) struct HttpService {
     /// Admission.
@@ -79,7 +79,9 @@ pub(crate) async fn serve(listener: TcpListener, service: HttpService, stop: imp
 async fn refuse(gate: &Gate, error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        gate.count(Reason::Files);
+        if gate.count_files() {
+            tracing::warn!("cannot accept connections: {error}; raise LimitNOFILE or ulimit -n");
+        }
         tokio::time::sleep(ACCEPT_RETRY).await;
     }
 }

@@ -24,10 +24,10 @@ use super::store::{Store, StoreError, Stored};
 use crate::connections::Gate;
 use crate::membership::{WallClock, files};
 
-/// How a network is to be.
+/// Settings of a network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetworkSettings {
-    /// What all grants have in common.
+    /// Common settings of all grants.
     pub(crate) grants: GrantSettings,
     /// Quotas of tenants.
     pub(crate) quotas: Quotas,
@@ -67,7 +67,7 @@ pub(crate) struct State {
 struct Commits {
     done: u64,
     failed: u64,
-    /// When the log said last why.
+    /// Time of the last log line about a failure.
     logged: Option<Instant>,
     /// Why the last one failed, if it did.
     problem: Option<String>,
@@ -305,7 +305,7 @@ impl View {
         }
     }
 
-    /// What each tenant has.
+    /// Returns the use of the shared tables by each tenant.
     fn tenants(&self, refused: &BTreeMap<String, u64>) -> Vec<TenantUse> {
         let mut uses = self.network.tenant_uses();
         for tenant in &mut uses {

@@ -16,7 +16,7 @@ use crate::exit::{Cause, Failure};
 use crate::membership::random;
 use crate::reserved::{self, Holder};
 
-/// What names begin with, before the device's number.
+/// Beginning of names, before the device's number.
 const NAME: &str = "byway-link";
 
 /// Attempts to take a device: of two processes that begin at the same time, one then finds the other's name given up.

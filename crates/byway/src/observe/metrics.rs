@@ -332,14 +332,14 @@ impl Collector for ControllerMetrics {
     }
 }
 
-/// What each tenant has, and what its quotas refused.
+/// Use of the shared tables by tenant, and requests that quotas refused.
 fn tenant_metrics(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantUse]) -> fmt::Result {
     #[allow(clippy::cast_precision_loss, reason = "counts of members and pairs are far below 2^53")]
     let uses = tenants.iter().flat_map(|tenant| {
         let tables = [("agents", tenant.agents), ("pairs", tenant.pairs), ("tokens", tenant.tokens)];
         tables.map(|(table, used)| (vec![("tenant", tenant.name.as_str()), ("table", table)], used as f64))
     });
-    let help = "What a tenant has of what tenants share";
+    let help = "Entries of a tenant in each shared table";
     gauges(encoder, "byway_controller_tenant_used", help, &uses.collect::<Vec<_>>())?;
     let refused = tenants.iter().map(|tenant| (vec![("tenant", tenant.name.as_str())], tenant.refused));
     let help = "Requests refused because a quota of the tenant was reached";

@@ -102,7 +102,7 @@ fn service(gate: Gate, ask: Ask, asker: Asker) -> HttpService {
     HttpService { gate, tls: None, router }
 }
 
-/// What requests need.
+/// State of the handlers.
 #[derive(Clone)]
 struct Observed {
     ask: Ask,
