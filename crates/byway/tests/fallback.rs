@@ -45,13 +45,17 @@ fn kill_all_relays(mode: Mode) {
     }
     sites.wait_for("relays deliver", || forwarded(&sites) > 50);
     let killed = Instant::now();
-    [EAST, WEST].into_iter().for_each(|relay| sites.kill(relay));
+    for relay in [EAST, WEST] {
+        sites.kill(relay);
+    }
     std::thread::sleep(DEAD_FOR);
     let told = sites.mapping(ALICE, FORWARDING);
     let note = told["note"].as_str().unwrap_or_default();
     assert!(note.contains("everything takes the direct path") && told["service"] == "internet", "{told}");
     let dead = forwarded(&sites);
-    [EAST, WEST].into_iter().for_each(|relay| sites.revive(relay));
+    for relay in [EAST, WEST] {
+        sites.revive(relay);
+    }
     sites.wait_for("relays deliver again", || forwarded(&sites) > dead + 50);
     for (service, stream) in SERVICES.iter().zip(streams) {
         let fate = stream.finish();

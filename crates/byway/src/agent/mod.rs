@@ -5,6 +5,7 @@ mod admission;
 mod evicting;
 mod known;
 mod limits;
+mod listeners;
 mod log_limit;
 mod mappings;
 mod naming;

@@ -2,8 +2,9 @@
 
 use byway_net::{Io, SocketId};
 
+use super::listeners::{Listener, open_port};
 use super::mappings::{MappingId, Side};
-use super::role::{AgentRole, Listener, open_port};
+use super::role::AgentRole;
 use super::tunnel::TunnelChange;
 use crate::reload::{kept, kept_by};
 use crate::settings::{Exposed, Forward};

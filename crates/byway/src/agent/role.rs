@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use super::admission::{Declined, begin};
 use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
+use super::listeners::{Listener, open_port};
 use super::log_limit::{LogLimit, Topic};
 use super::mappings::{
     AllInUse, Answered, Consent, Datagram, Endpoint, Held, HeldDatagram, Mapping, MappingId, Mappings,
@@ -59,13 +60,6 @@ pub(super) struct Seen {
     pub(super) addresses: Vec<SocketAddr>,
     /// Round trips to relays by number, in microseconds.
     pub(super) round_trips_us: BTreeMap<u32, u64>,
-}
-
-/// A forward's port.
-pub(super) struct Listener {
-    pub(super) forward: Forward,
-    pub(super) socket: Option<SocketId>,
-    pub(super) local: Option<SocketAddr>,
 }
 
 /// The agent, its proxy, and what it knows of the network.
@@ -521,13 +515,6 @@ impl AgentRole {
         }
         Ok(())
     }
-}
-
-/// Opens the port of a forward.
-pub(super) fn open_port(wanted: SocketAddr, io: &mut Io) -> Result<SocketId, String> {
-    io.open(wanted).map_err(|error| {
-        format!("{wanted} cannot be had for a forward ({error}): name another port, or stop who has it (ss -ulpn shows who)")
-    })
 }
 
 impl Role for AgentRole {

@@ -84,7 +84,7 @@ impl AgentRole {
         self.agent.totals().into_iter().map(of_peer).collect()
     }
 
-    fn forward_status(&self, listener: &super::role::Listener) -> ForwardStatus {
+    fn forward_status(&self, listener: &super::listeners::Listener) -> ForwardStatus {
         let is_known = self.known.peer(&listener.forward.wanted.peer).is_some();
         let problem = || format!("there is no agent {:?} in the network's map", listener.forward.wanted.peer);
         ForwardStatus {
