@@ -73,6 +73,16 @@ pub(crate) const APPLICATION_BUFFER_BYTES: usize = 1 << 20;
 /// Below this an overlay socket's receive buffer is warned of: 10 ms at 800 Mbit/s.
 pub(crate) const RECEIVE_BUFFER_BYTES_WARNED: usize = 1 << 20;
 
+/// Packets that were too long of which the role is told at once: a burst of a few flows. One is enough to learn from.
+pub(crate) const TOO_LONG_MAX: usize = 64;
+
+/// Bytes of such a packet's payload that are kept: its header. Routers quote at least so much in practice (RFC 1812,
+/// section 4.3.2.3).
+pub(crate) const QUOTED_BYTES_MAX: usize = 64;
+
+/// Errors of one socket that are taken at once, so that a flood of them does not hold up what else is to be done.
+pub(crate) const ERRORS_PER_TURN: usize = 64;
+
 /// How often the kernel is asked what it dropped.
 pub(crate) const DROPS_INTERVAL: Duration = Duration::from_secs(1);
 
