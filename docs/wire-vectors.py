@@ -143,7 +143,7 @@ OFFER_STATUSES = {
     "not-here": 6,
 }
 REASONS = {"leaving": 0, "restarting": 1, "no-longer-granted": 2}
-PIECES = ["whole", "first", "second"]
+PIECES = ["whole", "first", "second", "again"]
 ECN = ["not-capable", "capable1", "capable0", "congestion-experienced"]
 
 
@@ -203,6 +203,7 @@ def print_packets():
     packet("source", *source_packet(0x01020304, 0x0506, 0x0708090A, source_flags(6, "whole"), fill(0, 21)))
     packet("source", *source_packet(2**32 - 1, 65535, 2**32 - 1, source_flags(255, "first"), fill(9, 40)))
     packet("source", *source_packet(0, 0, 0, source_flags(0, "second", 0xF0), fill(1, 22)))
+    packet("source", *source_packet(1, 2, 3, source_flags(1, "again"), fill(1, 27)))
     for role in ENVELOPE_ROLES:
         packet("envelope", *envelope(role, 0x0A0B0C0D, 0x0E0F1011, 0x1213, 0x14151617, fill(8, 22), fill(9, 16)))
     packet("envelope", *envelope("copy", 0, 0, 1, 0, fill(0, 99), fill(1, 16)))
@@ -224,8 +225,6 @@ def print_refused_packets():
     refused("packet", b"\x0a" + bytes(40), "a reserved kind")
     refused("packet", b"\x0f" + fill(0, 20), "grease")
     refused("packet", join(source_packet(1, 2, 3, source_flags(0, "whole"), fill(0, 20))), "a byte too short")
-    three = (bytes([0b1100]), [])
-    refused("packet", join(source_packet(1, 2, 3, three, fill(0, 21))), "a third piece")
     refused("packet", join(envelope("copy", 1, 2, 3, 4, fill(0, 21), fill(1, 16))), "coded bytes too short")
     refused("packet", join(envelope("copy", 1, 2, 0, 4, fill(0, 22), fill(1, 16))), "alias 0")
     wrong_role = bytearray(join(envelope("copy", 1, 2, 3, 4, fill(0, 22), fill(1, 16))))
@@ -260,7 +259,6 @@ def print_insides():
          number("boot", 8, 5), data("messages", b""))
     refused("plaintext", bytes(4), "no marks")
     refused("coded", b"\x00" + bytes(20), "a byte too short")
-    refused("coded", b"\x0c" + bytes(21), "a third piece")
     refused("initiation-payload", bytes(16), "no epoch")
     refused("response-payload", bytes(13), "half a boot")
 
@@ -479,6 +477,8 @@ def print_paths():
     for where in [("198.51.100.9", 4500), ("2001:db8::9", 65535)]:
         message("probe-reply", number("number", 4, 1), number("sent", 4, 2), number("received", 4, 3),
                 number("envelopes", 4, 4), address("address", *where))
+        message("probe-reply", number("number", 4, 1), number("sent", 4, 2), number("received", 4, 3),
+                number("envelopes", 4, 4), address("address", *where), number("long-packets", 4, 0x0A0B0C0D))
     message("path-challenge", data("token", fill(1, 8)))
     message("path-response", data("token", fill(1, 8)))
     for kind in (4, 5, 6, 8):

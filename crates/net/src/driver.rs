@@ -40,7 +40,7 @@ impl<R: Role> Driver<R> {
     pub(crate) fn start(&mut self) {
         self.io.update_now();
         self.role.start(&mut self.io);
-        self.io.flush();
+        self.flush();
     }
 
     /// Waits, and handles what has come: one batch of each of a few sockets, the deadline after each, a few controls.
@@ -55,14 +55,17 @@ impl<R: Role> Driver<R> {
                 Ready::Device => {
                     self.take_packets()?;
                     self.wake();
-                    self.io.flush();
+                    self.flush();
                 }
                 Ready::Queues => {
                     self.take_queued()?;
                     self.wake();
-                    self.io.flush();
+                    self.flush();
                 }
-                Ready::Socket { socket, readable, writable } => {
+                Ready::Socket { socket, readable, has_errors, writable } => {
+                    if has_errors {
+                        self.io.take_errors(socket);
+                    }
                     if writable {
                         self.io.writable(socket)?;
                     }
@@ -70,15 +73,28 @@ impl<R: Role> Driver<R> {
                         self.receive(socket);
                     }
                     self.wake();
-                    self.io.flush();
+                    self.flush();
                 }
             }
         }
         self.wake();
         self.handle_controls();
-        self.io.flush();
+        self.flush();
         self.io.count_drops();
         Ok(())
+    }
+
+    /// Gives the kernel what there is to send, and tells the role of packets that were too long.
+    fn flush(&mut self) {
+        self.io.flush();
+        let mut has_told = false;
+        while let Some(packet) = self.io.next_too_long() {
+            self.role.too_long(&packet, &mut self.io);
+            has_told = true;
+        }
+        if has_told {
+            self.io.flush();
+        }
     }
 
     fn receive(&mut self, socket: SocketId) {

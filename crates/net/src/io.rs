@@ -13,16 +13,18 @@ use crate::bind::OverlaySockets;
 use crate::clock::Clock;
 use crate::counters::{Applications, IoCounters};
 use crate::device::Device;
-use crate::limits::{APPLICATION_BUFFER_BYTES, DROPS_INTERVAL};
+use crate::limits::{
+    APPLICATION_BUFFER_BYTES, DROPS_INTERVAL, ERRORS_PER_TURN, QUOTED_BYTES_MAX, TOO_LONG_MAX,
+};
 use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
 use crate::poller::Poller;
 use crate::queues::{Found, Key, PacketQueues, QueueCounters, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
 use crate::reserve::is_in_reserve;
-use crate::role::SocketId;
+use crate::role::{SocketId, TooLong};
 use crate::routes::Routes;
 use crate::socket::{Refusal, Sharing, UdpSocket};
-use crate::socket_options;
+use crate::socket_options::{self, QueuedError};
 use crate::sockets::{Sockets, roles_name};
 use crate::steering::shard_byte;
 
@@ -43,6 +45,8 @@ pub struct Io {
     outgoing: Outgoing,
     counters: IoCounters,
     applications: Applications,
+    /// Packets that were too long, of which the role is to be told.
+    too_long: Vec<TooLong>,
     /// When the kernel is asked next what it dropped.
     next_drops: Time,
 }
@@ -69,6 +73,7 @@ impl Io {
             outgoing: Outgoing::new(),
             counters: IoCounters::default(),
             applications: Applications::default(),
+            too_long: Vec::new(),
             next_drops: Time::START,
         })
     }
@@ -371,21 +376,36 @@ impl Io {
         if self.outgoing.is_empty() {
             return;
         }
-        let Self { poller, sockets, locals, outgoing, counters, applications, .. } = self;
+        let Self { poller, sockets, locals, outgoing, counters, applications, too_long, .. } = self;
         let Dropped { originals, scavengers } = outgoing.flush(|run| {
             let Some((id, socket)) = sockets.at(run.socket) else {
                 unreachable!("what a socket has to send goes when it is closed");
             };
             let (sent, sent_bytes) = (counters.sent, counters.sent_bytes);
-            let outcome = send_run(run, (id, socket), locals, poller, counters);
+            let mut outcome = Outcome { counters, too_long };
+            let is_sent = send_run(run, (id, socket), locals, poller, &mut outcome);
             if roles_name(id) != SocketId::OVERLAY {
                 applications.datagrams += counters.sent - sent;
                 applications.bytes += counters.sent_bytes - sent_bytes;
             }
-            outcome
+            is_sent
         });
         self.counters.dropped_originals += originals;
         self.counters.dropped_scavengers += scavengers;
+    }
+
+    /// Takes what the kernel has queued about packets of a socket.
+    pub(crate) fn take_errors(&mut self, id: SocketId) {
+        if let Some((found, socket)) = self.sockets.at(id.slot)
+            && found == id
+        {
+            take_errors(socket, &mut self.too_long);
+        }
+    }
+
+    /// The next packet that was too long, of which the role is to be told.
+    pub(crate) fn next_too_long(&mut self) -> Option<TooLong> {
+        self.too_long.pop()
     }
 
     /// Asks the kernel now and then what it dropped.
@@ -402,18 +422,63 @@ impl Io {
     }
 }
 
+/// Takes the errors that the kernel has queued; true if there were any. As long as some wait, the next call about the
+/// socket fails with them, whatever it is about.
+fn take_errors(socket: &UdpSocket, too_long: &mut Vec<TooLong>) -> bool {
+    let mut quoted = [0; QUOTED_BYTES_MAX];
+    let mut count = 0;
+    while count < ERRORS_PER_TURN
+        && let Some(error) = socket.next_error(&mut quoted)
+    {
+        count += 1;
+        if let QueuedError { to: Some(to), mtu: Some(mtu), quoted_bytes } = error
+            && too_long.len() < TOO_LONG_MAX
+        {
+            let headers = if to.is_ipv4() { IPV4_AND_UDP_BYTES } else { IPV6_AND_UDP_BYTES };
+            let payload_bytes_max = usize::try_from(mtu).unwrap_or(usize::MAX).saturating_sub(headers);
+            let quoted = quoted[..quoted_bytes.min(QUOTED_BYTES_MAX)].to_vec();
+            too_long.push(TooLong { to, quoted, payload_bytes_max });
+        }
+    }
+    count > 0
+}
+
+/// Headers beside a UDP payload.
+const IPV4_AND_UDP_BYTES: usize = 20 + 8;
+const IPV6_AND_UDP_BYTES: usize = 40 + 8;
+
+/// What becomes of runs.
+struct Outcome<'a> {
+    counters: &'a mut IoCounters,
+    too_long: &'a mut Vec<TooLong>,
+}
+
+impl Outcome<'_> {
+    /// Notes that the next datagram of a run is too long for the interface.
+    fn add_too_long(&mut self, run: &Run) {
+        self.counters.dropped_refused += 1;
+        if self.too_long.len() < TOO_LONG_MAX {
+            let bytes = run.next(1);
+            let quoted = bytes[..bytes.len().min(QUOTED_BYTES_MAX)].to_vec();
+            let payload_bytes_max = bytes.len().saturating_sub(1);
+            self.too_long.push(TooLong { to: run.to, quoted, payload_bytes_max });
+        }
+    }
+}
+
 /// Sends a run: at once if the socket takes that, one by one if not.
 fn send_run(
     run: &mut Run,
     (id, socket): (SocketId, &mut UdpSocket),
     locals: &mut LocalAddresses,
     poller: &Poller,
-    counters: &mut IoCounters,
+    outcome: &mut Outcome<'_>,
 ) -> Sent {
     if socket.is_full() {
         return Sent::Kept;
     }
     let (mut refused, mut source) = (None, locals.source(run.from));
+    let mut has_tried_again = false;
     while run.segments() > 0 {
         let segments_max = if refused.is_some() { 1 } else { socket.segments_max(run.segment_bytes) };
         let segments = run.segments().min(segments_max);
@@ -422,12 +487,13 @@ fn send_run(
             Ok(()) => {
                 if source.is_none() && locals.source(run.from).is_some() {
                     locals.note_gone(run.from);
-                    counters.sources_gone += 1;
+                    outcome.counters.sources_gone += 1;
                 }
                 if refused.take().is_some() {
                     socket.learn_refusal(run.segment_bytes);
                 }
                 socket.note_refused(None);
+                let counters = &mut *outcome.counters;
                 counters.send_calls += 1;
                 counters.gso_calls += u64::from(segments > 1);
                 counters.sent += segments as u64;
@@ -439,18 +505,22 @@ fn send_run(
                 return Sent::Kept;
             }
             Err(Refusal::Never(errno)) if source.is_some() && may_be_about_source(errno) => source = None,
+            // Perhaps it is what ICMP said of another packet: the next try will show.
+            Err(Refusal::Never(_)) if !has_tried_again && take_errors(socket, outcome.too_long) => {
+                has_tried_again = true;
+            }
             // Perhaps only because they are several: the first alone will show.
             Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
             // Shorter ones behind it may not be too long.
             Err(Refusal::Never(Errno::MSGSIZE)) => {
                 socket.note_refused(Some((run.to, Errno::MSGSIZE)));
-                counters.dropped_refused += 1;
+                outcome.add_too_long(run);
                 run.advance(1);
             }
             Err(Refusal::Never(errno)) => {
                 socket.note_refused(Some((run.to, errno)));
                 tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "the kernel refuses to send");
-                counters.dropped_refused += run.segments() as u64;
+                outcome.counters.dropped_refused += run.segments() as u64;
                 run.advance(run.segments());
             }
         }

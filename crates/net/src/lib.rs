@@ -102,4 +102,4 @@ pub use handle::{ControlError, Controls, EndError, Handle, spawn};
 pub use io::Io;
 pub use link::{ClassCounters, ClassShape, Filter, LinkDevice, LinkError, Qdisc, TrafficControl};
 pub use queues::{PacketQueues, QueueCounters, QueueError, Queued, Verdict};
-pub use role::{Arrival, Role, SocketId};
+pub use role::{Arrival, Role, SocketId, TooLong};

@@ -83,6 +83,16 @@ pub(crate) const ROUTES_KEPT: usize = 256;
 /// Most lookups of routes in a second, at some 5 us each: strangers cause as many as they have addresses.
 pub(crate) const ROUTE_LOOKUPS_MAX: u32 = 256;
 
+/// Packets that were too long of which the role is told at once: a burst of a few flows. One is enough to learn from.
+pub(crate) const TOO_LONG_MAX: usize = 64;
+
+/// Bytes of such a packet's payload that are kept: its header. Routers quote at least so much in practice (RFC 1812,
+/// section 4.3.2.3).
+pub(crate) const QUOTED_BYTES_MAX: usize = 64;
+
+/// Errors of one socket that are taken at once, so that a flood of them does not hold up what else is to be done.
+pub(crate) const ERRORS_PER_TURN: usize = 64;
+
 /// How often the kernel is asked what it dropped.
 pub(crate) const DROPS_INTERVAL: Duration = Duration::from_secs(1);
 

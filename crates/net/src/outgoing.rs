@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use byway_proto::limits::PAYLOAD_BYTES_BASE;
 use byway_proto::{LocalAddress, Urgency};
 use byway_wire::Ecn;
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
@@ -78,7 +79,8 @@ impl Run {
         self.socket == datagram.socket && self.to == datagram.to
     }
 
-    /// Whether `datagram`, which leads to the same place, goes into the same call.
+    /// Whether `datagram`, which leads to the same place, goes into the same call. One that every path carries does not go
+    /// with longer ones: a router on the same machine drops the whole row if those are too long.
     #[inline]
     fn takes(&self, datagram: &Datagram<'_>) -> bool {
         let length = datagram.bytes.len();
@@ -87,6 +89,7 @@ impl Run {
             && self.ecn == datagram.ecn
             && self.shard == datagram.shard
             && (1..=self.segment_bytes).contains(&length)
+            && (self.segment_bytes <= PAYLOAD_BYTES_BASE || length > PAYLOAD_BYTES_BASE)
             && self.segments < datagram.segments_max
             && self.bytes.len() + length <= DATAGRAM_BYTES_MAX
     }

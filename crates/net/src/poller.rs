@@ -29,7 +29,7 @@ pub(crate) enum Ready {
     /// Queues have packets.
     Queues,
     /// A socket.
-    Socket { socket: SocketId, readable: bool, writable: bool },
+    Socket { socket: SocketId, readable: bool, has_errors: bool, writable: bool },
 }
 
 /// Wakes a thread from its wait.
@@ -137,6 +137,7 @@ impl Poller {
             _ => Ready::Socket {
                 socket: id(token),
                 readable: flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP),
+                has_errors: flags.intersects(EventFlags::ERR),
                 writable: flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP),
             },
         })

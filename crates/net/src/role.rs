@@ -37,6 +37,11 @@ pub trait Role: Send + 'static {
     /// The deadline has come.
     fn woken(&mut self, io: &mut Io);
 
+    /// A packet of the overlay's sockets was too long for its way, as the interface or a router says.
+    fn too_long(&mut self, packet: &TooLong, io: &mut Io) {
+        let _ = (packet, io);
+    }
+
     /// The rest of the process asks for something.
     fn controlled(&mut self, control: Self::Control, io: &mut Io);
 
@@ -45,6 +50,17 @@ pub trait Role: Send + 'static {
 
     /// Whether the thread shall end. What has been given to [`Io::send`] is sent before.
     fn is_finished(&self) -> bool;
+}
+
+/// A packet that was too long for its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// Where it was to go.
+    pub to: SocketAddr,
+    /// The beginning of its UDP payload, as far as it is known. What routers quote may be forged.
+    pub quoted: Vec<u8>,
+    /// The longest UDP payload that fits.
+    pub payload_bytes_max: usize,
 }
 
 /// A datagram that has come.

@@ -14,7 +14,7 @@ use rustix::net::sockopt::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits::{REFUSALS_MAX, SEGMENTS_MAX};
-use crate::socket_options;
+use crate::socket_options::{self, QueuedError};
 
 /// Whether several sockets share a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,8 @@ pub(crate) enum Sharing {
 enum Fragments {
     /// They are fragmented.
     Allowed,
-    /// They vanish, or the kernel refuses them. It goes by what the interface carries alone: what it hears of paths may be forged.
+    /// They vanish, or the kernel refuses them. It goes by what the interface carries alone: what it hears of paths may be
+    /// forged, so that who sends has to look at it first.
     Never,
 }
 
@@ -115,11 +116,19 @@ impl UdpSocket {
         })
     }
 
-    /// Sends nothing in fragments from now on.
+    /// Sends nothing in fragments from now on, and queues what routers say of packets that are too long.
     pub(crate) fn forbid_fragments(&mut self) -> io::Result<()> {
         self.fragments = Fragments::Never;
         self.state = self.configured()?;
-        Ok(())
+        socket_options::queue_errors(self, self.local.is_ipv6())
+    }
+
+    /// Takes the next error that the kernel has queued, with the quoted payload of its packet; `None` without one.
+    pub(crate) fn next_error(&self, quoted: &mut [u8]) -> Option<QueuedError> {
+        if self.fragments == Fragments::Allowed {
+            return None;
+        }
+        socket_options::next_error(self, quoted).ok()
     }
 
     /// Sets all options anew.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "setsockopt and getsockopt take pointers; each call is checked here")]
 
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{c_int, socklen_t};
@@ -72,6 +73,94 @@ pub(crate) fn dropped(socket: &impl AsFd) -> io::Result<u32> {
     if result == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the kernel queue what ICMP says about packets of the socket, instead of dropping it.
+pub(crate) fn queue_errors(socket: &impl AsFd, is_ipv6: bool) -> io::Result<()> {
+    let (level, name) =
+        if is_ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) } else { (libc::IPPROTO_IP, libc::IP_RECVERR) };
+    set(socket, level, name, &1_i32)
+}
+
+/// What ICMP says about a packet of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueuedError {
+    /// Where the packet was to go.
+    pub(crate) to: Option<SocketAddr>,
+    /// The MTU that it is too long for; `None` if something else is wrong with it.
+    pub(crate) mtu: Option<u32>,
+    /// How many bytes of its UDP payload are quoted.
+    pub(crate) quoted_bytes: usize,
+}
+
+/// Takes the next error that the kernel has queued, with the quoted payload of the packet.
+pub(crate) fn next_error(socket: &impl AsFd, quoted: &mut [u8]) -> io::Result<QueuedError> {
+    // As long as a `sockaddr_in6`.
+    let mut name = [0_u8; 28];
+    // A `sock_extended_err` with the address of the router, and what other options add; `u64` for the alignment of headers.
+    let mut control = [0_u64; 64];
+    let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: quoted.len() };
+    // SAFETY: `msghdr` consists of integers and pointers, for which zeros are valid.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = socklen_t::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed; name, part and control are writable for the lengths
+    // that the message names, and outlive the call.
+    let result =
+        unsafe { libc::recvmsg(descriptor, &raw mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    let Ok(quoted_bytes) = usize::try_from(result) else {
+        return Err(io::Error::last_os_error());
+    };
+    let control: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let control = &control[..control.len().min(message.msg_controllen)];
+    Ok(QueuedError { to: address_in(&name), mtu: mtu_in(control), quoted_bytes })
+}
+
+/// The address in a `sockaddr_in` or `sockaddr_in6`.
+fn address_in(name: &[u8; 28]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes([name[2], name[3]]);
+    match c_int::from(u16::from_ne_bytes([name[0], name[1]])) {
+        libc::AF_INET => {
+            let ip: [u8; 4] = *name[4..].first_chunk()?;
+            Some((Ipv4Addr::from(ip), port).into())
+        }
+        libc::AF_INET6 => {
+            let ip: [u8; 16] = *name[8..].first_chunk()?;
+            Some((Ipv6Addr::from(ip), port).into())
+        }
+        _ => None,
+    }
+}
+
+/// The MTU in the control messages of an error, if it says that a packet is too long, and a router or the peer says so.
+fn mtu_in(control: &[u8]) -> Option<u32> {
+    /// `SO_EE_ORIGIN_ICMP` and `SO_EE_ORIGIN_ICMP6` of the kernel's `errqueue.h`.
+    const ORIGINS: [u8; 2] = [2, 3];
+    const ALIGNMENT: usize = size_of::<usize>();
+    const HEADER_BYTES: usize = size_of::<libc::cmsghdr>().next_multiple_of(ALIGNMENT);
+    let number = |at: usize| -> Option<u32> { Some(u32::from_ne_bytes(*control.get(at..)?.first_chunk()?)) };
+    let mut start = 0;
+    loop {
+        // Lengths are below 2^32, in the first half of their field on a machine whose small end comes first.
+        let length = usize::from_ne_bytes(*control.get(start..)?.first_chunk()?);
+        let (level, name) = (number(start + ALIGNMENT)?, number(start + ALIGNMENT + 4)?);
+        let is_error = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)]
+            .iter()
+            .any(|known| (i64::from(known.0), i64::from(known.1)) == (i64::from(level), i64::from(name)));
+        let data = start + HEADER_BYTES;
+        if is_error {
+            // errno[4], origin[1], type[1], code[1], padding[1], info[4]
+            let is_too_long = i64::from(number(data)?) == i64::from(libc::EMSGSIZE);
+            let is_from_network = control.get(data + 4).is_some_and(|origin| ORIGINS.contains(origin));
+            return number(data + 8).filter(|_| is_too_long && is_from_network);
+        }
+        start += length.max(HEADER_BYTES).next_multiple_of(ALIGNMENT);
+    }
+}
+
 fn set<T>(socket: &impl AsFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     let length = socklen_t::try_from(size_of::<T>()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let descriptor = socket.as_fd().as_raw_fd();
@@ -81,4 +170,56 @@ fn set<T>(socket: &impl AsFd, level: c_int, name: c_int, value: &T) -> io::Resul
     let result =
         unsafe { libc::setsockopt(descriptor, level, name, std::ptr::from_ref(value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A control message.
+    fn control(level: c_int, name: c_int, data: &[u8]) -> Vec<u8> {
+        let alignment = size_of::<usize>();
+        let length = size_of::<libc::cmsghdr>().next_multiple_of(alignment) + data.len();
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(name.to_ne_bytes());
+        bytes.resize(length - data.len(), 0);
+        bytes.extend(data);
+        bytes.resize(length.next_multiple_of(alignment), 0);
+        bytes
+    }
+
+    fn error(errno: c_int, origin: u8, info: u32) -> Vec<u8> {
+        [&errno.to_ne_bytes()[..], &[origin, 3, 4, 0], &info.to_ne_bytes(), &[0; 4]].concat()
+    }
+
+    #[test]
+    fn an_mtu_counts_if_the_network_names_it() {
+        let other = control(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &[1; 13]);
+        let too_long = error(libc::EMSGSIZE, 2, 1_300);
+        let ipv4 = control(libc::IPPROTO_IP, libc::IP_RECVERR, &too_long);
+        assert_eq!(mtu_in(&ipv4), Some(1_300));
+        assert_eq!(mtu_in(&[&other[..], &ipv4].concat()), Some(1_300));
+        let ipv6 = control(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, &error(libc::EMSGSIZE, 3, 1_280));
+        assert_eq!(mtu_in(&ipv6), Some(1_280));
+        for (errno, origin) in [(libc::EMSGSIZE, 1), (libc::ECONNREFUSED, 2)] {
+            let others = control(libc::IPPROTO_IP, libc::IP_RECVERR, &error(errno, origin, 1_300));
+            assert_eq!(mtu_in(&others), None);
+        }
+        for length in 0..ipv4.len() - 8 {
+            assert_eq!(mtu_in(&ipv4[..length]), None, "cut off at {length}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_both_families_are_read() {
+        let mut name = [0; 28];
+        name[..2].copy_from_slice(&u16::try_from(libc::AF_INET).expect("it is small").to_ne_bytes());
+        name[2..8].copy_from_slice(&[0x12, 0x34, 192, 0, 2, 1]);
+        assert_eq!(address_in(&name), Some(SocketAddr::from(([192, 0, 2, 1], 0x1234))));
+        name[..2].copy_from_slice(&u16::try_from(libc::AF_INET6).expect("it is small").to_ne_bytes());
+        name[8..24].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(address_in(&name), Some(SocketAddr::from((Ipv6Addr::LOCALHOST, 0x1234))));
+        assert_eq!(address_in(&[0; 28]), None);
+    }
 }

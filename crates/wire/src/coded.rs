@@ -17,6 +17,8 @@ codes! {
         First = 1,
         /// The second of two pieces, under the next sequence number.
         Second = 2,
+        /// A piece of a datagram that was sent whole before and is taken for lost: a [`Resent`](crate::Resent).
+        Again = 3,
     }
 }
 
@@ -34,11 +36,11 @@ impl Flags {
         Self(epoch.low_bits() | (piece as u8) << 2)
     }
 
-    /// The flags in this byte; `None` for a piece that there is not.
+    /// The flags in this byte.
     #[inline]
     #[must_use]
-    pub const fn from_wire(byte: u8) -> Option<Self> {
-        if byte >> 2 & 0b11 == 3 { None } else { Some(Self(byte)) }
+    pub const fn from_wire(byte: u8) -> Self {
+        Self(byte)
     }
 
     /// The byte on the wire.
@@ -62,7 +64,8 @@ impl Flags {
         match self.0 >> 2 & 0b11 {
             0 => Piece::Whole,
             1 => Piece::First,
-            _ => Piece::Second,
+            2 => Piece::Second,
+            _ => Piece::Again,
         }
     }
 }
@@ -86,7 +89,7 @@ impl<B: AsRef<[u8]>> CodedBytes<B> {
     /// Checks length and flags.
     ///
     /// # Errors
-    /// If there are fewer than [`CODED_OVERHEAD`] bytes, or the flags name a piece that there is not.
+    /// If there are fewer than [`CODED_OVERHEAD`] bytes.
     #[inline]
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
         const THING: &str = "coded bytes";
@@ -94,8 +97,7 @@ impl<B: AsRef<[u8]>> CodedBytes<B> {
         if left < needed {
             return Err(ParseError::TooShort { thing: THING, field: "all", needed, left });
         }
-        let byte = bytes.as_ref()[0];
-        let flags = Flags::from_wire(byte).ok_or_else(|| illegal_flags(THING, byte))?;
+        let flags = Flags::from_wire(bytes.as_ref()[0]);
         Ok(Self { flags, bytes })
     }
 
@@ -132,17 +134,6 @@ impl<'a> CodedBytes<&'a mut [u8]> {
     #[must_use]
     pub fn into_sealed(self) -> Sealed<'a> {
         Sealed::checked(&mut self.bytes[FLAGS_BYTES..])
-    }
-}
-
-/// The error for flags that name no piece.
-#[cold]
-pub(crate) fn illegal_flags(thing: &'static str, byte: u8) -> ParseError {
-    ParseError::Illegal {
-        thing,
-        field: "piece in flags",
-        found: u64::from(byte >> 2 & 3),
-        allowed: "0, 1, 2",
     }
 }
 
@@ -189,16 +180,17 @@ mod tests {
 
     #[test]
     fn flags_say_epoch_and_piece() {
-        for (piece, byte) in [(Piece::Whole, 0b0010), (Piece::First, 0b0110), (Piece::Second, 0b1010)] {
+        for (piece, byte) in
+            [(Piece::Whole, 0b0010), (Piece::First, 0b0110), (Piece::Second, 0b1010), (Piece::Again, 0b1110)]
+        {
             let flags = Flags::new(Epoch::new(254), piece);
             assert_eq!((flags.to_wire(), flags.epoch_low_bits(), flags.piece()), (byte, 2, piece));
-            assert_eq!(Flags::from_wire(byte), Some(flags));
+            assert_eq!(Flags::from_wire(byte), flags);
         }
     }
 
     #[test]
     fn bits_without_a_meaning_are_kept() {
-        assert_eq!(Flags::from_wire(0b1111_0001).map(Flags::to_wire), Some(0b1111_0001));
-        assert_eq!(Flags::from_wire(0b0000_1100), None);
+        assert_eq!(Flags::from_wire(0b1111_0001).to_wire(), 0b1111_0001);
     }
 }

@@ -21,6 +21,7 @@ pub use source::{SOURCE_OVERHEAD, SourceHeader, SourcePacket};
 
 use crate::codes::{Code, codes};
 use crate::error::ParseError;
+use crate::ids::SessionIndex;
 use crate::limits::DATAGRAM_BYTES_MAX;
 
 codes! {
@@ -100,6 +101,19 @@ impl<'a> Packet<'a> {
             Some(Kind::Envelope) => Envelope::parse(datagram).map(Self::Envelope),
             None => Err(ParseError::UnknownKind { kind: first_byte }),
         }
+    }
+
+    /// The receiver's index in the beginning of a packet that a session sealed, as routers quote it; `None` for other
+    /// packets, or if it is cut off before.
+    #[must_use]
+    pub fn receiver_in(quoted: &[u8]) -> Option<SessionIndex> {
+        let start = match Kind::from_first_byte(*quoted.first()?)? {
+            Kind::Source | Kind::Message => 1,
+            Kind::Envelope => 2,
+            Kind::Initiation | Kind::Response | Kind::Cookie => return None,
+        };
+        let index = quoted.get(start..)?.first_chunk()?;
+        Some(SessionIndex::new(u32::from_be_bytes(*index)))
     }
 
     /// What the packet is.

@@ -47,9 +47,6 @@ fn an_illegal_value_is_named_with_those_allowed() {
     assert_eq!(shown(Packet::parse(&mut [4; 157])), "initiation: version is 4, allowed is 1");
     assert_eq!(shown(Message::parse(38, &[7])), "close: reason is 7, allowed is 0, 1, 2");
     assert_eq!(shown(Message::parse(20, &[0; 6])), "ACK: alias is 0, allowed is 1 to 65535");
-    let mut source = [7; 33];
-    source[11] = 0b1100;
-    assert_eq!(shown(SourcePacket::parse(source)), "source packet: piece in flags is 3, allowed is 0, 1, 2");
 }
 
 #[test]

@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn early_packet_survives(
-        flow in any::<u16>(), sequence in any::<u64>(), piece in select(Piece::ALL), waited in micros(),
+        flow in any::<u16>(), sequence in any::<u64>(), piece in select(&[Piece::Whole, Piece::First, Piece::Second][..]), waited in micros(),
         sent in timestamp(), marks in any::<u8>(), datagram in payload(),
     ) {
         let (ecn, uncopied) = (Ecn::from_bits(marks), Uncopied::from_bits(marks >> 2));
@@ -235,7 +235,7 @@ proptest! {
         number in any::<u32>(), sent in timestamp(), received in timestamp(), envelopes in any::<u32>(),
         address in address(),
     ) {
-        check(ProbeReply { number, sent, received, envelopes, address });
+        check(ProbeReply { number, sent, received, envelopes, address, long_packets: envelopes >> 1 });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byway_api::{AgentStatus, NetworkMap};
-use byway_net::{Arrival, Io, Queued, Role, SocketId, Verdict};
+use byway_net::{Arrival, Io, Queued, Role, SocketId, TooLong, Verdict};
 use byway_proto::agent::{
     Agent, AgentInput, AgentOutput, Event, FlowSettings, Offer, OfferRefusal, ReceiveFlowId, SendFlowId,
     Traffic, flow_between,
@@ -540,6 +540,13 @@ impl Role for AgentRole {
         } else {
             self.outgoing(&arrival, io);
         }
+        self.drain(io);
+    }
+
+    fn too_long(&mut self, packet: &TooLong, io: &mut Io) {
+        let TooLong { to, quoted, payload_bytes_max } = packet;
+        let (to, payload_bytes_max) = (*to, *payload_bytes_max);
+        self.agent.handle(AgentInput::TooLong { to, quoted, payload_bytes_max }, io.now());
         self.drain(io);
     }
 

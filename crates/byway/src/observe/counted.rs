@@ -81,6 +81,8 @@ const AGENT_DROPS: Drops = &[
     "own_repairs_held",
     "early_dropped",
     "datagrams_too_long",
+    "datagrams_too_long_for_path",
+    "too_long_unknown",
     "datagrams_unsendable",
     "flows_unknown",
     "messages_unknown",

@@ -39,6 +39,9 @@ const APP: u16 = 7;
 /// What nothing here takes when all is well: a guard, not a measure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The length of its packets.
+const BYTES: usize = 200;
+
 /// Between two packets of an application.
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -203,7 +206,7 @@ impl Sites {
         let to = 1 - from;
         let receiver = self.machines[to]
             .run(move || UdpSocket::bind(address(app_port(forward))).expect("the port is free"));
-        Stream::begin(sender, address(forward_port(forward)), receiver)
+        Stream::begin(sender, address(forward_port(forward)), receiver, BYTES)
     }
 
     fn write(&self, place: usize, text: &str) {
@@ -344,7 +347,7 @@ fn source_port(forward: usize) -> u16 {
 }
 
 /// Makes a node's key; its public part.
-fn key(folder: &Path) -> String {
+pub fn key(folder: &Path) -> String {
     std::fs::create_dir(folder).expect("room on the disk");
     let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
     let output = command.arg("keygen").arg(folder.join("key")).arg("--json").output().expect("it starts");
@@ -369,12 +372,13 @@ pub struct Fate {
 }
 
 impl Stream {
-    fn begin(sender: UdpSocket, to: SocketAddr, receiver: UdpSocket) -> Self {
+    /// Begins to send packets of this length, and to note those that come.
+    pub fn begin(sender: UdpSocket, to: SocketAddr, receiver: UdpSocket, bytes: usize) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let came = Arc::new(Mutex::new(Vec::new()));
         let sending = {
             let ends = Arc::clone(&ends);
-            std::thread::spawn(move || send_all(&sender, to, &ends))
+            std::thread::spawn(move || send_all(&sender, to, bytes, &ends))
         };
         let receiving = {
             let (ends, came) = (Arc::clone(&ends), Arc::clone(&came));
@@ -418,13 +422,13 @@ impl Fate {
     }
 }
 
-fn send_all(sender: &UdpSocket, to: SocketAddr, ends: &AtomicBool) -> Vec<Instant> {
+fn send_all(sender: &UdpSocket, to: SocketAddr, bytes: usize, ends: &AtomicBool) -> Vec<Instant> {
     let mut sent = Vec::new();
     let begun = Instant::now();
     while !ends.load(Ordering::Relaxed) {
         let number = u32::try_from(sent.len()).expect("a test is short");
         std::thread::sleep((INTERVAL * number).saturating_sub(begun.elapsed()));
-        let mut packet = [0; 200];
+        let mut packet = vec![0; bytes];
         packet[..4].copy_from_slice(&number.to_be_bytes());
         sent.push(Instant::now());
         sender.send_to(&packet, to).expect("the agent listens");

@@ -75,6 +75,18 @@ fn another_ecn_field_shard_socket_or_urgency_begins_another_run() {
 }
 
 #[test]
+fn what_every_path_carries_does_not_go_with_what_is_longer() {
+    let base = PAYLOAD_BYTES_BASE;
+    for (first, second, runs) in
+        [(base + 1, base, 2), (base + 1, 40, 2), (base + 2, base + 1, 1), (base, base - 1, 1)]
+    {
+        let mut outgoing = Outgoing::new();
+        assert!(outgoing.add(&datagram(1, &vec![0; first])) && outgoing.add(&datagram(1, &vec![0; second])));
+        assert_eq!(sent(&mut outgoing).len(), runs, "{first} and {second} B");
+    }
+}
+
+#[test]
 fn originals_go_before_scavengers_that_were_queued_earlier() {
     let mut outgoing = Outgoing::new();
     assert!(outgoing.add(&Datagram { urgency: Urgency::Scavenger, ..datagram(1, b"copy") }));

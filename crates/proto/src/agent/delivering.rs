@@ -3,7 +3,7 @@
 use byway_units::{Duration, Time};
 use byway_wire::messages::{Ack, Lost};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Ecn, Message, Piece, Plaintext, RangeSet, SequenceNumber};
+use byway_wire::{Ecn, Message, Piece, Plaintext, RangeSet, Resent, SequenceNumber};
 
 use super::Agent;
 use super::events::Delivery;
@@ -38,6 +38,20 @@ impl Way {
     }
 }
 
+/// Returns the piece that a packet carries. If it is sent again, also the number of the first time.
+fn contents_of(
+    sequence: SequenceNumber,
+    piece: Piece,
+    bytes: &[u8],
+) -> Option<(Piece, Option<SequenceNumber>, &[u8])> {
+    if piece != Piece::Again {
+        return Some((piece, None, bytes));
+    }
+    let Resent { sequence_low, piece, bytes } = Resent::parse(bytes).ok()?;
+    let original = SequenceNumber::nearest(sequence_low, sequence);
+    (original < sequence).then_some((piece, Some(original), bytes))
+}
+
 impl Agent {
     /// Handles an opened packet. The scratch buffer holds its coded bytes, or is empty if there are
     /// none.
@@ -53,6 +67,10 @@ impl Agent {
         let parsed =
             Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
         let Some(Plaintext { sent, ecn, uncopied, datagram }) = parsed else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some((piece, original, datagram)) = contents_of(sequence, piece, datagram) else {
             self.counters.malformed += 1;
             return;
         };
@@ -104,7 +122,7 @@ impl Agent {
             self.end_open_nack(id, sequence, now);
         }
         self.give_up(id, now);
-        let incoming = Incoming { sequence, piece, ecn: way.ecn(ecn), delivery };
+        let incoming = Incoming { sequence, piece, original, ecn: way.ecn(ecn), delivery };
         self.deliver(id, incoming, datagram, (arrival, before), now);
         self.plan_losses(id);
     }

@@ -301,6 +301,7 @@ impl Agent {
                 Change::Probed { session, reply, before } => self.probed(session, &reply, before, now),
                 Change::Weighed { session, place, received } => self.weighed(session, place, received, now),
                 Change::DirectPath { session } => self.look_at_direct_path(session, now),
+                Change::PathNarrowed { session, since } => self.path_narrowed(session, since, now),
                 Change::Moved { .. } | Change::Ended { .. } => {}
             }
         }

@@ -21,6 +21,7 @@ mod flows;
 mod helping;
 mod joiner;
 mod known;
+mod long_datagrams;
 mod looking;
 mod messages;
 mod mixture;
@@ -78,6 +79,7 @@ use direct::DirectPaths;
 use early::EarlySending;
 use early_buffer::EarlyBuffer;
 use flow_table::FlowTable;
+use long_datagrams::LongDatagrams;
 use offers::Offers;
 use receive_flow::ReceiveFlow;
 use relay_link::RelayLink;
@@ -125,6 +127,15 @@ pub enum AgentInput<'a> {
     },
     /// The deadline has come.
     Deadline,
+    /// A packet of this agent is too long for its way: the interface refused it, or a router said so.
+    TooLong {
+        /// Where it was to go.
+        to: SocketAddr,
+        /// Its UDP payload, or as much of the beginning as is quoted.
+        quoted: &'a [u8],
+        /// The longest UDP payload that fits.
+        payload_bytes_max: usize,
+    },
 }
 
 /// What an agent wants done.
@@ -187,6 +198,14 @@ pub struct AgentCounters {
     pub copies_gone: u64,
     /// Datagrams not sent: too long.
     pub datagrams_too_long: u64,
+    /// Times that long packets were found not to pass any more where they had passed.
+    pub paths_narrowed: u64,
+    /// Datagrams sent whole that were too long for a path which had become narrower.
+    pub datagrams_too_long_for_path: u64,
+    /// Of these, datagrams sent again in two pieces. The others would have been late.
+    pub datagrams_split_again: u64,
+    /// Reports of routers that a packet is too long, which quote no packet of this agent.
+    pub too_long_unknown: u64,
     /// Datagrams not sent: no session with the receiver, or no way to it, was found in time.
     pub datagrams_unsendable: u64,
     /// Datagrams that waited for consent or a way for longer than their flow's latency budget, and were sent all the
@@ -268,6 +287,7 @@ pub struct Agent {
     sent: PacketLog,
     /// Coded bytes of packets that arrived.
     kept: PacketLog,
+    long: LongDatagrams,
     /// Where a packet is put together, and where one is kept while it is opened.
     scratch: Vec<u8>,
     restored: Vec<u8>,
@@ -324,6 +344,7 @@ impl Agent {
             life: Life::Open,
             sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
             kept: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
+            long: LongDatagrams::new(),
             scratch: Vec::new(),
             restored: Vec::new(),
             seen_at: Vec::new(),
@@ -353,6 +374,9 @@ impl Agent {
                 self.send(flow, &Outgoing { datagram, ecn, marked, came: now }, now);
             }
             AgentInput::Deadline => self.handle_deadline(now),
+            AgentInput::TooLong { to, quoted, payload_bytes_max } => {
+                self.packet_too_long(to, quoted, payload_bytes_max, now);
+            }
         }
         self.finish(now);
     }
@@ -432,7 +456,7 @@ impl Agent {
     /// The memory that packets take which are kept for repairs and for others; up to an eighth more notes their times.
     #[must_use]
     pub fn packets_held(&self) -> Bytes {
-        self.sent.held() + self.kept.held()
+        self.sent.held() + self.kept.held() + self.long.held()
     }
 
     /// What became of a flow's packets; `None` if the flow was closed, which its sender may do at any time.

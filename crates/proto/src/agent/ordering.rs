@@ -22,6 +22,8 @@ use crate::policy::repairs;
 pub(super) struct Incoming {
     pub(super) sequence: SequenceNumber,
     pub(super) piece: Piece,
+    /// Of a piece that is sent again, the number under which its datagram was sent whole.
+    pub(super) original: Option<SequenceNumber>,
     /// `None`: a mark that the application's transport would not understand. The packet is not delivered.
     pub(super) ecn: Option<Ecn>,
     pub(super) delivery: Delivery,
@@ -53,7 +55,7 @@ impl Agent {
         if waits || (is_ordered && arrival == Arrival::Ahead) {
             self.deliver_in_order(id, incoming, datagram, before, now);
         } else {
-            self.give(id, incoming, datagram);
+            self.give(id, incoming, datagram, now);
         }
     }
 
@@ -80,7 +82,7 @@ impl Agent {
         let bytes = u16::try_from(datagram.len()).expect("the length of datagrams is checked");
         let pushed = order.push(number, bytes, until, || HeldPacket { incoming, datagram: datagram.into() });
         if pushed != Pushed::Held {
-            self.give(id, incoming, datagram);
+            self.give(id, incoming, datagram, now);
         }
         self.release(id, now);
         let flow = &mut self.receivers[id.0 as usize];
@@ -101,7 +103,7 @@ impl Agent {
                 break;
             };
             flow.statistics.gaps_passed += u64::from(number > next);
-            self.give(id, held.incoming, &held.datagram);
+            self.give(id, held.incoming, &held.datagram, now);
         }
         if let Some(active) = self.receivers[id.0 as usize].active_mut()
             && active.order.as_ref().is_some_and(|order| order.held() == 0)
@@ -126,8 +128,8 @@ impl Agent {
     }
 
     /// Gives a packet to the application, or a piece to what joins them.
-    fn give(&mut self, id: ReceiveFlowId, incoming: Incoming, datagram: &[u8]) {
-        let Incoming { sequence, piece, ecn, delivery } = incoming;
+    fn give(&mut self, id: ReceiveFlowId, incoming: Incoming, datagram: &[u8], now: Time) {
+        let Incoming { sequence, piece, original, ecn, delivery } = incoming;
         let flow = &mut self.receivers[id.0 as usize];
         let Some(ecn) = ecn else {
             flow.statistics.marked_dropped += 1;
@@ -138,10 +140,20 @@ impl Agent {
             self.deliveries.add(delivered, |out| out.extend_from_slice(datagram));
             return;
         }
-        let Some(active) = flow.active_mut() else {
+        let is_known = original.is_some_and(|original| !flow.is_new(original));
+        let (Some(active), statistics) = flow.active_and_statistics() else {
             return;
         };
         if let Some((ecn, whole)) = active.joiner.take(piece, sequence, ecn, datagram) {
+            if is_known {
+                statistics.duplicates += 1;
+                return;
+            }
+            if let Some(original) = original {
+                // Should it come after all, it is a duplicate.
+                statistics.lost += u64::from(active.tracker.is_missing(original.number()));
+                active.tracker.arrived(original.number(), now);
+            }
             let delivered = Delivered { flow: id, ecn, delivery };
             self.deliveries.add(delivered, |out| out.extend_from_slice(whole));
         }

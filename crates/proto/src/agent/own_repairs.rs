@@ -78,6 +78,7 @@ impl Agent {
                 relay.sent(payload_bytes, now);
                 let message = Message::InStreamRepair(repair);
                 self.sessions.send_alone(relay.session, &message, Urgency::Scavenger, now);
+                self.sessions.on_sent(relay.session, payload_bytes, now);
             }
         } else {
             self.counters.own_repairs_held += block.made() as u64;

@@ -18,7 +18,7 @@ use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
 use super::silence::SilenceNotice;
-use super::statistics::Counted;
+use super::statistics::{Counted, ReceiveStatistics};
 use super::tail::Tail;
 use super::two_ways::TwoWays;
 use crate::limits::{ASKS_MAX, HIGH_BITS_TRIED, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
@@ -132,6 +132,11 @@ impl ReceiveFlow {
         self.active.as_deref()
     }
 
+    pub(super) fn active_and_statistics(&mut self) -> (Option<&mut Active>, &mut ReceiveStatistics) {
+        (self.active.as_deref_mut(), &mut self.statistics)
+    }
+
+    /// The same, alone.
     pub(super) fn active_mut(&mut self) -> Option<&mut Active> {
         self.active.as_deref_mut()
     }

@@ -56,10 +56,9 @@ impl Agent {
             return;
         };
         let flags = Flags::from_wire(coded[0]);
-        let flags = flags.filter(|flags| flags.epoch_low_bits() == epoch.number.low_bits());
-        let Some(flags) = flags.filter(|_| flow.take_original_again()) else {
+        if flags.epoch_low_bits() != epoch.number.low_bits() || !flow.take_original_again() {
             return;
-        };
+        }
         let header = SourceHeader {
             receiver: epoch.theirs(),
             flow: flow.key.flow(),
@@ -69,10 +68,12 @@ impl Agent {
         let mut front = [0; SourceHeader::BYTES];
         header.emit(&mut front);
         self.counters.originals_again += 1;
-        let heading = Heading::plain(path);
+        let (heading, peer) = (Heading::plain(path), flow.peer);
+        let payload_bytes = SourceHeader::CODED_START + coded.len();
         self.sessions.outbox.add(heading, |out| {
             out.extend_from_slice(&front[..SourceHeader::CODED_START]);
             out.extend_from_slice(coded);
         });
+        self.sessions.on_sent(peer, payload_bytes, now);
     }
 }

@@ -27,6 +27,17 @@ struct Sealed {
     packet: Handle,
 }
 
+/// What a source packet carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contents<'a> {
+    pub(super) piece: Piece,
+    pub(super) bytes: &'a [u8],
+    pub(super) ecn: Ecn,
+    pub(super) copied: bool,
+    /// When the application's datagram was sent first.
+    pub(super) sent: Time,
+}
+
 /// Writes `flags ‖ plaintext` to where they are sealed, in front of the room for the tag.
 fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
     let (to_flags, rest) = coded.split_at_mut(flags.len());
@@ -69,9 +80,12 @@ impl Agent {
         let flow = &self.senders[id.0 as usize];
         let is_late = now.saturating_since(came) > flow.settings.latency_budget;
         self.counters.datagrams_late += u64::from(is_late);
-        let copied = flow.is_copied(datagram, marked);
+        let (copied, sequence) = (flow.is_copied(datagram, marked), flow.next);
         let is_whole = datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, now);
         self.send_pieces(id, datagram, !is_whole, ecn, copied, now);
+        if is_whole && datagram.len() > PIECE_BYTES_BASE {
+            self.remember_long(id, datagram, (ecn, copied), sequence, now);
+        }
     }
 
     /// Sends a datagram as one packet or two, and behind it the envelopes and probes that wait.
@@ -87,10 +101,11 @@ impl Agent {
         let before = self.counters.originals;
         if in_two_pieces {
             for (piece, bytes) in pieces_of(datagram, true) {
-                self.send_piece(id, piece, bytes, ecn, copied, now);
+                self.send_piece(id, &Contents { piece, bytes, ecn, copied, sent: now }, now);
             }
         } else {
-            self.send_piece(id, Piece::Whole, datagram, ecn, copied, now);
+            let piece = Piece::Whole;
+            self.send_piece(id, &Contents { piece, bytes: datagram, ecn, copied, sent: now }, now);
         }
         // Both pieces go before anything else.
         let pieces = self.counters.originals - before;
@@ -111,7 +126,7 @@ impl Agent {
     }
 
     /// The session by which a flow's packets go: with its peer, or with the relay that delivers to it.
-    fn main_way(&self, id: SendFlowId) -> Option<SessionId> {
+    pub(super) fn main_way(&self, id: SendFlowId) -> Option<SessionId> {
         let flow = &self.senders[id.0 as usize];
         if !flow.needs_relay() {
             return Some(flow.peer);
@@ -130,7 +145,8 @@ impl Agent {
         self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
     }
 
-    fn send_piece(&mut self, id: SendFlowId, piece: Piece, bytes: &[u8], ecn: Ecn, copied: bool, now: Time) {
+    pub(super) fn send_piece(&mut self, id: SendFlowId, contents: &Contents<'_>, now: Time) {
+        let Contents { piece, bytes, ecn, copied, sent } = *contents;
         let peer = self.senders[id.0 as usize].peer;
         self.sessions.use_session(peer, now);
         if !self.sessions.is_established(peer, now) {
@@ -169,7 +185,8 @@ impl Agent {
         let mut front = [0; SourceHeader::BYTES];
         header.emit(&mut front);
         let (front, flags) = front.split_at(SourceHeader::CODED_START);
-        let plaintext = Plaintext { sent: Timestamp::at(now), ecn, uncopied: flow.uncopied, datagram: bytes };
+        let plaintext =
+            Plaintext { sent: Timestamp::at(sent), ecn, uncopied: flow.uncopied, datagram: bytes };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
         let yields = is_crowded && way.is_some() && !SendFlow::probes_dark_path(sequence);
@@ -183,6 +200,7 @@ impl Agent {
                 out.extend_from_slice(front);
                 out.extend_from_slice(coded);
             });
+            self.sessions.on_sent(peer, front.len() + coded_bytes, now);
         }
         self.note_load(id, front.len() + coded_bytes, coded_bytes, copied, now);
         self.counters.originals_withheld += u64::from(yields);
@@ -278,6 +296,7 @@ impl Agent {
         self.counters.copies += 1;
         let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
         self.sessions.send_envelope(relay.session, &contents, urgency, now);
+        self.sessions.on_sent(relay.session, bytes, now);
     }
 
     /// Queues an envelope behind the originals.
@@ -324,6 +343,7 @@ impl Agent {
             self.sessions.use_session(relay.session, now);
             let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
             self.sessions.send_envelope(relay.session, &contents, urgency, now);
+            self.sessions.on_sent(relay.session, bytes, now);
         }
     }
 

@@ -71,3 +71,23 @@ pub const MTU_WANTED_FOR: Duration = Duration::from_secs(10);
 pub const LOCAL_ADDRESSES_MAX: usize = 256;
 
 const _: () = assert!(LOCAL_ADDRESSES_MAX < u16::MAX as usize);
+
+/// After how long a long packet is followed by a check that it arrived, unless another left meanwhile. With two round
+/// trips, a path that has become narrower is found within two round trips and 100 ms.
+pub const LENGTH_CHECK_AFTER: Duration = Duration::from_millis(80);
+
+/// The least time between two checks: what is missing brings one out before its time.
+pub const LENGTH_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// So many long packets in a row are lost while short ones pass before a path counts as narrower. Where a tenth of the
+/// packets is lost, an error occurs about once in five hours; it costs longer headers until a padded probe passes.
+pub const LENGTH_CHECK_LOSSES_MIN: u32 = 5;
+
+/// Long datagrams that are remembered, to be sent again in two pieces: a second of 1,000 packets/s, and their bytes.
+pub const LONG_DATAGRAMS_MAX: usize = 1_024;
+/// See [`LONG_DATAGRAMS_MAX`].
+pub const LONG_DATAGRAMS_BYTES_MAX: u64 = 2 << 20;
+
+/// How often padded probes make up for long packets that were not sent. On paths that lose packets of all lengths, they
+/// take no more than 30 kbit/s.
+pub const LENGTH_CHECK_PADDED_INTERVAL: Duration = Duration::from_secs(2);

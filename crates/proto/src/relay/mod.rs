@@ -391,6 +391,7 @@ impl Relay {
                 Change::Alive { session } => self.reach(session, true, now),
                 Change::Moved { .. }
                 | Change::DirectPath { .. }
+                | Change::PathNarrowed { .. }
                 | Change::Probed { .. }
                 | Change::Weighed { .. } => {}
             }

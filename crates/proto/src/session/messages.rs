@@ -52,12 +52,14 @@ impl Sessions {
             session.reported_round_trip = Some(probe.round_trip.duration().min(ROUND_TRIP_MAX));
         }
         let envelopes = session.epochs.first().map_or(0, |epoch| epoch.envelopes);
+        let long_packets = session.long_arrived;
         let reply = ProbeReply {
             number: probe.number,
             sent: probe.sent,
             received: Timestamp::at(now),
             envelopes,
             address: origin.source_address(),
+            long_packets,
         };
         self.say(id, &Message::ProbeReply(reply), now);
     }
@@ -70,8 +72,17 @@ impl Sessions {
             self.changes.push_back(Change::Weighed { session: id, place, received: reply.received });
             return;
         }
-        if session.path_mtu.as_mut().is_some_and(|path_mtu| path_mtu.answered(reply.number, now)) {
-            return;
+        if let Some(path_mtu) = &mut session.path_mtu {
+            if path_mtu.answered(reply.number, reply.long_packets, now) {
+                return;
+            }
+            if path_mtu.is_check(reply.number) {
+                if let Some(since) = path_mtu.on_check_reply(reply.number, reply.long_packets, now) {
+                    self.changes.push_back(Change::PathNarrowed { session: id, since });
+                }
+                self.arm(id);
+                return;
+            }
         }
         let Some(answered) = session.probes.answered(reply.number, now) else {
             return;

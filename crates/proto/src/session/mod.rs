@@ -7,6 +7,7 @@ mod address_limits;
 mod attempt;
 mod epoch;
 mod handshake;
+mod length_checks;
 mod messages;
 mod path;
 mod path_mtu;

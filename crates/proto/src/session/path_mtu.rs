@@ -1,14 +1,16 @@
 //! How long packets to a peer may be: path MTU discovery by padded probes (RFC 8899).
 //!
-//! Nothing is taken from ICMP, which anybody can forge and many drop. Each probe is one of the lengths that paths have in practice, the
+//! Each probe is one of the lengths that paths have in practice, the
 //! longest first. It leaves with an ordinary probe, and counts as lost when an ordinary one that left later is answered: what loses
 //! all packets, or delays them, says nothing of lengths. So the search has no timer of its own, and only those pay for it who have something
-//! to send that is long.
+//! to send that is long. A length that has passed is [checked](super::length_checks) as long as packets of it are sent. If
+//! they do not pass any more, the path carries what every path does, until a padded probe passes again.
 
 use core::net::SocketAddr;
 
 use byway_units::{Duration, Time};
 
+use super::length_checks::{Finding, LengthChecks};
 use crate::limits::{
     MTU_CHECK_INTERVAL, MTU_CHECK_LOSSES_MAX, MTU_PROBE_LOSSES_MAX, MTU_RAISE_INTERVAL, MTU_RAISE_SOON,
     MTU_WANTED_FOR, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED,
@@ -41,6 +43,9 @@ pub(crate) struct PathMtu {
     is_settled: bool,
     /// Whether something else says that what has passed does not any more.
     is_doubtful: bool,
+    /// True from when long packets were found not to pass until a padded probe does.
+    is_narrowed: bool,
+    checks: LengthChecks,
     /// When the next probe is worth sending, and when longer ones than have passed are.
     next: Time,
     raise: Time,
@@ -58,6 +63,65 @@ impl PathMtu {
     pub(crate) fn settled(&self, to: SocketAddr) -> Option<usize> {
         let is_searching = self.passed.is_none() && self.step < PAYLOAD_BYTES_PROBED.len();
         (self.is_settled && !is_searching && self.to == Some(to)).then(|| self.payload_bytes(to))
+    }
+
+    /// True if long packets were found not to pass, and since then no padded probe has.
+    pub(crate) const fn is_narrowed(&self) -> bool {
+        self.is_narrowed
+    }
+
+    /// Counts a packet that is longer than every path carries; true if that plans a check.
+    pub(crate) fn on_long_sent(&mut self, to: SocketAddr, now: Time) -> bool {
+        self.to == Some(to) && self.passed.is_some() && self.checks.on_sent(now)
+    }
+
+    /// When the next check is due.
+    pub(crate) const fn deadline(&self) -> Option<Time> {
+        self.checks.deadline()
+    }
+
+    /// The padded probes that are to leave now in front of a check: how many, of what length. `None` if none is due.
+    pub(crate) fn check_due(&mut self, now: Time) -> Option<(u32, usize)> {
+        Some((self.checks.due(now)?, self.passed?))
+    }
+
+    /// Notes a check that leaves now.
+    pub(crate) fn on_check(&mut self, number: u32, now: Time) {
+        self.checks.on_check(number, now);
+    }
+
+    /// Plans no check of what was sent: the path is not in use.
+    pub(crate) fn cancel_checks(&mut self) {
+        self.checks.restart();
+    }
+
+    /// True if a check with this number is under way.
+    pub(crate) fn is_check(&self, number: u32) -> bool {
+        self.checks.is_check(number)
+    }
+
+    /// Takes the reply to a check: so many long packets have arrived. If the path was found to be narrower, since when.
+    pub(crate) fn on_check_reply(&mut self, number: u32, arrived: u32, now: Time) -> Option<Time> {
+        match self.checks.on_reply(number, arrived, now) {
+            Finding::Narrowed => self.narrow(None, now),
+            Finding::Nothing | Finding::Missing => None,
+        }
+    }
+
+    /// Long packets do not pass any more, or at most those of a payload that a router or the interface has named. If that
+    /// is news, returns the time from which on they may be lost.
+    pub(crate) fn narrow(&mut self, payload_bytes: Option<usize>, now: Time) -> Option<Time> {
+        let passed = self.passed.filter(|passed| payload_bytes.is_none_or(|bytes| bytes < *passed))?;
+        let since = self.checks.intact_until();
+        // The search begins with what has passed so far, if nobody knows better: it may pass again in a moment.
+        let longest = payload_bytes.unwrap_or(passed);
+        let fits = PAYLOAD_BYTES_PROBED.iter().position(|bytes| *bytes <= longest);
+        self.step = fits.unwrap_or(PAYLOAD_BYTES_PROBED.len());
+        (self.passed, self.under_way, self.lost) = (None, None, 0);
+        (self.is_doubtful, self.is_narrowed) = (false, true);
+        (self.next, self.raise) = (now, now + MTU_RAISE_SOON);
+        self.checks.restart();
+        Some(since)
     }
 
     /// Something says that the path may have changed: most packets are lost, or this side is somewhere else. What has passed is
@@ -95,13 +159,14 @@ impl PathMtu {
         self.under_way = Some(UnderWay { number, bytes, sent: now });
     }
 
-    /// A probe was answered; whether it was the padded one.
-    pub(crate) fn answered(&mut self, number: u32, now: Time) -> bool {
+    /// A probe was answered, and so many long packets have arrived; whether it was the padded one.
+    pub(crate) fn answered(&mut self, number: u32, arrived: u32, now: Time) -> bool {
         let Some(passed) = self.under_way.take_if(|probe| probe.number == number) else {
             return false;
         };
         self.passed = Some(passed.bytes);
-        (self.lost, self.is_doubtful) = (0, false);
+        (self.lost, self.is_doubtful, self.is_narrowed) = (0, false, false);
+        self.checks.begin(arrived);
         self.settle(now);
         true
     }
@@ -124,6 +189,7 @@ impl PathMtu {
             // It does not pass any more, or that was an error.
             self.passed = None;
             self.raise = now + MTU_RAISE_SOON;
+            self.checks.restart();
         }
         if self.step >= PAYLOAD_BYTES_PROBED.len() {
             self.settle(now);
@@ -183,7 +249,7 @@ mod tests {
                 if answers {
                     self.mtu.passed_by(sent, self.now);
                     if self.probed.last().is_some_and(|bytes| *bytes <= self.carries) {
-                        self.mtu.answered(self.number, self.now);
+                        self.mtu.answered(self.number, 1, self.now);
                     }
                 }
                 self.now += Duration::from_millis(120);
@@ -283,8 +349,8 @@ mod tests {
                 path.mtu.passed_by(Time::START + Duration::from_millis(later), Time::START);
             }
         }
-        assert!(path.mtu.answered(2, Time::START));
-        assert!(!path.mtu.answered(2, Time::START), "it counts once");
+        assert!(path.mtu.answered(2, 1, Time::START));
+        assert!(!path.mtu.answered(2, 1, Time::START), "it counts once");
     }
 
     #[test]
@@ -303,5 +369,32 @@ mod tests {
         assert_eq!(mtu.due(address(1), Time::START), None);
         mtu.want(address(1), Time::START);
         assert_eq!(mtu.due(address(1), Time::START + MTU_WANTED_FOR), None);
+    }
+
+    #[test]
+    fn a_path_that_is_found_narrower_carries_the_least_at_once_and_more_by_probes() {
+        for (named, first) in [(None, LONGEST), (Some(1_380), 1_372), (Some(1_400), 1_392)] {
+            let mut path = Path::new(LONGEST);
+            path.run(Duration::from_secs(5), true);
+            path.carries = 1_380;
+            assert!(path.mtu.narrow(named, path.now).is_some());
+            assert_eq!(path.mtu.narrow(named, path.now), None, "it is known");
+            assert_eq!((path.payload_bytes(), path.mtu.is_narrowed()), (PAYLOAD_BYTES_BASE, true));
+            let before = path.probed.len();
+            path.run(Duration::from_secs(4), true);
+            assert_eq!(path.probed[before], first);
+            assert_eq!((path.payload_bytes(), path.mtu.is_narrowed()), (1_372, false));
+            path.carries = LONGEST;
+            path.run(MTU_RAISE_SOON + Duration::from_secs(15), true);
+            assert_eq!(path.payload_bytes(), LONGEST);
+        }
+    }
+
+    #[test]
+    fn a_name_for_what_the_path_carries_that_is_longer_than_what_passes_changes_nothing() {
+        let mut path = Path::new(1_380);
+        path.run(Duration::from_secs(12), true);
+        assert_eq!(path.mtu.narrow(Some(1_400), path.now), None);
+        assert_eq!(path.payload_bytes(), 1_372);
     }
 }

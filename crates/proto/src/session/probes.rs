@@ -89,9 +89,14 @@ impl Probes {
 
     /// A number for a probe about which nothing is noted here.
     pub(crate) const fn take_number(&mut self) -> u32 {
-        let number = self.next_number;
-        self.next_number = number.wrapping_add(1);
-        number
+        self.take_numbers(1)
+    }
+
+    /// Numbers for so many of them, of which it returns the first.
+    pub(crate) const fn take_numbers(&mut self, count: u32) -> u32 {
+        let first = self.next_number;
+        self.next_number = first.wrapping_add(count);
+        first
     }
 
     /// Notes that a train of so many probes is sent, and gives the number of the first. Whether they are answered says nothing

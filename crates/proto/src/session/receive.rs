@@ -13,6 +13,7 @@ use super::handshake::Origin;
 use super::session::{EPOCHS_MAX, Session};
 use super::{Rejected, SessionId, Sessions};
 use crate::index_table::IndexTable;
+use crate::limits::PAYLOAD_BYTES_BASE;
 
 /// What a datagram was.
 #[derive(Debug)]
@@ -55,11 +56,12 @@ impl Sessions {
         origin: Origin,
         now: Time,
     ) -> Received<'a> {
+        let bytes = datagram.len();
         match Packet::parse(datagram) {
             Ok(Packet::Initiation(packet)) => self.initiation(packet, origin, now),
             Ok(Packet::Response(packet)) => self.response(packet, origin, now),
             Ok(Packet::Cookie(packet)) => self.cookie(packet, origin, now),
-            Ok(Packet::Source(packet)) => self.source(packet),
+            Ok(Packet::Source(packet)) => self.source(packet, bytes),
             Ok(Packet::Message(packet)) => self.messages(packet, origin, now),
             Ok(Packet::Envelope(packet)) => self.enveloped(packet, origin, now),
             Err(ParseError::UnknownKind { .. }) => {
@@ -73,8 +75,19 @@ impl Sessions {
         }
     }
 
-    fn source<'a>(&mut self, packet: SourcePacket<&'a mut [u8]>) -> Received<'a> {
+    /// Counts a long packet, before it is opened: one that was repaired by another way before is not opened at all. Who
+    /// forges some makes a path look as it is taken to be.
+    fn count_length(&mut self, id: SessionId, bytes: usize) {
+        if let Some(session) = self.get_mut(id) {
+            session.count_length(bytes);
+        }
+    }
+
+    fn source<'a>(&mut self, packet: SourcePacket<&'a mut [u8]>, bytes: usize) -> Received<'a> {
         if let Some(session) = self.by_index.get(packet.header().receiver).map(SessionId) {
+            if bytes > PAYLOAD_BYTES_BASE {
+                self.count_length(session, bytes);
+            }
             return Received::Source { session, packet };
         }
         self.counters.unknown_index += 1;
@@ -96,6 +109,7 @@ impl Sessions {
             Ok((messages, newest)) => {
                 let bytes = MESSAGE_OVERHEAD + messages.len();
                 self.authenticated(id, header.receiver, origin, bytes, newest, now);
+                self.count_length(id, bytes);
                 Received::Messages { session: id, messages }
             }
             Err(rejected) => {
@@ -115,6 +129,7 @@ impl Sessions {
             Ok(newest) => {
                 let datagram = packet.into_bytes();
                 self.authenticated(id, header.receiver, origin, datagram.len(), newest, now);
+                self.count_length(id, datagram.len());
                 Received::Envelope { session: id, header, datagram }
             }
             Err(rejected) => {

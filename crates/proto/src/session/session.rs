@@ -97,6 +97,8 @@ pub(crate) struct Session {
     /// Whether this side began the newest epoch: it begins the next.
     pub(crate) initiator: bool,
     pub(crate) probes: Probes,
+    /// Packets that have arrived and are longer than every path carries, modulo 2^32.
+    pub(crate) long_arrived: u32,
     /// The round trip that the other side measured.
     pub(crate) reported_round_trip: Option<byway_units::Duration>,
     /// Whether the peer was last taken for dead.
@@ -135,6 +137,7 @@ impl Session {
             boot: None,
             initiator: false,
             probes: Probes::new(),
+            long_arrived: 0,
             reported_round_trip: None,
             dead: false,
             began: now,
@@ -172,13 +175,22 @@ impl Session {
         Some(settled)
     }
 
+    /// Counts a packet with so much UDP payload that has arrived, if it is longer than every path carries.
+    #[inline]
+    pub(crate) const fn count_length(&mut self, payload_bytes: usize) {
+        if payload_bytes > PAYLOAD_BYTES_BASE {
+            self.long_arrived = self.long_arrived.wrapping_add(1);
+        }
+    }
+
     /// Whether a packet with so much UDP payload may reach the peer, as far as is known.
     pub(crate) fn may_carry(&mut self, payload_bytes: usize, now: Time) -> bool {
         if payload_bytes <= PAYLOAD_BYTES_BASE {
             return true;
         }
         self.payload_bytes(now);
-        self.settled_payload_bytes(now).is_none_or(|settled| payload_bytes <= settled)
+        let is_narrowed = self.path_mtu.as_ref().is_some_and(|path_mtu| path_mtu.is_narrowed());
+        !is_narrowed && self.settled_payload_bytes(now).is_none_or(|settled| payload_bytes <= settled)
     }
 
     /// The epoch that seals now.
@@ -280,7 +292,8 @@ impl Session {
         let unconfirmed = self.answered.as_ref().map(|answered| answered.epoch.ends_at());
         let attempt = self.attempt.as_ref().map(Attempt::deadline);
         let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
-        [oldest, unconfirmed, attempt, rekey, self.next_probe, self.path.deadline()]
+        let check = self.path_mtu.as_ref().and_then(|path_mtu| path_mtu.deadline());
+        [oldest, unconfirmed, attempt, rekey, self.next_probe, self.path.deadline(), check]
             .into_iter()
             .flatten()
             .min()

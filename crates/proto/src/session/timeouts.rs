@@ -20,6 +20,8 @@ pub(crate) enum Change {
     Moved { session: SessionId },
     /// The peer is reached without a relay, or not any more, as far as is known.
     DirectPath { session: SessionId },
+    /// Long packets sent since then do not reach the peer, while short ones do.
+    PathNarrowed { session: SessionId, since: Time },
     /// The peer says that it leaves.
     Closed { session: SessionId },
     /// Nothing of the session is left, and this side does not keep it up.
@@ -58,6 +60,7 @@ impl Sessions {
             self.probe(id, now);
         }
         self.challenge(id, now);
+        self.check_lengths(id, now);
     }
 
     fn retry_handshake(&mut self, id: SessionId, now: Time) {

@@ -11,6 +11,7 @@ mod faults;
 mod handshakes;
 mod hops;
 mod keys;
+mod lengths;
 mod ordering;
 mod recovery;
 mod relays;

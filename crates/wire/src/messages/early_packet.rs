@@ -41,7 +41,10 @@ impl<'a> EarlyPacket<'a> {
         let mut reader = Reader::new("early packet", body);
         let flow = FlowId::new(reader.u16("flow")?);
         let sequence = SequenceNumber::new(reader.u64("sequence number")?);
-        let piece = reader.code("piece")?;
+        let piece = match reader.code("piece")? {
+            Piece::Again => return Err(reader.illegal("piece", Piece::Again as u8, "0, 1, 2")),
+            piece => piece,
+        };
         let waited = Microseconds::new(reader.u32("waited")?);
         Ok(Self { flow, sequence, piece, waited, plaintext: Plaintext::parse(reader.rest())? })
     }

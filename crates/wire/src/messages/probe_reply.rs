@@ -19,6 +19,9 @@ pub struct ProbeReply {
     pub envelopes: u32,
     /// Where the probe came from.
     pub address: Address,
+    /// Packets of the session that have arrived and are longer than every path carries: with more than 1,232 bytes of
+    /// UDP payload. Modulo 2^32; 0 also if the replier does not count.
+    pub long_packets: u32,
 }
 
 impl ProbeReply {
@@ -37,6 +40,7 @@ impl ProbeReply {
             received: Timestamp::new(reader.u32("received")?),
             envelopes: reader.u32("envelopes")?,
             address: Address::parse(&mut reader)?,
+            long_packets: if reader.rest().is_empty() { 0 } else { reader.u32("long packets")? },
         })
     }
 
@@ -51,6 +55,9 @@ impl ProbeReply {
             output.u32(self.received.micros());
             output.u32(self.envelopes);
             self.address.emit(output);
+            if self.long_packets > 0 {
+                output.u32(self.long_packets);
+            }
         })
     }
 }

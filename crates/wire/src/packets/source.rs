@@ -3,7 +3,7 @@
 use byway_units::FlowId;
 
 use super::{Kind, checked_header};
-use crate::coded::{CODED_OVERHEAD, CodedBytes, FLAGS_BYTES, Flags, illegal_flags};
+use crate::coded::{CODED_OVERHEAD, CodedBytes, FLAGS_BYTES, Flags};
 use crate::error::ParseError;
 use crate::ids::SessionIndex;
 
@@ -52,7 +52,7 @@ impl<B: AsRef<[u8]>> SourcePacket<B> {
     /// Checks length and header.
     ///
     /// # Errors
-    /// If the packet is of another kind, shorter than [`SOURCE_OVERHEAD`], or of a piece that there is not.
+    /// If the packet is of another kind or shorter than [`SOURCE_OVERHEAD`].
     #[inline]
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
         const THING: &str = "source packet";
@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]>> SourcePacket<B> {
             receiver: SessionIndex::new(u32::from_be_bytes([i0, i1, i2, i3])),
             flow: FlowId::new(u16::from_be_bytes([f0, f1])),
             sequence_low: u32::from_be_bytes([s0, s1, s2, s3]),
-            flags: Flags::from_wire(flags).ok_or_else(|| illegal_flags(THING, flags))?,
+            flags: Flags::from_wire(flags),
         };
         Ok(Self { header, bytes })
     }

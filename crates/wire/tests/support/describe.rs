@@ -398,5 +398,8 @@ fn probe_reply(message: &ProbeReply, lines: &mut Lines) -> &'static str {
     lines.add("number", message.number).add("sent", message.sent.micros());
     lines.add("received", message.received.micros()).add("envelopes", message.envelopes);
     lines.address(message.address);
+    if message.long_packets > 0 {
+        lines.add("long-packets", message.long_packets);
+    }
     "probe-reply"
 }

@@ -178,7 +178,7 @@ pub(crate) fn signature() -> impl Strategy<Value = [u8; 64]> {
 }
 
 pub(crate) fn flags() -> impl Strategy<Value = Flags> {
-    (any::<u8>(), select([Piece::Whole, Piece::First, Piece::Second].as_slice()))
+    (any::<u8>(), select([Piece::Whole, Piece::First, Piece::Second, Piece::Again].as_slice()))
         .prop_map(|(epoch, piece)| Flags::new(Epoch::new(epoch), piece))
 }
 

@@ -179,7 +179,14 @@ impl Hand {
         let mut out = Vec::new();
         if let Some((number, sent)) = self.heard.probe.take() {
             let address = self.peer.address().into();
-            let reply = ProbeReply { number, sent, received: Timestamp::at(now), envelopes: 0, address };
+            let reply = ProbeReply {
+                number,
+                sent,
+                received: Timestamp::at(now),
+                envelopes: 0,
+                address,
+                long_packets: 0,
+            };
             write(&Message::ProbeReply(reply), &mut out);
         }
         if let Some(token) = self.heard.challenge.take() {

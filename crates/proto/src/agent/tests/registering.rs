@@ -167,7 +167,14 @@ fn of_the_addresses_at_which_an_agent_was_seen_the_newest_are_named() {
     let seen = |last: usize| address(100 + last);
     for last in 0..=CANDIDATES_MAX {
         let (number, sent) = (0, Timestamp::at(Time::START));
-        let reply = ProbeReply { number, sent, received: sent, envelopes: 0, address: seen(last).into() };
+        let reply = ProbeReply {
+            number,
+            sent,
+            received: sent,
+            envelopes: 0,
+            address: seen(last).into(),
+            long_packets: 0,
+        };
         agent.probed(session, &reply, Before::default(), Time::START);
         agent.probed(session, &reply, Before::default(), Time::START);
     }

@@ -92,7 +92,7 @@ fn no_packet_is_longer_than_the_direct_path_carries() {
 }
 
 #[test]
-fn a_path_that_carries_less_all_at_once_is_noticed_in_two_seconds() {
+fn a_path_that_carries_less_all_at_once_is_noticed_in_two_round_trips_and_100_ms() {
     let mut hall = Hall::new(&settings(Service::Coding));
     let send = |hall: &mut Hall, count: usize| {
         for _ in 0..count {
@@ -109,7 +109,9 @@ fn a_path_that_carries_less_all_at_once_is_noticed_in_two_seconds() {
     assert_eq!(send(&mut hall, 1), 3);
     assert_eq!(send(&mut hall, 20), 5, "the long ones are in two pieces");
     let lost = hall.agents[RECEIVER].statistics(hall.received).map_or(0, |statistics| statistics.lost);
-    assert!((20..50).contains(&lost), "{lost} packets were lost meanwhile");
+    assert!((2..=4).contains(&lost), "{lost} packets were lost meanwhile");
+    let counters = hall.agents[SENDER].counters();
+    assert_eq!((counters.paths_narrowed, counters.datagrams_too_long_for_path), (1, lost));
 }
 
 #[test]
