@@ -66,11 +66,9 @@ impl Agent {
     ) {
         let parsed =
             Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
-        let Some(Plaintext { sent, ecn, uncopied, datagram }) = parsed else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let Some((piece, original, datagram)) = contents_of(sequence, piece, datagram) else {
+        let contents =
+            parsed.and_then(|parsed| Some((parsed, contents_of(sequence, piece, parsed.datagram)?)));
+        let Some((Plaintext { sent, ecn, uncopied, .. }, (piece, original, datagram))) = contents else {
             self.counters.malformed += 1;
             return;
         };

@@ -145,18 +145,28 @@ impl Agent {
         self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
     }
 
-    pub(super) fn send_piece(&mut self, id: SendFlowId, contents: &Contents<'_>, now: Time) {
-        let Contents { piece, bytes, ecn, copied, sent } = *contents;
+    /// Uses the session by which a flow's packets are sealed; false if there is none, which is counted.
+    #[inline]
+    fn may_seal(&mut self, id: SendFlowId, now: Time) -> bool {
         let peer = self.senders[id.0 as usize].peer;
         self.sessions.use_session(peer, now);
         if !self.sessions.is_established(peer, now) {
             self.counters.datagrams_unsendable += 1;
-            return;
+            return false;
         }
-        let coded_bytes = CODED_OVERHEAD + bytes.len();
         if self.senders[id.0 as usize].reports.is_none() {
             self.wake_if_unreported(id, now);
         }
+        true
+    }
+
+    pub(super) fn send_piece(&mut self, id: SendFlowId, contents: &Contents<'_>, now: Time) {
+        let Contents { piece, bytes, ecn, copied, sent } = *contents;
+        if !self.may_seal(id, now) {
+            return;
+        }
+        let peer = self.senders[id.0 as usize].peer;
+        let coded_bytes = CODED_OVERHEAD + bytes.len();
         let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
         let is_crowded = self.senders[id.0 as usize].is_dark(now) && !self.has_room();
         // What is copied is sealed where it is kept; so is what may be copied when the direct path falls silent.

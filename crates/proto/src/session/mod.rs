@@ -8,6 +8,7 @@ mod attempt;
 mod epoch;
 mod handshake;
 mod length_checks;
+mod lengths;
 mod messages;
 mod path;
 mod path_mtu;
