@@ -84,10 +84,10 @@ impl Machine {
         let bytes = &mut bytes.to_vec();
         match &mut self.kind {
             Kind::Agent(agent) => {
-                agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now)
+                agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
             }
             Kind::Relay(relay) => {
-                relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now)
+                relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
             }
         }
         self.drain()
