@@ -89,8 +89,8 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 // Copies are kept to be fetched: 180 of these, and 530 for memory that a relay takes at its start.
 #[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_000))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_700))]
-#[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(1_050))]
-#[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_690))]
+#[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(985))]
+#[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_560))]
 // Some 270 of these keep the next deadline exact, which spares agents a wake for most packets.
 #[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_710))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {

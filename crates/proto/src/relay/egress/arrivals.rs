@@ -118,6 +118,7 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
+        let mut is_asked_for = false;
         for entry in entries {
             let found = entry.flow.and_then(|slot| Some((slot, find(&mut self.flows, slot)?)));
             let Some((slot, flow)) = found else {
@@ -134,6 +135,7 @@ impl Egress {
             flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);
             let active = flow.activate(now);
             active.add_batch(entry.sequence, batch, is_spent);
+            is_asked_for |= active.is_asking();
             self.memory.settle(active);
             self.sweeps.watch_rest(active, slot, now);
         }
@@ -141,6 +143,9 @@ impl Egress {
         let beginnings = entries.iter().filter(|entry| entry.sequence.number() < FIRST_NUMBERS);
         for (slot, sequence) in beginnings.filter_map(|entry| Some((entry.flow?, entry.sequence))) {
             self.note_tail(slot, sequence, now);
+        }
+        if !is_asked_for {
+            return;
         }
         self.ask_early(entries, now, actions);
         for entry in entries {
@@ -180,7 +185,8 @@ impl Egress {
         self.sweeps.watch_rest(active, slot, now);
         self.memory.settle(active);
         self.counters.repairs_kept += 1;
-        for offset in mask.offsets() {
+        let is_asked_for = active.is_asking();
+        for offset in mask.offsets().filter(|_| is_asked_for) {
             self.became_repairable(slot, first.plus(u64::from(offset)), now, actions);
         }
         self.retry_stuck(now, actions);
@@ -197,7 +203,7 @@ impl Egress {
         let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
-        if active.missing.is_empty() && active.nacked.is_empty() && active.open.is_none() {
+        if !active.is_asking() {
             return;
         }
         self.memory.admit(active);

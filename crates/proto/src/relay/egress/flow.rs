@@ -309,13 +309,22 @@ impl Active {
 
     /// Whether the receiver has said that it lost this packet, one by one or by an open end.
     pub(crate) fn is_lost(&self, sequence: SequenceNumber) -> bool {
+        if !self.is_asking() {
+            return false;
+        }
         if self.open.is_some_and(|open| open.covers(sequence)) {
             return true;
         }
         match self.missing.get(sequence) {
             Some(missing) => missing.stage != Stage::Given,
-            None => !self.nacked.is_empty() && self.nacked.covering(sequence, self.last_used).is_some(),
+            None => self.nacked.covering(sequence, self.last_used).is_some(),
         }
+    }
+
+    /// Whether the receiver misses anything, as far as it has said. Most never do.
+    #[inline]
+    pub(super) fn is_asking(&self) -> bool {
+        !self.missing.is_empty() || !self.nacked.is_empty() || self.open.is_some()
     }
 
     /// The part of a range of which something may be known.
