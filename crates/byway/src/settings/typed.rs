@@ -35,7 +35,8 @@ pub(crate) struct TypedFile {
     /// Targets and networks that other agents may send to.
     #[serde(default)]
     pub(crate) expose: Vec<TypedExpose>,
-    /// Limits of an agent's mappings. Where they are reached, the longest idle mapping makes room for the next port.
+    /// Limits of an agent's mappings. Where they are reached, a mapping without an answer makes room for the next port, else
+    /// the longest idle one.
     #[serde(default)]
     pub(crate) mappings: TypedMappings,
     /// The device through which packets are captured.
