@@ -1,7 +1,11 @@
 //! Paths whose MTU shrinks while applications speak: a router's link, with ICMP and without, and the machine's own
 //! interface; plain UDP, which is fragmented, beside it.
 
-#![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of the program use clocks and sockets"
+)]
 #![allow(clippy::print_stderr, reason = "says what is skipped, and what was measured")]
 
 mod sites;
