@@ -13,6 +13,7 @@
 //! | [`pacer`] | when may the next packet of a background flow leave |
 //! | [`loss_timer`] | how long to wait for the next packet before asking for it |
 //! | [`gap_tracker`] | which packets of a flow are missing, and when to ask for them |
+//! | [`reordering_window`] | how long a gap may be mere reordering |
 //! | [`resequencer`] | how long to hold back what follows a gap |
 //! | [`queue_delay`] | do packets queue on this path |
 //! | [`line_load`] | how much leaves by the uplink, and how much would with all copies |
@@ -34,6 +35,7 @@ pub mod pacer;
 pub mod packet_log;
 pub mod placement;
 pub mod queue_delay;
+pub mod reordering_window;
 pub mod resequencer;
 pub mod sequence_ring;
 pub mod timers;

@@ -129,7 +129,7 @@ impl Agent {
         let is_repeat = active.repeat_at().is_some_and(|at| at <= now);
         let highest = active.tracker.highest().map(SequenceNumber::new);
         let is_tail = active.tail.asks(highest, now) && active.open.is_none() && !active.queue.is_standing();
-        let is_silent = now.saturating_since(active.silent_since(service)) >= active.timer.timeout();
+        let is_silent = now.saturating_since(active.silent_since(service)) >= active.timeout();
         if !is_silent && !is_repeat && !is_tail {
             return;
         }
@@ -266,7 +266,7 @@ impl Agent {
             self.timers.disarm(key);
             return;
         };
-        let timeout = active.timer.timeout();
+        let timeout = active.timeout();
         let silent_since = active.silent_since(self.receivers[id.0 as usize].settings.service);
         let silence = (timeout < Duration::MAX).then(|| silent_since.saturating_add(timeout));
         let rest = active.last_used + FLOW_REST;

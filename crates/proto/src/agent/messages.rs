@@ -8,6 +8,7 @@ use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
 use super::send_flow::SendFlowId;
 use super::{Agent, Flow, Role};
+use crate::parts::breaker::Originals;
 use crate::session::{Before, Detour, Origin, SessionId};
 
 impl Agent {
@@ -162,7 +163,9 @@ impl Agent {
         if let Some(from) = last_sent
             && sent.cast_signed() > 0
         {
-            self.relays[place].note_originals(from, sent.into(), received.into(), now);
+            let bursts = report.bursts.wrapping_sub(before.bursts);
+            let originals = Originals { sent: sent.into(), received: received.into(), bursts };
+            self.relays[place].note_originals(from, originals, now);
         }
     }
 

@@ -23,8 +23,9 @@ use super::tail::Tail;
 use super::two_ways::TwoWays;
 use crate::limits::{ASKS_MAX, HIGH_BITS_TRIED, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
 use crate::parts::gap_tracker::{GapTracker, Patience};
-use crate::parts::loss_timer::TwoState;
+use crate::parts::loss_timer::{LossTimer, TwoState};
 use crate::parts::packet_log::Handle;
+use crate::parts::reordering_window::ReorderingWindow;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::{consent_account, keeps, repairs, takes_two_ways};
@@ -33,6 +34,10 @@ use crate::session::SessionId;
 /// How long a gap on one way may be reordering.
 const PATIENCE: Patience =
     Patience { packets: REORDERING_PACKETS, time: REORDERING_TIME, asks_max: ASKS_MAX };
+
+/// The part of the time in which a repair is of use that a gap may be waited for: the repair takes a round trip to the
+/// relay, and its request may be lost.
+const REORDERING_PART: u64 = 4;
 
 /// A flow that this agent receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +93,7 @@ pub(super) struct Active {
     /// What a congestion-controlled flow holds back.
     pub(super) order: Order,
     pub(super) never_copied: NeverCopied,
+    pub(super) reordering: ReorderingWindow,
     /// Of a mixture: whether packets queue on the direct path.
     pub(super) queue: PathQueue,
     /// Of a flow that comes on two ways.
@@ -228,6 +234,40 @@ impl ReceiveFlow {
         self.statistics = Counted::default();
     }
 
+    /// Returns true if a packet was repaired lately, and its original has not come.
+    pub(super) fn awaits_original(&self, sequence: SequenceNumber) -> bool {
+        self.active().is_some_and(|active| active.reordering.awaits(sequence.number()))
+    }
+
+    /// Notes that an original came behind the request for it, which was needless. `noticed` is the time at which it was
+    /// passed over, unless a repair came first.
+    pub(super) fn on_overtaken(
+        &mut self,
+        sequence: SequenceNumber,
+        noticed: Option<Time>,
+        round_trip: Duration,
+        now: Time,
+    ) {
+        let window_max = self.allowance(round_trip) / REORDERING_PART;
+        // The second of two ways tells more of how long a gap is to be waited for.
+        let Some(active) = self.active.as_mut().filter(|_| !takes_two_ways(self.settings.service)) else {
+            return;
+        };
+        match noticed {
+            Some(noticed) => active.reordering.widen(noticed, window_max, now),
+            None => active.reordering.on_late_original(sequence.number(), window_max, now),
+        }
+        active.apply_reordering();
+    }
+
+    /// Notes that a repair filled a gap that was noticed at that time.
+    pub(super) fn on_repaired_gap(&mut self, sequence: SequenceNumber, noticed: Time) {
+        if let Some(active) = self.active.as_mut().filter(|_| !takes_two_ways(self.settings.service)) {
+            active.reordering.on_repair(sequence.number(), noticed);
+            active.apply_reordering();
+        }
+    }
+
     /// How much later than it was due a packet may be delivered: what the latency budget leaves after the way from
     /// sender to receiver.
     pub(super) fn allowance(&self, round_trip: Duration) -> Duration {
@@ -262,6 +302,21 @@ impl Active {
             let time = REORDERING_TIME.saturating_add(behind);
             self.tracker.set_patience(Patience { packets: u64::MAX, time, ..PATIENCE });
         }
+    }
+
+    /// Returns the silence after which packets are asked for: longer on a path on which packets overtake others, as one
+    /// that is late leaves a silence.
+    pub(super) fn timeout(&self) -> Duration {
+        let beyond = self.reordering.window().saturating_sub(REORDERING_TIME);
+        self.timer.timeout().saturating_add(beyond)
+    }
+
+    /// Applies the reordering window to the gaps that are noticed from now on.
+    fn apply_reordering(&mut self) {
+        let time = self.reordering.window();
+        // Packets behind a gap show a loss only where packets hold the order.
+        let packets = if time > REORDERING_TIME { u64::MAX } else { REORDERING_PACKETS };
+        self.tracker.set_patience(Patience { packets, time, ..PATIENCE });
     }
 
     /// When the open-ended NACK has to be said again, as no repair came: it, or the repair, may have been lost.
@@ -305,6 +360,7 @@ impl Active {
             joiner: Joiner::default(),
             order: None,
             never_copied: NeverCopied::default(),
+            reordering: ReorderingWindow::new(),
             queue: PathQueue::default(),
             ways: TwoWays::default(),
             tail: Tail::default(),

@@ -58,11 +58,12 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         let sequence = flow.full(header.sequence_low);
         let is_new = flow.is_new(sequence);
-        let (mut needs_coded, mut is_overtaken) = (false, false);
+        let (mut needs_coded, mut is_overtaken, mut is_late) = (false, false, false);
         if !is_new {
             flow.statistics.duplicates += 1;
             (needs_coded, is_overtaken) = (flow.needs_coded(sequence), flow.is_overtaken_by_repair(sequence));
-            if !is_overtaken && !needs_coded {
+            is_late = flow.awaits_original(sequence);
+            if !is_overtaken && !needs_coded && !is_late {
                 return;
             }
         }
@@ -86,6 +87,10 @@ impl Agent {
             }
             if is_overtaken {
                 self.direct_path_delivers(id, sequence, now);
+            }
+            if is_late {
+                let round_trip = self.sessions.round_trip(session);
+                self.receivers[id.0 as usize].on_overtaken(sequence, None, round_trip, now);
             }
             self.try_blocks(id, now);
             return;

@@ -11,7 +11,7 @@ use byway_wire::{Alias, Ecn, SequenceNumber, Shard};
 use super::Flow;
 use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_MIN};
 use crate::outbox::Urgency;
-use crate::parts::breaker::Breaker;
+use crate::parts::breaker::{Breaker, Originals};
 use crate::parts::line_scale::LineScale;
 use crate::parts::pacer::Pacer;
 use crate::parts::packet_log::Handle;
@@ -149,8 +149,8 @@ impl RelayLink {
     }
 
     /// Notes what became of originals, of which the first one left at `from`.
-    pub(super) fn note_originals(&mut self, from: Time, sent: u64, received: u64, now: Time) {
-        self.breaker.note_originals(from, sent, received, now);
+    pub(super) fn note_originals(&mut self, from: Time, originals: Originals, now: Time) {
+        self.breaker.note_originals(from, originals, now);
     }
 
     /// Until when too many envelopes got lost on the way for others to be worth sending.

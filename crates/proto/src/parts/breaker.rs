@@ -14,18 +14,33 @@ use byway_units::{Duration, Time};
 pub struct Breaker {
     /// Packets of the interval that is not judged yet.
     unjudged: Tally,
-    /// Packets of the bad intervals in a row.
-    bad: Tally,
+    /// Packets of the latest intervals, each with three quarters of the weight of the next one: bad
+    /// intervals in a row alone would say too much of a path that loses now more and now less.
+    recent: Tally,
     bad_intervals: u8,
     pause: Duration,
     /// Tripped: nothing is sent until then.
     closed_until: Option<Time>,
-    /// The beginning of the pause, and the originals of other paths since.
-    paused: (Time, Tally),
+    /// The beginning of the pause.
+    paused_at: Time,
+    /// Originals of other paths since then, and in how many bursts they were lost.
+    originals: Tally,
+    bursts: u32,
     /// Losses are not blamed on copies until then.
     acquitted_until: Time,
     acquitted_for: Duration,
     trips: u64,
+}
+
+/// What became of originals between two reports of their receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Originals {
+    /// Packets sent.
+    pub sent: u64,
+    /// Those that arrived.
+    pub received: u64,
+    /// Bursts of those that did not.
+    pub bursts: u32,
 }
 
 /// Packets sent, and those of them that were lost.
@@ -39,6 +54,10 @@ impl Tally {
     const fn add(&mut self, other: Self) {
         self.sent += other.sent;
         self.lost += other.lost;
+    }
+
+    const fn fade(&mut self) {
+        (self.sent, self.lost) = (self.sent * 3 / 4, self.lost * 3 / 4);
     }
 
     /// True if at least half as large a share is lost as of others.
@@ -63,9 +82,9 @@ const PAUSE_MIN: Duration = Duration::from_secs(5);
 /// The longest pause: a path that came back is used again within minutes.
 const PAUSE_MAX: Duration = Duration::from_secs(320);
 
-/// Lost originals that acquit copies. At 10 % loss they take 30 packets, 0.6 s of a voice call. Two
-/// are often lost in a row by paths that lose little.
-const ACQUITTING_LOSSES: u64 = 3;
+/// Bursts of lost originals that acquit copies. At 10 % loss they take 20 packets, 0.4 s of a voice
+/// call. Paths that lose little lose several packets in a row, too, but seldom twice in a pause.
+const ACQUITTING_BURSTS: u32 = 2;
 
 /// The least time of an acquittal: pauses take a hundredth of the time of a path that loses a
 /// tenth. Each acquittal after another one holds twice as long.
@@ -85,11 +104,13 @@ impl Breaker {
         let none = Tally { sent: 0, lost: 0 };
         Self {
             unjudged: none,
-            bad: none,
+            recent: none,
             bad_intervals: 0,
             pause: PAUSE_MIN,
             closed_until: None,
-            paused: (Time::START, none),
+            paused_at: Time::START,
+            originals: none,
+            bursts: 0,
             acquitted_until: Time::START,
             acquitted_for: Duration::ZERO,
             trips: 0,
@@ -126,17 +147,17 @@ impl Breaker {
         }
     }
 
-    /// Notes originals that left on another path behind the same access line: `sent` of them, the
-    /// first one at `from`, of which `received` arrived.
+    /// Notes originals that left on another path behind the same access line, the first one at `from`.
     ///
     /// If they are lost in a pause as copies were before it, copies are not the cause: the pause ends.
-    pub fn note_originals(&mut self, from: Time, sent: u64, received: u64, now: Time) {
-        let (since, seen) = &mut self.paused;
-        if self.closed_until.is_none_or(|until| now >= until) || from < *since {
+    pub fn note_originals(&mut self, from: Time, originals: Originals, now: Time) {
+        let Originals { sent, received, bursts } = originals;
+        if self.closed_until.is_none_or(|until| now >= until) || from < self.paused_at {
             return;
         }
-        seen.add(Tally { sent, lost: sent.saturating_sub(received) });
-        if seen.lost >= ACQUITTING_LOSSES && seen.loses_half_as_much_as(self.bad) {
+        self.originals.add(Tally { sent, lost: sent.saturating_sub(received) });
+        self.bursts = self.bursts.saturating_add(bursts);
+        if self.bursts >= ACQUITTING_BURSTS && self.originals.loses_half_as_much_as(self.recent) {
             self.acquit(now);
         }
     }
@@ -153,18 +174,19 @@ impl Breaker {
     /// Notes that the path delivers.
     fn recover(&mut self) {
         self.closed_until = None;
-        (self.bad_intervals, self.bad) = (0, Tally::default());
+        self.bad_intervals = 0;
     }
 
     fn judge(&mut self, now: Time) {
         let interval = core::mem::take(&mut self.unjudged);
+        self.recent.fade();
+        self.recent.add(interval);
         if interval.lost * LOST_MAX.1 <= interval.sent * LOST_MAX.0 {
             self.recover();
             self.pause = (self.pause / 2).max(PAUSE_MIN);
             return;
         }
         self.bad_intervals += 1;
-        self.bad.add(interval);
         // After a pause, one bad interval is enough.
         if self.bad_intervals >= BAD_INTERVALS || self.closed_until.is_some() {
             self.trip(now);
@@ -173,7 +195,7 @@ impl Breaker {
 
     fn trip(&mut self, now: Time) {
         self.closed_until = Some(now.saturating_add(self.pause));
-        self.paused = (now, Tally::default());
+        (self.paused_at, self.originals, self.bursts) = (now, Tally::default(), 0);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         self.bad_intervals = 0;
         self.trips += 1;
@@ -253,6 +275,10 @@ mod tests {
         assert_eq!(breaker.pause, Duration::from_secs(40));
     }
 
+    fn originals(sent: u64, received: u64, bursts: u32) -> Originals {
+        Originals { sent, received, bursts }
+    }
+
     /// A breaker that tripped at the third second, as `lost` of each 100 packets were lost.
     fn tripped_by(lost: u64) -> Breaker {
         let mut breaker = Breaker::new();
@@ -264,9 +290,9 @@ mod tests {
     #[test]
     fn copies_go_on_where_as_much_is_lost_without_them() {
         let mut breaker = tripped_by(20);
-        breaker.note_originals(at(3), 10, 8, at(4));
-        assert!(!breaker.allows(at(4)), "two losses say little");
-        breaker.note_originals(at(4), 15, 14, at(4));
+        breaker.note_originals(at(3), originals(10, 8, 1), at(4));
+        assert!(!breaker.allows(at(4)), "one burst says little");
+        breaker.note_originals(at(4), originals(15, 14, 1), at(4));
         assert!(breaker.allows(at(4)), "3 of 25 are more than half of 20 %");
         for second in 5..64 {
             breaker.interval(100, 80, at(second));
@@ -274,18 +300,20 @@ mod tests {
         assert!(breaker.allows(at(64)), "for a minute no loss is blamed on copies");
         (64..67).for_each(|second| breaker.interval(100, 80, at(second)));
         assert!(!breaker.allows(at(66)));
-        breaker.note_originals(at(66), 10, 5, at(67));
+        breaker.note_originals(at(66), originals(10, 5, 3), at(67));
+        breaker.note_originals(at(67), originals(10, 9, 1), at(67));
         assert_eq!(breaker.acquitted_until, at(67 + 120), "twice as long");
     }
 
     #[test]
     fn copies_stay_away_where_less_is_lost_without_them() {
         let mut breaker = tripped_by(20);
-        breaker.note_originals(at(2), 10, 0, at(4));
+        breaker.note_originals(at(2), originals(10, 0, 5), at(4));
         assert!(!breaker.allows(at(4)), "that was before the pause");
-        breaker.note_originals(at(4), 100, 91, at(6));
+        breaker.note_originals(at(4), originals(50, 46, 2), at(6));
+        breaker.note_originals(at(5), originals(50, 45, 2), at(6));
         assert!(!breaker.allows(at(6)), "9 % are less than half of 20 %");
-        breaker.note_originals(at(8), 10, 0, at(8));
+        breaker.note_originals(at(8), originals(10, 0, 5), at(8));
         assert_eq!(breaker.acquitted_until, Time::START, "the pause is over");
     }
 

@@ -219,6 +219,12 @@ impl GapTracker {
         self.missing.was_asked(number)
     }
 
+    /// Returns the time at which a number was passed over that is missing still.
+    #[must_use]
+    pub fn noticed(&self, number: u64) -> Option<Time> {
+        self.missing.noticed(number)
+    }
+
     /// How many numbers are missing.
     #[must_use]
     pub const fn missing(&self) -> usize {

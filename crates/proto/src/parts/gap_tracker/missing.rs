@@ -71,6 +71,11 @@ impl Missing {
         self.find(number).is_some()
     }
 
+    /// Returns the time at which a number was passed over that is missing still.
+    pub(super) fn noticed(&self, number: u64) -> Option<Time> {
+        self.find(number).map(|index| self.gaps[index].noticed)
+    }
+
     /// Whether a number is missing, and was asked for.
     pub(super) fn was_asked(&self, number: u64) -> bool {
         self.find(number).is_some_and(|index| self.gaps[index].asked > 0)
