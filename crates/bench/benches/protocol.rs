@@ -84,15 +84,17 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-// Some 110 of these note which packets an outage would have copied, and ask whether the path is dark.
-#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_640))]
+// Some 110 of these note which packets an outage would have copied, and ask whether the path is dark; some 50 choose the
+// local address, and count lengths.
+#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_680))]
 // Copies are kept to be fetched: 180 of these, and 530 for memory that a relay takes at its start.
 #[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_000))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_700))]
 #[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(985))]
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_560))]
-// Some 270 of these keep the next deadline exact, which spares agents a wake for most packets.
-#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_710))]
+// Some 270 of these keep the next deadline exact, which spares agents a wake for most packets; some 60 count lengths, and
+// look whether packets overtake others.
+#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_770))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain
