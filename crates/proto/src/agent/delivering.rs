@@ -110,14 +110,14 @@ impl Agent {
         let was_asked = active.tracker.was_asked(sequence.number());
         let is_in_vain = is_original && (active.open == Some(sequence) || was_asked);
         let is_repair = delivery.is_repair();
-        let noticed = if was_asked || is_repair { active.tracker.noticed(sequence.number()) } else { None };
+        let noticed = active.tracker.noticed(sequence.number());
         let before = active.tracker.highest();
         let arrival = active.tracker.arrived(sequence.number(), now);
         flow.statistics.nacks_in_vain += u64::from(is_in_vain);
         if is_repair {
             // Relays that repair whatever is sent may be faster than the packets behind it.
             flow.on_repaired_gap(sequence, noticed.unwrap_or(now));
-        } else if is_original && noticed.is_some() {
+        } else if delivery == Delivery::Direct && noticed.is_some() {
             flow.on_overtaken(sequence, noticed, round_trip, now);
         }
         let has_lost = flow.count(sequence, delivery, lateness);

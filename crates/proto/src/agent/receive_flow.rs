@@ -239,8 +239,8 @@ impl ReceiveFlow {
         self.active().is_some_and(|active| active.reordering.awaits(sequence.number()))
     }
 
-    /// Notes that an original came behind the request for it, which was needless. `noticed` is the time at which it was
-    /// passed over, unless a repair came first.
+    /// Notes that an original came that others overtook. `noticed` is the time at which it was passed over, unless a repair
+    /// came first.
     pub(super) fn on_overtaken(
         &mut self,
         sequence: SequenceNumber,
@@ -249,12 +249,12 @@ impl ReceiveFlow {
         now: Time,
     ) {
         let window_max = self.allowance(round_trip) / REORDERING_PART;
-        // The second of two ways tells more of how long a gap is to be waited for.
-        let Some(active) = self.active.as_mut().filter(|_| !takes_two_ways(self.settings.service)) else {
+        // With other services, what comes through relays tells more of how long a gap is to be waited for.
+        let Some(active) = self.active.as_mut().filter(|_| keeps(self.settings.service)) else {
             return;
         };
         match noticed {
-            Some(noticed) => active.reordering.widen(noticed, window_max, now),
+            Some(noticed) => active.reordering.on_overtaken(noticed, window_max, now),
             None => active.reordering.on_late_original(sequence.number(), window_max, now),
         }
         active.apply_reordering();
@@ -262,7 +262,7 @@ impl ReceiveFlow {
 
     /// Notes that a repair filled a gap that was noticed at that time.
     pub(super) fn on_repaired_gap(&mut self, sequence: SequenceNumber, noticed: Time) {
-        if let Some(active) = self.active.as_mut().filter(|_| !takes_two_ways(self.settings.service)) {
+        if let Some(active) = self.active.as_mut().filter(|_| keeps(self.settings.service)) {
             active.reordering.on_repair(sequence.number(), noticed);
             active.apply_reordering();
         }
