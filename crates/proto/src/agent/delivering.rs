@@ -107,10 +107,11 @@ impl Agent {
                 active.ways.relayed(now);
             }
         }
-        let was_asked = active.tracker.was_asked(sequence.number());
+        let has_gaps = active.tracker.missing() > 0;
+        let noticed = if has_gaps { active.tracker.noticed(sequence.number()) } else { None };
+        let was_asked = noticed.is_some() && active.tracker.was_asked(sequence.number());
         let is_in_vain = is_original && (active.open == Some(sequence) || was_asked);
         let is_repair = delivery.is_repair();
-        let noticed = active.tracker.noticed(sequence.number());
         let before = active.tracker.highest();
         let arrival = active.tracker.arrived(sequence.number(), now);
         flow.statistics.nacks_in_vain += u64::from(is_in_vain);
