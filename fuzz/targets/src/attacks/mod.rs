@@ -1,8 +1,8 @@
 //! Attacks of a member on the relay that it shares with others, each beside an honest flow of another tenant.
 //!
 //! Every attacker has real keys, grants of its own and a mate at the other relay, and sends authenticated datagrams as
-//! fast as a line takes them. The relay is a processor in virtual time: a datagram takes it [`DATAGRAM_TIME`], and each unit of work
-//! that it counts [`UNIT_TIME`]. What the honest flow loses, how long its packets take, and what the attack costs is compared with a
+//! fast as a line takes them. The relay is a processor in virtual time: a datagram takes it `DATAGRAM_TIME`, and each unit of work
+//! that it counts `UNIT_TIME`. What the honest flow loses, how long its packets take, and what the attack costs is compared with a
 //! control of as many datagrams that say nothing.
 
 mod aliases;

@@ -27,7 +27,7 @@ impl Table {
         }
     }
 
-    /// Returns the setting of [controller] with the quota.
+    /// Returns the setting of `[controller]` with the quota.
     pub(crate) const fn setting(self) -> &'static str {
         match self {
             Self::Agents => "tenant_agents_max",
