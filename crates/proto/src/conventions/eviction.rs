@@ -166,8 +166,8 @@ mod tests {
         let answered = candidate(2, 2, 9_000, Progress::Answered);
         let unanswered = candidate(3, 2, 9_500, Progress::Unanswered);
         let all = [confirmed, answered, unanswered];
-        assert_eq!(choose_evicted(all, at(9_499)), Err(at(9_500)), "half a second after the answer");
-        assert_eq!(choose_evicted(all, at(9_500)), Ok(2));
+        assert_eq!(choose_evicted(all, at(9_099)), Err(at(9_100)), "a tenth of a second after the answer");
+        assert_eq!(choose_evicted(all, at(9_100)), Ok(2));
         assert_eq!(choose_evicted(all, at(10_499)), Ok(2), "a second without an answer is not over");
         assert_eq!(choose_evicted(all, at(10_500)), Ok(3));
         assert_eq!(choose_evicted([confirmed, answered], at(60_000)), Ok(2), "the other was idle for longer");

@@ -25,9 +25,10 @@ pub const EVICTION_IDLE: Duration = Duration::from_secs(10);
 /// after a second. That is longer than consent and the first answer take.
 pub const UNANSWERED_DIVISOR: u64 = 10;
 
-/// Divisor of [`EVICTION_IDLE`] for a pair with a question and its answer, and nothing since: half a second, which is a
-/// round trip by a geostationary satellite, leaves room for 2,000 DNS questions per second from a port each.
-pub const ANSWERED_DIVISOR: u64 = 20;
+/// Divisor of [`EVICTION_IDLE`] for a pair with a question and its answer, and nothing since: a tenth of a second, in which
+/// all datagrams of an answer come, leaves one peer room for 10,000 DNS questions per second from a port each. Younger
+/// conversations are evicted only by as many.
+pub const ANSWERED_DIVISOR: u64 = 100;
 
 /// Idle time after which a pair with traffic both ways makes room for an owner that has fewer: calls pause shorter.
 pub const SHARE_IDLE: Duration = Duration::from_secs(1);

@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(mappings.make_room(APPLICATIONS, at(999)), Err(AllInUse));
         assert_eq!(mappings.make_room(APPLICATIONS, at(1_000)), Ok(Some(id)));
         assert!(send(&mut mappings, id, &[1], 1_000).is_some());
-        assert_eq!(mappings.make_room(APPLICATIONS, at(1_499)), Err(AllInUse), "it was just answered");
-        assert_eq!(mappings.make_room(APPLICATIONS, at(1_500)), Ok(Some(id)));
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_099)), Err(AllInUse), "it was just answered");
+        assert_eq!(mappings.make_room(APPLICATIONS, at(1_100)), Ok(Some(id)));
         mappings.get_mut(id).expect("it is there").note_arrival(at(1_500));
         assert_eq!(mappings.make_room(APPLICATIONS, at(11_499)), Err(AllInUse), "now it is a conversation");
     }
