@@ -15,9 +15,9 @@ use super::closing::Life;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::sending::pieces_of;
 use crate::limits::{
-    EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX, EARLY_DATAGRAMS_PER_PEER_MAX,
-    EARLY_RELAYED_BURST, EARLY_RELAYED_FLIGHTS_MAX, EARLY_RELAYED_RATE, MESSAGES_BYTES_MAX, PIECE_BYTES_BASE,
-    WAITS_FOR_WAY,
+    DATAGRAM_BYTES_MAX, EARLY_BYTES_MAX, EARLY_BYTES_PER_PEER_MAX, EARLY_DATAGRAMS_MAX,
+    EARLY_DATAGRAMS_PER_PEER_MAX, EARLY_RELAYED_BURST, EARLY_RELAYED_FLIGHTS_MAX, EARLY_RELAYED_RATE,
+    MESSAGES_BYTES_MAX, PIECE_BYTES_BASE, WAITS_FOR_WAY,
 };
 use crate::parts::token_bucket::TokenBucket;
 use crate::session::SessionId;
@@ -263,7 +263,8 @@ impl Agent {
         let longest = (MESSAGES_BYTES_MAX - EarlyPacket::OVERHEAD).checked_sub(offer_bytes)?;
         let longest = longest.min(PIECE_BYTES_BASE);
         let in_two_pieces = length > longest;
-        (length <= 2 * longest).then_some(in_two_pieces)
+        // Flows carry no longer ones, whatever early packets might.
+        (length <= DATAGRAM_BYTES_MAX.min(2 * longest)).then_some(in_two_pieces)
     }
 
     /// Returns the offer of a flow as it is on the wire, if one was made.
