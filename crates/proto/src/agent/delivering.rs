@@ -107,20 +107,8 @@ impl Agent {
                 active.ways.relayed(now);
             }
         }
-        let has_gaps = active.tracker.missing() > 0;
-        let noticed = if has_gaps { active.tracker.noticed(sequence.number()) } else { None };
-        let was_asked = noticed.is_some() && active.tracker.was_asked(sequence.number());
-        let is_in_vain = is_original && (active.open == Some(sequence) || was_asked);
-        let is_repair = delivery.is_repair();
         let before = active.tracker.highest();
-        let arrival = active.tracker.arrived(sequence.number(), now);
-        flow.statistics.nacks_in_vain += u64::from(is_in_vain);
-        if is_repair {
-            // Relays that repair whatever is sent may be faster than the packets behind it.
-            flow.on_repaired_gap(sequence, noticed.unwrap_or(now));
-        } else if delivery == Delivery::Direct && noticed.is_some() {
-            flow.on_overtaken(sequence, noticed, round_trip, now);
-        }
+        let arrival = flow.close_gap(sequence, delivery, round_trip, now);
         let has_lost = flow.count(sequence, delivery, lateness);
         // The sender copies its packets until a report says that the direct path delivers.
         self.plan_report(id, has_lost || is_first, now);

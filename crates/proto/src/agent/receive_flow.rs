@@ -22,7 +22,7 @@ use super::statistics::{Counted, ReceiveStatistics};
 use super::tail::Tail;
 use super::two_ways::TwoWays;
 use crate::limits::{ASKS_MAX, HIGH_BITS_TRIED, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
-use crate::parts::gap_tracker::{GapTracker, Patience};
+use crate::parts::gap_tracker::{Arrival, GapTracker, Patience};
 use crate::parts::loss_timer::{LossTimer, TwoState};
 use crate::parts::packet_log::Handle;
 use crate::parts::reordering_window::ReorderingWindow;
@@ -232,6 +232,33 @@ impl ReceiveFlow {
         self.rested_at = None;
         self.active = None;
         self.statistics = Counted::default();
+    }
+
+    /// Notes a packet's arrival, and what it says of the gap that it closes, if it closes one.
+    pub(super) fn close_gap(
+        &mut self,
+        sequence: SequenceNumber,
+        delivery: Delivery,
+        round_trip: Duration,
+        now: Time,
+    ) -> Arrival {
+        let is_original = self.is_original(delivery);
+        let Some(active) = self.active.as_mut() else {
+            return Arrival::TooOld;
+        };
+        let has_gaps = active.tracker.missing() > 0;
+        let noticed = if has_gaps { active.tracker.noticed(sequence.number()) } else { None };
+        let was_asked = noticed.is_some() && active.tracker.was_asked(sequence.number());
+        let is_in_vain = is_original && (active.open == Some(sequence) || was_asked);
+        let arrival = active.tracker.arrived(sequence.number(), now);
+        self.statistics.nacks_in_vain += u64::from(is_in_vain);
+        if delivery.is_repair() {
+            // Relays that repair whatever is sent may be faster than the packets behind it.
+            self.on_repaired_gap(sequence, noticed.unwrap_or(now));
+        } else if delivery == Delivery::Direct && noticed.is_some() {
+            self.on_overtaken(sequence, noticed, round_trip, now);
+        }
+        arrival
     }
 
     /// Returns true if a packet was repaired lately, and its original has not come.
