@@ -94,7 +94,7 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_560))]
 // Some 270 of these keep the next deadline exact, which spares agents a wake for most packets; some 60 count lengths, and
 // look whether packets overtake others.
-#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_750))]
+#[bench::receiving(args = (Stage::Receivers, false), setup = under_way, config = at_most(2_770))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain
