@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::settings::Endpoint;
 
-/// How long a node waits at its start for its names: longer than a resolver that answers at its second try (resolv.conf: 5 s).
+/// Longest time that a node waits at its start for its names: longer than a resolver that answers at its second try (resolv.conf: 5 s).
 const START_WITHIN: Duration = Duration::from_secs(6);
 
-/// How often it is seen who does not answer: about as long as agents take to notice that.
+/// Interval between two looks for peers that do not answer: about as long as agents take to notice that.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 
 /// The time between two lookups of one name, first and at most; each takes twice as long as the one before. A resolver has
@@ -28,7 +28,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Addresses of one name that are kept: an answer of DNS over UDP has room for about thirty.
 const ADDRESSES_MAX: usize = 16;
 
-/// What names stand for, as far as is known.
+/// Addresses of names, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
     /// How often addresses have changed.

@@ -99,7 +99,7 @@ pub(super) struct Mapping {
     pub(super) endpoint: Option<Endpoint>,
     /// The local address that the application sends to, which answers leave from.
     pub(super) asked_at: LocalAddress,
-    /// When its endpoint sent last.
+    /// Time of the last datagram from its endpoint.
     pub(super) sent_last: Time,
     pub(super) side: Side,
     /// Which of its packets are marked.

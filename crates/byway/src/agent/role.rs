@@ -69,7 +69,7 @@ pub(super) struct AgentRole {
     contacts: Contacts,
     pub(super) listeners: Vec<Listener>,
     pub(super) exposed: Vec<Exposed>,
-    /// What the names of targets stand for.
+    /// Addresses of the targets that have names.
     pub(super) resolved: Arc<Resolved>,
     pub(super) mappings: Mappings,
     pub(super) segments: Segments,

@@ -1,4 +1,4 @@
-//! What is exposed at a DNS name: the address that it stands for now.
+//! Addresses of exposed targets that have DNS names.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

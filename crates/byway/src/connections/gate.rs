@@ -146,7 +146,7 @@ struct Connection {
     source: Source,
     /// The member that it counts for.
     member: Option<u32>,
-    /// Whether a valid bearer secret came by it.
+    /// True once a valid bearer secret came by it.
     is_known: bool,
     /// Ends the connection.
     end: Arc<Notify>,

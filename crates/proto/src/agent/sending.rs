@@ -34,7 +34,7 @@ pub(super) struct Contents<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) ecn: Ecn,
     pub(super) copied: bool,
-    /// When the application's datagram was sent first.
+    /// Time at which the application's datagram was sent first.
     pub(super) sent: Time,
 }
 

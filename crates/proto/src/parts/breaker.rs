@@ -86,8 +86,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(320);
 /// call. Paths that lose little lose several packets in a row, too, but seldom twice in a pause.
 const ACQUITTING_BURSTS: u32 = 2;
 
-/// The least time of an acquittal: pauses take a hundredth of the time of a path that loses a
-/// tenth. Each acquittal after another one holds twice as long.
+/// The least time of an acquittal: pauses take a fiftieth of the time of a path that loses a tenth.
+/// Each acquittal after another one holds twice as long.
 const ACQUITTED_MIN: Duration = Duration::from_secs(60);
 const ACQUITTED_MAX: Duration = Duration::from_secs(320);
 

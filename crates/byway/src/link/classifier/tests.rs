@@ -63,7 +63,7 @@ fn tagged(tag: [u8; 2], kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
     ethernet(tag, &[&[0, 7][..], &kind, packet].concat())
 }
 
-/// What carries a packet in a `PPPoE` session: version and type, code, session, length, and the protocol of PPP.
+/// Header of a packet in a `PPPoE` session: version and type, code, session, length, and the protocol of PPP.
 fn session(code: u8, protocol: u16, packet: &[u8]) -> Vec<u8> {
     let length = u16::try_from(packet.len() + 2).expect("it is short").to_be_bytes();
     [&[0x11, code, 0, 42][..], &length, &protocol.to_be_bytes(), packet].concat()
