@@ -169,6 +169,11 @@ impl Probes {
         self.smoothed.is_some() && self.unanswered < LAST_PROBE && self.interval() == PROBE_INTERVAL
     }
 
+    /// True if no round trip was measured and no probe waits for its reply.
+    pub(crate) const fn is_first_due(&self) -> bool {
+        self.smoothed.is_none() && self.unanswered == 0
+    }
+
     /// Whether an answer that is still expected decides what is known of the peer: how far away it is, or whether it is
     /// there. Of one that is taken for dead, none is.
     pub(crate) const fn wait_for_answer(&self) -> bool {

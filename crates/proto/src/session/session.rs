@@ -304,12 +304,17 @@ impl Session {
         self.remote.keep || self.initiator
     }
 
-    /// Plans the next probe: whoever uses the session wants to know whether the peer is there, whichever of the two
-    /// began it.
+    /// Plans the next probe.
+    ///
+    /// The side that uses the session probes the peer, whichever of the two began it. Relays also measure the round trip of an
+    /// idle session once, at its start. Without it, a relay that dies soon after is missed half a second later.
     pub(crate) fn plan_probe(&mut self, now: Time) {
+        let measures = self.remote.keep || self.remote.purpose == Purpose::RelayToRelay;
         self.next_probe = if self.epochs.is_empty() {
             None
-        } else if self.is_in_use(now) || (self.remote.keep && self.probes.wait_for_answer()) {
+        } else if measures && self.probes.is_first_due() {
+            Some(now)
+        } else if self.is_in_use(now) || (measures && self.probes.wait_for_answer()) {
             Some(now + self.probes.interval())
         } else if self.remote.keep {
             Some(now + KEEPALIVE_INTERVAL)

@@ -108,8 +108,12 @@ fn remote(who: usize, keep: bool) -> Remote {
 
 impl Node {
     fn new(who: usize, seed: u8, started_unix_nanos: u64, keep: bool, now: Time) -> Self {
-        let mut sessions = sessions(who, seed, started_unix_nanos, now);
-        let peer = sessions.add(remote(1 - who, keep), now);
+        let sessions = sessions(who, seed, started_unix_nanos, now);
+        Self::with_peer(who, sessions, remote(1 - who, keep), now)
+    }
+
+    fn with_peer(who: usize, mut sessions: Sessions, remote: Remote, now: Time) -> Self {
+        let peer = sessions.add(remote, now);
         let address = address(u8::try_from(who).expect("two nodes"));
         Self {
             sessions,

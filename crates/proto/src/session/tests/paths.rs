@@ -118,6 +118,29 @@ fn a_session_to_be_kept_is_kept_alive() {
     assert_eq!(pair.sent.len(), 6, "three probes and their answers");
 }
 
+/// Two nodes with an idle session for a purpose, soon after the first node, which keeps it up, began it.
+fn idle_pair(purpose: Purpose) -> Pair {
+    let mut pair = Pair::new();
+    pair.nodes = [SMALL, LARGE].map(|who| {
+        let sessions = sessions(who, 10 + u8::try_from(who).expect("two"), 1_000, pair.now);
+        Node::with_peer(who, sessions, Remote { purpose, ..remote(1 - who, who == SMALL) }, pair.now)
+    });
+    pair.connect(SMALL);
+    pair.run(ms(100));
+    pair
+}
+
+#[test]
+fn a_relay_that_dies_as_the_first_packets_are_sent_to_it_is_missed_in_600_ms() {
+    let mut pair = idle_pair(Purpose::RelayToRelay);
+    let (session, measured) = (pair.nodes[LARGE].peer, pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer));
+    assert_eq!(measured.and_then(|session| session.probes.measured()), Some(DELAY * 2));
+    pair.nodes[LARGE].changes();
+    pair.loses(|_| true);
+    speak(&mut pair, LARGE, ms(600));
+    assert_eq!(pair.nodes[LARGE].changes(), [Change::Dead { session }]);
+}
+
 #[test]
 fn a_silent_peer_is_dead_soon_and_alive_when_it_speaks_again() {
     let mut pair = Pair::established();
