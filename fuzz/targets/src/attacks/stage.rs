@@ -138,6 +138,7 @@ pub(super) fn register(flow_key: FlowKey, role: FlowRole, far: Who) -> Message<'
     Message::Register(Register {
         flow_key,
         role,
+        revision: 0,
         service: Service::Caching,
         in_stream: None,
         batch: BlockShape::new(10, 2),
