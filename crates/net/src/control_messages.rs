@@ -21,7 +21,7 @@ impl ControlBuffer {
 }
 
 /// Reads control messages: level, type and data of each. Ends at the first one that is cut off.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct ControlMessages<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for ControlMessages<'a> {

@@ -25,7 +25,9 @@ pub(crate) fn send(
 ) -> io::Result<()> {
     let mut control = ControlWriter::new();
     control.push_traffic_class(traffic_class, to.is_ipv6());
-    from.into_iter().for_each(|from| control.push_source(from));
+    if let Some(from) = from {
+        control.push_source(from);
+    }
     if segment_bytes < bytes.len() {
         let segment_bytes = u16::try_from(segment_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         control.push_segment_bytes(segment_bytes);

@@ -44,7 +44,7 @@ impl Flags {
     #[inline]
     #[must_use]
     pub const fn with_dscp_of(self, traffic_class: TrafficClass) -> Self {
-        Self(self.0 | (traffic_class.dscp_bytes() as u8 * HAS_DSCP))
+        if traffic_class.dscp_bytes() > 0 { Self(self.0 | HAS_DSCP) } else { self }
     }
 
     /// True if a DSCP stands in front of the datagram.

@@ -224,7 +224,7 @@ proptest! {
                     let bytes: Vec<u8> = (0..length).map(|index| u8::try_from((number * 31 + index) % 256).unwrap()).collect();
                     let urgency = if is_original { Urgency::Original } else { Urgency::Scavenger };
                     let traffic_class = Ecn::from_bits(ecn).into();
-                    let new = Datagram { socket, shard, urgency, traffic_class, ..datagram(port, &bytes) };
+                    let new = Datagram { socket, shard, traffic_class, urgency, ..datagram(port, &bytes) };
                     if !outgoing.add(&new) {
                         // Too many runs: what is held would be dropped.
                         continue;
