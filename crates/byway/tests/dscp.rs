@@ -38,8 +38,9 @@ struct Site {
 impl Site {
     fn new(forward_keys: &str, expose_keys: &str) -> Option<Self> {
         let (bench, mut network) = (Bench::new(), Network::new()?);
-        let machines = [("relay", 10), ("alice", 11), ("bob", 12)];
-        machines.iter().for_each(|(name, host)| network.add(name, *host));
+        for (machine, host) in [("relay", 10), ("alice", 11), ("bob", 12)] {
+            network.add(machine, host);
+        }
         let mut tables = format!(
             "[[network.relays]]\nname = \"relay\"\nnumber = 1\nkey = \"{}\"\naddresses = [\"198.51.100.10:4600\"]\n",
             bench.key("relay")
@@ -77,7 +78,9 @@ impl Site {
             start("agent", "bob", &exposed),
             start("agent", "alice", &forwards),
         ];
-        TARGETS.into_iter().for_each(|target| answer(&network, target));
+        for target in TARGETS {
+            answer(&network, target);
+        }
         Some(Self { network, _bench: bench, _nodes: nodes })
     }
 
