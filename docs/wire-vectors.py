@@ -250,6 +250,7 @@ def print_insides():
     for ecn, uncopied, datagram in [("not-capable", 0, b""), ("congestion-experienced", 0b100101, fill(3, 12))]:
         marks = bytes([uncopied << 2 | ECN.index(ecn)]), [f"ecn {ecn}", f"uncopied {uncopied}"]
         part("plaintext", number("sent", 4, 0x61626364), marks, data("datagram", datagram))
+    part("plaintext-with-dscp", number("sent", 4, 5), marks, number("dscp", 1, 46), data("datagram", fill(3, 12)))
     part("coded", source_flags(2, "first"), data("sealed", fill(11, 21)))
     part("associated-data", number("flow", 2, 0x7172), number("sequence-low", 4, 0x73747576),
          source_flags(3, "second", 0x10))
@@ -366,12 +367,11 @@ VIDEO = terms("coding", (16, 1), (8, 2), ["selective", "standby"], 4_000, 200_00
 NOTHING = terms("internet", (0, 0), (0, 0), [], 0, 0)
 
 
-def early_packet(flow, sequence, piece, waited, sent, ecn, uncopied, datagram):
+def early_packet(flow, sequence, piece, waited, sent, ecn, uncopied, datagram, *dscp):
     marks = bytes([uncopied << 2 | ecn]), [f"ecn {ecn}", f"uncopied {uncopied}"]
-    return [
-        number("flow", 2, flow), number("sequence", 8, sequence), (bytes([PIECES.index(piece)]), [f"piece {piece}"]),
-        number("waited", 4, waited), number("sent", 4, sent), marks, data("datagram", datagram),
-    ]
+    piece = bytes([PIECES.index(piece) + 64 * len(dscp)]), [f"piece {piece}"]
+    return [number("flow", 2, flow), number("sequence", 8, sequence), piece, number("waited", 4, waited),
+            number("sent", 4, sent), marks, *(number("dscp", 1, value) for value in dscp), data("datagram", datagram)]
 
 
 def print_offers():
@@ -385,7 +385,7 @@ def print_offers():
         message("offered", number("flow", 2, 0x0304), word("status", OFFER_STATUSES, status))
     message("early-packet", *early_packet(0x0102, 1, "whole", 60_000, 0x03040506, 0, 0, b"first"))
     message("early-packet", *early_packet(65535, 2**64 - 2, "first", 2**32 - 1, 2**32 - 1, 3, 63, fill(1, 30)))
-    message("early-packet", *early_packet(65535, 2**64 - 1, "second", 0, 0, 2, 1, b""))
+    message("early-packet", *early_packet(65535, 2**64 - 1, "second", 0, 0, 2, 1, b"", 46))
 
 
 def selective(value, ignored=0):

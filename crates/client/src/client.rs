@@ -18,7 +18,7 @@ use byway_proto::conventions::{
 use byway_proto::limits::{DATAGRAM_BYTES_MAX, FLOW_PAIRS_MAX};
 use byway_units::{AgentId, FlowId, Time};
 use byway_wire::seal::{Portable, Provider, StaticSecret, Suite};
-use byway_wire::{Ecn, FlowKey, Receiver};
+use byway_wire::{Ecn, FlowKey, Receiver, TrafficClass};
 use thiserror::Error;
 
 use crate::choice::choose;
@@ -179,7 +179,8 @@ impl Client {
         }
         entry.usage.note(entry.side == Side::Incoming, now);
         let flow = entry.sent;
-        self.agent.handle(AgentInput::Send { flow, datagram, ecn: Ecn::NotCapable, marked }, now);
+        self.agent
+            .handle(AgentInput::Send { flow, datagram, traffic_class: TrafficClass::DEFAULT, marked }, now);
         Ok(())
     }
 

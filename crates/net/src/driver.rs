@@ -102,7 +102,7 @@ impl<R: Role> Driver<R> {
         for index in 0..self.io.receive(socket, &mut self.buffers) {
             self.io.update_now();
             let mut row = self.buffers.row(index);
-            let (from, ecn) = (row.from, row.ecn);
+            let (from, traffic_class) = (row.from, row.traffic_class);
             let to = self.io.asked_at(socket, from, row.to);
             for bytes in row.datagrams() {
                 if !self.io.is_open(socket) {
@@ -110,7 +110,8 @@ impl<R: Role> Driver<R> {
                     continue;
                 }
                 self.io.count_received(bytes.len());
-                self.role.received(Arrival { socket: name, from, to, ecn, bytes }, &mut self.io);
+                let arrival = Arrival { socket: name, from, to, traffic_class, bytes };
+                self.role.received(arrival, &mut self.io);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use byway_proto::{LocalAddress, LocalAddresses, Transmit};
 use byway_units::Time;
+use byway_wire::TrafficClass;
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -90,6 +91,12 @@ impl Io {
     /// Datagrams of one urgency to one destination go out in the order in which they were given.
     #[inline]
     pub fn send(&mut self, socket: SocketId, transmit: &Transmit<'_>) {
+        self.send_as(socket, transmit, transmit.ecn.into());
+    }
+
+    /// Sends a datagram like [`send`](Self::send), with this traffic class instead of the ECN field of `transmit`.
+    #[inline]
+    pub fn send_as(&mut self, socket: SocketId, transmit: &Transmit<'_>, traffic_class: TrafficClass) {
         let to = unmapped(transmit.to);
         let Some(slot) = self.sockets.slot_towards(socket, &to) else {
             return self.count_unsendable(socket);
@@ -106,7 +113,7 @@ impl Io {
             to,
             from: transmit.from,
             shard,
-            ecn: transmit.ecn,
+            traffic_class,
             urgency: transmit.urgency,
             bytes: transmit.bytes,
             segments_max: sending.segments_max(transmit.bytes.len()),
@@ -316,7 +323,7 @@ impl Io {
         let Some(socket) = self.sockets.get(id) else {
             return 0;
         };
-        match buffers.receive(socket) {
+        match buffers.receive(socket, roles_name(id) != SocketId::OVERLAY) {
             Ok(rows) => {
                 self.counters.receive_batches += 1;
                 rows
@@ -483,7 +490,7 @@ fn send_run(
         let segments_max = if refused.is_some() { 1 } else { socket.segments_max(run.segment_bytes) };
         let segments = run.segments().min(segments_max);
         let bytes = run.next(segments);
-        match socket.send(run.to, source, run.ecn, bytes, run.segment_bytes) {
+        match socket.send(run.to, source, run.traffic_class, bytes, run.segment_bytes) {
             Ok(()) => {
                 if source.is_none() && locals.source(run.from).is_some() {
                     locals.note_gone(run.from);

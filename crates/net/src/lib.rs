@@ -19,7 +19,8 @@
 //!     fn start(&mut self, _: &mut Io) {}
 //!
 //!     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-//!         let Arrival { socket, from, to, ecn, bytes } = arrival;
+//!         let Arrival { socket, from, to, traffic_class, bytes } = arrival;
+//!         let ecn = traffic_class.ecn();
 //!         io.send(socket, &Transmit { to: from, from: to, ecn, urgency: Urgency::Original, bytes });
 //!     }
 //!
@@ -73,6 +74,7 @@ compile_error!("byway-net waits with epoll, timerfd and eventfd: it is for Linux
 
 mod bind;
 mod clock;
+mod control_messages;
 mod counters;
 mod device;
 mod driver;
@@ -82,6 +84,7 @@ mod limits;
 mod link;
 #[cfg(test)]
 mod loopback;
+mod marked_datagrams;
 mod outgoing;
 mod poller;
 mod queues;

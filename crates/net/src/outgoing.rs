@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use byway_proto::limits::PAYLOAD_BYTES_BASE;
 use byway_proto::{LocalAddress, Urgency};
-use byway_wire::Ecn;
+use byway_wire::TrafficClass;
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
 
 use crate::limits::{DESTINATIONS, HELD_BYTES_MAX, HELD_RUNS_MAX, QUEUED_BYTES_MAX, RUNS_MAX};
@@ -19,20 +19,20 @@ pub(crate) struct Datagram<'a> {
     pub(crate) from: LocalAddress,
     /// The shard that it is for: where shards share a machine with the sender, the kernel gives a whole run to one.
     pub(crate) shard: u8,
-    pub(crate) ecn: Ecn,
+    pub(crate) traffic_class: TrafficClass,
     pub(crate) urgency: Urgency,
     pub(crate) bytes: &'a [u8],
     /// Most datagrams of this length that the socket takes at once.
     pub(crate) segments_max: usize,
 }
 
-/// A row of datagrams of one socket and local address to one destination, with one ECN field, of one length; the last may be shorter.
+/// A row of datagrams of one socket and local address to one destination, with one traffic class, of one length; the last may be shorter.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) socket: u32,
     pub(crate) to: SocketAddr,
     pub(crate) from: LocalAddress,
-    pub(crate) ecn: Ecn,
+    pub(crate) traffic_class: TrafficClass,
     pub(crate) segment_bytes: usize,
     shard: u8,
     /// Datagrams that have not been sent.
@@ -52,7 +52,7 @@ impl Run {
             socket: 0,
             to: SocketAddr::from(([0; 4], 0)),
             from: LocalAddress::ANY,
-            ecn: Ecn::NotCapable,
+            traffic_class: TrafficClass::DEFAULT,
             segment_bytes: 0,
             shard: 0,
             segments: 0,
@@ -64,8 +64,9 @@ impl Run {
     }
 
     fn begin(&mut self, datagram: &Datagram<'_>) {
-        let Datagram { socket, to, from, shard, ecn, bytes, segments_max, .. } = *datagram;
-        (self.socket, self.to, self.from, self.shard, self.ecn) = (socket, to, from, shard, ecn);
+        let Datagram { socket, to, from, shard, traffic_class, bytes, segments_max, .. } = *datagram;
+        (self.socket, self.to, self.from, self.shard) = (socket, to, from, shard);
+        self.traffic_class = traffic_class;
         self.segment_bytes = bytes.len();
         self.segments = 1;
         self.bytes.extend_from_slice(bytes);
@@ -86,7 +87,7 @@ impl Run {
         let length = datagram.bytes.len();
         self.is_open
             && self.from == datagram.from
-            && self.ecn == datagram.ecn
+            && self.traffic_class == datagram.traffic_class
             && self.shard == datagram.shard
             && (1..=self.segment_bytes).contains(&length)
             && (self.segment_bytes <= PAYLOAD_BYTES_BASE || length > PAYLOAD_BYTES_BASE)

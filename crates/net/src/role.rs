@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use byway_proto::LocalAddress;
 use byway_units::Time;
-use byway_wire::Ecn;
+use byway_wire::TrafficClass;
 
 use crate::io::Io;
 use crate::queues::{Queued, Verdict};
@@ -72,8 +72,8 @@ pub struct Arrival<'a> {
     pub from: SocketAddr,
     /// The local address that it came to, for the answer to leave from; any, if the socket has only one.
     pub to: LocalAddress,
-    /// The ECN field of its IP header.
-    pub ecn: Ecn,
+    /// The traffic class of its IP header. At the overlay's sockets, the ECN field alone: the DSCP is 0.
+    pub traffic_class: TrafficClass,
     /// The UDP payload, to be opened in place; lost after the call.
     pub bytes: &'a mut [u8],
 }

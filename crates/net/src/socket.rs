@@ -4,7 +4,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use byway_wire::Ecn;
+use byway_wire::TrafficClass;
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
@@ -14,6 +14,7 @@ use rustix::net::sockopt::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits::{REFUSALS_MAX, SEGMENTS_MAX};
+use crate::marked_datagrams;
 use crate::socket_options::{self, QueuedError};
 
 /// Whether several sockets share a port.
@@ -190,13 +191,17 @@ impl UdpSocket {
         &mut self,
         to: SocketAddr,
         from: Option<IpAddr>,
-        ecn: Ecn,
+        traffic_class: TrafficClass,
         bytes: &[u8],
         segment_bytes: usize,
     ) -> Result<(), Refusal> {
+        if traffic_class.dscp_bytes() > 0 {
+            let sent = marked_datagrams::send(&self.socket, (to, from), traffic_class, bytes, segment_bytes);
+            return sent.map_err(|error| self.refusal(&error));
+        }
         let transmit = quinn_udp::Transmit {
             destination: to,
-            ecn: EcnCodepoint::from_bits(ecn.bits()),
+            ecn: EcnCodepoint::from_bits(traffic_class.bits()),
             contents: bytes,
             segment_size: Some(segment_bytes),
             src_ip: from,

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{c_int, socklen_t};
 
+use crate::control_messages::ControlMessages;
+
 /// An instruction of a classic BPF program, laid out as the kernel reads it.
 pub(crate) use libc::sock_filter as Instruction;
 
@@ -73,6 +75,9 @@ pub(crate) fn dropped(socket: &impl AsFd) -> io::Result<u32> {
     if result == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Bytes of a `sockaddr_in6`, the longest name of a UDP socket.
+pub(crate) const NAME_BYTES: usize = 28;
+
 /// Has the kernel queue what ICMP says about packets of the socket, instead of dropping it.
 pub(crate) fn queue_errors(socket: &impl AsFd, is_ipv6: bool) -> io::Result<()> {
     let (level, name) =
@@ -93,8 +98,7 @@ pub(crate) struct QueuedError {
 
 /// Takes the next error that the kernel has queued, with the quoted payload of the packet.
 pub(crate) fn next_error(socket: &impl AsFd, quoted: &mut [u8]) -> io::Result<QueuedError> {
-    // As long as a `sockaddr_in6`.
-    let mut name = [0_u8; 28];
+    let mut name = [0_u8; NAME_BYTES];
     // A `sock_extended_err` with the address of the router, and what other options add; `u64` for the alignment of headers.
     let mut control = [0_u64; 64];
     let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: quoted.len() };
@@ -120,7 +124,7 @@ pub(crate) fn next_error(socket: &impl AsFd, quoted: &mut [u8]) -> io::Result<Qu
 }
 
 /// The address in a `sockaddr_in` or `sockaddr_in6`.
-fn address_in(name: &[u8; 28]) -> Option<SocketAddr> {
+pub(crate) fn address_in(name: &[u8; NAME_BYTES]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes([name[2], name[3]]);
     match c_int::from(u16::from_ne_bytes([name[0], name[1]])) {
         libc::AF_INET => {
@@ -139,26 +143,16 @@ fn address_in(name: &[u8; 28]) -> Option<SocketAddr> {
 fn mtu_in(control: &[u8]) -> Option<u32> {
     /// `SO_EE_ORIGIN_ICMP` and `SO_EE_ORIGIN_ICMP6` of the kernel's `errqueue.h`.
     const ORIGINS: [u8; 2] = [2, 3];
-    const ALIGNMENT: usize = size_of::<usize>();
-    const HEADER_BYTES: usize = size_of::<libc::cmsghdr>().next_multiple_of(ALIGNMENT);
-    let number = |at: usize| -> Option<u32> { Some(u32::from_ne_bytes(*control.get(at..)?.first_chunk()?)) };
-    let mut start = 0;
-    loop {
-        // Lengths are below 2^32, in the first half of their field on a machine whose small end comes first.
-        let length = usize::from_ne_bytes(*control.get(start..)?.first_chunk()?);
-        let (level, name) = (number(start + ALIGNMENT)?, number(start + ALIGNMENT + 4)?);
-        let is_error = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)]
-            .iter()
-            .any(|known| (i64::from(known.0), i64::from(known.1)) == (i64::from(level), i64::from(name)));
-        let data = start + HEADER_BYTES;
-        if is_error {
-            // errno[4], origin[1], type[1], code[1], padding[1], info[4]
-            let is_too_long = i64::from(number(data)?) == i64::from(libc::EMSGSIZE);
-            let is_from_network = control.get(data + 4).is_some_and(|origin| ORIGINS.contains(origin));
-            return number(data + 8).filter(|_| is_too_long && is_from_network);
-        }
-        start += length.max(HEADER_BYTES).next_multiple_of(ALIGNMENT);
-    }
+    let is_error = |level, name| {
+        [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)]
+            .contains(&(level, name))
+    };
+    let (.., data) = ControlMessages(control).find(|(level, name, _)| is_error(*level, *name))?;
+    let number = |at: usize| -> Option<u32> { Some(u32::from_ne_bytes(*data.get(at..)?.first_chunk()?)) };
+    // errno[4], origin[1], type[1], code[1], padding[1], info[4]
+    let is_too_long = i64::from(number(0)?) == i64::from(libc::EMSGSIZE);
+    let is_from_network = data.get(4).is_some_and(|origin| ORIGINS.contains(origin));
+    number(8).filter(|_| is_too_long && is_from_network)
 }
 
 fn set<T>(socket: &impl AsFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {

@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
         };
         world.input(world.node(self.plan.scenario.flows[place].from), |host, now| {
             if let Machine::Overlay(host) = host {
-                let input = AgentInput::Send { flow, datagram, ecn, marked };
+                let input = AgentInput::Send { flow, datagram, traffic_class: ecn.into(), marked };
                 host.as_agent_mut().handle(input, now);
             }
         });

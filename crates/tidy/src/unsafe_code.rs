@@ -4,11 +4,15 @@ use crate::attributes::{LintAttribute, lint_attributes};
 use crate::{Finding, SourceFile};
 
 /// The files outside the coder's engines that may hold unsafe code, and why.
-const UNSAFE_FILES: [(&str, &str); 5] = [
+const UNSAFE_FILES: [(&str, &str); 6] = [
     ("crates/bench/src/contenders/isa_l.rs", "a library in C is called"),
     ("crates/bench/src/contenders/read_loop.rs", "vector loads measure the bound that memory sets"),
     ("crates/bench/src/sockets/bare.rs", "system calls without a library are what is compared with"),
     ("crates/client-c/tests/misuse.rs", "a C interface is called as C calls it"),
+    (
+        "crates/net/src/marked_datagrams.rs",
+        "datagrams with a DSCP, which no library sends and receives in batches",
+    ),
     ("crates/net/src/socket_options.rs", "socket options that no library has a safe call for"),
 ];
 

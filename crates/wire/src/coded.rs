@@ -7,6 +7,7 @@ use crate::error::ParseError;
 use crate::ids::Epoch;
 use crate::limits::TAG_BYTES;
 use crate::plaintext::Plaintext;
+use crate::traffic_class::TrafficClass;
 
 codes! {
     /// Which part of the application's datagram a source packet holds.
@@ -22,18 +23,35 @@ codes! {
     }
 }
 
-/// The flags of a source packet: two bits of the epoch, and the piece.
+/// The flags of a source packet: two bits of the epoch, the piece, and a bit for the DSCP.
 ///
 /// Bits without a meaning are kept: they are part of what is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags(u8);
 
+/// The flag of a packet whose plaintext holds a DSCP.
+pub(crate) const HAS_DSCP: u8 = 1 << 6;
+
 impl Flags {
-    /// The flags of a packet sealed in `epoch`.
+    /// The flags of a packet sealed in `epoch`, without a DSCP.
     #[inline]
     #[must_use]
     pub const fn new(epoch: Epoch, piece: Piece) -> Self {
         Self(epoch.low_bits() | (piece as u8) << 2)
+    }
+
+    /// The same for a packet of this traffic class: the flag is set if its DSCP takes a byte of the plaintext.
+    #[inline]
+    #[must_use]
+    pub const fn with_dscp_of(self, traffic_class: TrafficClass) -> Self {
+        if traffic_class.dscp_bytes() > 0 { Self(self.0 | HAS_DSCP) } else { self }
+    }
+
+    /// True if a DSCP stands in front of the datagram.
+    #[inline]
+    #[must_use]
+    pub const fn has_dscp(self) -> bool {
+        self.0 & HAS_DSCP != 0
     }
 
     /// The flags in this byte.
@@ -177,6 +195,7 @@ impl<'a> Sealed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ecn::Ecn;
 
     #[test]
     fn flags_say_epoch_and_piece() {
@@ -186,6 +205,16 @@ mod tests {
             let flags = Flags::new(Epoch::new(254), piece);
             assert_eq!((flags.to_wire(), flags.epoch_low_bits(), flags.piece()), (byte, 2, piece));
             assert_eq!(Flags::from_wire(byte), flags);
+        }
+    }
+
+    #[test]
+    fn flags_say_if_there_is_a_dscp() {
+        for (dscp, byte) in [(0, 0b0000_0101), (1, 0b0100_0101), (46, 0b0100_0101), (63, 0b0100_0101)] {
+            let traffic_class = TrafficClass::new(dscp, Ecn::CongestionExperienced);
+            let flags = Flags::new(Epoch::new(1), Piece::First).with_dscp_of(traffic_class);
+            assert_eq!((flags.to_wire(), flags.has_dscp()), (byte, dscp > 0), "{dscp}");
+            assert_eq!((flags.piece(), flags.epoch_low_bits()), (Piece::First, 1));
         }
     }
 

@@ -104,6 +104,7 @@ mod repair;
 mod resent;
 pub mod seal;
 mod service;
+mod traffic_class;
 mod writer;
 
 pub use address::Address;
@@ -126,4 +127,5 @@ pub use ranges::{RangeSet, Ranges, SequenceRange};
 pub use repair::{BlockShape, LengthSymbol, Place};
 pub use resent::Resent;
 pub use service::{Service, Services};
+pub use traffic_class::TrafficClass;
 pub use writer::Writer;

@@ -2,7 +2,7 @@
 
 use byway_wire::messages::Message;
 use byway_wire::packets::{CookiePacket, SourcePacket};
-use byway_wire::{Grant, Messages, Packet, ParseError, Plaintext};
+use byway_wire::{Flags, Grant, Messages, Packet, ParseError, Plaintext};
 
 /// What the error says, of something that must be one.
 fn shown<T>(result: Result<T, ParseError>) -> String {
@@ -22,7 +22,7 @@ fn a_cut_field_is_named() {
     let nack = Message::parse(18, &[0, 1, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(shown(nack), "NACK: patience takes 4 bytes, 2 are left");
     assert_eq!(
-        shown(Plaintext::parse(&[0; 4])),
+        shown(Plaintext::parse(&[0; 4], Flags::from_wire(0))),
         "plaintext of a source packet: marks takes 1 bytes, 0 are left"
     );
 }

@@ -10,7 +10,9 @@ use byway_wire::messages::{
     PathResponse, Probe, ProbeReply, Refusal, Register, Registered, Relayed, RelayedOn, RepairCounters,
     Report, Silence, Subject, Unknown, Unregister, Unregistered,
 };
-use byway_wire::{Ecn, Full, List, Message, Messages, Piece, Plaintext, SequenceNumber, Uncopied, Writer};
+use byway_wire::{
+    Ecn, Full, List, Message, Messages, Piece, Plaintext, SequenceNumber, TrafficClass, Uncopied, Writer,
+};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -127,16 +129,16 @@ proptest! {
     #[test]
     fn early_packet_survives(
         flow in any::<u16>(), sequence in any::<u64>(), piece in select(&[Piece::Whole, Piece::First, Piece::Second][..]), waited in micros(),
-        sent in timestamp(), marks in any::<u8>(), datagram in payload(),
+        sent in timestamp(), marks in any::<u8>(), dscp in 0..64_u8, datagram in payload(),
     ) {
-        let (ecn, uncopied) = (Ecn::from_bits(marks), Uncopied::from_bits(marks >> 2));
+        let (traffic_class, uncopied) = (TrafficClass::new(dscp, Ecn::from_bits(marks)), Uncopied::from_bits(marks >> 2));
         let (flow, sequence) = (FlowId::new(flow), SequenceNumber::new(sequence));
-        let plaintext = Plaintext { sent, ecn, uncopied, datagram: &datagram };
+        let plaintext = Plaintext { sent, traffic_class, uncopied, datagram: &datagram };
         let packet = EarlyPacket { flow, sequence, piece, waited, plaintext };
         // A datagram that is cut is a shorter datagram.
         let bytes = emitted(&[packet.into()]);
         prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(packet.into())]);
-        prop_assert_eq!(EarlyPacket::OVERHEAD + datagram.len(), bytes.len());
+        prop_assert_eq!(EarlyPacket::OVERHEAD + traffic_class.dscp_bytes() + datagram.len(), bytes.len());
         fits_exactly(&packet.into(), &bytes);
     }
 

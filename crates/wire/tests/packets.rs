@@ -11,8 +11,9 @@ use byway_wire::packets::{
     ResponseHeader, ResponsePacket, SOURCE_OVERHEAD, SourceHeader, SourcePacket, Suite,
 };
 use byway_wire::{
-    Boot, CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Grant, InitiationPayload, Member, Packet,
-    ParseError, Plaintext, ResponsePayload, SequenceNumber, SessionIndex, Shard, Uncopied, associated_data,
+    Boot, CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Flags, Grant, InitiationPayload, Member,
+    Packet, ParseError, Plaintext, ResponsePayload, SequenceNumber, SessionIndex, Shard, TrafficClass,
+    Uncopied, associated_data,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -117,12 +118,12 @@ proptest! {
     }
 
     #[test]
-    fn plaintexts_survive(sent in timestamp(), marks in any::<u8>(), datagram in payload()) {
-        let (ecn, uncopied) = (Ecn::from_bits(marks), Uncopied::from_bits(marks >> 2));
-        let plaintext = Plaintext { sent, ecn, uncopied, datagram: &datagram };
-        let bytes = [&plaintext.head()[..], &datagram].concat();
-        prop_assert_eq!(bytes[4], marks);
-        prop_assert_eq!(Plaintext::parse(&bytes), Ok(plaintext));
+    fn plaintexts_survive(sent in timestamp(), marks in any::<u8>(), dscp in 0..64_u8, flags in flags(), datagram in payload()) {
+        let (traffic_class, uncopied) = (TrafficClass::new(dscp, Ecn::from_bits(marks)), Uncopied::from_bits(marks >> 2));
+        let plaintext = Plaintext { sent, traffic_class, uncopied, datagram: &datagram };
+        let bytes = [&plaintext.head()[..], plaintext.dscp().as_slice(), &datagram].concat();
+        prop_assert_eq!((bytes[4], bytes.len()), (marks, 5 + usize::from(dscp > 0) + datagram.len()));
+        prop_assert_eq!(Plaintext::parse(&bytes, flags.with_dscp_of(traffic_class)), Ok(plaintext));
     }
 
     #[test]
@@ -190,7 +191,8 @@ proptest! {
         if let Ok(credential) = Credential::parse(&bytes) {
             prop_assert!(credential.to_bytes() == *bytes);
         }
-        let _ = (Plaintext::parse(&bytes), InitiationPayload::parse(&bytes), ResponsePayload::parse(&bytes));
+        let _ = Plaintext::parse(&bytes, Flags::from_wire(bytes.first().copied().unwrap_or(0)));
+        let _ = (InitiationPayload::parse(&bytes), ResponsePayload::parse(&bytes));
     }
 }
 

@@ -107,7 +107,7 @@ fn what_later_versions_add_is_ignored() {
 #[test]
 fn the_other_parts_say_what_is_published_and_are_written_so() {
     let vectors = vectors("part");
-    assert_eq!(names(&vectors).len(), 8);
+    assert_eq!(names(&vectors).len(), 9);
     for vector in vectors {
         let (lines, rewritten) = part(&vector);
         assert_eq!(lines.0, vector.fields, "{}", vector.name);
@@ -115,19 +115,25 @@ fn the_other_parts_say_what_is_published_and_are_written_so() {
     }
 }
 
+/// The flags of the packet that a plaintext is of.
+fn flags(name: &str) -> Flags {
+    Flags::from_wire(if name == "plaintext" { 0 } else { 1 << 6 })
+}
+
 /// What the bytes of a part say, and the bytes written anew.
 fn part(vector: &Vector) -> (Lines, Vec<u8>) {
     let bytes = &vector.bytes;
     let mut lines = Lines::default();
     let rewritten = match vector.name {
-        "plaintext" => {
-            let plaintext = Plaintext::parse(bytes).expect("published parts are legal");
+        "plaintext" | "plaintext-with-dscp" => {
+            let plaintext = Plaintext::parse(bytes, flags(vector.name)).expect("published parts are legal");
             lines
                 .add("sent", plaintext.sent.micros())
-                .word("ecn", plaintext.ecn)
+                .word("ecn", plaintext.traffic_class.ecn())
                 .add("uncopied", plaintext.uncopied.bits());
+            plaintext.dscp().iter().for_each(|dscp| _ = lines.add("dscp", *dscp));
             lines.hex("datagram", plaintext.datagram);
-            [&plaintext.head(), plaintext.datagram].concat()
+            [&plaintext.head()[..], plaintext.dscp().as_slice(), plaintext.datagram].concat()
         }
         "coded" => {
             let mut copy = bytes.clone();
@@ -200,7 +206,9 @@ fn what_is_published_as_illegal_is_refused() {
         let error = match vector.name {
             "packet" => Packet::parse(&mut vector.bytes).map(|packet| format!("{packet:?}")),
             "message" => only_message(&vector.bytes).map(|message| format!("{message:?}")),
-            "plaintext" => Plaintext::parse(&vector.bytes).map(|part| format!("{part:?}")),
+            "plaintext" | "plaintext-with-dscp" => {
+                Plaintext::parse(&vector.bytes, flags(vector.name)).map(|part| format!("{part:?}"))
+            }
             "coded" => CodedBytes::parse(&vector.bytes).map(|part| format!("{part:?}")),
             "initiation-payload" => InitiationPayload::parse(&vector.bytes).map(|part| format!("{part:?}")),
             "response-payload" => ResponsePayload::parse(&vector.bytes).map(|part| format!("{part:?}")),

@@ -3,7 +3,7 @@
 use byway_wire::limits::{MESSAGES_BYTES_MAX, RANGE_LENGTH_MAX};
 use byway_wire::packets::{InitiationPacket, SourcePacket};
 use byway_wire::{
-    CodedBytes, Credential, Grant, InitiationPayload, Message, Messages, Packet, Plaintext, Ranges,
+    CodedBytes, Credential, Flags, Grant, InitiationPayload, Message, Messages, Packet, Plaintext, Ranges,
     ResponsePayload, Writer, associated_data,
 };
 
@@ -189,9 +189,12 @@ fn payloads_of_handshakes(bytes: &[u8]) {
 }
 
 fn inside_of_source_packets(bytes: &[u8]) {
-    if let Ok(plaintext) = Plaintext::parse(bytes) {
-        let again = [plaintext.head().as_slice(), plaintext.datagram].concat();
-        assert_eq!(Plaintext::parse(&again), Ok(plaintext));
+    for flags in [0, 1 << 6].map(Flags::from_wire) {
+        if let Ok(plaintext) = Plaintext::parse(bytes, flags) {
+            let again =
+                [plaintext.head().as_slice(), plaintext.dscp().as_slice(), plaintext.datagram].concat();
+            assert_eq!(Plaintext::parse(&again, flags), Ok(plaintext));
+        }
     }
     let mut copy = bytes.to_vec();
     if let Ok(coded) = CodedBytes::parse(copy.as_mut_slice()) {

@@ -12,9 +12,9 @@ use byway_proto::relay::{Relay, RelayInput};
 use byway_proto::{LocalAddress, Transmit, Urgency};
 use byway_sim::overlay::cast::{AgentCard, RelayCard};
 use byway_units::{Duration, FlowId, Time};
-use byway_wire::Ecn;
 use byway_wire::packets::Kind;
 use byway_wire::seal::Suite;
+use byway_wire::{Ecn, TrafficClass};
 use socket2::Socket;
 
 use super::{Cores, Options, Progress};
@@ -251,8 +251,12 @@ impl Load for Overlay {
         for _ in 0..packets {
             let flow = self.flows[self.next_flow];
             self.next_flow = (self.next_flow + 1) % self.flows.len();
-            let input =
-                AgentInput::Send { flow, datagram: &self.datagram, ecn: Ecn::NotCapable, marked: false };
+            let input = AgentInput::Send {
+                flow,
+                datagram: &self.datagram,
+                traffic_class: TrafficClass::DEFAULT,
+                marked: false,
+            };
             sender.handle(input, io.now());
             drain_agent(sender, *socket, io);
         }
@@ -263,7 +267,8 @@ impl Load for Overlay {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, is_running: bool, io: &mut Io) {
-        let Arrival { socket, from, to, ecn, bytes } = arrival;
+        let Arrival { socket, from, to, traffic_class, bytes } = arrival;
+        let ecn = traffic_class.ecn();
         if socket == SocketId::OVERLAY {
             if !(is_running && bytes.first() == Some(&Kind::Envelope.first_byte())) {
                 self.egress.handle(RelayInput::Received { from, to, ecn, bytes }, io.now());

@@ -52,7 +52,8 @@ impl Role for Forwarder {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-        let Arrival { ecn, bytes, .. } = arrival;
+        let Arrival { traffic_class, bytes, .. } = arrival;
+        let ecn = traffic_class.ecn();
         let (to, from) = (self.to, LocalAddress::ANY);
         io.send(SocketId::OVERLAY, &Transmit { to, from, ecn, urgency: Urgency::Original, bytes });
         self.relayed += 1;
@@ -108,7 +109,8 @@ impl Role for Ingress {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-        let Arrival { from, ecn, bytes, .. } = arrival;
+        let Arrival { from, traffic_class, bytes, .. } = arrival;
+        let ecn = traffic_class.ecn();
         self.relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, io.now());
         drain(&mut self.relay, io);
         let counters = self.relay.ingress_counters();

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use byway_net::Io;
 use byway_proto::LocalAddress;
-use byway_proto::agent::{Offer, OfferRefusal};
+use byway_proto::agent::{FlowSettings, Offer, OfferRefusal, ReceiveFlowId, SendFlowId, flow_between};
 use byway_proto::conventions::{PairUse, Subject, Wish};
 use byway_proto::marking::Marking;
-use byway_units::{AgentId, FlowId};
+use byway_units::{AgentId, FlowId, Time};
 
 use super::admission::{Admission, admit};
 use super::log_limit::Topic;
@@ -127,5 +127,23 @@ impl AgentRole {
             whole: None,
         };
         Ok(self.mappings.add(mapping))
+    }
+
+    /// Opens a flow in each direction, or neither.
+    pub(super) fn open_pair(
+        &mut self,
+        peer: AgentId,
+        flow: FlowId,
+        sending: FlowSettings,
+        receiving: FlowSettings,
+        now: Time,
+    ) -> Option<(SendFlowId, ReceiveFlowId)> {
+        let number = self.known.number();
+        let sent = self.agent.open_flow(flow_between(number, peer, flow), sending, now)?;
+        let received = self.agent.accept_flow(flow_between(peer, number, flow), receiving, now);
+        if received.is_none() {
+            self.agent.close_flow(sent, now);
+        }
+        Some((sent, received?))
     }
 }

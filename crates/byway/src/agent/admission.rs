@@ -69,6 +69,7 @@ mod tests {
             name: name.to_owned(),
             at: ExposedAt::Target(endpoint(port).into()),
             peers,
+            keep_dscp: true,
         };
         vec![one("video", 6_000, None), one("echo", 7, peers)]
     }

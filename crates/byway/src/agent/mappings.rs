@@ -17,7 +17,7 @@ use byway_proto::conventions::{PairLimits, PairUse};
 use byway_proto::limits::FLOW_PAIR_IDLE;
 use byway_proto::marking::{Candidate, Marking};
 use byway_units::{AgentId, Duration, FlowId, Time};
-use byway_wire::Ecn;
+use byway_wire::TrafficClass;
 
 use room::Owned;
 pub(super) use room::{AllInUse, Owner};
@@ -157,7 +157,7 @@ pub(super) enum Answered {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) ecn: Ecn,
+    pub(super) traffic_class: TrafficClass,
     /// Whether it is worth a copy where not all get one.
     pub(super) marked: bool,
 }
@@ -166,7 +166,7 @@ pub(super) struct Datagram<'a> {
 #[derive(Debug)]
 pub(super) struct HeldDatagram {
     pub(super) came: Time,
-    pub(super) ecn: Ecn,
+    pub(super) traffic_class: TrafficClass,
     pub(super) marked: bool,
     pub(super) bytes: Vec<u8>,
 }
@@ -390,7 +390,7 @@ impl Mappings {
 
     /// Has a datagram wait for the peer's consent; the oldest make room.
     fn hold(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) {
-        let Datagram { bytes, ecn, marked } = *datagram;
+        let Datagram { bytes, traffic_class, marked } = *datagram;
         let Some(Mapping { consent: Consent::Asked(held), .. }) =
             self.slots.get_mut(id.0).and_then(Option::as_mut)
         else {
@@ -406,7 +406,8 @@ impl Mappings {
             return;
         }
         self.held_bytes += bytes.len();
-        held.datagrams.push_back(HeldDatagram { came: now, ecn, marked, bytes: bytes.to_vec() });
+        let bytes = bytes.to_vec();
+        held.datagrams.push_back(HeldDatagram { came: now, traffic_class, marked, bytes });
     }
 
     /// The peer consents: takes what has not waited too long.

@@ -2,6 +2,7 @@
 
 mod accepting;
 mod admission;
+mod dscp;
 mod evicting;
 mod known;
 mod limits;

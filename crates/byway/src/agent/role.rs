@@ -6,10 +6,7 @@ use std::sync::Arc;
 
 use byway_api::{AgentStatus, NetworkMap};
 use byway_net::{Arrival, Io, Queued, Role, SocketId, TooLong, Verdict};
-use byway_proto::agent::{
-    Agent, AgentInput, AgentOutput, Event, FlowSettings, Offer, OfferRefusal, ReceiveFlowId, SendFlowId,
-    Traffic, flow_between,
-};
+use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, OfferRefusal, Traffic};
 use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, PairLimits, PairUse, Subject};
 use byway_proto::marking::{Candidate, Marking};
 use byway_proto::{LocalAddress, Transmit, Urgency};
@@ -17,6 +14,7 @@ use byway_units::{AgentId, FlowId, Time};
 use tokio::sync::oneshot;
 
 use super::admission::{Declined, begin};
+use super::dscp;
 use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
 use super::listeners::{Listener, open_port};
@@ -156,13 +154,16 @@ impl AgentRole {
                     self.segments.sent(&transmit);
                     io.send(SocketId::OVERLAY, &transmit);
                 }
-                AgentOutput::Deliver { flow, datagram, ecn, .. } => {
+                AgentOutput::Deliver { flow, datagram, traffic_class, .. } => {
+                    let ecn = traffic_class.ecn();
                     let Some(id) = self.mappings.of_received(flow) else { continue };
                     let Some(mapping) = self.mappings.get_mut(id) else { continue };
                     mapping.note_arrival(io.now());
                     if let Some(Endpoint { socket, address: to }) = mapping.endpoint {
                         let (from, urgency) = (mapping.asked_at, Urgency::Original);
-                        io.send(socket, &Transmit { to, from, ecn, urgency, bytes: datagram });
+                        let ends = (&self.listeners[..], &self.exposed[..]);
+                        let class = dscp::delivered(traffic_class, mapping.side, ends);
+                        io.send_as(socket, &Transmit { to, from, ecn, urgency, bytes: datagram }, class);
                     } else if let Some(tunnel) = &mut self.tunnel {
                         let came = Came { id, mapping, known: &self.known, exposed: &self.exposed };
                         if tunnel.deliver(&came, datagram, ecn, io) {
@@ -216,13 +217,15 @@ impl AgentRole {
 
     /// A datagram of an application, or of a target.
     fn outgoing(&mut self, arrival: &Arrival<'_>, io: &mut Io) {
-        let Arrival { socket, from, to, ecn, .. } = *arrival;
+        let Arrival { socket, from, to, traffic_class, .. } = *arrival;
         let known = self.mappings.of_endpoint(Endpoint { socket, address: from });
         if let Some(id) = known.or_else(|| self.begin_at(socket, from, io)) {
             self.mappings.note_sent(id, to, io.now());
             let candidate = Candidate { headers: None, payload: arrival.bytes, connection: None };
             let marked = self.mappings.marks(id, &candidate);
-            self.forward(id, &Datagram { bytes: arrival.bytes, ecn, marked }, io);
+            let Some(side) = self.mappings.get(id).map(|mapping| mapping.side) else { return };
+            let traffic_class = dscp::sent(traffic_class, side, (&self.listeners, &self.exposed));
+            self.forward(id, &Datagram { bytes: arrival.bytes, traffic_class, marked }, io);
         }
     }
 
@@ -241,9 +244,10 @@ impl AgentRole {
         }
         match self.mappings.outgoing(id, datagram, io.now()) {
             Some(Outgoing::Sent(flow)) => {
-                let Datagram { bytes, ecn, marked } = *datagram;
+                let Datagram { bytes, traffic_class, marked } = *datagram;
                 self.segments.taken(bytes);
-                self.agent.handle(AgentInput::Send { flow, datagram: bytes, ecn, marked }, io.now());
+                let input = AgentInput::Send { flow, datagram: bytes, traffic_class, marked };
+                self.agent.handle(input, io.now());
             }
             Some(Outgoing::Asks) => self.offer(id, io),
             Some(Outgoing::Refused) => self.count_refused(id),
@@ -253,9 +257,10 @@ impl AgentRole {
 
     /// Sends a datagram with its flow's offer; `false` if it cannot go early, or need not.
     fn sends_early(&mut self, id: MappingId, datagram: &Datagram<'_>, io: &mut Io) -> bool {
-        let Datagram { bytes, ecn, marked } = *datagram;
+        let Datagram { bytes, traffic_class, marked } = *datagram;
         let flow = self.mappings.begins(id, io.now());
-        let is_sent = flow.is_some_and(|flow| self.agent.send_early(flow, bytes, ecn, marked, io.now()));
+        let send = |flow| self.agent.send_early(flow, bytes, traffic_class, marked, io.now());
+        let is_sent = flow.is_some_and(send);
         if is_sent {
             self.mappings.note_early(id);
             self.segments.taken(bytes);
@@ -322,24 +327,6 @@ impl AgentRole {
         let id = self.mappings.add(mapping);
         self.offer(id, io);
         Ok(id)
-    }
-
-    /// Opens a flow in each direction, or neither.
-    pub(super) fn open_pair(
-        &mut self,
-        peer: AgentId,
-        flow: FlowId,
-        sending: FlowSettings,
-        receiving: FlowSettings,
-        now: Time,
-    ) -> Option<(SendFlowId, ReceiveFlowId)> {
-        let number = self.known.number();
-        let sent = self.agent.open_flow(flow_between(number, peer, flow), sending, now)?;
-        let received = self.agent.accept_flow(flow_between(peer, number, flow), receiving, now);
-        if received.is_none() {
-            self.agent.close_flow(sent, now);
-        }
-        Some((sent, received?))
     }
 
     /// What is wanted of the peer of a mapping that begins here, and what it carries.
@@ -425,9 +412,9 @@ impl AgentRole {
         };
         for held in self.mappings.consented(id, budget, io.now()) {
             let Some(flow) = self.mappings.get(id).map(|mapping| mapping.sent) else { return };
-            let HeldDatagram { bytes, ecn, marked, came } = held;
+            let HeldDatagram { bytes, traffic_class, marked, came } = held;
             self.segments.taken(&bytes);
-            self.agent.send_held(flow, &bytes, ecn, marked, came, io.now());
+            self.agent.send_held(flow, &bytes, traffic_class, marked, came, io.now());
             self.drain_outputs(io);
         }
     }
@@ -535,7 +522,8 @@ impl Role for AgentRole {
         self.watchdog.stir(io.now());
         if arrival.socket == SocketId::OVERLAY {
             self.segments.received(arrival.bytes, arrival.from);
-            let Arrival { from, to, ecn, bytes, .. } = arrival;
+            let Arrival { from, to, traffic_class, bytes, .. } = arrival;
+            let ecn = traffic_class.ecn();
             self.agent.handle(AgentInput::Received { from, to, ecn, bytes }, io.now());
         } else {
             self.outgoing(&arrival, io);

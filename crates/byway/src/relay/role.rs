@@ -208,7 +208,8 @@ impl Role for RelayRole {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-        let Arrival { from, to, ecn, bytes, .. } = arrival;
+        let Arrival { from, to, traffic_class, bytes, .. } = arrival;
+        let ecn = traffic_class.ecn();
         self.relay.handle(RelayInput::Received { from, to, ecn, bytes }, io.now());
         self.drain(io);
     }

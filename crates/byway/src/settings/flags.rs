@@ -276,6 +276,7 @@ fn expose(text: &str) -> Result<TypedExpose, Problem> {
         ports: Vec::new(),
         marks: None,
         peers: None,
+        keep_dscp: None,
     })
 }
 

@@ -58,6 +58,8 @@ impl Wanted {
 pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
     pub(crate) wanted: Wanted,
+    /// True if the DSCP of datagrams is kept, in both directions.
+    pub(crate) keep_dscp: bool,
 }
 
 /// Something that peers may send to.
@@ -67,6 +69,8 @@ pub(crate) struct Exposed {
     pub(crate) at: ExposedAt,
     /// Who may; `None`: everybody.
     pub(crate) peers: Option<Vec<String>>,
+    /// True if the DSCP of datagrams is kept, in both directions.
+    pub(crate) keep_dscp: bool,
 }
 
 impl Exposed {
@@ -200,7 +204,7 @@ pub(super) fn forwards(typed: &[TypedForward], source: &Source) -> Result<Vec<Fo
             return Err(source.problem(&here.key("marks"), message));
         }
         wanted.traffic = wanted.traffic.map(|traffic| as_seen_by_a_forward(traffic, &wanted));
-        found.push(Forward { listen: typed.listen, wanted });
+        found.push(Forward { listen: typed.listen, wanted, keep_dscp: typed.keep_dscp.unwrap_or(true) });
     }
     Ok(found)
 }
@@ -252,7 +256,12 @@ pub(super) fn exposed(typed: &[TypedExpose], source: &Source) -> Result<Vec<Expo
                 return Err(source.problem(&here.key("name"), message));
             }
         };
-        found.push(Exposed { name, at, peers: typed.peers.clone() });
+        if typed.keep_dscp.is_some() && matches!(at, ExposedAt::Network(_)) {
+            let message = "packets that were captured have their own DSCP: leave it out beside networks";
+            return Err(source.problem(&here.key("keep_dscp"), message));
+        }
+        let keep_dscp = typed.keep_dscp.unwrap_or(true);
+        found.push(Exposed { name, at, peers: typed.peers.clone(), keep_dscp });
     }
     Ok(found)
 }

@@ -267,6 +267,10 @@ flows_table! {
         #[serde(deserialize_with = "read_address")]
         #[schemars(with = "String")]
         listen: SocketAddr,
+        /// The DSCP of each datagram goes to the peer, which puts it back where the datagram leaves for its target, and the DSCPs of
+        /// answers are put back here. `false`: both are 0. DSCPs 48 to 63 (CS6, CS7: network control) of a peer always become 0.
+        /// The packets of Byway themselves are not marked. Not to be taken for the mark `dscp:46`. Default: true.
+        keep_dscp: Option<bool>,
     }
 }
 
@@ -360,6 +364,9 @@ pub(crate) struct TypedExpose {
     pub(crate) marks: Option<Vec<TypedMark>>,
     /// The agents that may, by name. Default: all agents of the network that are paired with this one.
     pub(crate) peers: Option<Vec<String>>,
+    /// Of `target`: the DSCP of peers' datagrams is put back on those to the target, and the DSCP of the target's answers goes to
+    /// the peer. `false`: both are 0. DSCPs 48 to 63 (CS6, CS7: network control) of a peer always become 0. Default: true.
+    pub(crate) keep_dscp: Option<bool>,
 }
 
 /// The service of relays for a flow.

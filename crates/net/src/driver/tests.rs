@@ -23,7 +23,8 @@ impl Role for Echo {
     }
 
     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
-        let Arrival { socket, from, to, ecn, bytes } = arrival;
+        let Arrival { socket, from, to, traffic_class, bytes } = arrival;
+        let ecn = traffic_class.ecn();
         if self.closes {
             return io.close(socket);
         }

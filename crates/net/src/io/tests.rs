@@ -43,6 +43,12 @@ fn receive(peer: &Peer) -> Vec<u8> {
 
 /// The next `count` datagrams that come to `io`, wherever; and in how many rows.
 fn arrivals(io: &mut Io, count: usize) -> (Vec<(Ecn, Vec<u8>)>, usize) {
+    let (arrivals, rows) = arrivals_as(io, count);
+    (arrivals.into_iter().map(|(class, bytes)| (class.ecn(), bytes)).collect(), rows)
+}
+
+/// The same with their traffic classes.
+fn arrivals_as(io: &mut Io, count: usize) -> (Vec<(TrafficClass, Vec<u8>)>, usize) {
     let mut buffers = ReceiveBuffers::new();
     let (mut arrivals, mut rows) = (Vec::new(), 0);
     let end = io.clock.now() + PATIENCE;
@@ -57,8 +63,8 @@ fn arrivals(io: &mut Io, count: usize) -> (Vec<(Ecn, Vec<u8>)>, usize) {
                 rows += received;
                 for index in 0..received {
                     let mut row = buffers.row(index);
-                    let ecn = row.ecn;
-                    arrivals.extend(row.datagrams().map(|bytes| (ecn, bytes.to_vec())));
+                    let class = row.traffic_class;
+                    arrivals.extend(row.datagrams().map(|bytes| (class, bytes.to_vec())));
                 }
             }
         }
@@ -133,6 +139,41 @@ fn ecn_fields_pass_both_ways_over_both_families() {
         let found: Vec<_> = arrivals.into_iter().map(|(ecn, _)| ecn).collect();
         assert_eq!(found, fields.into_iter().flat_map(|ecn| [ecn, ecn]).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn traffic_classes_pass_both_ways_between_application_sockets_over_both_families() {
+    for address in iter::once(ipv4()).chain(ipv6()) {
+        let (mut from, mut to) = (io(&[ipv4()]), io(&[ipv4()]));
+        let (sending, receiving) = (from.open(address).unwrap(), to.open(address).unwrap());
+        let there = to.local_address(receiving).unwrap();
+        let classes = [0, 0b10, 46 << 2, 34 << 2 | 0b11, 63 << 2].map(TrafficClass::from_bits);
+        for class in classes {
+            // Two of a length go with one call; the third does not.
+            for bytes in [&b"marked"[..], b"marked", b"another length"] {
+                from.send_as(sending, &original(there, bytes), class);
+            }
+        }
+        from.flush();
+        let arrivals = arrivals_as(&mut to, 15).0.into_iter();
+        let found: Vec<_> = arrivals.map(|(class, bytes)| (class, bytes.len())).collect();
+        let expected = classes.into_iter().flat_map(|class| [(class, 6), (class, 6), (class, 14)]);
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{address}");
+        assert_eq!((from.counters().gso_calls, from.counters().dropped_refused), (5, 0), "{address}");
+    }
+}
+
+#[test]
+fn a_marked_answer_leaves_from_the_address_that_was_asked() {
+    let mut io = io(&[ipv4()]);
+    let socket = io.open(SocketAddr::from(([0; 4], 0))).unwrap();
+    let port = io.local_address(socket).unwrap().port();
+    let (peer, to) = peer(ipv4());
+    let asked = SocketAddr::from(([127, 0, 0, 77], port));
+    let from = io.asked_at(socket, to, Some(asked.ip()));
+    io.send_as(socket, &Transmit { from, ..original(to, b"answer") }, TrafficClass::from_bits(46 << 2));
+    io.flush();
+    assert_eq!(peer.recv_from(&mut [0; 9]).unwrap(), (6, asked));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use byway_wire::Ecn;
 use proptest::prelude::*;
 
 use super::*;
@@ -16,7 +17,7 @@ fn datagram(port: u16, bytes: &[u8]) -> Datagram<'_> {
         to: to(port),
         from: LocalAddress::ANY,
         shard: 0,
-        ecn: Ecn::NotCapable,
+        traffic_class: TrafficClass::DEFAULT,
         urgency: Urgency::Original,
         bytes,
         segments_max: SEGMENTS,
@@ -58,10 +59,11 @@ fn datagrams_of_one_length_to_one_destination_share_a_run_and_a_shorter_one_ends
 }
 
 #[test]
-fn another_ecn_field_shard_socket_or_urgency_begins_another_run() {
+fn another_traffic_class_shard_socket_or_urgency_begins_another_run() {
     let first = datagram(1, b"aaa");
     let others = [
-        Datagram { ecn: Ecn::Capable0, ..first },
+        Datagram { traffic_class: Ecn::Capable0.into(), ..first },
+        Datagram { traffic_class: TrafficClass::from_bits(46 << 2), ..first },
         Datagram { shard: 1, ..first },
         Datagram { from: LocalAddress::new(1), ..first },
         Datagram { socket: 1, ..first },
@@ -221,8 +223,8 @@ proptest! {
                 Step::Add { socket, port, shard, ecn, is_original, length } => {
                     let bytes: Vec<u8> = (0..length).map(|index| u8::try_from((number * 31 + index) % 256).unwrap()).collect();
                     let urgency = if is_original { Urgency::Original } else { Urgency::Scavenger };
-                    let ecn_field = Ecn::from_bits(ecn);
-                    let new = Datagram { socket, shard, urgency, ecn: ecn_field, ..datagram(port, &bytes) };
+                    let traffic_class = Ecn::from_bits(ecn).into();
+                    let new = Datagram { socket, shard, traffic_class, urgency, ..datagram(port, &bytes) };
                     if !outgoing.add(&new) {
                         // Too many runs: what is held would be dropped.
                         continue;
@@ -240,7 +242,7 @@ proptest! {
                         *left -= count;
                         let stream = (run.socket, run.to.port(), is_original);
                         let sent = taken_of.entry(stream).or_default();
-                        sent.extend(datagrams(run).into_iter().take(count).map(|bytes| (run.ecn.bits(), bytes)));
+                        sent.extend(datagrams(run).into_iter().take(count).map(|bytes| (run.traffic_class.bits(), bytes)));
                         run.advance(count);
                         if run.segments() == 0 { Sent::All } else { *left = 0; Sent::Kept }
                     });

@@ -3,7 +3,7 @@
 use byway_units::{Duration, Time};
 use byway_wire::messages::{Ack, Lost};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Ecn, Message, Piece, Plaintext, RangeSet, Resent, SequenceNumber};
+use byway_wire::{Ecn, Flags, Message, Piece, Plaintext, RangeSet, Resent, SequenceNumber, TrafficClass};
 
 use super::Agent;
 use super::events::Delivery;
@@ -31,10 +31,10 @@ impl Way {
         Self { delivery, outer, is_held: false }
     }
 
-    /// The ECN field for the application's packet; `None` where it must not get the packet.
-    fn ecn(self, inner: Ecn) -> Option<Ecn> {
-        let ecn = inner.out_of(self.outer)?;
-        Some(if self.delivery.is_repair() { ecn.repaired() } else { ecn })
+    /// The traffic class for the application's packet; `None` where it must not get the packet.
+    fn traffic_class(self, inner: TrafficClass) -> Option<TrafficClass> {
+        let ecn = inner.ecn().out_of(self.outer)?;
+        Some(inner.with_ecn(if self.delivery.is_repair() { ecn.repaired() } else { ecn }))
     }
 }
 
@@ -59,16 +59,18 @@ impl Agent {
         &mut self,
         id: ReceiveFlowId,
         sequence: SequenceNumber,
-        piece: Piece,
+        flags: Flags,
         plaintext: &[u8],
         way: Way,
         now: Time,
     ) {
-        let parsed =
-            Plaintext::parse(plaintext).ok().filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
+        let parsed = Plaintext::parse(plaintext, flags)
+            .ok()
+            .filter(|parsed| parsed.datagram.len() <= DATAGRAM_BYTES_MAX);
         let contents =
-            parsed.and_then(|parsed| Some((parsed, contents_of(sequence, piece, parsed.datagram)?)));
-        let Some((Plaintext { sent, ecn, uncopied, .. }, (piece, original, datagram))) = contents else {
+            parsed.and_then(|parsed| Some((parsed, contents_of(sequence, flags.piece(), parsed.datagram)?)));
+        let Some((Plaintext { sent, traffic_class, uncopied, .. }, (piece, original, datagram))) = contents
+        else {
             self.counters.malformed += 1;
             return;
         };
@@ -117,7 +119,8 @@ impl Agent {
             self.end_open_nack(id, sequence, now);
         }
         self.give_up(id, now);
-        let incoming = Incoming { sequence, piece, original, ecn: way.ecn(ecn), delivery };
+        let incoming =
+            Incoming { sequence, piece, original, traffic_class: way.traffic_class(traffic_class), delivery };
         self.deliver(id, incoming, datagram, (arrival, before), now);
         self.plan_losses(id);
     }

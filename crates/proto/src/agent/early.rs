@@ -7,7 +7,8 @@ use byway_units::{Bytes, Duration, FlowId, Time};
 use byway_wire::messages::EarlyPacket;
 use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{
-    Ecn, Message, Microseconds, Piece, Plaintext, Receiver, SequenceNumber, Timestamp, Uncopied, Writer,
+    Message, Microseconds, Piece, Plaintext, Receiver, SequenceNumber, Timestamp, TrafficClass, Uncopied,
+    Writer,
 };
 
 use super::Agent;
@@ -29,7 +30,7 @@ pub(super) type EarlyKey = (SessionId, FlowId);
 #[derive(Debug)]
 struct EarlyDatagram {
     came: Time,
-    ecn: Ecn,
+    traffic_class: TrafficClass,
     marked: bool,
     in_two_pieces: bool,
     /// The number of its first packet, once that has been sent.
@@ -220,13 +221,13 @@ impl Agent {
         &mut self,
         flow: SendFlowId,
         datagram: &[u8],
-        ecn: Ecn,
+        traffic_class: TrafficClass,
         marked: bool,
         now: Time,
     ) -> bool {
         let key = self.early_key(flow).filter(|_| self.life == Life::Open);
         let Some((key, in_two_pieces)) =
-            key.and_then(|key| Some((key, self.early_split(key, datagram.len())?)))
+            key.and_then(|key| Some((key, self.early_split(key, datagram.len(), traffic_class)?)))
         else {
             return false;
         };
@@ -237,7 +238,7 @@ impl Agent {
             return false;
         };
         let (bytes, first, flights) = (datagram.to_vec(), None, 0);
-        let early = EarlyDatagram { came: now, ecn, marked, in_two_pieces, first, flights, bytes };
+        let early = EarlyDatagram { came: now, traffic_class, marked, in_two_pieces, first, flights, bytes };
         let newest = self.early.push(flow, key, early, now.saturating_add(lifetime(sender)));
         self.sessions.use_session(key.0, now);
         if self.sessions.is_established(key.0, now) {
@@ -258,10 +259,10 @@ impl Agent {
     }
 
     /// Returns true if a datagram goes as two early packets; `None` if these are too long as well.
-    fn early_split(&self, key: EarlyKey, length: usize) -> Option<bool> {
+    fn early_split(&self, key: EarlyKey, length: usize, traffic_class: TrafficClass) -> Option<bool> {
         let offer_bytes = self.emit_offer(key)?.len();
         let longest = (MESSAGES_BYTES_MAX - EarlyPacket::OVERHEAD).checked_sub(offer_bytes)?;
-        let longest = longest.min(PIECE_BYTES_BASE);
+        let longest = longest.min(PIECE_BYTES_BASE).checked_sub(traffic_class.dscp_bytes())?;
         let in_two_pieces = length > longest;
         // Flows carry no longer ones, whatever early packets might.
         (length <= DATAGRAM_BYTES_MAX.min(2 * longest)).then_some(in_two_pieces)
@@ -323,8 +324,8 @@ impl Agent {
             let by_relays = has_relays && datagram.flights < EARLY_RELAYED_FLIGHTS_MAX;
             datagram.flights += u8::from(by_relays);
             for (piece, bytes) in datagram.pieces() {
-                let (sent, ecn) = (Timestamp::at(now), datagram.ecn);
-                let plaintext = Plaintext { sent, ecn, uncopied: Uncopied::NONE, datagram: bytes };
+                let (sent, traffic_class) = (Timestamp::at(now), datagram.traffic_class);
+                let plaintext = Plaintext { sent, traffic_class, uncopied: Uncopied::NONE, datagram: bytes };
                 let waited = Microseconds::from_duration(waited);
                 let packet = EarlyPacket { flow: key.1, sequence, piece, waited, plaintext };
                 // An offer may be replaced by a longer one. The packet then goes after the answer.
@@ -439,9 +440,9 @@ impl Agent {
         let end = datagram.end(start);
         let is_late = now.saturating_since(datagram.came) > flow.settings.latency_budget;
         let copied = flow.is_copied(&datagram.bytes, datagram.marked);
-        let (ecn, in_two_pieces) = (datagram.ecn, datagram.in_two_pieces);
+        let (traffic_class, in_two_pieces) = (datagram.traffic_class, datagram.in_two_pieces);
         let bytes = core::mem::take(&mut datagram.bytes);
-        self.send_pieces(id, &bytes, in_two_pieces, ecn, copied, now);
+        self.send_pieces(id, &bytes, in_two_pieces, traffic_class, copied, now);
         if let Some(datagram) = self.early.flows.get_mut(&id).and_then(|early| early.datagrams.front_mut()) {
             datagram.bytes = bytes;
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use byway_units::{Duration, Time};
 use byway_wire::messages::EarlyPacket;
-use byway_wire::{Ecn, Piece, Plaintext, SequenceNumber};
+use byway_wire::{Ecn, Flags, Plaintext, SequenceNumber};
 
 use super::Agent;
 use super::delivering::Way;
@@ -22,7 +22,7 @@ use crate::session::{Origin, SessionId};
 /// A packet that waits for the driver's consent to its flow.
 #[derive(Debug)]
 struct BufferedPacket {
-    piece: Piece,
+    flags: Flags,
     /// The time from the application's sending to the packet's sending.
     waited: Duration,
     arrived: Time,
@@ -186,15 +186,16 @@ impl Agent {
         origin: Origin,
         now: Time,
     ) {
-        let EarlyPacket { flow, sequence, piece, waited, plaintext } = *packet;
+        let EarlyPacket { flow, sequence, waited, plaintext, .. } = *packet;
+        let flags = packet.flags();
         let delivery = match origin {
             Origin::Address(_) => Delivery::Direct,
             Origin::Detour(_) => Delivery::Forwarded,
         };
         // The copy is made only for a packet that is delivered or buffered.
         let packet = || {
-            let plaintext = [&plaintext.head()[..], plaintext.datagram].concat();
-            BufferedPacket { piece, waited: waited.duration(), arrived: now, delivery, plaintext }
+            let plaintext = [&plaintext.head()[..], plaintext.dscp().as_slice(), plaintext.datagram].concat();
+            BufferedPacket { flags, waited: waited.duration(), arrived: now, delivery, plaintext }
         };
         let key = (session, flow);
         // While an offer is unanswered, an open flow of that number is an earlier one of the peer's.
@@ -202,7 +203,8 @@ impl Agent {
             if self.early_buffer.contains(key, sequence) {
                 return;
             }
-            if self.early_buffer.has_room(key, plaintext.datagram.len()) {
+            let bytes = plaintext.traffic_class.dscp_bytes() + plaintext.datagram.len();
+            if self.early_buffer.has_room(key, bytes) {
                 self.early_buffer.insert(key, sequence, packet());
             } else {
                 self.counters.early_dropped += 1;
@@ -244,7 +246,7 @@ impl Agent {
         is_held: bool,
         now: Time,
     ) {
-        let BufferedPacket { piece, waited, arrived, delivery, ref plaintext } = *packet;
+        let BufferedPacket { flags, waited, arrived, delivery, ref plaintext } = *packet;
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
         if !flow.may_contain(sequence) {
@@ -263,7 +265,7 @@ impl Agent {
         // An early packet has no coded bytes.
         self.scratch.clear();
         let way = Way { delivery, outer: Ecn::NotCapable, is_held };
-        self.arrived(id, sequence, piece, plaintext, way, now);
+        self.arrived(id, sequence, flags, plaintext, way, now);
         let flow = &mut self.receivers[id.0 as usize];
         if keeps(flow.settings.service)
             && !flow.is_new(sequence)

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_units::{Bytes, Time};
-use byway_wire::{Ecn, Piece, Resent, SequenceNumber};
+use byway_wire::{Piece, Resent, SequenceNumber, TrafficClass};
 
 use super::Agent;
 use super::send_flow::SendFlowId;
@@ -24,7 +24,7 @@ struct LongDatagram {
     /// The session by which it went.
     way: SessionId,
     bytes: Handle,
-    ecn: Ecn,
+    traffic_class: TrafficClass,
     copied: bool,
     sent: Time,
 }
@@ -72,7 +72,7 @@ impl Agent {
         &mut self,
         id: SendFlowId,
         datagram: &[u8],
-        (ecn, copied): (Ecn, bool),
+        (traffic_class, copied): (TrafficClass, bool),
         sequence: SequenceNumber,
         now: Time,
     ) {
@@ -84,7 +84,7 @@ impl Agent {
             return;
         };
         if let Some(bytes) = self.long.log.push(datagram, now) {
-            self.long.push(LongDatagram { flow: id, sequence, way, bytes, ecn, copied, sent: now });
+            self.long.push(LongDatagram { flow: id, sequence, way, bytes, traffic_class, copied, sent: now });
         }
     }
 
@@ -99,7 +99,7 @@ impl Agent {
     }
 
     fn send_again_in_pieces(&mut self, lost: &LongDatagram, now: Time) {
-        let LongDatagram { flow: id, sequence, ecn, copied, sent, .. } = *lost;
+        let LongDatagram { flow: id, sequence, traffic_class, copied, sent, .. } = *lost;
         let Some(flow) = self.senders.get(id.0) else {
             return;
         };
@@ -115,7 +115,7 @@ impl Agent {
         for (piece, half) in pieces_of(&datagram, true) {
             let head = Resent { sequence_low: sequence.low(), piece, bytes: half }.head();
             let bytes = [&head[..], half].concat();
-            let contents = Contents { piece: Piece::Again, bytes: &bytes, ecn, copied, sent };
+            let contents = Contents { piece: Piece::Again, bytes: &bytes, traffic_class, copied, sent };
             self.send_piece(id, &contents, now);
         }
     }

@@ -60,7 +60,7 @@ use byway_code::{AlignedBuffer, Engine};
 use byway_units::{AgentId, Bytes, FlowId, RelayId, Time};
 pub use byway_wire::messages::OfferRefusal;
 use byway_wire::seal::Provider;
-use byway_wire::{Capabilities, Ecn, FlowKey, Shard};
+use byway_wire::{Capabilities, Ecn, FlowKey, Shard, TrafficClass};
 
 pub use events::{Delivery, Event};
 pub use looking::{FlowStatus, PathState, PeerStatus, RelayStatus};
@@ -120,8 +120,9 @@ pub enum AgentInput<'a> {
         flow: SendFlowId,
         /// The datagram, up to [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.
         datagram: &'a [u8],
-        /// The ECN field of the application's packet.
-        ecn: Ecn,
+        /// The traffic class of the application's packet. A DSCP other than 0 takes a byte of what the packet carries;
+        /// the packets of the overlay have the ECN field alone.
+        traffic_class: TrafficClass,
         /// Whether the application marked it as worth a copy.
         marked: bool,
     },
@@ -149,9 +150,9 @@ pub enum AgentOutput<'a> {
         flow: ReceiveFlowId,
         /// The datagram.
         datagram: &'a [u8],
-        /// The ECN field for the application's packet: what was sent, with the marks of the way (RFC 6040), and CE
-        /// where a loss was repaired on an ECN-capable flow.
-        ecn: Ecn,
+        /// The traffic class for the application's packet: the DSCP that was sent, and the ECN field with the marks of
+        /// the way (RFC 6040), and with CE where a loss was repaired on an ECN-capable flow.
+        traffic_class: TrafficClass,
         /// How it came; of two pieces, how the later one did.
         delivery: Delivery,
     },
@@ -242,7 +243,7 @@ enum Role {
 #[derive(Clone, Copy, Debug)]
 struct Delivered {
     flow: ReceiveFlowId,
-    ecn: Ecn,
+    traffic_class: TrafficClass,
     delivery: Delivery,
 }
 
@@ -370,8 +371,8 @@ impl Agent {
                 let origin = Origin::Address(NetworkPath { remote: from, local: to });
                 self.receive_from(bytes, origin, ecn, now);
             }
-            AgentInput::Send { flow, datagram, ecn, marked } => {
-                self.send(flow, &Outgoing { datagram, ecn, marked, came: now }, now);
+            AgentInput::Send { flow, datagram, traffic_class, marked } => {
+                self.send(flow, &Outgoing { datagram, traffic_class, marked, came: now }, now);
             }
             AgentInput::Deadline => self.handle_deadline(now),
             AgentInput::TooLong { to, quoted, payload_bytes_max } => {
@@ -402,8 +403,8 @@ impl Agent {
             return Some(AgentOutput::Transmit(heading.transmit(bytes)));
         }
         if let Some((delivered, datagram)) = self.deliveries.take() {
-            let Delivered { flow, ecn, delivery } = delivered;
-            return Some(AgentOutput::Deliver { flow, datagram, ecn, delivery });
+            let Delivered { flow, traffic_class, delivery } = delivered;
+            return Some(AgentOutput::Deliver { flow, datagram, traffic_class, delivery });
         }
         if let Some(event) = self.events.pop_front() {
             return Some(AgentOutput::Event(event));

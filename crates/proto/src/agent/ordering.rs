@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 
 use byway_units::{Duration, Time};
-use byway_wire::{Ecn, Piece, SequenceNumber, Service, Uncopied};
+use byway_wire::{Piece, SequenceNumber, Service, TrafficClass, Uncopied};
 
 use super::events::Delivery;
 use super::receive_flow::{Active, ReceiveFlow, ReceiveFlowId};
@@ -25,7 +25,7 @@ pub(super) struct Incoming {
     /// Of a piece that is sent again, the number under which its datagram was sent whole.
     pub(super) original: Option<SequenceNumber>,
     /// `None`: a mark that the application's transport would not understand. The packet is not delivered.
-    pub(super) ecn: Option<Ecn>,
+    pub(super) traffic_class: Option<TrafficClass>,
     pub(super) delivery: Delivery,
 }
 
@@ -129,14 +129,14 @@ impl Agent {
 
     /// Gives a packet to the application, or a piece to what joins them.
     fn give(&mut self, id: ReceiveFlowId, incoming: Incoming, datagram: &[u8], now: Time) {
-        let Incoming { sequence, piece, original, ecn, delivery } = incoming;
+        let Incoming { sequence, piece, original, traffic_class, delivery } = incoming;
         let flow = &mut self.receivers[id.0 as usize];
-        let Some(ecn) = ecn else {
+        let Some(traffic_class) = traffic_class else {
             flow.statistics.marked_dropped += 1;
             return;
         };
         if piece == Piece::Whole {
-            let delivered = Delivered { flow: id, ecn, delivery };
+            let delivered = Delivered { flow: id, traffic_class, delivery };
             self.deliveries.add(delivered, |out| out.extend_from_slice(datagram));
             return;
         }
@@ -144,7 +144,7 @@ impl Agent {
         let (Some(active), statistics) = flow.active_and_statistics() else {
             return;
         };
-        if let Some((ecn, whole)) = active.joiner.take(piece, sequence, ecn, datagram) {
+        if let Some((traffic_class, whole)) = active.joiner.take(piece, sequence, traffic_class, datagram) {
             if is_known {
                 statistics.duplicates += 1;
                 return;
@@ -154,7 +154,7 @@ impl Agent {
                 statistics.lost += u64::from(active.tracker.is_missing(original.number()));
                 active.tracker.arrived(original.number(), now);
             }
-            let delivered = Delivered { flow: id, ecn, delivery };
+            let delivered = Delivered { flow: id, traffic_class, delivery };
             self.deliveries.add(delivered, |out| out.extend_from_slice(whole));
         }
     }

@@ -99,7 +99,7 @@ impl Agent {
         self.sessions.authenticated(session, header.receiver, origin, bytes, newest, now);
         self.handle_changes(now);
         let way = Way::new(Delivery::Direct, outer);
-        self.arrived(id, sequence, header.flags.piece(), plaintext, way, now);
+        self.arrived(id, sequence, header.flags, plaintext, way, now);
         self.try_blocks(id, now);
     }
 
@@ -182,7 +182,7 @@ impl Agent {
             if needs_coded {
                 self.keep_coded(id, sequence, now);
             } else {
-                self.arrived(id, sequence, flags.piece(), plaintext, way, now);
+                self.arrived(id, sequence, flags, plaintext, way, now);
             }
             return;
         }

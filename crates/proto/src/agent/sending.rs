@@ -2,7 +2,9 @@
 
 use byway_units::{Bytes, Time};
 use byway_wire::packets::{EnvelopeRole, SOURCE_OVERHEAD, SourceHeader};
-use byway_wire::{Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNumber, Timestamp};
+use byway_wire::{
+    Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNumber, Timestamp, TrafficClass,
+};
 
 use super::Agent;
 use super::relay_link::WaitingCopy;
@@ -32,7 +34,7 @@ struct Sealed {
 pub(super) struct Contents<'a> {
     pub(super) piece: Piece,
     pub(super) bytes: &'a [u8],
-    pub(super) ecn: Ecn,
+    pub(super) traffic_class: TrafficClass,
     pub(super) copied: bool,
     /// Time at which the application's datagram was sent first.
     pub(super) sent: Time,
@@ -45,6 +47,8 @@ fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
     let head = plaintext.head();
     let (to_head, rest) = rest.split_at_mut(head.len());
     to_head.copy_from_slice(&head);
+    let (to_dscp, rest) = rest.split_at_mut(plaintext.traffic_class.dscp_bytes());
+    to_dscp.fill(plaintext.traffic_class.dscp());
     rest[..plaintext.datagram.len()].copy_from_slice(plaintext.datagram);
 }
 
@@ -65,7 +69,7 @@ pub(super) fn pieces_of(datagram: &[u8], in_two_pieces: bool) -> impl Iterator<I
 impl Agent {
     /// Sends a datagram of an application.
     pub(super) fn send(&mut self, id: SendFlowId, outgoing: &Outgoing<'_>, now: Time) {
-        let Outgoing { datagram, ecn, marked, came } = *outgoing;
+        let Outgoing { datagram, traffic_class, marked, came } = *outgoing;
         if datagram.len() > DATAGRAM_BYTES_MAX {
             self.counters.datagrams_too_long += 1;
             return;
@@ -81,10 +85,11 @@ impl Agent {
         let is_late = now.saturating_since(came) > flow.settings.latency_budget;
         self.counters.datagrams_late += u64::from(is_late);
         let (copied, sequence) = (flow.is_copied(datagram, marked), flow.next);
-        let is_whole = datagram.len() <= PIECE_BYTES_BASE || datagram.len() <= self.piece_bytes_max(id, now);
-        self.send_pieces(id, datagram, !is_whole, ecn, copied, now);
-        if is_whole && datagram.len() > PIECE_BYTES_BASE {
-            self.remember_long(id, datagram, (ecn, copied), sequence, now);
+        let length = traffic_class.dscp_bytes() + datagram.len();
+        let is_whole = length <= PIECE_BYTES_BASE || length <= self.piece_bytes_max(id, now);
+        self.send_pieces(id, datagram, !is_whole, traffic_class, copied, now);
+        if is_whole && length > PIECE_BYTES_BASE {
+            self.remember_long(id, datagram, (traffic_class, copied), sequence, now);
         }
     }
 
@@ -94,18 +99,19 @@ impl Agent {
         id: SendFlowId,
         datagram: &[u8],
         in_two_pieces: bool,
-        ecn: Ecn,
+        traffic_class: TrafficClass,
         copied: bool,
         now: Time,
     ) {
         let before = self.counters.originals;
         if in_two_pieces {
             for (piece, bytes) in pieces_of(datagram, true) {
-                self.send_piece(id, &Contents { piece, bytes, ecn, copied, sent: now }, now);
+                self.send_piece(id, &Contents { piece, bytes, traffic_class, copied, sent: now }, now);
             }
         } else {
             let piece = Piece::Whole;
-            self.send_piece(id, &Contents { piece, bytes: datagram, ecn, copied, sent: now }, now);
+            let contents = Contents { piece, bytes: datagram, traffic_class, copied, sent: now };
+            self.send_piece(id, &contents, now);
         }
         // Both pieces go before anything else.
         let pieces = self.counters.originals - before;
@@ -161,12 +167,12 @@ impl Agent {
     }
 
     pub(super) fn send_piece(&mut self, id: SendFlowId, contents: &Contents<'_>, now: Time) {
-        let Contents { piece, bytes, ecn, copied, sent } = *contents;
+        let Contents { piece, bytes, traffic_class, copied, sent } = *contents;
         if !self.may_seal(id, now) {
             return;
         }
         let peer = self.senders[id.0 as usize].peer;
-        let coded_bytes = CODED_OVERHEAD + bytes.len();
+        let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
         let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
         let is_crowded = self.senders[id.0 as usize].is_dark(now) && !self.has_room();
         // What is copied is sealed where it is kept; so is what may be copied when the direct path falls silent.
@@ -190,13 +196,13 @@ impl Agent {
             receiver: epoch.theirs(),
             flow: flow.key.flow(),
             sequence_low: sequence.low(),
-            flags: Flags::new(epoch.number, piece),
+            flags: Flags::new(epoch.number, piece).with_dscp_of(traffic_class),
         };
         let mut front = [0; SourceHeader::BYTES];
         header.emit(&mut front);
         let (front, flags) = front.split_at(SourceHeader::CODED_START);
         let plaintext =
-            Plaintext { sent: Timestamp::at(sent), ecn, uncopied: flow.uncopied, datagram: bytes };
+            Plaintext { sent: Timestamp::at(sent), traffic_class, uncopied: flow.uncopied, datagram: bytes };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
         let yields = is_crowded && way.is_some() && !SendFlow::probes_dark_path(sequence);
@@ -205,7 +211,7 @@ impl Agent {
             && let Some(path) = path
         {
             self.counters.originals += 1;
-            let heading = Heading { ecn, ..Heading::plain(path) };
+            let heading = Heading { ecn: traffic_class.ecn(), ..Heading::plain(path) };
             self.sessions.outbox.add(heading, |out| {
                 out.extend_from_slice(front);
                 out.extend_from_slice(coded);
@@ -216,6 +222,7 @@ impl Agent {
         self.counters.originals_withheld += u64::from(yields);
         let is_covered = match way.zip(packet) {
             Some((way, packet)) => {
+                let ecn = traffic_class.ecn();
                 self.copy(id, &Sealed { sequence, piece, ecn, packet }, way, now);
                 true
             }

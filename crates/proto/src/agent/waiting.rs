@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::Ecn;
+use byway_wire::TrafficClass;
 
 use super::Agent;
 use super::closing::Life;
@@ -16,7 +16,7 @@ use crate::limits::{WAITING_BYTES_MAX, WAITS_FOR_WAY};
 struct Datagram {
     flow: SendFlowId,
     came: Time,
-    ecn: Ecn,
+    traffic_class: TrafficClass,
     marked: bool,
     bytes: Vec<u8>,
 }
@@ -25,7 +25,7 @@ struct Datagram {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing<'a> {
     pub(super) datagram: &'a [u8],
-    pub(super) ecn: Ecn,
+    pub(super) traffic_class: TrafficClass,
     pub(super) marked: bool,
     /// When the application sent it.
     pub(super) came: Time,
@@ -127,8 +127,9 @@ impl Agent {
         }
         // Whoever has something to say wants to know whether the other side is still there.
         self.sessions.use_session(self.senders[flow.0 as usize].peer, now);
-        let Outgoing { datagram, ecn, marked, came } = *outgoing;
-        let dropped = self.waiting.push(Datagram { flow, came, ecn, marked, bytes: datagram.to_vec() });
+        let Outgoing { datagram, traffic_class, marked, came } = *outgoing;
+        let dropped =
+            self.waiting.push(Datagram { flow, came, traffic_class, marked, bytes: datagram.to_vec() });
         self.counters.datagrams_unsendable += dropped;
         true
     }
@@ -139,13 +140,13 @@ impl Agent {
         &mut self,
         flow: SendFlowId,
         datagram: &[u8],
-        ecn: Ecn,
+        traffic_class: TrafficClass,
         marked: bool,
         came: Time,
         now: Time,
     ) {
         if self.life == Life::Open {
-            self.send(flow, &Outgoing { datagram, ecn, marked, came }, now);
+            self.send(flow, &Outgoing { datagram, traffic_class, marked, came }, now);
             self.finish(now);
         }
     }
@@ -159,8 +160,10 @@ impl Agent {
         if ready.is_empty() {
             return;
         }
-        for Datagram { flow, came, ecn, marked, bytes } in self.waiting.take(|flow| ready.contains(&flow)) {
-            self.send(flow, &Outgoing { datagram: &bytes, ecn, marked, came }, now);
+        for Datagram { flow, came, traffic_class, marked, bytes } in
+            self.waiting.take(|flow| ready.contains(&flow))
+        {
+            self.send(flow, &Outgoing { datagram: &bytes, traffic_class, marked, came }, now);
         }
     }
 
@@ -187,7 +190,7 @@ mod tests {
         Datagram {
             flow: SendFlowId(flow),
             came,
-            ecn: Ecn::NotCapable,
+            traffic_class: TrafficClass::DEFAULT,
             marked: false,
             bytes: alloc::vec![0; length],
         }

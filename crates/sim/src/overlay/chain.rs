@@ -19,8 +19,8 @@ use byway_proto::LocalAddress;
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, ReceiveFlowId, SendFlowId};
 use byway_proto::relay::{Relay, RelayInput};
 use byway_units::{Duration, Time};
-use byway_wire::Ecn;
 use byway_wire::seal::Provider;
+use byway_wire::{Ecn, TrafficClass};
 
 use mail::Post;
 pub use set_up::ChainSettings;
@@ -225,8 +225,12 @@ impl Chain {
             self.next_flow = (self.next_flow + 1) % self.flows.len();
             self.nodes[place].wake(place, now, &mut self.post);
             if let Node::Agent(agent) = &mut self.nodes[place] {
-                let input =
-                    AgentInput::Send { flow, datagram: &self.datagram, ecn: Ecn::NotCapable, marked: false };
+                let input = AgentInput::Send {
+                    flow,
+                    datagram: &self.datagram,
+                    traffic_class: TrafficClass::DEFAULT,
+                    marked: false,
+                };
                 agent.handle(input, now);
             }
             self.nodes[place].drain(place, now, &mut self.post);

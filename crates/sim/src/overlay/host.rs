@@ -158,7 +158,8 @@ impl Host for OverlayHost {
                 // What is not sent is put aside first: a returned datagram borrows the agent.
                 while !agent.next_is_transmit() {
                     match agent.poll()? {
-                        AgentOutput::Deliver { flow, datagram, ecn, delivery } => {
+                        AgentOutput::Deliver { flow, datagram, traffic_class, delivery } => {
+                            let ecn = traffic_class.ecn();
                             delivered.push(Delivered { flow, datagram: datagram.to_vec(), ecn, delivery });
                         }
                         AgentOutput::Event(event) => events.push(event),

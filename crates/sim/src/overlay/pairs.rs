@@ -16,7 +16,7 @@ use byway_proto::agent::{
 use byway_proto::relay::{Authority, Relay};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
 use byway_wire::seal::{Portable, StaticSecret, Suite};
-use byway_wire::{Ecn, FlowKey, Grant, Service};
+use byway_wire::{FlowKey, Grant, Service, TrafficClass};
 
 use super::cast::{self, AgentCard, RelayCard, address, bytes};
 use super::{Books, OverlayHost};
@@ -259,7 +259,8 @@ impl PairsRun {
         self.deliveries.sent(pair, &self.datagram, now).expect("datagrams differ by their number");
         let (flow, datagram) = (self.flows[pair], &self.datagram);
         world.input(self.senders[pair], |host, now| {
-            let input = AgentInput::Send { flow, datagram, ecn: Ecn::NotCapable, marked: false };
+            let input =
+                AgentInput::Send { flow, datagram, traffic_class: TrafficClass::DEFAULT, marked: false };
             host.as_agent_mut().handle(input, now);
         });
     }

@@ -8,7 +8,7 @@ use byway_sim::overlay::OverlayHost;
 use byway_sim::overlay::cast::address;
 use byway_sim::{GilbertElliott, Loss, NodeId, Scenario, World};
 use byway_units::{Duration, FlowId, Time};
-use byway_wire::{Ecn, Service};
+use byway_wire::{Service, TrafficClass};
 
 use crate::support::{AGENTS, Books, Node, Plan, RELAYS, agent_number, ms, secs, share};
 
@@ -271,7 +271,13 @@ impl Start {
         let may = !self.is_accepted && self.held.is_empty();
         let sent = may.then(|| {
             world.input(self.agents[0], |host, now| {
-                host.overlay_mut().as_agent_mut().send_early(flow, datagram, Ecn::NotCapable, false, now)
+                host.overlay_mut().as_agent_mut().send_early(
+                    flow,
+                    datagram,
+                    TrafficClass::DEFAULT,
+                    false,
+                    now,
+                )
             })
         });
         sent.flatten().unwrap_or(false)
@@ -282,7 +288,7 @@ impl Start {
         for (came, datagram) in core::mem::take(&mut self.held) {
             world.input(self.agents[0], |host, now| {
                 let agent = host.overlay_mut().as_agent_mut();
-                agent.send_held(flow, &datagram, Ecn::NotCapable, false, came, now);
+                agent.send_held(flow, &datagram, TrafficClass::DEFAULT, false, came, now);
             });
         }
     }

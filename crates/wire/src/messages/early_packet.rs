@@ -3,9 +3,10 @@
 use byway_units::FlowId;
 
 use crate::SequenceNumber;
-use crate::coded::Piece;
+use crate::coded::{Flags, HAS_DSCP, Piece};
 use crate::codes::Code;
 use crate::error::{Full, ParseError};
+use crate::ids::Epoch;
 use crate::plaintext::Plaintext;
 use crate::quantities::Microseconds;
 use crate::reader::Reader;
@@ -30,7 +31,7 @@ impl<'a> EarlyPacket<'a> {
     /// The message's type.
     pub const TYPE: u8 = 9;
 
-    /// Bytes in front of the datagram: the message's header, and the fields before the datagram.
+    /// Bytes in front of the datagram, beside the DSCP's: the message's header, and the fields before the datagram.
     pub const OVERHEAD: usize = crate::writer::MESSAGE_HEADER_BYTES + 2 + 8 + 1 + 4 + Plaintext::HEAD_BYTES;
 
     /// Reads the body.
@@ -41,12 +42,22 @@ impl<'a> EarlyPacket<'a> {
         let mut reader = Reader::new("early packet", body);
         let flow = FlowId::new(reader.u16("flow")?);
         let sequence = SequenceNumber::new(reader.u64("sequence number")?);
-        let piece = match reader.code("piece")? {
-            Piece::Again => return Err(reader.illegal("piece", Piece::Again as u8, "0, 1, 2")),
-            piece => piece,
+        let byte = reader.u8("piece")?;
+        let piece = match Piece::from_code(byte & !HAS_DSCP) {
+            Some(piece @ (Piece::Whole | Piece::First | Piece::Second)) => piece,
+            Some(Piece::Again) | None => {
+                return Err(reader.illegal("piece", byte, "0, 1, 2, with 64 or without"));
+            }
         };
         let waited = Microseconds::new(reader.u32("waited")?);
-        Ok(Self { flow, sequence, piece, waited, plaintext: Plaintext::parse(reader.rest())? })
+        let flags = Flags::from_wire(byte & HAS_DSCP);
+        Ok(Self { flow, sequence, piece, waited, plaintext: Plaintext::parse(reader.rest(), flags)? })
+    }
+
+    /// The flags of the packet, as a source packet of a session's first epoch has them.
+    #[must_use]
+    pub const fn flags(&self) -> Flags {
+        Flags::new(Epoch::new(0), self.piece).with_dscp_of(self.plaintext.traffic_class)
     }
 
     /// Appends the message.
@@ -57,9 +68,10 @@ impl<'a> EarlyPacket<'a> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.flow.number());
             output.u64(self.sequence.number());
-            output.u8(self.piece.code());
+            output.u8(self.piece.code() | self.flags().to_wire() & HAS_DSCP);
             output.u32(self.waited.count());
             output.bytes(&self.plaintext.head());
+            output.bytes(self.plaintext.dscp().as_slice());
             output.bytes(self.plaintext.datagram);
         })
     }

@@ -333,8 +333,10 @@ fn early_packet(message: &EarlyPacket<'_>, lines: &mut Lines) -> &'static str {
     let EarlyPacket { flow, sequence, piece, waited, plaintext } = message;
     lines.add("flow", flow.number()).add("sequence", sequence.number());
     lines.word("piece", piece).add("waited", waited.count());
-    lines.add("sent", plaintext.sent.micros()).add("ecn", plaintext.ecn.bits());
-    lines.add("uncopied", plaintext.uncopied.bits()).hex("datagram", plaintext.datagram);
+    lines.add("sent", plaintext.sent.micros()).add("ecn", plaintext.traffic_class.ecn().bits());
+    lines.add("uncopied", plaintext.uncopied.bits());
+    plaintext.dscp().iter().for_each(|dscp| _ = lines.add("dscp", *dscp));
+    lines.hex("datagram", plaintext.datagram);
     "early-packet"
 }
 

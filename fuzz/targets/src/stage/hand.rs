@@ -11,8 +11,8 @@ use byway_wire::seal::{
     Responder, SplitKeys, Suite,
 };
 use byway_wire::{
-    Alias, Boot, Capabilities, Counter, Ecn, Epoch, Flags, Message, Messages, Piece, Plaintext,
-    SequenceNumber, SessionIndex, Shard, Timestamp, Uncopied, Writer,
+    Alias, Boot, Capabilities, Counter, Epoch, Flags, Message, Messages, Piece, Plaintext, SequenceNumber,
+    SessionIndex, Shard, Timestamp, TrafficClass, Uncopied, Writer,
 };
 
 use super::cast::Who;
@@ -244,9 +244,13 @@ impl Hand {
         let flags = Flags::new(sealing.epoch, piece);
         let sequence = SequenceNumber::new(number);
         let header = SourceHeader { receiver: sealing.theirs, flow, sequence_low: sequence.low(), flags };
-        let head =
-            Plaintext { sent: Timestamp::at(sent), ecn: Ecn::NotCapable, uncopied: Uncopied::NONE, datagram }
-                .head();
+        let head = Plaintext {
+            sent: Timestamp::at(sent),
+            traffic_class: TrafficClass::DEFAULT,
+            uncopied: Uncopied::NONE,
+            datagram,
+        }
+        .head();
         let mut packet = vec![0; SOURCE_OVERHEAD + datagram.len()];
         header.emit(packet.first_chunk_mut().expect("the packet has a header"));
         packet[SourceHeader::BYTES..][..head.len()].copy_from_slice(&head);

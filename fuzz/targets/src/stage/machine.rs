@@ -8,7 +8,7 @@ use byway_proto::agent::{Agent, AgentInput, AgentOutput, Offer, ReceiveFlowId, S
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_proto::relay::{Relay, RelayInput};
 use byway_units::{AgentId, FlowId, Time};
-use byway_wire::Ecn;
+use byway_wire::{Ecn, TrafficClass};
 
 /// Most datagrams that one input may give rise to: all missing packets of a flow, repaired at once, and some.
 const SENT_MAX: usize = 2_048;
@@ -94,7 +94,10 @@ impl Machine {
     }
 
     pub(crate) fn send(&mut self, flow: SendFlowId, datagram: &[u8], marked: bool, now: Time) -> Output {
-        self.as_agent().handle(AgentInput::Send { flow, datagram, ecn: Ecn::Capable0, marked }, now);
+        // Some datagrams have a DSCP.
+        let dscp = datagram.first().map_or(0, |byte| byte & 0b1);
+        let traffic_class = TrafficClass::new(dscp, Ecn::Capable0);
+        self.as_agent().handle(AgentInput::Send { flow, datagram, traffic_class, marked }, now);
         self.drain()
     }
 

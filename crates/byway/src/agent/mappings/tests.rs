@@ -75,7 +75,7 @@ fn asked() -> (Mappings, MappingId) {
 }
 
 pub(super) fn send(mappings: &mut Mappings, id: MappingId, bytes: &[u8], ms: u64) -> Option<Outgoing> {
-    mappings.outgoing(id, &Datagram { bytes, ecn: Ecn::NotCapable, marked: false }, at(ms))
+    mappings.outgoing(id, &Datagram { bytes, traffic_class: TrafficClass::DEFAULT, marked: false }, at(ms))
 }
 
 #[test]

@@ -382,7 +382,8 @@ impl AgentRole {
         self.mind_path(id, headers, packet, io);
         let candidate = Candidate { headers: Some(headers), payload: &packet[headers.payload..], connection };
         let marked = self.mappings.marks(id, &candidate);
-        self.forward(id, &Datagram { bytes: packet, ecn, marked }, io);
+        // The DSCP is in the packet.
+        self.forward(id, &Datagram { bytes: packet, traffic_class: ecn.into(), marked }, io);
     }
 
     /// Where a path carries less than the device lets packets have, has a connection that begins here agree on segments that fit, and tells

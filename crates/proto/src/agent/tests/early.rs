@@ -35,7 +35,11 @@ impl Hall {
     }
 
     fn sends_early(&mut self, flow: SendFlowId, datagram: &[u8]) -> bool {
-        let is_sent = self.agents[SENDER].send_early(flow, datagram, Ecn::NotCapable, false, self.now);
+        self.sends_early_as(flow, datagram, TrafficClass::DEFAULT)
+    }
+
+    fn sends_early_as(&mut self, flow: SendFlowId, datagram: &[u8], traffic_class: TrafficClass) -> bool {
+        let is_sent = self.agents[SENDER].send_early(flow, datagram, traffic_class, false, self.now);
         self.drain(SENDER);
         is_sent
     }
@@ -65,8 +69,9 @@ impl Hall {
     /// The peer, which keeps to no rules, sends an early packet.
     fn says_early(&mut self, flow: FlowId, sequence: u64, datagram: &[u8]) {
         let session = self.agents[SENDER].peers[&number(RECEIVER)];
-        let (sent, ecn, uncopied) = (Timestamp::at(self.now), Ecn::NotCapable, Uncopied::NONE);
-        let plaintext = Plaintext { sent, ecn, uncopied, datagram };
+        let (sent, traffic_class, uncopied) =
+            (Timestamp::at(self.now), TrafficClass::DEFAULT, Uncopied::NONE);
+        let plaintext = Plaintext { sent, traffic_class, uncopied, datagram };
         let (sequence, waited) = (SequenceNumber::new(sequence), Microseconds::new(0));
         let packet = EarlyPacket { flow, sequence, piece: Piece::Whole, waited, plaintext };
         let sessions = &mut self.agents[SENDER].sessions;
@@ -106,6 +111,28 @@ fn an_early_datagram_arrives_with_its_offer_and_is_delivered_on_consent() {
     assert_eq!(hall.got.len(), 3, "nothing is delivered twice");
     let sent = hall.agents[SENDER].senders[flow.0 as usize].next;
     assert_eq!(sent, SequenceNumber::new(SequenceNumber::FIRST.number() + 4), "two pieces have two numbers");
+}
+
+#[test]
+fn an_early_datagram_keeps_its_dscp_as_an_early_packet_and_as_a_source_packet() {
+    let ef = TrafficClass::from_bits(46 << 2);
+    for is_lost in [false, true] {
+        let mut hall = Hall::new(&settings(Service::Internet));
+        let flow = hall.begins(FLOW);
+        if is_lost {
+            hall.run(ms(31));
+            hall.loses(|datagram| datagram.from == SENDER);
+        }
+        for datagram in [&b"first"[..], &[7; 1_169], &[7; 1_500]] {
+            assert!(hall.sends_early_as(flow, datagram, ef));
+        }
+        hall.run(ms(31));
+        hall.loses(|_| false);
+        hall.consents(FLOW, Ok(()));
+        hall.run(ms(100));
+        let lengths: Vec<usize> = hall.got.iter().map(|got| got.bytes.len()).collect();
+        assert_eq!((lengths, &hall.dscps[..]), (alloc::vec![5, 1_169, 1_500], &[46; 3][..]), "{is_lost}");
+    }
 }
 
 #[test]

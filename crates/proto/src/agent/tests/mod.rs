@@ -2,6 +2,7 @@
 
 mod asking;
 mod closing;
+mod dscp;
 mod early;
 mod helping;
 mod mixture;
@@ -28,7 +29,7 @@ use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{
     Alias, Capabilities, Ecn, FlowKey, GrantedRelay, Message, Messages, Place, RangeSet, Ranges,
-    SequenceNumber, Service, Shard,
+    SequenceNumber, Service, Shard, TrafficClass,
 };
 
 use super::{
@@ -248,6 +249,8 @@ struct Hall {
     /// Everything that was sent, lost or not.
     sent: Vec<Datagram>,
     got: Vec<Got>,
+    /// The DSCP of each of them.
+    dscps: Vec<u8>,
     events: Vec<(usize, Event)>,
     offers: Vec<(usize, AgentId, FlowId, Offer)>,
     flow: SendFlowId,
@@ -310,6 +313,7 @@ impl Hall {
             flying: BTreeMap::new(),
             sent: Vec::new(),
             got: Vec::new(),
+            dscps: Vec::new(),
             events: Vec::new(),
             offers: Vec::new(),
             flow,
@@ -348,8 +352,9 @@ impl Hall {
         self.send_as(bytes, Ecn::NotCapable, false);
     }
 
-    fn send_as(&mut self, bytes: &[u8], ecn: Ecn, marked: bool) {
-        let input = AgentInput::Send { flow: self.flow, datagram: bytes, ecn, marked };
+    fn send_as(&mut self, bytes: &[u8], traffic_class: impl Into<TrafficClass>, marked: bool) {
+        let traffic_class = traffic_class.into();
+        let input = AgentInput::Send { flow: self.flow, datagram: bytes, traffic_class, marked };
         self.agents[SENDER].handle(input, self.now);
         self.drain(SENDER);
     }
@@ -371,8 +376,9 @@ impl Hall {
                     let bytes = transmit.bytes.to_vec();
                     self.fly(Datagram { at: self.now, from: who, to, urgency, ecn, bytes });
                 }
-                AgentOutput::Deliver { datagram, ecn, delivery, .. } => {
-                    self.got.push(Got { bytes: datagram.to_vec(), ecn, delivery });
+                AgentOutput::Deliver { datagram, traffic_class, delivery, .. } => {
+                    self.dscps.push(traffic_class.dscp());
+                    self.got.push(Got { bytes: datagram.to_vec(), ecn: traffic_class.ecn(), delivery });
                 }
                 AgentOutput::Event(event) => self.events.push((who, event)),
                 AgentOutput::Offered { peer, flow, offer } => self.offers.push((who, peer, flow, *offer)),

@@ -236,7 +236,7 @@ impl Run {
         let id = self.sending[flow].expect("the flow was opened");
         let (ecn, marked) = (plan.ecn, plan.marks_one_in.is_some_and(|one_in| number.is_multiple_of(one_in)));
         world.input(self.agents[plan.from], |host, now| {
-            let input = AgentInput::Send { flow: id, datagram: &datagram, ecn, marked };
+            let input = AgentInput::Send { flow: id, datagram: &datagram, traffic_class: ecn.into(), marked };
             host.overlay_mut().as_agent_mut().handle(input, now);
         });
     }
