@@ -220,6 +220,7 @@ impl AgentRole {
             counts.drops.add(name, count);
         }
         if let Some(tunnel) = &self.tunnel {
+            counts.drops.add("proxy_device_overflow", tunnel.dropped_in_queue());
             counts.drops.add("proxy_not_captured", tunnel.counters.not_taken);
             counts.drops.add("proxy_not_permitted", tunnel.counters.not_permitted);
         }
