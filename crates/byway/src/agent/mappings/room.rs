@@ -178,7 +178,7 @@ mod tests {
     use byway_proto::agent::Traffic;
 
     use super::super::tests::{PEER, at, endpoint, incoming, mapping, send};
-    use super::super::{Consent, Held, Side};
+    use super::super::{Beginning, Consent, Side};
     use super::*;
 
     /// Owner of the mappings that [`forwarded`] adds.
