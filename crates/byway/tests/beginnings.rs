@@ -69,7 +69,6 @@ fn all_datagrams_of_a_burst_from_a_new_port_arrive_as_without_byway() {
     for (forward, (count, bytes)) in [(1_000, 200), (200, 1_200)].into_iter().enumerate() {
         let plain = sites.burst(BurstTo::Machine, count, bytes);
         let by_byway = sites.burst(BurstTo::Forward(forward), count, bytes);
-        println!("{count} of {bytes} bytes at once: {plain} arrive plainly, {by_byway} by Byway");
         assert_eq!((plain, by_byway), (count as usize, count as usize), "{}", sites.status(ALICE));
     }
     let counters = sites.status(ALICE)["counters"].as_array().cloned().unwrap_or_default();

@@ -74,7 +74,7 @@ pub(crate) fn of_device(error: io::Error) -> io::Error {
 
 /// True if an error is one of the device.
 pub(crate) fn is_of_device(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<DeviceError>())
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<DeviceError>)
 }
 
 impl AsFd for Device {

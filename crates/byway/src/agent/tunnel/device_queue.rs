@@ -3,7 +3,7 @@
 /// Statistics of the devices of this thread's network namespace.
 const DEVICE_STATISTICS: &str = "/proc/thread-self/net/dev";
 
-/// Column of the packets dropped while sending, behind the device's name (proc_net(5)).
+/// Column of the packets dropped while sending, behind the device's name (`proc_net(5)`).
 const TRANSMIT_DROPS: usize = 11;
 
 /// Returns the number of packets dropped in a device's own queue since it was made; `None` without such a device.
