@@ -67,9 +67,9 @@ fn all_datagrams_of_a_burst_from_a_new_port_arrive_as_without_byway() {
         relays.len() == 2 && relays.iter().all(|relay| relay["is_alive"] == true)
     });
     for (forward, (count, bytes)) in [(1_000, 200), (200, 1_200)].into_iter().enumerate() {
-        let plain = sites.burst(BurstTo::Machine, count, bytes);
+        let without = sites.burst(BurstTo::Machine, count, bytes);
         let by_byway = sites.burst(BurstTo::Forward(forward), count, bytes);
-        assert_eq!((plain, by_byway), (count as usize, count as usize), "{}", sites.status(ALICE));
+        assert_eq!((without, by_byway), (count as usize, count as usize), "{}", sites.status(ALICE));
     }
     let counters = sites.status(ALICE)["counters"].as_array().cloned().unwrap_or_default();
     let dropped = |reason: &str| {
