@@ -86,7 +86,7 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[library_benchmark]
 // Some 110 of these note which packets an outage would have copied, and ask whether the path is dark; some 50 choose the
 // local address, and count lengths.
-#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_680))]
+#[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_710))]
 // Copies are kept to be fetched: 180 of these, and 530 for memory that a relay takes at its start.
 #[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_000))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_700))]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byway_api::{ControllerState, NetworkMap, NodeStatus};
-use byway_net::{Clock, ControlError, Controls, Handle};
+use byway_net::{Clock, ControlError, Controls, EndError, Handle};
 use byway_units::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -203,11 +203,12 @@ pub(crate) async fn close<C>(threads: Vec<Handle<C>>, close: fn() -> C) -> Resul
     }
     let (stuck, ended): (Vec<_>, Vec<_>) = threads.into_iter().partition(Handle::is_running);
     let advice = "start the node again, and report this with its log";
-    ended
-        .into_iter()
-        .map(Handle::join)
-        .fold(Ok(()), Result::and)
-        .map_err(|error| Failure::new(Cause::Byway, format!("{error}; {advice}")))?;
+    ended.into_iter().map(Handle::join).fold(Ok(()), Result::and).map_err(|error| match error {
+        EndError::Device { .. } => Failure::machine(format!(
+            "{error}; packets go without Byway: start the node again, and it makes the device anew"
+        )),
+        _ => Failure::new(Cause::Byway, format!("{error}; {advice}")),
+    })?;
     if stuck.is_empty() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ mod sites;
 
 use std::time::{Duration, Instant};
 
-use sites::{ALICE, Mode, Plan, Sites};
+use sites::{ALICE, BurstTo, Mode, Plan, Sites};
 
 /// As many flows begin, one after the other.
 const FLOWS: usize = 5;
@@ -48,4 +48,35 @@ fn flows_begin_within_a_round_trip_and_100_ms_on_a_path_that_loses_a_third() {
     let counters = sites.status(ALICE)["counters"].as_array().cloned().unwrap_or_default();
     let early = counters.iter().find(|counter| counter["reason"] == "early");
     assert!(early.is_some_and(|early| early["count"].as_u64() >= Some(FLOWS as u64)), "{counters:?}");
+}
+
+#[test]
+fn all_datagrams_of_a_burst_from_a_new_port_arrive_as_without_byway() {
+    let plan = Plan {
+        mode: Mode::Static,
+        direct: String::new(),
+        uplink: String::new(),
+        access: None,
+        forwards: vec!["service = \"caching\"".to_owned(); 2],
+    };
+    let Some(sites) = Sites::start(plan) else {
+        return;
+    };
+    sites.wait_for("the agent has its relays", || {
+        let relays = sites.status(ALICE)["relays"].as_array().cloned().unwrap_or_default();
+        relays.len() == 2 && relays.iter().all(|relay| relay["is_alive"] == true)
+    });
+    for (forward, (count, bytes)) in [(1_000, 200), (200, 1_200)].into_iter().enumerate() {
+        let without = sites.burst(BurstTo::Machine, count, bytes);
+        let by_byway = sites.burst(BurstTo::Forward(forward), count, bytes);
+        assert_eq!((without, by_byway), (count as usize, count as usize), "{}", sites.status(ALICE));
+    }
+    let counters = sites.status(ALICE)["counters"].as_array().cloned().unwrap_or_default();
+    let dropped = |reason: &str| {
+        let found = counters.iter().find(|counter| counter["reason"] == reason);
+        found.map_or(Some(0), |found| found["count"].as_u64())
+    };
+    for reason in ["proxy_pending_overflow", "proxy_pending_stale", "proxy_pending_refused"] {
+        assert_eq!(dropped(reason), Some(0), "{reason}");
+    }
 }

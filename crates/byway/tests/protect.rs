@@ -130,6 +130,31 @@ fn a_tunnel_of_which_nothing_is_captured_is_said_with_a_remedy_until_it_is() {
     assert!(lab.metrics(ALICE).contains("byway_capture_blind{} 0.0"));
 }
 
+#[test]
+fn a_device_that_is_removed_ends_its_agent_with_a_remedy_and_the_next_start_captures_again() {
+    let Some(mut lab) = Lab::new() else { return };
+    lab.start_all();
+    lab.wait(ALICE, CAPTURED);
+    let ip = |lab: &Lab, arguments: &'static [&'static str]| {
+        let output = lab.machines[ALICE].run(move || Command::new("ip").args(arguments).output());
+        String::from_utf8(output.expect("ip is there").stdout).expect("text")
+    };
+    let before = ip(&lab, &["rule"]);
+    assert!(before.contains("lookup 4600"), "{before}");
+    let removed_at = Instant::now();
+    ip(&lab, &["link", "del", "byway0"]);
+    assert_eq!(lab.exit_code(ALICE), Some(3));
+    assert!(removed_at.elapsed() < Duration::from_secs(1), "{:?}", removed_at.elapsed());
+    lab.wait(ALICE, "packets go without Byway: start the node again");
+    let after = ip(&lab, &["rule"]);
+    assert!(!after.contains("4600"), "rules are left: {after}");
+    lab.start(ALICE);
+    lab.wait(ALICE, CAPTURED);
+    let ends = lab.ends();
+    talk([&ends[0], &ends[1]], ALICE, 20);
+    assert!(lab.counted(ALICE, "proxy_taken") > 0, "the new device takes packets");
+}
+
 /// The tables of the guide's recipe for a tunnel through a forward: bob's, then alice's.
 fn recipe() -> Vec<String> {
     let guide = include_str!("../../../docs/guide.md");

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use thiserror::Error;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 /// What a device is to be like.
@@ -59,6 +60,21 @@ impl Device {
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
         self.device.send(packet).map(drop)
     }
+}
+
+/// Error of a device that was removed, or fails otherwise.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct DeviceError(io::Error);
+
+/// Marks an error as one of the device.
+pub(crate) fn of_device(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), DeviceError(error))
+}
+
+/// True if an error is one of the device.
+pub(crate) fn is_of_device(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<DeviceError>)
 }
 
 impl AsFd for Device {

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::bind::OverlaySockets;
 use crate::clock::Clock;
+use crate::device::is_of_device;
 use crate::driver::Driver;
 use crate::io::Io;
 use crate::limits::CONTROLS_MAX;
@@ -27,6 +28,14 @@ pub enum EndError {
         thread: String,
         /// What the panic said.
         message: String,
+    },
+    /// The device was removed.
+    #[error("the device of the thread {thread} was removed: {error}")]
+    Device {
+        /// The thread's name.
+        thread: String,
+        /// Error of the kernel.
+        error: io::Error,
     },
     /// The kernel no longer lets the thread wait.
     #[error("the thread {thread} cannot wait for its sockets: {error}")]
@@ -113,6 +122,7 @@ impl<C> Handle<C> {
         let thread = self.thread.thread().name().unwrap_or_default().to_owned();
         match self.thread.join() {
             Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) if is_of_device(&error) => Err(EndError::Device { thread, error }),
             Ok(Err(error)) => Err(EndError::Wait { thread, error }),
             Err(panic) => Err(EndError::Panicked { thread, message: message(&*panic) }),
         }

@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::bind::OverlaySockets;
 use crate::clock::Clock;
 use crate::counters::{Applications, IoCounters};
-use crate::device::Device;
+use crate::device::{Device, of_device};
 use crate::limits::{
     APPLICATION_BUFFER_BYTES, DROPS_INTERVAL, ERRORS_PER_TURN, QUOTED_BYTES_MAX, TOO_LONG_MAX,
 };
@@ -267,9 +267,7 @@ impl Io {
         match device.receive(packet) {
             Ok(length) => Ok(Some(length)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => {
-                Err(io::Error::new(error.kind(), format!("the device was removed or fails: {error}")))
-            }
+            Err(error) => Err(of_device(error)),
         }
     }
 

@@ -7,7 +7,7 @@ use byway_proto::LocalAddress;
 use byway_proto::agent::{FlowSettings, Offer, OfferRefusal, ReceiveFlowId, SendFlowId, flow_between};
 use byway_proto::conventions::{PairUse, Subject, Wish};
 use byway_proto::marking::Marking;
-use byway_units::{AgentId, FlowId, Time};
+use byway_units::{AgentId, Duration, FlowId, Time};
 
 use super::admission::{Admission, admit};
 use super::log_limit::Topic;
@@ -123,6 +123,7 @@ impl AgentRole {
             marking,
             consent,
             refusal: None,
+            budget: Duration::ZERO,
             usage: PairUse::new(now),
             whole: None,
         };

@@ -12,14 +12,15 @@ pub(super) const TARGET_SILENT_FOR: Duration = Duration::from_secs(5);
 /// Interval between two lookups of the names of targets: whether they answer, only their applications know.
 pub(super) const TARGETS_LOOKED_UP_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Datagrams of one mapping that wait for the peer's consent: two video frames.
-pub(super) const HELD_DATAGRAMS_MAX: usize = 64;
+/// Memory of the datagrams that wait for one peer's consent: a video call of 4 Mbit/s sends as much within
+/// [`PENDING_FOR`]. A burst of 1,000 datagrams of 200 bytes takes half of it.
+pub(super) const PENDING_BYTES_PER_PEER_MAX: usize = 512 << 10;
 
-/// Their bytes in all mappings: what 64 applications that begin at once may have waiting.
-pub(super) const HELD_BYTES_MAX: usize = 4 << 20;
+/// The same for all peers: eight of them at their limit.
+pub(super) const PENDING_BYTES_MAX: usize = 4 << 20;
 
 /// How long they wait at least, whatever the latency budget: the first datagram of a handshake is worth a second.
-pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
+pub(super) const PENDING_FOR: Duration = Duration::from_secs(1);
 
 /// After how long a refused mapping is offered again when the application goes on sending.
 pub(super) const REFUSED_FOR: Duration = Duration::from_secs(5);

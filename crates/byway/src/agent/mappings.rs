@@ -3,6 +3,7 @@
 //! A mapping is endpoint-independent in the sense of RFC 4787: all that one application's endpoint sends to one peer leaves
 //! the peer's machine from one port, whatever it is sent to there.
 
+mod pending;
 mod room;
 #[cfg(test)]
 pub(super) mod tests;
@@ -19,10 +20,11 @@ use byway_proto::marking::{Candidate, Marking};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::TrafficClass;
 
+pub(super) use pending::{PendingDatagram, PendingDatagrams};
 use room::Owned;
 pub(super) use room::{AllInUse, Owner};
 
-use super::limits::{FULL_FOR, HELD_BYTES_MAX, HELD_DATAGRAMS_MAX, HELD_FOR, REFUSED_FOR};
+use super::limits::{FULL_FOR, PENDING_FOR, REFUSED_FOR};
 
 /// A mapping's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,8 +82,8 @@ pub(super) struct Endpoint {
 /// Whether the peer takes part.
 #[derive(Debug)]
 pub(super) enum Consent {
-    /// It was asked. These wait for its answer.
-    Asked(Held),
+    /// It was asked, and has not answered.
+    Asked(Beginning),
     /// It does.
     Given,
     /// It does not, and is asked again not before this time.
@@ -107,6 +109,8 @@ pub(super) struct Mapping {
     pub(super) consent: Consent,
     /// Why the peer refused last, since it consented.
     pub(super) refusal: Option<OfferRefusal>,
+    /// The latency budget: later than that and [`PENDING_FOR`], a datagram that waits is stale.
+    pub(super) budget: Duration,
     /// When a datagram of the mapping came or went last, and whether both ends have sent any.
     pub(super) usage: PairUse,
     /// The longest datagram that is sent as one packet, once the agent has found that out.
@@ -162,22 +166,13 @@ pub(super) struct Datagram<'a> {
     pub(super) marked: bool,
 }
 
-/// A datagram that waits.
-#[derive(Debug)]
-pub(super) struct HeldDatagram {
-    pub(super) came: Time,
-    pub(super) traffic_class: TrafficClass,
-    pub(super) marked: bool,
-    pub(super) bytes: Vec<u8>,
-}
-
 /// Datagrams of a mapping whose peer has not answered yet.
-#[derive(Debug, Default)]
-pub(super) struct Held {
-    /// Those that wait, the oldest first.
-    datagrams: VecDeque<HeldDatagram>,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beginning {
     /// Number of datagrams that went with the offer.
     early: u64,
+    /// True if any waits for the answer. Then all later ones do.
+    has_pending: bool,
 }
 
 /// All mappings.
@@ -192,9 +187,9 @@ pub(super) struct Mappings {
     owners: BTreeMap<Owner, Owned>,
     /// Before, no mapping at all can make room.
     in_use_until: Time,
-    held_bytes: usize,
-    /// Datagrams that waited in vain.
-    pub(super) held_dropped: u64,
+    pub(super) pending: PendingDatagrams,
+    /// Datagrams that waited for a peer that refused them, or whose mapping ended.
+    pub(super) pending_refused: u64,
     /// Datagrams that waited for a peer that has no mapping left for them.
     pub(super) dropped_at_full_peer: u64,
 }
@@ -223,7 +218,7 @@ impl Mappings {
 
     /// Removes a mapping, with what waits in it.
     pub(super) fn remove(&mut self, id: MappingId) -> Option<Mapping> {
-        self.drop_held(id, Time::MAX);
+        self.pending_refused += self.drop_pending(id);
         let mapping = self.slots.get_mut(id.0)?.take()?;
         self.free.push(id);
         if let Some(endpoint) = mapping.endpoint {
@@ -322,7 +317,7 @@ impl Mappings {
     /// answer: the next one may go with the offer. Notes that the mapping is in use.
     pub(super) fn begins(&mut self, id: MappingId, now: Time) -> Option<SendFlowId> {
         let mapping = self.get_mut(id)?;
-        let is_first = matches!(&mapping.consent, Consent::Asked(held) if held.datagrams.is_empty());
+        let is_first = matches!(&mapping.consent, Consent::Asked(beginning) if !beginning.has_pending);
         is_first.then(|| {
             mapping.usage.note(!mapping.side.is_from_here(), now);
             mapping.sent
@@ -331,8 +326,8 @@ impl Mappings {
 
     /// Notes that a datagram went with the offer, which the peer may refuse.
     pub(super) fn note_early(&mut self, id: MappingId) {
-        if let Some(Mapping { consent: Consent::Asked(held), .. }) = self.get_mut(id) {
-            held.early += 1;
+        if let Some(Mapping { consent: Consent::Asked(beginning), .. }) = self.get_mut(id) {
+            beginning.early += 1;
         }
     }
 
@@ -344,7 +339,7 @@ impl Mappings {
             Consent::Given => return Some(Outgoing::Sent(mapping.sent)),
             Consent::Refused(until) if until > now => return Some(Outgoing::Refused),
             Consent::Refused(_) => {
-                mapping.consent = Consent::Asked(Held::default());
+                mapping.consent = Consent::Asked(Beginning::default());
                 // Another refusal for want of room may have another mapping make it.
                 mapping.refusal = mapping.refusal.filter(|refusal| *refusal != OfferRefusal::NoRoom);
                 Outgoing::Asks
@@ -391,42 +386,31 @@ impl Mappings {
     /// Has a datagram wait for the peer's consent; the oldest make room.
     fn hold(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) {
         let Datagram { bytes, traffic_class, marked } = *datagram;
-        let Some(Mapping { consent: Consent::Asked(held), .. }) =
+        let Some(Mapping { consent: Consent::Asked(beginning), peer, budget, .. }) =
             self.slots.get_mut(id.0).and_then(Option::as_mut)
         else {
             return;
         };
-        while held.datagrams.len() >= HELD_DATAGRAMS_MAX {
-            let oldest = held.datagrams.pop_front().map_or(0, |oldest| oldest.bytes.len());
-            self.held_bytes -= oldest;
-            self.held_dropped += 1;
-        }
-        if self.held_bytes + bytes.len() > HELD_BYTES_MAX {
-            self.held_dropped += 1;
-            return;
-        }
-        self.held_bytes += bytes.len();
+        beginning.has_pending = true;
+        let stale_at = now.saturating_add((*budget).max(PENDING_FOR));
         let bytes = bytes.to_vec();
-        held.datagrams.push_back(HeldDatagram { came: now, traffic_class, marked, bytes });
+        let pending = PendingDatagram { mapping: id, came: now, stale_at, traffic_class, marked, bytes };
+        self.pending.push(*peer, pending, now);
     }
 
     /// The peer consents: takes what has not waited too long.
-    pub(super) fn consented(&mut self, id: MappingId, budget: Duration, now: Time) -> Vec<HeldDatagram> {
-        let oldest = now.saturating_sub(budget.max(HELD_FOR));
-        self.drop_held(id, oldest);
-        let Some(mapping) = self.get_mut(id) else {
-            return Vec::new();
-        };
-        let Consent::Asked(held) = core::mem::replace(&mut mapping.consent, Consent::Given) else {
-            return Vec::new();
-        };
-        self.held_bytes -= held.datagrams.iter().map(|datagram| datagram.bytes.len()).sum::<usize>();
-        held.datagrams.into()
+    pub(super) fn consented(&mut self, id: MappingId, now: Time) -> VecDeque<PendingDatagram> {
+        self.pending.expire(now);
+        let pending = self.take_pending(id);
+        if let Some(mapping) = self.get_mut(id) {
+            mapping.consent = Consent::Given;
+        }
+        pending
     }
 
     /// The peer refuses: what waits is dropped.
     fn refused(&mut self, id: MappingId, until: Time) {
-        self.drop_held(id, Time::MAX);
+        self.pending_refused += self.drop_pending(id);
         if let Some(mapping) = self.get_mut(id) {
             mapping.consent = Consent::Refused(until);
         }
@@ -434,25 +418,32 @@ impl Mappings {
 
     /// The peer has no mapping left: what waits is dropped, and counted apart.
     fn refused_by_full(&mut self, id: MappingId, now: Time) {
-        let before = self.held_dropped;
-        if let Some(Mapping { consent: Consent::Asked(held), .. }) = self.get_mut(id) {
-            self.dropped_at_full_peer += held.early;
+        if let Some(Mapping { consent: Consent::Asked(beginning), .. }) = self.get_mut(id) {
+            self.dropped_at_full_peer += beginning.early;
         }
+        self.dropped_at_full_peer += self.drop_pending(id);
         self.refused(id, now + FULL_FOR);
-        self.dropped_at_full_peer += self.held_dropped - before;
-        self.held_dropped = before;
     }
 
-    /// Drops what came before this time.
-    fn drop_held(&mut self, id: MappingId, before: Time) {
-        let Some(Mapping { consent: Consent::Asked(held), .. }) =
+    /// Drops what waits for a mapping; returns the number dropped.
+    fn drop_pending(&mut self, id: MappingId) -> u64 {
+        self.take_pending(id).len() as u64
+    }
+
+    fn take_pending(&mut self, id: MappingId) -> VecDeque<PendingDatagram> {
+        let Some(Mapping { consent: Consent::Asked(beginning), peer, .. }) =
             self.slots.get_mut(id.0).and_then(Option::as_mut)
         else {
-            return;
+            return VecDeque::new();
         };
-        while held.datagrams.front().is_some_and(|datagram| datagram.came < before) {
-            self.held_bytes -= held.datagrams.pop_front().map_or(0, |datagram| datagram.bytes.len());
-            self.held_dropped += 1;
+        if !core::mem::take(&mut beginning.has_pending) {
+            return VecDeque::new();
         }
+        self.pending.take(*peer, id)
+    }
+
+    /// Drops datagrams that have waited too long.
+    pub(super) fn expire_pending(&mut self, now: Time) {
+        self.pending.expire(now);
     }
 }

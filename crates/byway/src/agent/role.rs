@@ -20,8 +20,8 @@ use super::limits::SWEEP_INTERVAL;
 use super::listeners::{Listener, open_port};
 use super::log_limit::{LogLimit, Topic};
 use super::mappings::{
-    AllInUse, Answered, Consent, Datagram, Endpoint, Held, HeldDatagram, Mapping, MappingId, Mappings,
-    Outgoing, Owner, Side,
+    AllInUse, Answered, Beginning, Consent, Datagram, Endpoint, Mapping, MappingId, Mappings, Outgoing,
+    Owner, PendingDatagram, Side,
 };
 use super::notices::{Notice, receiver};
 use super::numbers::Sources;
@@ -308,7 +308,7 @@ impl AgentRole {
         let receiving = back.settings(self.known.paths(peer, number));
         let pair = self.open_pair(peer, flow, sending, receiving, now);
         let (sent, received) = pair.ok_or(Declined::NoRoom)?;
-        let consent = Consent::Asked(Held::default());
+        let consent = Consent::Asked(Beginning::default());
         let mapping = Mapping {
             peer,
             flow,
@@ -321,6 +321,7 @@ impl AgentRole {
             marking,
             consent,
             refusal: None,
+            budget: terms.latency_budget,
             usage: PairUse::new(now),
             whole: None,
         };
@@ -406,13 +407,9 @@ impl AgentRole {
 
     /// Sends what has waited for the peer's consent.
     fn send_held(&mut self, id: MappingId, io: &mut Io) {
-        let wanted = self.mappings.get(id).and_then(|mapping| self.wanted(mapping.side));
-        let Some(budget) = wanted.map(|(wanted, _)| wanted.terms.latency_budget) else {
-            return;
-        };
-        for held in self.mappings.consented(id, budget, io.now()) {
+        for pending in self.mappings.consented(id, io.now()) {
             let Some(flow) = self.mappings.get(id).map(|mapping| mapping.sent) else { return };
-            let HeldDatagram { bytes, traffic_class, marked, came } = held;
+            let PendingDatagram { bytes, traffic_class, marked, came, .. } = pending;
             self.segments.taken(&bytes);
             self.agent.send_held(flow, &bytes, traffic_class, marked, came, io.now());
             self.drain_outputs(io);
@@ -461,6 +458,7 @@ impl AgentRole {
         }
         self.next_sweep = io.now() + SWEEP_INTERVAL;
         self.leave_former_targets(io);
+        self.mappings.expire_pending(io.now());
         for id in self.mappings.idle(io.now()) {
             if !self.is_captured_by_peer(id, io.now()) {
                 self.close_mapping(id, io);

@@ -213,11 +213,14 @@ impl AgentRole {
             ("proxy_no_room", self.segments.no_room),
             ("proxy_no_room_at_peer", self.segments.full_peer + self.mappings.dropped_at_full_peer),
             ("proxy_mappings_refused", self.segments.refused_offers),
-            ("proxy_waited_too_long", self.mappings.held_dropped),
+            ("proxy_pending_overflow", self.mappings.pending.overflowed),
+            ("proxy_pending_stale", self.mappings.pending.stale),
+            ("proxy_pending_refused", self.mappings.pending_refused),
         ] {
             counts.drops.add(name, count);
         }
         if let Some(tunnel) = &self.tunnel {
+            counts.drops.add("proxy_device_overflow", tunnel.dropped_in_queue());
             counts.drops.add("proxy_not_captured", tunnel.counters.not_taken);
             counts.drops.add("proxy_not_permitted", tunnel.counters.not_permitted);
         }

@@ -9,6 +9,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 use byway_lab::{Carrier, LabError, Machine, addresses};
 use byway_net::Clock;
 use byway_scenario::Scenario;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::RcvBufForce;
 
 pub const ALICE: usize = 0;
 pub const BOB: usize = 1;
@@ -65,6 +68,18 @@ pub struct Plan {
     /// Keys of each `[[forward]]` beside where it listens and leads; the same at both agents.
     pub forwards: Vec<String>,
 }
+
+/// Receiver of a burst.
+#[derive(Clone, Copy, Debug)]
+pub enum BurstTo {
+    /// The application of bob's to which a forward of alice's leads.
+    Forward(usize),
+    /// A port of bob's machine, without Byway.
+    Machine,
+}
+
+/// Receive buffer of a burst's receiver: 1,000 datagrams take 768 bytes of it each, and more if they are longer.
+const BURST_BUFFER_BYTES: usize = 8 << 20;
 
 pub struct Sites {
     folder: tempfile::TempDir,
@@ -207,6 +222,49 @@ impl Sites {
         let receiver = self.machines[to]
             .run(move || UdpSocket::bind(address(app_port(forward))).expect("the port is free"));
         Stream::begin(sender, address(forward_port(forward)), receiver, BYTES)
+    }
+
+    /// Sends datagrams at once from a new port of alice's, to her forward or to bob's machine by itself; returns the number that
+    /// arrive. No queue or buffer of the machines is shorter than the burst.
+    pub fn burst(&self, to: BurstTo, count: u32, bytes: usize) -> usize {
+        for place in [ALICE, BOB] {
+            self.machines[place].run(|| {
+                let mut command = Command::new("ip");
+                command.args(["link", "set", "dev", "wan0", "txqueuelen", "10000"]);
+                let set = command.output().expect("ip is there");
+                assert!(set.status.success(), "{set:?}");
+            });
+        }
+        let (receiver, to) = match to {
+            BurstTo::Forward(forward) => (
+                SocketAddr::from(([127, 0, 0, 1], app_port(forward))),
+                ([127, 0, 0, 1], forward_port(forward)).into(),
+            ),
+            BurstTo::Machine => {
+                let bob = SocketAddr::new(addresses(BOB)[0], 9_000);
+                (bob, bob)
+            }
+        };
+        let receiver = self.machines[BOB].run(move || UdpSocket::bind(receiver).expect("the port is free"));
+        setsockopt(&receiver, RcvBufForce, &BURST_BUFFER_BYTES).expect("tests with machines run as root");
+        receiver.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
+        self.machines[ALICE].run(move || {
+            let sender = UdpSocket::bind(("0.0.0.0", 0)).expect("a port is free");
+            let mut datagram = vec![0; bytes];
+            for number in 0..count {
+                datagram[..4].copy_from_slice(&number.to_be_bytes());
+                sender.send_to(&datagram, to).expect("it can be sent");
+            }
+        });
+        let (mut arrived, mut datagram) = (BTreeSet::new(), [0; 2_000]);
+        while arrived.len() < count as usize
+            && let Ok(length) = receiver.recv(&mut datagram)
+        {
+            assert_eq!(length, bytes);
+            let number = u32::from_be_bytes([datagram[0], datagram[1], datagram[2], datagram[3]]);
+            assert!(arrived.insert(number), "{number} arrived twice");
+        }
+        arrived.len()
     }
 
     fn write(&self, place: usize, text: &str) {

@@ -271,6 +271,22 @@ impl Lab {
         }
     }
 
+    /// The code with which a node ends by itself; `None` if it was killed.
+    pub fn exit_code(&mut self, place: usize) -> Option<i32> {
+        let mut node = self.nodes[place].take().expect("it was started");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = node.try_wait().expect("it was ours") {
+                return status.code();
+            }
+            if Instant::now() > until {
+                node.kill().and_then(|()| node.wait().map(drop)).expect("it was ours");
+                panic!("it does not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub fn kill(&mut self, place: usize) {
         if let Some(mut node) = self.nodes[place].take() {
             node.kill().and_then(|()| node.wait().map(drop)).expect("it was ours");

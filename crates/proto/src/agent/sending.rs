@@ -47,9 +47,12 @@ fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
     let head = plaintext.head();
     let (to_head, rest) = rest.split_at_mut(head.len());
     to_head.copy_from_slice(&head);
-    let (to_dscp, rest) = rest.split_at_mut(plaintext.traffic_class.dscp_bytes());
-    to_dscp.fill(plaintext.traffic_class.dscp());
-    rest[..plaintext.datagram.len()].copy_from_slice(plaintext.datagram);
+    let mut at = 0;
+    if let Some(dscp) = plaintext.dscp() {
+        rest[0] = dscp;
+        at = 1;
+    }
+    rest[at..at + plaintext.datagram.len()].copy_from_slice(plaintext.datagram);
 }
 
 /// The longest datagram of which all packets have room in this payload of UDP.

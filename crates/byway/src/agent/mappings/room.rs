@@ -178,7 +178,7 @@ mod tests {
     use byway_proto::agent::Traffic;
 
     use super::super::tests::{PEER, at, endpoint, incoming, mapping, send};
-    use super::super::{Consent, Held, Side};
+    use super::super::{Beginning, Consent, Side};
     use super::*;
 
     /// Owner of the mappings that [`forwarded`] adds.
@@ -335,7 +335,7 @@ mod tests {
         let many: Vec<_> = [2, 4, 6].map(|port| forwarded(&mut mappings, port, 0, false)).into();
         let elsewhere = SocketAddr::from(([192, 0, 2, 1], 8));
         let refused = forwarded_from(&mut mappings, elsewhere, 0, false);
-        mappings.get_mut(refused).expect("it was added").consent = Consent::Asked(Held::default());
+        mappings.get_mut(refused).expect("it was added").consent = Consent::Asked(Beginning::default());
         let makes_room = mappings.beyond_share_at_peer(refused, at(1)).expect("the other has three");
         assert!(many.contains(&makes_room));
         let its_own = forwarded(&mut mappings, 10, 0, false);

@@ -7,6 +7,7 @@ use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, flow_between}
 use byway_wire::seal::{PreSharedKey, StaticSecret, Suite};
 
 use super::*;
+use crate::agent::limits::PENDING_BYTES_PER_PEER_MAX;
 
 pub(super) const PEER: AgentId = AgentId::new(2);
 const REFUSED: Result<(), OfferRefusal> = Err(OfferRefusal::NotAllowed);
@@ -52,6 +53,7 @@ pub(super) fn mapping(
         marking,
         consent,
         refusal: None,
+        budget: Duration::ZERO,
         usage,
         whole: None,
     }
@@ -69,9 +71,14 @@ pub(super) fn at(ms: u64) -> Time {
 /// An application's mapping, whose peer was asked.
 fn asked() -> (Mappings, MappingId) {
     let mut mappings = Mappings::default();
-    let consent = Consent::Asked(Held::default());
+    let consent = Consent::Asked(Beginning::default());
     let id = mappings.add(mapping(PEER, 2, endpoint(5_000), Side::Forward(0), consent));
     (mappings, id)
+}
+
+/// Returns the memory of what waits, and the number of datagrams that waited for a refusal.
+fn waiting(mappings: &Mappings) -> (usize, u64) {
+    (mappings.pending.bytes(), mappings.pending_refused)
 }
 
 pub(super) fn send(mappings: &mut Mappings, id: MappingId, bytes: &[u8], ms: u64) -> Option<Outgoing> {
@@ -87,36 +94,36 @@ fn datagrams_wait_for_consent_and_then_go_in_order() {
     }
     assert_eq!(mappings.begins(id, at(0)), None, "those behind one that waits do not");
     assert_eq!(mappings.answered(id, Ok(()), at(1)), Some(Answered::Consented));
-    let held = mappings.consented(id, Duration::ZERO, at(1));
+    let held = mappings.consented(id, at(1));
     assert!(held.iter().map(|held| held.bytes[0]).eq(0..3));
     assert!(matches!(send(&mut mappings, id, &[3], 2), Some(Outgoing::Sent(_))));
-    assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 0));
+    assert_eq!(waiting(&mappings), (0, 0));
 }
 
 #[test]
 fn what_waited_too_long_is_dropped_and_the_latency_budget_lengthens_that() {
     for (budget_ms, sent) in [(0, 1), (1_500, 2)] {
         let (mut mappings, id) = asked();
+        mappings.get_mut(id).expect("it was added").budget = Duration::from_millis(budget_ms);
         send(&mut mappings, id, &[0], 0);
         send(&mut mappings, id, &[1], 1_000);
-        let held = mappings.consented(id, Duration::from_millis(budget_ms), at(1_500));
-        assert_eq!((held.len(), mappings.held_dropped), (sent, 2 - sent as u64), "{budget_ms}");
+        let held = mappings.consented(id, at(1_499));
+        assert_eq!((held.len(), mappings.pending.stale), (sent, 2 - sent as u64), "{budget_ms}");
     }
 }
 
 #[test]
-fn of_too_many_that_wait_the_oldest_are_dropped_and_bytes_have_a_limit() {
+fn of_too_many_bytes_for_a_peer_the_oldest_are_dropped_whatever_mapping_they_have() {
     let (mut mappings, id) = asked();
-    let datagram = vec![0; 1_000];
-    for _ in 0..HELD_DATAGRAMS_MAX + 3 {
-        send(&mut mappings, id, &datagram, 0);
-    }
-    assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_DATAGRAMS_MAX * 1_000, 3));
-    mappings.held_bytes = HELD_BYTES_MAX - 999;
-    let other = mapping(PEER, 4, endpoint(5_001), Side::Forward(0), Consent::Asked(Held::default()));
+    let other = mapping(PEER, 4, endpoint(5_001), Side::Forward(0), Consent::Asked(Beginning::default()));
     let other = mappings.add(other);
-    send(&mut mappings, other, &datagram, 0);
-    assert_eq!((mappings.held_bytes, mappings.held_dropped), (HELD_BYTES_MAX - 999, 4));
+    let datagram = vec![0; PENDING_BYTES_PER_PEER_MAX / 4];
+    for mapping in [id, other, other, other, id] {
+        send(&mut mappings, mapping, &datagram, 0);
+    }
+    assert!(waiting(&mappings).0 <= PENDING_BYTES_PER_PEER_MAX);
+    assert_eq!(mappings.pending.overflowed, 2);
+    assert_eq!((mappings.consented(id, at(1)).len(), mappings.consented(other, at(1)).len()), (1, 2));
 }
 
 #[test]
@@ -125,11 +132,11 @@ fn a_peer_that_refuses_is_asked_again_after_a_while_and_only_for_a_datagram() {
     send(&mut mappings, id, &[0], 0);
     let refused = Some(Answered::Refused(Some(OfferRefusal::NotAllowed)));
     assert_eq!(mappings.answered(id, REFUSED, at(0)), refused);
-    assert_eq!((mappings.held_bytes, mappings.held_dropped), (0, 1));
+    assert_eq!(waiting(&mappings), (0, 1));
     assert_eq!(send(&mut mappings, id, &[1], 4_999), Some(Outgoing::Refused));
     assert_eq!(send(&mut mappings, id, &[2], 5_000), Some(Outgoing::Asks));
     assert_eq!(send(&mut mappings, id, &[3], 5_001), Some(Outgoing::Held));
-    assert_eq!(mappings.consented(id, Duration::ZERO, at(5_002)).len(), 2);
+    assert_eq!(mappings.consented(id, at(5_002)).len(), 2);
 }
 
 #[test]
@@ -164,7 +171,7 @@ fn a_mapping_is_found_by_what_it_stands_for_until_it_is_removed_and_its_place_is
     assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), Some(id));
     assert!(mappings.has_source(endpoint(5_000)) && mappings.begun_by(PEER).is_empty());
     assert!(mappings.remove(id).is_some() && mappings.remove(id).is_none());
-    assert_eq!((mappings.count(), mappings.held_bytes, mappings.held_dropped), (0, 0, 1));
+    assert_eq!((mappings.count(), waiting(&mappings)), (0, (0, 1)));
     assert_eq!(mappings.of_endpoint(Endpoint { socket: SocketId::OVERLAY, address: endpoint(5_000) }), None);
     assert_eq!(mappings.of_flow(PEER, FlowId::new(2)), None);
     assert_eq!(send(&mut mappings, id, &[0], 0), None);
@@ -187,7 +194,8 @@ fn what_waits_for_a_full_peer_is_counted_apart_and_the_peer_asked_again_soon() {
     send(&mut mappings, id, &[0], 0);
     let full = mappings.answered(id, Err(OfferRefusal::NoRoom), at(0));
     assert_eq!(full, Some(Answered::Refused(Some(OfferRefusal::NoRoom))));
-    assert_eq!((mappings.held_bytes, mappings.held_dropped, mappings.dropped_at_full_peer), (0, 0, 1));
+    assert_eq!(waiting(&mappings), (0, 0));
+    assert_eq!(mappings.dropped_at_full_peer, 1);
     assert_eq!(send(&mut mappings, id, &[1], 999), Some(Outgoing::Refused));
     assert_eq!(send(&mut mappings, id, &[2], 1_000), Some(Outgoing::Asks));
 }

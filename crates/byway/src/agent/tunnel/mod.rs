@@ -2,6 +2,7 @@
 
 mod changing;
 mod connections;
+mod device_queue;
 mod queued;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -321,6 +322,11 @@ impl Tunnelled {
     fn look_soon(&mut self, now: Time) {
         self.looks_until = now + LOOKS_FOR;
         self.next_look = self.next_look.min(now + LOOKS_EVERY);
+    }
+
+    /// Returns the number of packets that the system dropped because the device's queue was full.
+    pub(super) fn dropped_in_queue(&self) -> u64 {
+        device_queue::dropped_in_queue(&self.settings.device).unwrap_or_default()
     }
 
     /// Reads a packet of the device, and has its connection agree on segments that fit.

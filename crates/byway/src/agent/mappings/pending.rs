@@ -1,0 +1,226 @@
+//! Datagrams of applications that wait for a peer's consent.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use byway_units::{AgentId, Time};
+use byway_wire::TrafficClass;
+
+use super::MappingId;
+use crate::agent::limits::{PENDING_BYTES_MAX, PENDING_BYTES_PER_PEER_MAX};
+
+/// A datagram that waits for its peer's consent.
+#[derive(Debug)]
+pub(in crate::agent) struct PendingDatagram {
+    pub(in crate::agent) mapping: MappingId,
+    pub(in crate::agent) came: Time,
+    /// The time from which on it is of no use any more.
+    pub(in crate::agent) stale_at: Time,
+    pub(in crate::agent) traffic_class: TrafficClass,
+    pub(in crate::agent) marked: bool,
+    pub(in crate::agent) bytes: Vec<u8>,
+}
+
+impl PendingDatagram {
+    /// Returns the memory that it takes, in bytes: datagrams without payload take some too.
+    const fn cost(&self) -> usize {
+        size_of::<Self>() + self.bytes.len()
+    }
+}
+
+/// Datagrams for one peer, the oldest first: at least one.
+#[derive(Debug, Default)]
+struct Queue {
+    datagrams: VecDeque<PendingDatagram>,
+    bytes: usize,
+}
+
+/// Pending datagrams of all mappings.
+///
+/// A new datagram is always accepted. Where a limit is exceeded, the oldest ones are dropped.
+#[derive(Debug, Default)]
+pub(in crate::agent) struct PendingDatagrams {
+    peers: BTreeMap<AgentId, Queue>,
+    bytes: usize,
+    /// Datagrams dropped because newer ones exceeded a limit.
+    pub(in crate::agent) overflowed: u64,
+    /// Datagrams dropped because they waited too long.
+    pub(in crate::agent) stale: u64,
+}
+
+impl PendingDatagrams {
+    /// Returns the memory that all of them take, in bytes.
+    #[cfg(test)]
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Queues a datagram for a peer. First drops what is stale of that peer, then the peer's oldest beyond its limit. Beyond
+    /// the limit of all peers, drops the oldest of the peer with the largest backlog: the others do not pay for its load.
+    pub(super) fn push(&mut self, peer: AgentId, datagram: PendingDatagram, now: Time) {
+        while self.is_front_stale(peer, now) {
+            self.stale += self.drop_oldest(peer);
+        }
+        let queue = self.peers.entry(peer).or_default();
+        queue.bytes += datagram.cost();
+        self.bytes += datagram.cost();
+        queue.datagrams.push_back(datagram);
+        while self.peers.get(&peer).is_some_and(|queue| queue.bytes > PENDING_BYTES_PER_PEER_MAX) {
+            self.overflowed += self.drop_oldest(peer);
+        }
+        while self.bytes > PENDING_BYTES_MAX
+            && let Some(largest) = self.largest()
+        {
+            self.overflowed += self.drop_oldest(largest);
+        }
+    }
+
+    fn is_front_stale(&self, peer: AgentId, now: Time) -> bool {
+        let oldest = self.peers.get(&peer).and_then(|queue| queue.datagrams.front());
+        oldest.is_some_and(|oldest| oldest.stale_at <= now)
+    }
+
+    /// Returns the peer with the largest backlog.
+    fn largest(&self) -> Option<AgentId> {
+        self.peers.iter().max_by_key(|(_, queue)| queue.bytes).map(|(peer, _)| *peer)
+    }
+
+    /// Drops a peer's oldest datagram; returns the number dropped.
+    fn drop_oldest(&mut self, peer: AgentId) -> u64 {
+        let Some(queue) = self.peers.get_mut(&peer) else {
+            return 0;
+        };
+        let dropped = queue.datagrams.pop_front();
+        let cost = dropped.as_ref().map_or(0, PendingDatagram::cost);
+        queue.bytes -= cost;
+        self.bytes -= cost;
+        if queue.datagrams.is_empty() {
+            self.peers.remove(&peer);
+        }
+        u64::from(dropped.is_some())
+    }
+
+    /// Removes the datagrams of a mapping, and returns them in their order.
+    pub(super) fn take(&mut self, peer: AgentId, mapping: MappingId) -> VecDeque<PendingDatagram> {
+        self.remove(peer, |datagram| datagram.mapping == mapping)
+    }
+
+    /// Drops stale datagrams of all peers.
+    pub(super) fn expire(&mut self, now: Time) {
+        let peers: Vec<AgentId> = self.peers.keys().copied().collect();
+        for peer in peers {
+            self.stale += self.remove(peer, |datagram| datagram.stale_at <= now).len() as u64;
+        }
+    }
+
+    fn remove(
+        &mut self,
+        peer: AgentId,
+        is_meant: impl Fn(&PendingDatagram) -> bool,
+    ) -> VecDeque<PendingDatagram> {
+        let Some(mut queue) = self.peers.remove(&peer) else {
+            return VecDeque::new();
+        };
+        let (removed, rest): (VecDeque<_>, VecDeque<_>) = queue.datagrams.into_iter().partition(&is_meant);
+        let bytes: usize = removed.iter().map(PendingDatagram::cost).sum();
+        self.bytes -= bytes;
+        queue.bytes -= bytes;
+        queue.datagrams = rest;
+        if !queue.datagrams.is_empty() {
+            self.peers.insert(peer, queue);
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{PEER, at};
+    use super::*;
+
+    const OTHER: AgentId = AgentId::new(3);
+
+    fn datagram(mapping: usize, number: u8, length: usize, stale_ms: u64) -> PendingDatagram {
+        PendingDatagram {
+            mapping: MappingId(mapping),
+            came: at(0),
+            stale_at: at(stale_ms),
+            traffic_class: TrafficClass::DEFAULT,
+            marked: false,
+            bytes: vec![number; length],
+        }
+    }
+
+    /// The length of a datagram of which `count` take exactly `bytes`.
+    fn length(bytes: usize, count: usize) -> usize {
+        bytes / count - size_of::<PendingDatagram>()
+    }
+
+    #[test]
+    fn a_thousand_datagrams_of_200_bytes_wait_for_one_peer_and_200_of_1200() {
+        for (count, length) in [(1_000, 200), (200, 1_200)] {
+            let mut pending = PendingDatagrams::default();
+            (0..count).for_each(|_| pending.push(PEER, datagram(0, 0, length, 1_000), at(0)));
+            assert_eq!((pending.take(PEER, MappingId(0)).len(), pending.overflowed), (count, 0));
+            assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn beyond_a_peers_bytes_its_oldest_are_dropped_and_counted_and_no_other_peers() {
+        let mut pending = PendingDatagrams::default();
+        pending.push(OTHER, datagram(9, 9, 1, 1_000), at(0));
+        let length = length(PENDING_BYTES_PER_PEER_MAX, 16);
+        for number in 0..19 {
+            pending.push(PEER, datagram(usize::from(number % 2), number, length, 1_000), at(0));
+        }
+        assert_eq!((pending.overflowed, pending.stale), (3, 0));
+        let numbers = |taken: VecDeque<PendingDatagram>| -> Vec<u8> {
+            taken.iter().map(|datagram| datagram.bytes[0]).collect()
+        };
+        assert_eq!(numbers(pending.take(PEER, MappingId(0))), [4, 6, 8, 10, 12, 14, 16, 18]);
+        assert_eq!(numbers(pending.take(PEER, MappingId(1))), [3, 5, 7, 9, 11, 13, 15, 17]);
+        assert_eq!(numbers(pending.take(OTHER, MappingId(9))), [9]);
+        assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
+    }
+
+    #[test]
+    fn datagrams_without_payload_are_limited_too() {
+        let mut pending = PendingDatagrams::default();
+        let most = PENDING_BYTES_PER_PEER_MAX / size_of::<PendingDatagram>();
+        (0..most + 5).for_each(|_| pending.push(PEER, datagram(0, 0, 0, 1_000), at(0)));
+        assert_eq!((pending.take(PEER, MappingId(0)).len(), pending.overflowed), (most, 5));
+    }
+
+    #[test]
+    fn beyond_the_bytes_of_all_the_peer_with_the_largest_backlog_pays() {
+        let mut pending = PendingDatagrams::default();
+        let full = PENDING_BYTES_MAX / PENDING_BYTES_PER_PEER_MAX;
+        let length = length(PENDING_BYTES_PER_PEER_MAX, 8);
+        for peer in 0..full {
+            let peer = AgentId::new(10 + u32::try_from(peer).expect("a few"));
+            (0..8).for_each(|_| pending.push(peer, datagram(0, 0, length, 1_000), at(0)));
+        }
+        assert_eq!((pending.bytes, pending.overflowed), (PENDING_BYTES_MAX, 0));
+        for number in 0..20_u8 {
+            pending.push(OTHER, datagram(1, number, 1, 1_000), at(0));
+        }
+        assert!(pending.bytes <= PENDING_BYTES_MAX);
+        assert_eq!(pending.overflowed, 1, "one of a large backlog makes room for many small ones");
+        assert_eq!(pending.take(OTHER, MappingId(1)).len(), 20);
+    }
+
+    #[test]
+    fn stale_datagrams_make_room_before_others_and_leave_without_a_new_one() {
+        let mut pending = PendingDatagrams::default();
+        let length = length(PENDING_BYTES_PER_PEER_MAX, 2);
+        pending.push(PEER, datagram(0, 0, length, 100), at(0));
+        pending.push(PEER, datagram(0, 1, length, 900), at(0));
+        pending.push(PEER, datagram(1, 2, length, 500), at(100));
+        assert_eq!((pending.stale, pending.overflowed), (1, 0));
+        pending.expire(at(499));
+        assert_eq!(pending.stale, 1);
+        pending.expire(at(500));
+        assert_eq!((pending.stale, pending.take(PEER, MappingId(0)).len()), (2, 1));
+        assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
+    }
+}
