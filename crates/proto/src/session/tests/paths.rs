@@ -133,7 +133,8 @@ fn idle_pair(purpose: Purpose) -> Pair {
 #[test]
 fn a_relay_that_dies_as_the_first_packets_are_sent_to_it_is_missed_in_600_ms() {
     let mut pair = idle_pair(Purpose::RelayToRelay);
-    let (session, measured) = (pair.nodes[LARGE].peer, pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer));
+    let (session, measured) =
+        (pair.nodes[LARGE].peer, pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer));
     assert_eq!(measured.and_then(|session| session.probes.measured()), Some(DELAY * 2));
     pair.nodes[LARGE].changes();
     pair.loses(|_| true);
