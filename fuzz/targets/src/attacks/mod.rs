@@ -97,7 +97,7 @@ impl Attack {
 fn register_all(scene: &mut dyn Scene, flows: u16) {
     register_each(scene, Part::Attacker, FlowRole::Receiver, &(1..=flows).collect::<Vec<_>>());
     register_each(scene, Part::Mate, FlowRole::Sender, &[1]);
-    scene.pass(Duration::from_secs(1));
+    scene.pass(Duration::from_millis(300));
 }
 
 /// Registers flows in this role, a datagram each 5 ms.
@@ -152,8 +152,9 @@ pub const ATTACKS: &[Attack] = &[
     challenges::ATTACK,
     probes::ATTACK,
     replays::ATTACK,
-    initiations::ATTACK,
     garbage::ATTACK,
+    // Behind it, a relay may ask this address for cookies.
+    initiations::ATTACK,
 ];
 
 /// How large an attack is.
