@@ -46,7 +46,7 @@ struct Size {
 /// For `make test`: a minute in all.
 const SMALL: Size = Size {
     rate: 5_000,
-    time: Duration::from_millis(1_500),
+    time: Duration::from_millis(1_200),
     flows: 60,
     lost_share: 50,
     has_delay_verdict: false,
