@@ -102,9 +102,9 @@ fn everything_is_forwarded_however_much_a_line_loses() {
     for seed in SEEDS {
         for (loss, missing) in [("10 %", 5), ("20 %", 40), ("30 %", 130)] {
             let call = run("forwarding", loss, "0 %", seed);
-            // Each copy crosses two relays; those that are asked for again cross them once more.
+            // Each packet leaves two relays, once more if it is asked for again; a line that loses 30 % keeps some from the first.
             let share = call.relay_share.expect("packets were sent");
-            assert!(share > 2.1 && call.missing <= missing, "{loss}, seed {seed}: {call:#?}");
+            assert!(share > 2.0 && call.missing <= missing, "{loss}, seed {seed}: {call:#?}");
         }
     }
 }

@@ -70,6 +70,13 @@ fn delays(call: &FlowOutcome) -> Quantiles {
     call.delay_ms.expect("packets came")
 }
 
+/// The first flow of a scenario, with each of a few seeds.
+fn calls(text: &str) -> Vec<FlowOutcome> {
+    let scenario = Scenario::parse(text).unwrap_or_else(|problem| panic!("{problem}"));
+    let run = |seed| scenario.run(seed).expect("all machines are joined").flows.remove(0);
+    (1..=9).map(run).collect()
+}
+
 fn changed(what: &str, into: &str) -> String {
     assert!(CALL.contains(what), "{what}");
     CALL.replace(what, into)
@@ -113,19 +120,26 @@ fn a_call_that_begins_with_its_session_is_late_for_a_moment_only() {
 
 #[test]
 fn losses_are_repaired_by_uplinks_that_bear_it() {
-    for rate in ["1150 kbit/s", "10 Mbit/s", "1 Gbit/s"] {
-        let outcome = run(&changed("550 kbit/s", rate).replace("loss = []", "loss = [{ share = \"1 %\" }]"));
-        let call = &outcome.flows[0];
-        assert!(call.lost_direct > 10 && call.missing == 0, "{rate}: {call:#?}");
+    // An uplink that bears the copies barely may lose one of them, too.
+    for (rate, missing) in [("1150 kbit/s", 1), ("10 Mbit/s", 0), ("1 Gbit/s", 0)] {
+        let text = changed("550 kbit/s", rate).replace("loss = []", "loss = [{ share = \"1 %\" }]");
+        for call in calls(&text) {
+            assert!(call.lost_direct > 10 && call.missing <= missing, "{rate}: {call:#?}");
+        }
     }
 }
 
 #[test]
 fn an_uplink_that_becomes_narrow_is_found_out() {
     let slower = "\n[[step]]\nat = \"6 s\"\ndo = \"change\"\nbetween = [\"caller\", \"modem\"]\nrate = \"550 kbit/s\"\n";
-    let outcome = run(&(changed("550 kbit/s", "10 Mbit/s") + slower));
-    let call = &outcome.flows[0];
-    assert!(call.lost_direct <= 30 && call.missing <= 20 && delays(call).p50 < 60.0, "{call:#?}");
+    let calls = calls(&(changed("550 kbit/s", "10 Mbit/s") + slower));
+    // One run loses up to twice as many as another: how full the queue is when a train finds out is chance.
+    let count = calls.len() as u64;
+    let (lost, missing) = calls.iter().fold((0, 0), |(lost, missing), call| {
+        assert!(delays(call).p50 < 60.0, "{call:#?}");
+        (lost + call.lost_direct, missing + call.missing)
+    });
+    assert!(lost <= 30 * count && missing <= 20 * count, "{lost} lost and {missing} missing in {count} runs");
 }
 
 #[test]

@@ -111,7 +111,8 @@ impl Play {
             [(cast::flow(1, 2, 1), FlowRole::Receiver, 1), (cast::flow(2, 1, 1), FlowRole::Sender, 2)]
         {
             let far_relay = cast::far_relay(flow_key, role);
-            let registered_message = Registered { flow_key, role, far_relay, outcome: Ok(alias(number)) };
+            let registered_message =
+                Registered { flow_key, role, revision: 0, far_relay, outcome: Ok(alias(number)) };
             write(&Message::Registered(registered_message), &mut registered);
         }
         let packet = play.relay.says(&registered);

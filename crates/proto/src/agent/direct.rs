@@ -128,6 +128,7 @@ impl Agent {
                 continue;
             }
             if flow.service_asked() != before {
+                flow.registrations.revise();
                 for path in 0..flow.settings.paths.len() {
                     if stands_in {
                         // Until the relay has agreed, it would keep what it gets for repairs, and nobody would ask.

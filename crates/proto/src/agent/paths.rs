@@ -70,9 +70,12 @@ impl Agent {
         let kept: Vec<Option<usize>> = after.iter().map(same).collect();
         let told = self.registrations_of_mut(flow).rearrange(&kept);
         self.leave_relays(flow, &before, &told, now);
-        for (path, known) in kept.iter().enumerate() {
-            if known.is_some_and(|known| before[known].grant != after[path].grant) {
-                self.registrations_of_mut(flow).ask_again(path, now);
+        let kept = || kept.iter().enumerate().filter_map(|(path, known)| Some((path, (*known)?)));
+        if kept().any(|(path, known)| before[known].grant != after[path].grant) {
+            let registrations = self.registrations_of_mut(flow);
+            registrations.revise();
+            for (path, _) in kept() {
+                registrations.ask_again(path, now);
             }
         }
         self.register(flow, now);

@@ -58,6 +58,8 @@ fn retry_after(tries: u32) -> Duration {
 #[derive(Clone, Debug)]
 pub(super) struct Registrations {
     paths: Vec<Path>,
+    /// The count of changes to what relays are asked for, modulo 256.
+    revision: u8,
     in_use: u32,
     /// Whether a relay has taken part in the flow: the first path that works is no change.
     was_accepted: bool,
@@ -71,6 +73,7 @@ impl Registrations {
     pub(super) fn new(paths: usize) -> Self {
         Self {
             paths: alloc::vec![Path::NEW; paths],
+            revision: 0,
             in_use: 0,
             was_accepted: false,
             settled_at: Time::START,
@@ -183,6 +186,11 @@ impl Registrations {
         self.paths[path].registration = Registration::Asking { tries: 0, next: now };
     }
 
+    /// Notes that relays are asked for something else from now on; answers to what was asked before do not count.
+    pub(super) const fn revise(&mut self) {
+        self.revision = self.revision.wrapping_add(1);
+    }
+
     /// Asks again, as there is more to say than the relay has heard; what it has accepted is in force meanwhile.
     pub(super) fn ask_again(&mut self, path: usize, now: Time) {
         match &mut self.paths[path].registration {
@@ -271,7 +279,8 @@ impl Agent {
             Flow::Sent(id) => self.senders[id.0 as usize].settings_in_force(),
             Flow::Received(_) | Flow::Visits => self.settings_of(flow).clone(),
         };
-        let register = register_message(key, role, &settings, path);
+        let revision = self.registrations_of(flow).revision;
+        let register = register_message((key, role, revision), &settings, path);
         let mut message = alloc::vec![0; 512];
         let mut writer = byway_wire::Writer::new(&mut message);
         let written = Message::Register(register).emit(&mut writer).map(|()| writer.written().len());
@@ -290,6 +299,9 @@ impl Agent {
             self.registered_too_late(session, registered, now);
             return;
         };
+        if registered.revision != self.registrations_of(flow).revision {
+            return;
+        }
         let mut is_open = false;
         for path in self.paths_answered(flow, session, registered.far_relay) {
             // A relay that numbers flows beyond all reason is as good as one that has no room.
@@ -480,11 +492,16 @@ impl Agent {
     }
 }
 
-fn register_message(key: FlowKey, role: FlowRole, settings: &FlowSettings, path: usize) -> Register<'_> {
+fn register_message(
+    (flow_key, role, revision): (FlowKey, FlowRole, u8),
+    settings: &FlowSettings,
+    path: usize,
+) -> Register<'_> {
     let selective = settings.duplication.is_selective(settings.traffic);
     Register {
-        flow_key: key,
+        flow_key,
         role,
+        revision,
         service: settings.service,
         in_stream: settings.rates.in_stream,
         batch: settings.rates.batch,

@@ -38,6 +38,8 @@ struct Registered {
     flow: FlowRef,
     /// The relay shard at the path's other end.
     far: (RelayId, Shard),
+    /// The revision of the registration in force.
+    revision: u8,
 }
 
 /// What identifies a registration of a session among all of them.
@@ -75,6 +77,7 @@ pub(super) struct EndedRegistration {
     pub(super) sends: bool,
     /// The relay shard at the path's other end.
     pub(super) far: (RelayId, Shard),
+    pub(super) revision: u8,
 }
 
 /// What an agent has registered.
@@ -229,7 +232,7 @@ impl Links {
             link.meet(other, far);
         }
         let place = link.place();
-        link.flows[place] = Some(Registered { key, flow, far });
+        link.flows[place] = Some(Registered { key, flow, far, revision: 0 });
         let alias = alias_at(place);
         link.by_key.insert((key, flow.is_sent(), far), alias);
         let end_here = End { session, alias };
@@ -245,6 +248,20 @@ impl Links {
         }
         self.set_end(session, alias, end);
         alias
+    }
+
+    /// The revision of a registration in force; 0 if there is none.
+    pub(super) fn revision(&self, session: SessionId, alias: Alias) -> u8 {
+        let place = usize::from(alias.number()) - 1;
+        let flow = self.link(session).and_then(|link| link.flows.get(place).copied().flatten());
+        flow.map_or(0, |flow| flow.revision)
+    }
+
+    pub(super) fn set_revision(&mut self, session: SessionId, alias: Alias, revision: u8) {
+        let place = usize::from(alias.number()) - 1;
+        if let Some(Some(flow)) = self.link_mut(session).flows.get_mut(place) {
+            flow.revision = revision;
+        }
     }
 
     /// When the grant of a flow ends.
@@ -278,8 +295,8 @@ impl Links {
     pub(super) fn first_ended(&self, now: Time) -> Option<EndedRegistration> {
         let (_, session, alias) = *self.ends.first().filter(|(end, ..)| *end <= now)?;
         let place = usize::from(alias.number()) - 1;
-        let Registered { key, flow, far } = (*self.link(session)?.flows.get(place)?)?;
-        Some(EndedRegistration { session, alias, key, sends: flow.is_sent(), far })
+        let Registered { key, flow, far, revision } = (*self.link(session)?.flows.get(place)?)?;
+        Some(EndedRegistration { session, alias, key, sends: flow.is_sent(), far, revision })
     }
 
     /// Notes a forged grant; whether that is one too many.
@@ -331,7 +348,7 @@ impl Links {
     ) -> Option<(FlowKey, FlowRef)> {
         let place = usize::from(alias.number()) - 1;
         let link = self.by_session.get_mut(session.0 as usize)?;
-        let Registered { key, flow, far } = link.flows.get_mut(place)?.take()?;
+        let Registered { key, flow, far, .. } = link.flows.get_mut(place)?.take()?;
         link.vacant.extend(u16::try_from(place));
         link.by_key.remove(&(key, flow.is_sent(), far));
         link.emptied = now;

@@ -92,11 +92,13 @@ impl Relay {
         else {
             return;
         };
+        let revision = self.links.revision(session, alias);
         self.forget(session, alias, now);
         let outcome = Err(Refusal::OtherRelay);
         let (relay, shard) = self.ports.place(port);
         let far_relay = GrantedRelay { relay, shard };
-        let registered = Registered { flow_key, role: FlowRole::Sender, far_relay, outcome };
+        let role = FlowRole::Sender;
+        let registered = Registered { flow_key, role, revision, far_relay, outcome };
         self.sessions.say(session, &Message::Registered(registered), now);
     }
 }

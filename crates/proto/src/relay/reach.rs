@@ -38,7 +38,9 @@ impl Relay {
                 continue;
             };
             let outcome = if news.is_cut { Err(Refusal::Unreachable) } else { Ok(alias) };
-            let registered = Registered { flow_key: news.key, role: FlowRole::Sender, far_relay, outcome };
+            let (flow_key, role) = (news.key, FlowRole::Sender);
+            let revision = self.links.revision(session, alias);
+            let registered = Registered { flow_key, role, revision, far_relay, outcome };
             self.sessions.say(session, &Message::Registered(registered), now);
         }
         let is_watched = self.ports.is_watched(port, now);

@@ -21,8 +21,12 @@ use crate::session::{Session, SessionId};
 impl Relay {
     /// Registers a flow for an agent, or says why not.
     pub(super) fn register(&mut self, session: SessionId, register: &Register<'_>, now: Time) {
+        let mut revision = register.revision;
         let outcome = match self.try_register(session, register, now) {
-            Ok(alias) => self.reaches(session, alias),
+            Ok(alias) => {
+                revision = self.links.revision(session, alias);
+                self.reaches(session, alias)
+            }
             Err(ungranted) if ungranted == Ungranted::Forged && self.links.forges_too_often(session) => {
                 self.counters.registrations_refused += 1;
                 self.expel(session, now);
@@ -32,7 +36,7 @@ impl Relay {
         };
         self.counters.registrations_refused += u64::from(outcome.is_err());
         let Register { flow_key, role, far_relay, .. } = *register;
-        let registered = Registered { flow_key, role, far_relay, outcome };
+        let registered = Registered { flow_key, role, revision, far_relay, outcome };
         self.sessions.say(session, &Message::Registered(registered), now);
     }
 
@@ -46,10 +50,14 @@ impl Relay {
         let sends = register.role == FlowRole::Sender;
         self.work.entries += 1;
         let known = self.links.registered(session, &registration_key(register));
-        if let Some((alias, flow)) = known
-            && !self.is_news(session, alias, flow, register)
-        {
-            return Ok(alias);
+        if let Some((alias, flow)) = known {
+            if is_earlier(register.revision, self.links.revision(session, alias)) {
+                return Ok(alias);
+            }
+            if !self.is_news(session, alias, flow, register) {
+                self.links.set_revision(session, alias, register.revision);
+                return Ok(alias);
+            }
         }
         let peer = self.sessions.get(session).ok_or(Refusal::NoGrant)?.remote.key;
         let grants = self.verified_grants(register, &peer, now)?;
@@ -57,6 +65,7 @@ impl Relay {
         if let Some((alias, flow)) = known {
             if !self.is_served_otherwise(flow, register.service) {
                 self.renew(session, alias, flow, key, &grants, now)?;
+                self.links.set_revision(session, alias, register.revision);
                 return Ok(alias);
             }
             self.forget(session, alias, now);
@@ -73,6 +82,7 @@ impl Relay {
         let other = if sends { grants[0].egress } else { grants[0].ingress };
         let end = self.ends_at(&grants[0]);
         let alias = self.links.add(session, key, flow, (other.relay, other.shard), end);
+        self.links.set_revision(session, alias, register.revision);
         self.set_round_trip(flow, session);
         if !sends {
             self.feed(key, &grants[0], now);
@@ -287,13 +297,14 @@ impl Relay {
 
     /// Forgets flows whose grants have ended, and tells their agents.
     pub(super) fn end_grants(&mut self, now: Time) {
-        while let Some(EndedRegistration { session, alias, key, sends, far }) = self.links.first_ended(now) {
+        while let Some(ended) = self.links.first_ended(now) {
+            let EndedRegistration { session, alias, key, sends, far, revision } = ended;
             self.counters.grants_ended += 1;
             self.forget(session, alias, now);
             let role = if sends { FlowRole::Sender } else { FlowRole::Receiver };
             let far_relay = GrantedRelay { relay: far.0, shard: far.1 };
-            let registered =
-                Registered { flow_key: key, role, far_relay, outcome: Err(Refusal::GrantExpired) };
+            let outcome = Err(Refusal::GrantExpired);
+            let registered = Registered { flow_key: key, role, revision, far_relay, outcome };
             self.sessions.say(session, &Message::Registered(registered), now);
         }
     }
@@ -449,6 +460,12 @@ impl Relay {
             }
         }
     }
+}
+
+/// True if a registration comes after one with a later revision. Revisions wrap (as RFC 1982, section 3.2).
+const fn is_earlier(revision: u8, known: u8) -> bool {
+    let behind = known.wrapping_sub(revision);
+    behind >= 1 && behind <= 128
 }
 
 /// What identifies the registration that an agent asks for. A group's sender, and a receiver, register a flow once for

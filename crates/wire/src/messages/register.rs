@@ -70,6 +70,8 @@ pub struct Register<'a> {
     pub flow_key: FlowKey,
     /// What the agent is to it.
     pub role: FlowRole,
+    /// The count of changes to what is asked for, modulo 256. A relay ignores a `register` that comes after one with a later revision.
+    pub revision: u8,
     /// What is asked for.
     pub service: Service,
     /// The in-stream block, if there is to be one.
@@ -105,6 +107,7 @@ impl<'a> Register<'a> {
         Ok(Self {
             flow_key: reader.flow_key()?,
             role: reader.code("role")?,
+            revision: reader.u8("revision")?,
             service: reader.code("service")?,
             in_stream: BlockShape::parse(&mut reader, ["source packets", "repair packets"])?,
             batch: BlockShape::parse(&mut reader, ["batch", "batch repair packets"])?,
@@ -129,6 +132,7 @@ impl<'a> Register<'a> {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u8(self.role.code());
+            output.u8(self.revision);
             output.u8(self.service.code());
             output.bytes(&BlockShape::to_bytes(self.in_stream));
             output.bytes(&BlockShape::to_bytes(self.batch));

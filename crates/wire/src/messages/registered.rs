@@ -38,6 +38,8 @@ pub struct Registered {
     pub flow_key: FlowKey,
     /// What the agent is to it.
     pub role: FlowRole,
+    /// The revision of the `register` that is in force, or that is refused. An agent ignores what is said of an earlier one than its latest.
+    pub revision: u8,
     /// The relay shard at the path's other end, as in `register`.
     pub far_relay: GrantedRelay,
     /// What stands for the flow between the two from now on, or why nothing does.
@@ -56,11 +58,12 @@ impl Registered {
         let mut reader = Reader::new("registered", body);
         let flow_key = reader.flow_key()?;
         let role = reader.code("role")?;
+        let revision = reader.u8("revision")?;
         let far_relay = GrantedRelay::parse(&mut reader)?;
         let status = reader.u8("status")?;
         let outcome =
             if status == ACCEPTED { Ok(reader.alias()?) } else { Err(parse_refusal(status, &mut reader)?) };
-        Ok(Self { flow_key, role, far_relay, outcome })
+        Ok(Self { flow_key, role, revision, far_relay, outcome })
     }
 
     /// Appends the message.
@@ -71,6 +74,7 @@ impl Registered {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u8(self.role.code());
+            output.u8(self.revision);
             self.far_relay.emit(output);
             output.u8(self.outcome.map_or_else(Code::code, |_| ACCEPTED));
             output.u16(self.outcome.map_or(0, Alias::number));

@@ -275,8 +275,11 @@ fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
 
 fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
     let (options, consent) = (message.options, message.consent);
-    lines.flow_key(&message.flow_key).word("role", message.role).word("service", message.service);
-    lines.shape("in-stream", message.in_stream).shape("batch", message.batch);
+    lines.flow_key(&message.flow_key).word("role", message.role).add("revision", message.revision);
+    lines
+        .word("service", message.service)
+        .shape("in-stream", message.in_stream)
+        .shape("batch", message.batch);
     lines.yes("relay-side-duplication", options.relay_side_duplication);
     lines.yes("sender-makes-repairs", options.sender_makes_repairs);
     lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
@@ -288,7 +291,8 @@ fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
 }
 
 fn registered(message: &Registered, lines: &mut Lines) -> &'static str {
-    lines.flow_key(&message.flow_key).word("role", message.role).far_relay(Some(message.far_relay));
+    lines.flow_key(&message.flow_key).word("role", message.role).add("revision", message.revision);
+    lines.far_relay(Some(message.far_relay));
     match message.outcome {
         Ok(alias) => lines.add("status", "accepted").add("alias", alias.number()),
         Err(refusal) => lines.word("status", refusal).add("alias", "-"),

@@ -205,8 +205,8 @@ impl Relay {
     fn register(&mut self, who: usize, register: &Register<'_>, now: Time) {
         if let Some(answer) = self.answer {
             let outcome = answer.map(|()| alias_of(who));
-            let Register { flow_key, role, far_relay, .. } = *register;
-            let answer = Registered { flow_key, role, far_relay, outcome };
+            let Register { flow_key, role, revision, far_relay, .. } = *register;
+            let answer = Registered { flow_key, role, revision, far_relay, outcome };
             self.sessions.say(self.agents[&who], &Message::Registered(answer), now);
         }
     }

@@ -116,6 +116,7 @@ fn a_relay_that_numbers_flows_beyond_all_reason_is_not_used() {
         let registered = Registered {
             flow_key: key(),
             role: FlowRole::Sender,
+            revision: 0,
             far_relay: far_relay(),
             outcome: Ok(alias),
         };
@@ -150,7 +151,13 @@ fn only_so_many_relays_are_asked_for_repairs() {
         let outcome = Ok(alias_of(RECEIVER));
         agent.registered(
             session,
-            &Registered { flow_key: key(), role: FlowRole::Receiver, far_relay: far_relay(), outcome },
+            &Registered {
+                flow_key: key(),
+                role: FlowRole::Receiver,
+                revision: 0,
+                far_relay: far_relay(),
+                outcome,
+            },
             now,
         );
     }
@@ -221,6 +228,7 @@ fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
         let registered = Registered {
             flow_key: key(),
             role: FlowRole::Sender,
+            revision: 0,
             far_relay: far_relay(),
             outcome: Err(refusal),
         };
@@ -238,8 +246,13 @@ fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
         let mut hall = Hall::new(&settings(Service::Coding));
         if is_refused {
             let outcome = Err(Refusal::GrantExpired);
-            let registered =
-                Registered { flow_key: key(), role: FlowRole::Sender, far_relay: far_relay(), outcome };
+            let registered = Registered {
+                flow_key: key(),
+                role: FlowRole::Sender,
+                revision: 0,
+                far_relay: far_relay(),
+                outcome,
+            };
             hall.relay_says(SENDER, &Message::Registered(registered));
             hall.run(ms(100));
         }
@@ -254,4 +267,30 @@ fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
         hall.run(ms(50));
         assert!(hall.agents[SENDER].counters().copies >= 3, "copies go on");
     }
+}
+
+#[test]
+fn an_answer_to_an_earlier_registration_does_not_stand_for_a_lost_one() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    hall.relay.answer = None;
+    let (flow, now) = (hall.flow, hall.now);
+    let newer = RelayPath { grant: alloc::vec![7; 173], ..path() };
+    hall.agents[SENDER].set_paths(flow, alloc::vec![newer], now);
+    hall.run(ms(100));
+    let before = registered_at(&hall, SENDER).len();
+    let earlier = Registered {
+        flow_key: key(),
+        role: FlowRole::Sender,
+        revision: 0,
+        far_relay: far_relay(),
+        outcome: Ok(alias_of(SENDER)),
+    };
+    hall.relay_says(SENDER, &Message::Registered(earlier));
+    hall.run(ms(1_000));
+    assert!(registered_at(&hall, SENDER).len() > before, "it asks until the newer one is answered");
+    hall.relay.answer = Some(Ok(()));
+    hall.run(ms(2_000));
+    let answered = registered_at(&hall, SENDER).len();
+    hall.run(ms(10_000));
+    assert_eq!(registered_at(&hall, SENDER).len(), answered);
 }

@@ -20,14 +20,16 @@ pub(crate) struct PathOutage {
 struct Outage {
     /// When the first one began that counts against what is carried.
     began: Time,
-    /// Until when the path is taken to be dark.
+    /// Until when the path is taken to be dark, as the egress relay says.
     until: Time,
+    /// Until when it is, as the sender says: it withholds originals meanwhile.
+    until_by_sender: Time,
 }
 
 impl Outage {
     /// Whether packets are carried: the path is dark, and has not been for too long.
     fn is_carried(&self, now: Time) -> bool {
-        now < self.until && now < self.began + OUTAGE_CARRIED_FOR
+        now < self.until.max(self.until_by_sender) && now < self.began + OUTAGE_CARRIED_FOR
     }
 }
 
@@ -41,22 +43,19 @@ impl DarkPaths {
     /// Notes that a path is dark, or not any more.
     ///
     /// What an egress relay says holds for a second, what the sender says for as long as anything is carried: it says when
-    /// that ends.
+    /// that ends. Neither ends what the other said: the sender learns later than the egress relay that the path delivers.
     pub(super) fn set(&mut self, group: Option<GroupKey>, flow: FlowSlot, outage: PathOutage, now: Time) {
         let PathOutage { is_dark, by_sender } = outage;
         let believed_for = if by_sender { OUTAGE_CARRIED_FOR } else { OUTAGE_BELIEVED_FOR };
-        let until = if is_dark { now + believed_for } else { now };
-        match self.0.get_mut(&(group, flow)) {
-            Some(outage) => {
-                outage.until = if is_dark { outage.until.max(until) } else { until };
-                if is_dark && outage.began + OUTAGE_PERIOD <= now {
-                    outage.began = now;
-                }
-            }
-            None if is_dark => {
-                self.0.insert((group, flow), Outage { began: now, until });
-            }
-            None => {}
+        if !is_dark && !self.0.contains_key(&(group, flow)) {
+            return;
+        }
+        let ended = Outage { began: now, until: now, until_by_sender: now };
+        let known = self.0.entry((group, flow)).or_insert(ended);
+        let until = if by_sender { &mut known.until_by_sender } else { &mut known.until };
+        *until = if is_dark { (*until).max(now + believed_for) } else { now };
+        if is_dark && known.began + OUTAGE_PERIOD <= now {
+            known.began = now;
         }
     }
 

@@ -7,6 +7,10 @@ use crate::limits::{
 };
 use byway_wire::messages::{Close, CloseReason, Relayed, Unregister};
 
+use byway_wire::Services;
+
+use crate::relay::links::FlowRef;
+
 #[test]
 fn a_stranger_gets_no_session() {
     let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
@@ -88,6 +92,34 @@ fn what_an_agent_registered_in_an_earlier_run_is_void() {
     assert_eq!(desk.heard(OTHER), [Heard::Known(1, false)]);
     assert_eq!(desk.registers(2, flow(1, 2, 1), FlowRole::Receiver), Ok(1));
     assert_eq!(desk.heard(OTHER), [Heard::Known(1, true)], "told as soon as there is a receiver");
+}
+
+#[test]
+fn a_registration_that_was_overtaken_changes_nothing() {
+    let mut desk = Desk::new(alloc::vec![Grant { services: Services::from_bits(31), ..grant_here(1, 2) }]);
+    desk.enter(1);
+    let of = |revision, service| Register {
+        revision,
+        ..register(flow(1, 2, 1), FlowRole::Sender, service, CONSENT)
+    };
+    let expected = [
+        (255, Service::Forwarding, Service::Forwarding),
+        (0, Service::Caching, Service::Caching),
+        (255, Service::Forwarding, Service::Caching),
+        (127, Service::Forwarding, Service::Forwarding),
+    ];
+    for (revision, service, in_force) in expected {
+        let alias = desk.asks(1, &of(revision, service)).expect("it is granted");
+        let peer = secret(1).public_key();
+        let session =
+            desk.relay.sessions.find(peer, Purpose::AgentToRelay, Shard::new(0)).expect("it entered");
+        let Some(FlowRef::Sent(slot)) = desk.relay.links.flow(session, Alias::new(alias).expect("not zero"))
+        else {
+            panic!("the flow is registered")
+        };
+        let known = desk.relay.ingress.service_of(slot).map(|(service, _)| service);
+        assert_eq!(known, Some(in_force), "revision {revision}");
+    }
 }
 
 #[test]

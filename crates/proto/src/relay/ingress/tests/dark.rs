@@ -29,6 +29,23 @@ fn packets_of_a_dark_path_are_carried_on_and_coded_as_ever() {
 }
 
 #[test]
+fn packets_are_carried_until_the_sender_says_that_the_path_delivers() {
+    let mut talk = Talk::new();
+    let flows = [0; 2].map(|_| talk.flow(batched(2, 2)));
+    let by_sender = |is_dark| PathOutage { is_dark, by_sender: true };
+    for outage in [by_sender(true), said(true), said(false)] {
+        talk.ingress.set_dark(flows[0], outage, talk.now);
+    }
+    assert_eq!(talk.carries(&flows, 0), (1, 2));
+    talk.ingress.set_dark(flows[0], by_sender(false), talk.now);
+    assert_eq!(talk.carries(&flows, 1), (0, 2));
+    for outage in [by_sender(true), said(true), by_sender(false)] {
+        talk.ingress.set_dark(flows[0], outage, talk.now);
+    }
+    assert_eq!(talk.carries(&flows, 2), (1, 2), "the egress relay's word stays");
+}
+
+#[test]
 fn an_outage_that_is_told_no_more_is_over() {
     let mut talk = Talk::new();
     let flows = [0; 2].map(|_| talk.flow(batched(2, 2)));
