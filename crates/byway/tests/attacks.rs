@@ -159,7 +159,8 @@ fn run(attack: &Attack, size: &Size, sites: &Sites, members: &mut Members) -> Ou
         lost,
         p99: took[(took.len() - 1) * 99 / 100],
         memory_mb: after.memory_mb,
-        processor_percent: ((after.processor - before.processor).as_secs_f64() / seconds * 100.0) as u64,
+        processor_percent: (after.processor.saturating_sub(before.processor).as_secs_f64() / seconds * 100.0)
+            as u64,
         work_per_datagram: (after.work - before.work) / u64::from(datagrams.max(1)),
     };
     eprintln!("{outcome}");
