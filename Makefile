@@ -28,8 +28,9 @@ kills: ## Kills each of two relays twenty times beside running calls, with a con
 	@scripts/setup.sh build
 	@KILLS=20 scripts/cargo.sh test --locked -p byway --test relay_deaths
 
-attack: ## Floods of one member beside another tenant's flow, each 300,000 datagrams, in virtual time
+attack: ## Floods of one member beside another tenant's flow, each 300,000 datagrams: in virtual time, and at a relay process
 	@scripts/cargo.sh run --release --locked -p byway-fuzz-targets --example attack
+	@ATTACK=large scripts/cargo.sh test --locked -p byway --test attacks -- --nocapture
 
 bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, queues, relays on sockets, then the gates
 	@scripts/setup.sh bench

@@ -22,6 +22,7 @@ pub mod links;
 pub mod lint_reasons;
 pub mod lint_table_reasons;
 pub mod no_std;
+pub mod promises;
 pub mod pure;
 pub mod ratchet;
 pub mod root_entries;

@@ -6,7 +6,7 @@ use byway_tidy::pure::PURE_CRATES;
 use byway_tidy::ratchet::{self, Exception};
 use byway_tidy::{
     Finding, Repository, crate_graph, crate_manifests, file_length, function_length, links, lint_reasons,
-    lint_table_reasons, no_std, root_entries, titles, unsafe_code,
+    lint_table_reasons, no_std, promises, root_entries, titles, unsafe_code,
 };
 
 fn repository() -> Repository {
@@ -90,4 +90,9 @@ fn silenced_lints_in_manifests_have_a_reason() {
 #[test]
 fn every_crate_is_described_and_in_the_workspace() {
     assert_none(&crate_manifests::findings(&repository().files));
+}
+
+#[test]
+fn every_promise_names_tests_that_are_there() {
+    assert_none(&promises::findings(&repository().files));
 }

@@ -160,6 +160,30 @@ impl Sites {
         self.nodes[place] = Some(self.machines[place].run(move || command.spawn().expect("it starts")));
     }
 
+    /// Runs something in a machine.
+    pub fn within<T: Send + 'static>(&self, place: usize, task: impl FnOnce() -> T + Send + 'static) -> T {
+        self.machines[place].run(task)
+    }
+
+    /// The process of a node that runs.
+    pub fn process(&self, place: usize) -> u32 {
+        self.nodes[place].as_ref().expect("it runs").id()
+    }
+
+    /// The folder of all files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Adds keys to a node's own table, and starts it again with them.
+    pub fn restart_with(&mut self, place: usize, keys: &str) {
+        let table = format!("[{}]\n", role(place));
+        let text = std::fs::read_to_string(self.file(place)).expect("it was written");
+        self.write(place, &text.replacen(&table, &format!("{table}{keys}\n"), 1));
+        self.kill(place);
+        self.revive(place);
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self, place: usize) {
         if let Some(mut node) = self.nodes[place].take() {
@@ -336,11 +360,16 @@ impl Sites {
     }
 
     fn token(&self, role: &str) -> String {
+        self.token_with(&["--role", role])
+    }
+
+    /// A token of the controller, made with these flags.
+    pub fn token_with(&self, flags: &[&str]) -> String {
         let state = self.folder.path().join(NAMES[CONTROLLER]);
         let mut token = String::new();
         self.wait_for("the controller gives tokens", || {
-            let arguments = ["token", "create", "--role", role, "--state", state.to_str().expect("UTF-8")];
-            let made = self.run(CONTROLLER, &arguments);
+            let rest = ["--state", state.to_str().expect("UTF-8")];
+            let made = self.run(CONTROLLER, &[&["token", "create"], flags, &rest].concat());
             String::from_utf8_lossy(&made.stdout).trim().clone_into(&mut token);
             made.status.success()
         });
@@ -418,7 +447,14 @@ pub struct Stream {
     ends: Arc<AtomicBool>,
     sending: JoinHandle<Vec<Instant>>,
     receiving: JoinHandle<()>,
-    came: Arc<Mutex<Vec<u32>>>,
+    came: Arc<Mutex<Vec<Came>>>,
+}
+
+/// What came of a packet.
+#[derive(Clone, Copy, Default)]
+struct Came {
+    count: u32,
+    first: Option<Instant>,
 }
 
 /// What became of the packets of a stream.
@@ -427,6 +463,8 @@ pub struct Fate {
     pub sent: Vec<Instant>,
     /// How often each came.
     pub came: Vec<u32>,
+    /// How long each took that came.
+    pub took: Vec<Option<Duration>>,
 }
 
 impl Stream {
@@ -447,7 +485,7 @@ impl Stream {
 
     /// How many packets have come.
     pub fn count(&self) -> usize {
-        self.came.lock().expect("nobody panicked").iter().filter(|count| **count > 0).count()
+        self.came.lock().expect("nobody panicked").iter().filter(|came| came.count > 0).count()
     }
 
     /// Ends it, and waits for what is still under way.
@@ -456,8 +494,9 @@ impl Stream {
         let sent = self.sending.join().expect("it was sent");
         self.receiving.join().expect("it came");
         let mut came = std::mem::take(&mut *self.came.lock().expect("nobody panicked"));
-        came.resize(sent.len(), 0);
-        Fate { sent, came }
+        came.resize(sent.len(), Came::default());
+        let took = sent.iter().zip(&came).map(|(sent, came)| came.first.map(|first| first - *sent)).collect();
+        Fate { sent, took, came: came.iter().map(|came| came.count).collect() }
     }
 }
 
@@ -495,18 +534,20 @@ fn send_all(sender: &UdpSocket, to: SocketAddr, bytes: usize, ends: &AtomicBool)
 }
 
 /// Takes what comes, and half a second longer than anything is sent.
-fn receive_all(receiver: &UdpSocket, ends: &AtomicBool, came: &Mutex<Vec<u32>>) {
+fn receive_all(receiver: &UdpSocket, ends: &AtomicBool, came: &Mutex<Vec<Came>>) {
     receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let mut packet = [0; 2_000];
     loop {
         match receiver.recv(&mut packet) {
             Ok(_) => {
+                let now = Instant::now();
                 let number = u32::from_be_bytes([packet[0], packet[1], packet[2], packet[3]]) as usize;
                 let mut came = came.lock().expect("nobody panicked");
                 if came.len() <= number {
-                    came.resize(number + 1, 0);
+                    came.resize(number + 1, Came::default());
                 }
-                came[number] += 1;
+                came[number].count += 1;
+                came[number].first.get_or_insert(now);
             }
             Err(_) if ends.load(Ordering::Relaxed) => return,
             Err(_) => {}

@@ -3,8 +3,7 @@
 use byway_wire::Message;
 use byway_wire::messages::PathChallenge;
 
-use super::Attack;
-use super::stage::filled;
+use super::{Attack, filled};
 
 pub(super) const ATTACK: Attack = Attack {
     name: "path challenges",
@@ -13,6 +12,6 @@ pub(super) const ATTACK: Attack = Attack {
         let [.., a, b] = nth.to_be_bytes();
         let challenge =
             |place: u8| Message::PathChallenge(PathChallenge { token: [a, b, place, 0, 0, 0, 0, 0] });
-        mallory.says(&filled((0..200).map(challenge)))
+        mallory.hand.says(&filled((0..200).map(challenge)))
     },
 };

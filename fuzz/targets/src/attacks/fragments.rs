@@ -5,9 +5,7 @@ use byway_wire::Piece;
 use byway_wire::messages::FlowRole;
 use byway_wire::packets::EnvelopeRole;
 
-use super::Attack;
-use super::stage::{World, alias, filled, flow, register};
-use crate::stage::cast::INGRESS;
+use super::{Attack, Part, Scene, alias, register_each};
 
 /// The flow that the attacker sends has the alias behind those that it receives.
 const SENT: u16 = 501;
@@ -16,12 +14,12 @@ pub(super) const ATTACK: Attack = Attack {
     name: "fragments",
     prepare: send_one,
     datagram: |mallory, nth, _| match nth % 2 {
-        0 => mallory.sends(FlowId::new(1), (2 * nth).into(), Piece::First, Time::START, &[7; 1_100]),
-        _ => mallory.envelops(EnvelopeRole::Copy, alias(SENT), 2 * nth, &[7; 1_100]),
+        0 => mallory.hand.sends(FlowId::new(1), (2 * nth).into(), Piece::First, Time::START, &[7; 1_100]),
+        _ => mallory.hand.envelops(EnvelopeRole::Copy, alias(SENT), 2 * nth, &[7; 1_100]),
     },
 };
 
-fn send_one(world: &mut World) {
-    world.says(&filled([register(flow(FlowRole::Sender, 1), FlowRole::Sender, INGRESS)]));
-    world.run(Duration::from_millis(500));
+fn send_one(scene: &mut dyn Scene) {
+    register_each(scene, Part::Attacker, FlowRole::Sender, &[1]);
+    scene.pass(Duration::from_millis(500));
 }

@@ -4,11 +4,16 @@
 //! fast as a line takes them. The relay is a processor in virtual time: a datagram takes it `DATAGRAM_TIME`, and each unit of work
 //! that it counts `UNIT_TIME`. What the honest flow loses, how long its packets take, and what the attack costs is compared with a
 //! control of as many datagrams that say nothing.
+//!
+//! The same attackers play at real relays, over sockets, wherever a [`Scene`] is given for them.
 
 mod aliases;
+mod attacker;
 mod challenges;
 mod cooperation;
 mod fragments;
+mod garbage;
+mod initiations;
 mod lost;
 mod nack;
 mod offers;
@@ -16,6 +21,7 @@ mod probes;
 mod registrations;
 mod replays;
 mod reports;
+mod requests;
 mod silence;
 mod stage;
 
@@ -23,8 +29,10 @@ use std::fmt;
 
 use byway_proto::limits::{SESSION_WORK_BURST, SESSION_WORK_PER_SECOND};
 use byway_units::{Bytes, Duration};
+use byway_wire::messages::FlowRole;
+use byway_wire::{Alias, Message, Writer};
 
-use crate::stage::hand::Hand;
+pub use attacker::{Attacker, Credentials, Part};
 use stage::World;
 
 /// What a relay takes to receive, open and answer a datagram of 1,200 bytes.
@@ -42,33 +50,111 @@ const READING_WORK: u64 = 160;
 /// What attacks may make the relay keep.
 const MEMORY_MAX: Bytes = Bytes::new(16 << 20);
 
+/// The copies of the mate that the relay knows: from this number on, so many.
+const KNOWN_FROM: u32 = 1_000;
+const KNOWN: u32 = 500;
+
 /// Makes the next datagram of an attacker, from how many there were and the first of them; `None` if there is nothing to say.
-type Say = fn(&mut Hand, u32, &[u8]) -> Option<Vec<u8>>;
+type Say = fn(&mut Attacker, u32, &[u8]) -> Option<Vec<u8>>;
 
 /// An attacker: what it does beforehand, and what it sends then.
-struct Attack {
-    name: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub struct Attack {
+    /// What its datagrams are full of.
+    pub name: &'static str,
     /// Sees to it that the relay knows something that the attack is about.
-    prepare: fn(&mut World),
+    prepare: fn(&mut dyn Scene),
     /// What it sends.
     datagram: Say,
 }
 
-/// As many datagrams that say nothing: what any member may send.
-const CONTROL: Attack = silence::ATTACK;
+/// Where attacks take place: in virtual time, or at a real relay.
+pub trait Scene {
+    /// Who plays this part.
+    fn member(&mut self, part: Part) -> &mut Attacker;
 
-const ATTACKS: &[Attack] = &[
+    /// Sends a packet to the relay of this part.
+    fn send(&mut self, part: Part, packet: Vec<u8>);
+
+    /// Lets time pass.
+    fn pass(&mut self, time: Duration);
+}
+
+impl Attack {
+    /// Sets up the flows of the attacker, so many that it receives, and what this attack is about.
+    pub fn set_up(&self, scene: &mut dyn Scene, flows: u16) {
+        register_all(scene, flows);
+        (self.prepare)(scene);
+    }
+
+    /// The next datagram, from how many there were and the first of them.
+    pub fn datagram(&self, attacker: &mut Attacker, nth: u32, first: &[u8]) -> Option<Vec<u8>> {
+        (self.datagram)(attacker, nth, first)
+    }
+}
+
+/// Registers flows that the attacker receives, the first of which its mate sends.
+fn register_all(scene: &mut dyn Scene, flows: u16) {
+    register_each(scene, Part::Attacker, FlowRole::Receiver, &(1..=flows).collect::<Vec<_>>());
+    register_each(scene, Part::Mate, FlowRole::Sender, &[1]);
+    scene.pass(Duration::from_millis(300));
+}
+
+/// Registers flows in this role, a datagram each 5 ms.
+fn register_each(scene: &mut dyn Scene, part: Part, role: FlowRole, mut numbers: &[u16]) {
+    while !numbers.is_empty() {
+        let (packet, count) = scene.member(part).register_some(role, numbers);
+        scene.send(part, packet.expect("it has a session"));
+        scene.pass(Duration::from_millis(5));
+        numbers = &numbers[count..];
+    }
+}
+
+/// The mate sends packets of the attacker's first flow, which the relay then knows.
+fn send_known(scene: &mut dyn Scene) {
+    for number in KNOWN_FROM..KNOWN_FROM + KNOWN {
+        let packet = scene.member(Part::Mate).copy(alias(1), number, &[7; 100]);
+        scene.send(Part::Mate, packet.expect("it has a session"));
+        scene.pass(Duration::from_millis(1));
+    }
+}
+
+fn alias(number: u16) -> Alias {
+    Alias::new(number).expect("aliases begin with one")
+}
+
+/// As many of these messages as a datagram takes.
+fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
+    let mut bytes = [0; PLAINTEXT_BYTES];
+    let mut writer = Writer::new(&mut bytes);
+    for message in messages {
+        if message.emit(&mut writer).is_err() {
+            break;
+        }
+    }
+    writer.written().to_vec()
+}
+
+/// As many datagrams that say nothing: what any member may send.
+pub const CONTROL: Attack = silence::ATTACK;
+
+/// All attacks on a relay.
+pub const ATTACKS: &[Attack] = &[
     nack::ATTACK,
     lost::ATTACK,
     registrations::ATTACK,
     aliases::ATTACK,
     offers::ATTACK,
     cooperation::ATTACK,
+    requests::ATTACK,
     reports::ATTACK,
     fragments::ATTACK,
     challenges::ATTACK,
     probes::ATTACK,
     replays::ATTACK,
+    garbage::ATTACK,
+    // Behind it, a relay may ask this address for cookies.
+    initiations::ATTACK,
 ];
 
 /// How large an attack is.
@@ -152,8 +238,8 @@ pub fn attacks(size: Size) -> (Outcome, Vec<Outcome>) {
 }
 
 fn run(attack: &Attack, size: Size) -> Outcome {
-    let mut world = World::new(size.flows);
-    (attack.prepare)(&mut world);
-    world.attack(attack.datagram, size);
+    let mut world = World::new();
+    attack.set_up(&mut world, size.flows);
+    world.attack(attack, size);
     world.outcome(attack.name, size)
 }

@@ -4,15 +4,14 @@ use byway_units::Duration;
 use byway_wire::messages::Nack;
 use byway_wire::{Message, Microseconds, RangeSet, SequenceNumber};
 
-use super::Attack;
-use super::stage::{KNOWN, KNOWN_FROM, World, alias, filled};
+use super::{Attack, KNOWN, KNOWN_FROM, alias, filled, send_known};
 
 /// NACKs of a datagram.
 const NACKS: u32 = 55;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "NACKs",
-    prepare: World::send_known,
+    prepare: send_known,
     datagram: |mallory, nth, _| {
         let known = range(KNOWN_FROM + nth % 50, KNOWN - nth % 50);
         let everything = range(0, 8_192);
@@ -29,7 +28,7 @@ pub(super) const ATTACK: Attack = Attack {
                 ranges,
             })
         };
-        mallory.says(&filled((0..NACKS).map(nack)))
+        mallory.hand.says(&filled((0..NACKS).map(nack)))
     },
 };
 

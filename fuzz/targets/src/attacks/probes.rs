@@ -4,8 +4,7 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::Probe;
 use byway_wire::{Message, Microseconds, Timestamp};
 
-use super::Attack;
-use super::stage::filled;
+use super::{Attack, filled};
 
 pub(super) const ATTACK: Attack = Attack {
     name: "probes",
@@ -13,6 +12,6 @@ pub(super) const ATTACK: Attack = Attack {
     datagram: |mallory, nth, _| {
         let round_trip = Microseconds::from_duration(Duration::from_micros(1_000 + u64::from(nth % 100_000)));
         let probe = Probe { number: nth, sent: Timestamp::at(Time::START), round_trip };
-        mallory.says(&filled(std::iter::repeat_n(Message::Probe(probe), 60)))
+        mallory.hand.says(&filled(std::iter::repeat_n(Message::Probe(probe), 60)))
     },
 };

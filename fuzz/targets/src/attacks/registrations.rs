@@ -3,22 +3,22 @@
 use byway_wire::Message;
 use byway_wire::messages::{FlowRole, Unregister};
 
-use super::Attack;
-use super::stage::{filled, flow, register};
-use crate::stage::cast::INGRESS;
+use super::{Attack, Attacker, filled};
 
 pub(super) const ATTACK: Attack = Attack {
     name: "registrations",
     prepare: |_| {},
-    datagram: |mallory, nth, _| mallory.says(&comings_and_goings(FlowRole::Receiver, nth)),
+    datagram: |mallory, nth, _| comings_and_goings(mallory, FlowRole::Receiver, nth),
 };
 
 /// Flows that are registered and ended, in one datagram.
-pub(super) fn comings_and_goings(role: FlowRole, nth: u32) -> Vec<u8> {
+pub(super) fn comings_and_goings(mallory: &mut Attacker, role: FlowRole, nth: u32) -> Option<Vec<u8>> {
     let both = |place: u16| {
-        let flow_key = flow(role, 10_000 + (u16::try_from(nth % 1_000).expect("reduced") * 20 + place));
+        let number = 10_000 + (u16::try_from(nth % 1_000).expect("reduced") * 20 + place);
+        let flow_key = mallory.flow(role, number);
         let end = Message::Unregister(Unregister { flow_key, role, far_relay: None });
-        [register(flow_key, role, INGRESS), end]
+        [mallory.register(role, number), end]
     };
-    filled((0..20).flat_map(both))
+    let messages = filled((0..20).flat_map(both));
+    mallory.hand.says(&messages)
 }

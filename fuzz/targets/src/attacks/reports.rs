@@ -4,8 +4,7 @@ use byway_units::Duration;
 use byway_wire::messages::{DelayPercentiles, FlowRole, RepairCounters, Report};
 use byway_wire::{Message, Microseconds};
 
-use super::Attack;
-use super::stage::{filled, flow};
+use super::{Attack, filled};
 
 pub(super) const ATTACK: Attack = Attack {
     name: "reports",
@@ -13,7 +12,7 @@ pub(super) const ATTACK: Attack = Attack {
     datagram: |mallory, nth, _| {
         let late = Microseconds::from_duration(Duration::from_secs(1));
         let report = Report {
-            flow_key: flow(FlowRole::Receiver, 1),
+            flow_key: mallory.flow(FlowRole::Receiver, 1),
             highest_low: nth,
             direct: 0,
             lost: u32::MAX,
@@ -23,6 +22,6 @@ pub(super) const ATTACK: Attack = Attack {
             longest_burst: u32::MAX,
             delay: DelayPercentiles { p50: late, p95: late, p99: late },
         };
-        mallory.says(&filled(std::iter::repeat_n(Message::Report(report), 20)))
+        mallory.hand.says(&filled(std::iter::repeat_n(Message::Report(report), 20)))
     },
 };

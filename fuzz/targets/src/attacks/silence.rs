@@ -11,6 +11,6 @@ pub(super) const ATTACK: Attack = Attack {
         let body = u16::try_from(PLAINTEXT_BYTES - 3).expect("a short datagram");
         plaintext[0] = 127;
         plaintext[1..3].copy_from_slice(&body.to_be_bytes());
-        mallory.says(&plaintext)
+        mallory.hand.says(&plaintext)
     },
 };

@@ -8,17 +8,11 @@ use byway_proto::agent::{FlowSettings, SendFlowId};
 use byway_proto::relay::{Authority, Relay};
 use byway_sim::overlay::cast::{grant, path};
 use byway_units::{Bytes, Duration, FlowId, Time};
-use byway_wire::messages::{FlowOptions, FlowRole, Register};
-use byway_wire::packets::EnvelopeRole;
-use byway_wire::seal::{Portable, Purpose, Suite};
-use byway_wire::{
-    Alias, BlockShape, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message, Microseconds, Service,
-    Shard, TenantId, Writer,
-};
+use byway_wire::seal::{Portable, Suite};
+use byway_wire::{Grant, GrantedRelay, KilobitsPerSecond, Service, Shard, TenantId};
 
-use super::{DATAGRAM_TIME, Outcome, PLAINTEXT_BYTES, Say, Size, UNIT_TIME};
+use super::{Attack, Attacker, DATAGRAM_TIME, Outcome, Part, Scene, Size, UNIT_TIME};
 use crate::stage::cast::{self, EGRESS, INGRESS, Who};
-use crate::stage::hand::Hand;
 use crate::stage::machine::{Kind, Machine, Output};
 use crate::stage::net::Packet;
 
@@ -36,10 +30,6 @@ const HONEST_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Datagrams that wait for a relay at most: what a socket's buffer of 4 MB takes.
 const BACKLOG_MAX: usize = 2_048;
-
-/// The copies of the mate that the relay knows: from this number on, so many.
-pub(super) const KNOWN_FROM: u32 = 1_000;
-pub(super) const KNOWN: u32 = 500;
 
 /// A relay, and the processor that it runs on.
 struct Server {
@@ -91,8 +81,8 @@ pub(super) struct World {
     pub(super) now: Time,
     agents: Vec<(Who, Machine)>,
     servers: Vec<Server>,
-    pub(super) mallory: Hand,
-    mate: Hand,
+    mallory: Attacker,
+    mate: Attacker,
     under_way: BTreeMap<(Time, u64), Packet>,
     launched: u64,
     flow: SendFlowId,
@@ -124,57 +114,9 @@ fn grants() -> Vec<Grant> {
     .to_vec()
 }
 
-/// The flow with this number between the attacker and its mate.
-pub(super) fn flow(role: FlowRole, number: u16) -> FlowKey {
-    match role {
-        FlowRole::Sender => cast::flow(4, 3, number),
-        FlowRole::Receiver => cast::flow(3, 4, number),
-    }
-}
-
-/// A registration of the attacker or its mate.
-pub(super) fn register(flow_key: FlowKey, role: FlowRole, far: Who) -> Message<'static> {
-    let Who::Relay(number) = far else { panic!("{far:?} is no relay") };
-    Message::Register(Register {
-        flow_key,
-        role,
-        revision: 0,
-        service: Service::Caching,
-        in_stream: None,
-        batch: BlockShape::new(10, 2),
-        options: FlowOptions {
-            relay_side_duplication: false,
-            sender_makes_repairs: false,
-            coded_with_other_tenants: false,
-            selective: false,
-        },
-        rate: KilobitsPerSecond::new(10_000),
-        budget: Microseconds::from_duration(Duration::from_millis(250)),
-        consent: byway_proto::limits::CONSENT,
-        far_relay: GrantedRelay { relay: byway_units::RelayId::new(number.into()), shard: Shard::new(0) },
-        grant: &[],
-    })
-}
-
-pub(super) fn alias(number: u16) -> Alias {
-    Alias::new(number).expect("aliases begin with one")
-}
-
-/// As many of these messages as a datagram takes.
-pub(super) fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
-    let mut bytes = [0; PLAINTEXT_BYTES];
-    let mut writer = Writer::new(&mut bytes);
-    for message in messages {
-        if message.emit(&mut writer).is_err() {
-            break;
-        }
-    }
-    writer.written().to_vec()
-}
-
 impl World {
-    /// All is set up: the attacker has registered so many flows that it receives.
-    pub(super) fn new(flows: u16) -> Self {
+    /// All is set up but for the flows of the attacker.
+    pub(super) fn new() -> Self {
         let path = path(&INGRESS.relay_card(), &EGRESS.relay_card());
         let settings =
             FlowSettings { service: Service::Forwarding, paths: vec![path], ..FlowSettings::default() };
@@ -188,8 +130,8 @@ impl World {
             now: Time::START,
             agents: vec![(SENDER, Machine::agent(sending)), (RECEIVER, Machine::agent(receiving))],
             servers: vec![server(INGRESS, EGRESS), server(EGRESS, INGRESS)],
-            mallory: Hand::new(MALLORY, EGRESS, Purpose::AgentToRelay),
-            mate: Hand::new(MATE, INGRESS, Purpose::AgentToRelay),
+            mallory: Attacker::known(MALLORY, MATE, EGRESS, place(INGRESS)),
+            mate: Attacker::known(MATE, MALLORY, INGRESS, place(EGRESS)),
             under_way: BTreeMap::new(),
             launched: 0,
             flow,
@@ -200,8 +142,6 @@ impl World {
             memory_before: Bytes::ZERO,
         };
         world.begin();
-        world.register_all(flows);
-        world.run(Duration::from_secs(1));
         world
     }
 
@@ -214,48 +154,21 @@ impl World {
             let output = self.servers[place].machine.drain();
             self.launch_all(self.servers[place].who, output, self.now);
         }
-        let (of_mallory, of_mate) = (self.mallory.initiate(0, &[]), self.mate.initiate(0, &[]));
+        let (of_mallory, of_mate) = (self.mallory.initiate(), self.mate.initiate());
         self.launch(MALLORY, EGRESS.address(), of_mallory, self.now);
         self.launch(MATE, INGRESS.address(), of_mate, self.now);
         self.run(Duration::from_millis(100));
         assert!(self.mallory.is_established() && self.mate.is_established(), "both have sessions");
     }
 
-    fn register_all(&mut self, flows: u16) {
-        let numbers: Vec<u16> = (1..=flows).collect();
-        for numbers in numbers.chunks(15) {
-            let of = |number: &u16| register(flow(FlowRole::Receiver, *number), FlowRole::Receiver, INGRESS);
-            self.says(&filled(numbers.iter().map(of)));
-            self.run(Duration::from_millis(5));
-        }
-        let sending = register(flow(FlowRole::Receiver, 1), FlowRole::Sender, EGRESS);
-        let packet = self.mate.says(&filled([sending])).expect("it has a session");
-        self.launch(MATE, INGRESS.address(), packet, self.now);
-    }
-
-    /// The attacker says something to its relay.
-    pub(super) fn says(&mut self, plaintext: &[u8]) {
-        let packet = self.mallory.says(plaintext).expect("it has a session");
-        self.launch(MALLORY, EGRESS.address(), packet, self.now);
-    }
-
-    /// The mate sends packets of the attacker's first flow, which the relay then knows.
-    pub(super) fn send_known(&mut self) {
-        for number in KNOWN_FROM..KNOWN_FROM + KNOWN {
-            let packet = self.mate.envelops(EnvelopeRole::Copy, alias(1), number, &[7; 100]);
-            self.launch(MATE, INGRESS.address(), packet.expect("it has a session"), self.now);
-            self.run(Duration::from_millis(1));
-        }
-    }
-
     /// The attacker sends its datagrams, and the honest flow goes on.
-    pub(super) fn attack(&mut self, datagram: Say, size: Size) {
+    pub(super) fn attack(&mut self, attack: &Attack, size: Size) {
         self.before = self.honest.len();
         let relay = self.servers[1].relay();
         (self.work_before, self.memory_before) = (relay.work().units(), memory(relay));
         let mut first = Vec::new();
         for nth in 0..size.datagrams {
-            if let Some(packet) = datagram(&mut self.mallory, nth, &first) {
+            if let Some(packet) = attack.datagram(&mut self.mallory, nth, &first) {
                 if nth == 0 {
                     first.clone_from(&packet);
                 }
@@ -339,23 +252,17 @@ impl World {
             self.deliver(&output);
             self.launch_all(self.agents[place].0, output, now);
         } else if packet.to == MALLORY.address() {
-            self.mallory.take(&packet.bytes);
-            self.answer_as(MALLORY);
+            self.take_as(Part::Attacker, &packet.bytes);
         } else if packet.to == MATE.address() {
-            self.mate.take(&packet.bytes);
-            self.answer_as(MATE);
+            self.take_as(Part::Mate, &packet.bytes);
         }
     }
 
-    /// What was heard is answered: the session lives on.
-    fn answer_as(&mut self, who: Who) {
-        let (hand, relay) =
-            if who == MALLORY { (&mut self.mallory, EGRESS) } else { (&mut self.mate, INGRESS) };
-        let answers = hand.answers(self.now);
-        if let Some(packet) =
-            Some(answers).filter(|answers| !answers.is_empty()).and_then(|said| hand.says(&said))
-        {
-            self.launch(who, relay.address(), packet, self.now);
+    /// What a part hears is answered: the session lives on.
+    fn take_as(&mut self, part: Part, packet: &[u8]) {
+        let now = self.now;
+        if let Some(answer) = self.member(part).take(packet, now) {
+            self.send(part, answer);
         }
     }
 
@@ -382,6 +289,32 @@ impl World {
         self.launched += 1;
         self.under_way.insert((at + DELAY, self.launched), Packet { from: from.address(), to, bytes });
     }
+}
+
+impl Scene for World {
+    fn member(&mut self, part: Part) -> &mut Attacker {
+        match part {
+            Part::Attacker => &mut self.mallory,
+            Part::Mate => &mut self.mate,
+        }
+    }
+
+    fn send(&mut self, part: Part, packet: Vec<u8>) {
+        let (who, relay) = match part {
+            Part::Attacker => (MALLORY, EGRESS),
+            Part::Mate => (MATE, INGRESS),
+        };
+        self.launch(who, relay.address(), packet, self.now);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.run(time);
+    }
+}
+
+/// The first shard of a relay.
+fn place(relay: Who) -> GrantedRelay {
+    GrantedRelay { relay: relay.relay_card().number, shard: Shard::new(0) }
 }
 
 fn memory(relay: &Relay) -> Bytes {

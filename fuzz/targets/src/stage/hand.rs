@@ -1,5 +1,7 @@
 //! A node played by hand: it has real keys, and says with them whatever it is told to.
 
+use std::net::SocketAddr;
+
 use byway_units::{FlowId, Time};
 use byway_wire::messages::{PathResponse, ProbeReply};
 use byway_wire::packets::{
@@ -7,8 +9,8 @@ use byway_wire::packets::{
     MessagePacket, ResponsePacket, SOURCE_OVERHEAD, SourceHeader,
 };
 use byway_wire::seal::{
-    Acceptance, AwaitedResponse, DigestKey, EpochKeys, Initiation, Portable, PreSharedKey, Purpose,
-    Responder, SplitKeys, Suite,
+    Acceptance, AwaitedResponse, DigestKey, EpochKeys, Initiation, Portable, PreSharedKey, PublicKey,
+    Purpose, Responder, SplitKeys, StaticSecret, Suite,
 };
 use byway_wire::{
     Alias, Boot, Capabilities, Counter, Epoch, Flags, Message, Messages, Piece, Plaintext, SequenceNumber,
@@ -35,14 +37,22 @@ pub(crate) struct Heard {
     pub(crate) requested: Vec<(Alias, u32)>,
 }
 
+/// The other side of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) key: PublicKey,
+    pub(crate) address: SocketAddr,
+}
+
 /// One side of a session.
 pub(crate) struct Hand {
     pub(crate) who: Who,
-    peer: Who,
+    secret: StaticSecret,
+    peer: Peer,
     purpose: Purpose,
     responder: Responder,
     pub(crate) boot: u64,
-    stamp: u64,
+    pub(crate) stamp: u64,
     next_index: u32,
     awaited: Option<(AwaitedResponse, Epoch)>,
     sealing: Option<Sealing>,
@@ -56,11 +66,17 @@ const REQUESTED_MAX: usize = 64;
 
 impl Hand {
     pub(crate) fn new(who: Who, peer: Who, purpose: Purpose) -> Self {
+        Self::with_keys(who, who.secret(), Peer { key: peer.key(), address: peer.address() }, purpose)
+    }
+
+    /// Plays the part of a node with keys of its own.
+    pub(crate) fn with_keys(who: Who, secret: StaticSecret, peer: Peer, purpose: Purpose) -> Self {
         Self {
             who,
+            responder: Responder::new(secret.clone()),
+            secret,
             peer,
             purpose,
-            responder: Responder::new(who.secret()),
             boot: 1,
             stamp: 1,
             next_index: 0x0100,
@@ -97,8 +113,8 @@ impl Hand {
             epoch: Epoch::new(epoch),
             messages,
         };
-        let (key, psk) = (self.peer.key(), PreSharedKey::default());
-        let written = initiation.write(&self.who.secret(), &key, &psk, &seed);
+        let psk = PreSharedKey::default();
+        let written = initiation.write(&self.secret, &self.peer.key, &psk, &seed);
         let (packet, awaited) = written.expect("the messages fit in a datagram");
         self.awaited = Some((awaited, Epoch::new(epoch)));
         packet
@@ -178,7 +194,7 @@ impl Hand {
     pub(crate) fn answers(&mut self, now: Time) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some((number, sent)) = self.heard.probe.take() {
-            let address = self.peer.address().into();
+            let address = self.peer.address.into();
             let reply = ProbeReply {
                 number,
                 sent,
