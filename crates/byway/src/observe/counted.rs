@@ -72,6 +72,7 @@ const SESSION_DROPS: Drops = &[
     "too_old",
     "initiations_refused",
     "cookies",
+    "probes_ignored",
     "unsendable",
 ];
 

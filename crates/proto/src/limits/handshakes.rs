@@ -52,3 +52,10 @@ pub const RESPONSE_BURST: u64 = 4 * ATTEMPT_RESPONSE_BURST;
 /// Destinations of one initiation: the address in use, those that the peer may have, and relays. A cookie of each is
 /// kept. An initiation that has gone to more takes no cookies from the rest.
 pub const ATTEMPT_DESTINATIONS_MAX: usize = CANDIDATES_MAX + 1 + DETOURS_MAX + 1;
+
+/// Probes and path challenges of one peer that are answered in a second. A peer that misses replies sends 20 a second,
+/// beside the trains that measure its line and the probes of longer packets.
+pub const REPLIES_PER_SECOND: u64 = 100;
+
+/// And at once: several trains, and what waited while the node slept.
+pub const REPLIES_BURST: u64 = 100;

@@ -6,6 +6,7 @@ use byway_wire::{Message, Microseconds, Timestamp};
 
 use super::{Change, Origin, SessionId, Sessions};
 use crate::limits::{FAST_PROBE_INTERVAL, PROBE_INTERVAL, ROUND_TRIP_MAX};
+use crate::parts::token_bucket::Packets;
 
 impl Sessions {
     /// Takes a message, if it is one about the session itself.
@@ -33,6 +34,9 @@ impl Sessions {
         let Origin::Address(from) = origin else {
             return;
         };
+        if !self.may_reply(id, now) {
+            return;
+        }
         let response = Message::PathResponse(PathResponse { token: challenge.token });
         match self.get_mut(id) {
             Some(session) if session.path.address() == Some(&from.remote) => {
@@ -43,8 +47,19 @@ impl Sessions {
         }
     }
 
+    /// Returns whether one more probe or challenge of a peer is answered. A reply costs as much as the probe, and takes the
+    /// room of other peers' packets where the uplink is narrower than the downlink.
+    fn may_reply(&mut self, id: SessionId, now: Time) -> bool {
+        let may = self.get_mut(id).is_none_or(|session| session.replies.take(Packets::new(1), now));
+        self.counters.probes_ignored += u64::from(!may);
+        may
+    }
+
     /// Answers a probe, and takes note of what it says.
     fn answer_probe(&mut self, id: SessionId, probe: &Probe, origin: Origin, now: Time) {
+        if !self.may_reply(id, now) {
+            return;
+        }
         let Some(session) = self.get_mut(id) else {
             return;
         };

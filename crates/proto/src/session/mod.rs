@@ -103,6 +103,8 @@ pub struct SessionCounters {
     pub handshakes: u64,
     /// Times a session moved to another address.
     pub moves: u64,
+    /// Probes and challenges that stay unanswered: their peer sends too many.
+    pub probes_ignored: u64,
     /// Packets that could not be sent for want of a session or an address.
     pub unsendable: u64,
 }

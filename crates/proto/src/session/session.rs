@@ -18,7 +18,9 @@ use super::path_mtu::PathMtu;
 use super::probes::Probes;
 use crate::limits::{
     DETOURS_MAX, IN_USE_FOR, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, REKEY_GRACE,
+    REPLIES_BURST, REPLIES_PER_SECOND,
 };
+use crate::parts::token_bucket::{Packets, TokenBucket};
 
 /// Which session, in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +99,8 @@ pub(crate) struct Session {
     /// Whether this side began the newest epoch: it begins the next.
     pub(crate) initiator: bool,
     pub(crate) probes: Probes,
+    /// Probes and challenges of the peer that are answered.
+    pub(crate) replies: TokenBucket<Packets>,
     /// Packets that have arrived and are longer than every path carries, modulo 2^32.
     pub(crate) long_arrived: u32,
     /// The round trip that the other side measured.
@@ -137,6 +141,7 @@ impl Session {
             boot: None,
             initiator: false,
             probes: Probes::new(),
+            replies: TokenBucket::of_packets(REPLIES_PER_SECOND, Packets::new(REPLIES_BURST), now),
             long_arrived: 0,
             reported_round_trip: None,
             dead: false,

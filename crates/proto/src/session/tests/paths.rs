@@ -118,6 +118,26 @@ fn a_session_to_be_kept_is_kept_alive() {
     assert_eq!(pair.sent.len(), 6, "three probes and their answers");
 }
 
+#[test]
+fn a_peer_that_probes_too_often_is_answered_a_hundred_times_a_second() {
+    let mut pair = Pair::established();
+    pair.run(secs(2));
+    let before = pair.nodes[LARGE].sessions.counters;
+    for number in 0..3_000 {
+        let probe = Probe { number, sent: Timestamp::at(pair.now), round_trip: Microseconds::new(0) };
+        let node = &mut pair.nodes[SMALL];
+        node.sessions.say(node.peer, &Message::Probe(probe), pair.now);
+        pair.send(SMALL);
+        pair.run(ms(1));
+    }
+    pair.run(ms(100));
+    let ignored = pair.nodes[LARGE].sessions.counters.probes_ignored - before.probes_ignored;
+    assert!((2_550..=2_650).contains(&ignored), "{ignored} of 3,000 in three seconds, of 100 at once");
+    pair.run(secs(1));
+    speak(&mut pair, SMALL, secs(1));
+    assert_eq!(pair.nodes[LARGE].sessions.counters.probes_ignored - before.probes_ignored, ignored);
+}
+
 /// Two nodes with an idle session for a purpose, soon after the first node, which keeps it up, began it.
 fn idle_pair(purpose: Purpose) -> Pair {
     let mut pair = Pair::new();
