@@ -337,18 +337,18 @@ def far_relay(relay, shard):
     return relay.to_bytes(4, "big") + bytes([shard]), [f"far-relay {relay} {shard}" if relay else "far-relay -"]
 
 
-def register(key, role, revision, service, shapes, options, rate, budget, consent, far, grant):
+def register(key, role, service, shapes, options, rate, budget, consent, far, grant, revised=(b"", ["revision -"])):
     in_stream, batch = shapes
     burst, average, seconds = consent
     consent_bytes = bytes([burst]) + average.to_bytes(2, "big") + bytes([seconds])
     names = ["relay-side-duplication", "sender-makes-repairs", "coded-with-other-tenants", "selective"]
     return [
-        key, word("role", FLOW_ROLES, role), number("revision", 1, revision), word("service", SERVICES, service),
+        key, word("role", FLOW_ROLES, role), word("service", SERVICES, service),
         block_shape("in-stream", in_stream), block_shape("batch", batch),
         flag_bits(*[(name, name in options) for name in names]),
         number("rate", 4, rate), number("budget", 4, budget),
         (consent_bytes, [f"consent {burst} {average} {seconds}"]),
-        far_relay(*far), silent(len(grant).to_bytes(2, "big")), data("grant", grant),
+        far_relay(*far), silent(len(grant).to_bytes(2, "big")), data("grant", grant), revised,
     ]
 
 
@@ -395,15 +395,15 @@ def selective(value, ignored=0):
 
 def print_registration():
     section("Messages of registration")
-    message("register", *register(UNICAST, "sender", 1, "both", ((5, 1), (10, 2)), ["sender-makes-repairs", "selective"],
+    message("register", *register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["sender-makes-repairs", "selective"],
             10_000, 150_000, (0, 0, 0), (0x0D0E0F10, 4), join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)))
-    message("register", *register(MULTICAST, "receiver", 0, "internet", ((0, 0), (0, 0)), [], 0, 0, (25, 100, 10), (7, 0), b""))
-    message("register", *register(UNICAST, "receiver", 255, "coding", ((32, 8), (32, 8)), ["relay-side-duplication",
-            "coded-with-other-tenants"], 2**32 - 1, 2**32 - 1, (255, 65535, 255), (2**32 - 1, 255), b"\x2a"))
+    message("register", *register(MULTICAST, "receiver", "internet", ((0, 0), (0, 0)), [], 0, 0, (25, 100, 10), (7, 0), b"", number("revision", 1, 0)))
+    message("register", *register(UNICAST, "receiver", "coding", ((32, 8), (32, 8)), ["relay-side-duplication",
+            "coded-with-other-tenants"], 2**32 - 1, 2**32 - 1, (255, 65535, 255), (2**32 - 1, 255), b"\x2a", number("revision", 1, 255)))
     for status in STATUSES:
         value = 513 if status == "accepted" else 0
         outcome = bytes([STATUSES[status]]) + value.to_bytes(2, "big"), [f"status {status}", f"alias {value or '-'}"]
-        message("registered", UNICAST, word("role", FLOW_ROLES, "sender"), number("revision", 1, 7), far_relay(0x0D0E0F10, 4), outcome)
+        message("registered", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome, number("revision", 1, 7))
     message("aliases", silent(b"\x00"))
     message("aliases", silent(b"\x02"),
             alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),
@@ -502,8 +502,8 @@ def print_accepted():
     accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),
              number("rate", 4, 1), later)
     accepted("aliases-known", silent(b"\x01"), alias(7), number("known", 1, 0), later)
-    options = register(UNICAST, "sender", 1, "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), (1, 0), b"")
-    options[6] = (bytes([0b1111_1000]), options[6][1])
+    options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), (1, 0), b"")
+    options[5] = (bytes([0b1111_1000]), options[5][1])
     accepted("register", *options)
     options = offer(1, VIDEO, NOTHING, b"a")
     options[4] = (bytes([0b1001_1000]), options[4][1])
@@ -522,15 +522,15 @@ def print_refused_messages():
     section("Messages that are not legal")
     refused("message", b"\x14", "type without length")
     refused("message", b"\x14\x00\x06\x00\x01", "a body that is cut off")
-    key = register(UNICAST, "sender", 1, "both", ((5, 1), (10, 2)), [], 1, 1, (0, 0, 0), (1, 0), b"")
+    key = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), [], 1, 1, (0, 0, 0), (1, 0), b"")
     for place_of_part, wrong, why in [
         (0, b"\x80" + UNICAST[0][1:], "a sender that is no agent"), (1, b"\0", "role 0"), (1, b"\x03", "role 3"),
-        (3, b"\x05", "service 5"), (4, b"\x05\x00", "source packets without repair packets"),
-        (4, b"\x00\x01", "repair packets without source packets"), (4, b"\x21\x01", "33 source packets"),
-        (5, b"\x0a\x09", "9 repair packets"), (11, b"\x00\x01", "a grant that is cut off"),
+        (2, b"\x05", "service 5"), (3, b"\x05\x00", "source packets without repair packets"),
+        (3, b"\x00\x01", "repair packets without source packets"), (3, b"\x21\x01", "33 source packets"),
+        (4, b"\x0a\x09", "9 repair packets"), (10, b"\x00\x01", "a grant that is cut off"),
     ]:
         refused_message("register", why, *key[:place_of_part], silent(wrong), *key[place_of_part + 1 :])
-    role = silent(b"\x01" + bytes(6))
+    role = silent(b"\x01" + bytes(5))
     refused_message("registered", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
     refused_message("registered", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
     refused_message("registered", "status 8", UNICAST, role, silent(b"\x08\0\0"))

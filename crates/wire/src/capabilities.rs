@@ -11,8 +11,10 @@ impl Capabilities {
     pub const NONE: Self = Self(0);
     /// Digests in cross-stream repairs, relay to relay.
     pub const DIGESTS: Self = Self(1 << 0);
+    /// DSCPs in source packets, agent to agent.
+    pub const DSCPS: Self = Self(1 << 3);
 
-    const KNOWN: u16 = Self::DIGESTS.0;
+    const KNOWN: u16 = Self::DIGESTS.0 | Self::DSCPS.0;
 
     /// Those of `bits` that are known.
     #[must_use]
@@ -48,8 +50,8 @@ mod tests {
 
     #[test]
     fn unknown_capabilities_are_ignored() {
-        assert_eq!(Capabilities::from_bits(0xFFFF), Capabilities::DIGESTS);
-        assert_eq!(Capabilities::from_bits(0xFFFE), Capabilities::NONE);
+        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b1001);
+        assert_eq!(Capabilities::from_bits(0xFFF6), Capabilities::NONE);
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Play {
         {
             let far_relay = cast::far_relay(flow_key, role);
             let registered_message =
-                Registered { flow_key, role, revision: 0, far_relay, outcome: Ok(alias(number)) };
+                Registered { flow_key, role, revision: None, far_relay, outcome: Ok(alias(number)) };
             write(&Message::Registered(registered_message), &mut registered);
         }
         let packet = play.relay.says(&registered);

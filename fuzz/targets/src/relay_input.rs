@@ -449,7 +449,7 @@ fn registration(flow_key: FlowKey, role: FlowRole, service: Service) -> Register
     Register {
         flow_key,
         role,
-        revision: 0,
+        revision: None,
         service,
         in_stream: BlockShape::new(5, 1),
         batch: BlockShape::new(4, 2),

@@ -324,7 +324,8 @@ impl Agent {
             let by_relays = has_relays && datagram.flights < EARLY_RELAYED_FLIGHTS_MAX;
             datagram.flights += u8::from(by_relays);
             for (piece, bytes) in datagram.pieces() {
-                let (sent, traffic_class) = (Timestamp::at(now), datagram.traffic_class);
+                let traffic_class = self.sessions.carried_class(key.0, datagram.traffic_class);
+                let sent = Timestamp::at(now);
                 let plaintext = Plaintext { sent, traffic_class, uncopied: Uncopied::NONE, datagram: bytes };
                 let waited = Microseconds::from_duration(waited);
                 let packet = EarlyPacket { flow: key.1, sequence, piece, waited, plaintext };

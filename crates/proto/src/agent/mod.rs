@@ -314,7 +314,7 @@ impl Agent {
         now: Time,
     ) -> Self {
         let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
-        let capabilities = Capabilities::NONE;
+        let capabilities = Capabilities::DSCPS;
         let local = Local { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
         Self {
             engine,

@@ -299,7 +299,8 @@ impl Agent {
             self.registered_too_late(session, registered, now);
             return;
         };
-        if registered.revision != self.registrations_of(flow).revision {
+        let latest = self.registrations_of(flow).revision;
+        if registered.revision.is_some_and(|revision| revision != latest) {
             return;
         }
         let mut is_open = false;
@@ -501,7 +502,6 @@ fn register_message(
     Register {
         flow_key,
         role,
-        revision,
         service: settings.service,
         in_stream: settings.rates.in_stream,
         batch: settings.rates.batch,
@@ -516,6 +516,7 @@ fn register_message(
         consent: settings.consent,
         far_relay: settings.paths[path].far_relay(role),
         grant: &settings.paths[path].grant,
+        revision: Some(revision),
     }
 }
 

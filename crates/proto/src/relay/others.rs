@@ -98,7 +98,7 @@ impl Relay {
         let (relay, shard) = self.ports.place(port);
         let far_relay = GrantedRelay { relay, shard };
         let role = FlowRole::Sender;
-        let registered = Registered { flow_key, role, revision, far_relay, outcome };
+        let registered = Registered { flow_key, role, far_relay, outcome, revision: Some(revision) };
         self.sessions.say(session, &Message::Registered(registered), now);
     }
 }

@@ -40,7 +40,7 @@ impl Relay {
             let outcome = if news.is_cut { Err(Refusal::Unreachable) } else { Ok(alias) };
             let (flow_key, role) = (news.key, FlowRole::Sender);
             let revision = self.links.revision(session, alias);
-            let registered = Registered { flow_key, role, revision, far_relay, outcome };
+            let registered = Registered { flow_key, role, far_relay, outcome, revision: Some(revision) };
             self.sessions.say(session, &Message::Registered(registered), now);
         }
         let is_watched = self.ports.is_watched(port, now);

@@ -21,7 +21,7 @@ use crate::session::{Session, SessionId};
 impl Relay {
     /// Registers a flow for an agent, or says why not.
     pub(super) fn register(&mut self, session: SessionId, register: &Register<'_>, now: Time) {
-        let mut revision = register.revision;
+        let mut revision = register.revision.unwrap_or(0);
         let outcome = match self.try_register(session, register, now) {
             Ok(alias) => {
                 revision = self.links.revision(session, alias);
@@ -36,7 +36,7 @@ impl Relay {
         };
         self.counters.registrations_refused += u64::from(outcome.is_err());
         let Register { flow_key, role, far_relay, .. } = *register;
-        let registered = Registered { flow_key, role, revision, far_relay, outcome };
+        let registered = Registered { flow_key, role, far_relay, outcome, revision: Some(revision) };
         self.sessions.say(session, &Message::Registered(registered), now);
     }
 
@@ -51,11 +51,11 @@ impl Relay {
         self.work.entries += 1;
         let known = self.links.registered(session, &registration_key(register));
         if let Some((alias, flow)) = known {
-            if is_earlier(register.revision, self.links.revision(session, alias)) {
+            if is_earlier(register.revision.unwrap_or(0), self.links.revision(session, alias)) {
                 return Ok(alias);
             }
             if !self.is_news(session, alias, flow, register) {
-                self.links.set_revision(session, alias, register.revision);
+                self.links.set_revision(session, alias, register.revision.unwrap_or(0));
                 return Ok(alias);
             }
         }
@@ -65,7 +65,7 @@ impl Relay {
         if let Some((alias, flow)) = known {
             if !self.is_served_otherwise(flow, register.service) {
                 self.renew(session, alias, flow, key, &grants, now)?;
-                self.links.set_revision(session, alias, register.revision);
+                self.links.set_revision(session, alias, register.revision.unwrap_or(0));
                 return Ok(alias);
             }
             self.forget(session, alias, now);
@@ -82,7 +82,7 @@ impl Relay {
         let other = if sends { grants[0].egress } else { grants[0].ingress };
         let end = self.ends_at(&grants[0]);
         let alias = self.links.add(session, key, flow, (other.relay, other.shard), end);
-        self.links.set_revision(session, alias, register.revision);
+        self.links.set_revision(session, alias, register.revision.unwrap_or(0));
         self.set_round_trip(flow, session);
         if !sends {
             self.feed(key, &grants[0], now);
@@ -304,7 +304,7 @@ impl Relay {
             let role = if sends { FlowRole::Sender } else { FlowRole::Receiver };
             let far_relay = GrantedRelay { relay: far.0, shard: far.1 };
             let outcome = Err(Refusal::GrantExpired);
-            let registered = Registered { flow_key: key, role, revision, far_relay, outcome };
+            let registered = Registered { flow_key: key, role, far_relay, outcome, revision: Some(revision) };
             self.sessions.say(session, &Message::Registered(registered), now);
         }
     }

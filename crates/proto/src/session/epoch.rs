@@ -8,7 +8,7 @@ use byway_wire::packets::{
     ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole, MESSAGE_OVERHEAD, MessageHeader, MessagePacket,
 };
 use byway_wire::seal::{DigestKey, EpochKeys, Forged, Refused, ReplayWindow};
-use byway_wire::{Alias, CodedBytes, Counter, Ecn, SequenceNumber, SessionIndex};
+use byway_wire::{Alias, Capabilities, CodedBytes, Counter, Ecn, SequenceNumber, SessionIndex};
 use thiserror::Error;
 
 use crate::limits::{EPOCH_OPENS_FOR, EPOCH_PACKETS_MAX, EPOCH_SEALS_FOR, REKEY_AFTER, REKEY_PACKETS};
@@ -33,6 +33,8 @@ pub(crate) struct Epoch {
     keys: EpochKeys,
     /// Digests that this side makes, and those it checks; `None` unless both sides want them.
     pub(crate) digests: Option<Digests>,
+    /// What both sides know.
+    pub(crate) capabilities: Capabilities,
     next: Counter,
     window: ReplayWindow,
     began: Time,
@@ -75,7 +77,7 @@ impl Epoch {
         ours: SessionIndex,
         theirs: SessionIndex,
         keys: EpochKeys,
-        digests: Option<Digests>,
+        (capabilities, digests): (Capabilities, Option<Digests>),
         now: Time,
     ) -> Self {
         Self {
@@ -84,6 +86,7 @@ impl Epoch {
             theirs,
             keys,
             digests,
+            capabilities,
             next: Counter::FIRST,
             window: ReplayWindow::new(),
             began: now,

@@ -271,7 +271,8 @@ impl Sessions {
             return;
         };
         let digests = digests(&keys, capabilities);
-        let epoch = Epoch::new(number, index, theirs, keys.epoch_keys(provider, suite), digests, now);
+        let (keys, known) = (keys.epoch_keys(provider, suite), (capabilities, digests));
+        let epoch = Epoch::new(number, index, theirs, keys, known, now);
         let replaced = session.answered.replace(Answered {
             mac1,
             response: response.clone(),
@@ -328,9 +329,10 @@ impl Sessions {
             return Received::Nothing;
         };
         let (keys, theirs) = (&response.keys, response.index);
-        let digests = digests(keys, ours & response.capabilities);
+        let capabilities = ours & response.capabilities;
+        let known = (capabilities, digests(keys, capabilities));
         let answered_after = now.saturating_since(attempt.latest);
-        let epoch = Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), digests, now);
+        let epoch = Epoch::new(attempt.epoch, index, theirs, keys.epoch_keys(provider, suite), known, now);
         session.attempt = None;
         session.initiator = true;
         match origin {

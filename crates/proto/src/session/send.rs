@@ -7,7 +7,9 @@ use arrayvec::ArrayVec;
 use byway_units::{AgentId, Bytes, Duration, Time};
 use byway_wire::messages::{CopyNack, Probe, Relayed};
 use byway_wire::packets::MESSAGE_OVERHEAD;
-use byway_wire::{Alias, Ecn, Message, RangeSet, SequenceNumber, Timestamp, Writer};
+use byway_wire::{
+    Alias, Capabilities, Ecn, Message, RangeSet, SequenceNumber, Timestamp, TrafficClass, Writer,
+};
 
 use super::messages::claimed;
 use super::probes::Before;
@@ -49,6 +51,16 @@ impl Sessions {
     /// Whether the peer can be reached without a relay, as far as is known.
     pub(crate) fn is_direct(&self, id: SessionId) -> bool {
         self.get(id).is_some_and(Session::is_direct)
+    }
+
+    /// The traffic class with which a datagram goes to a peer: without its DSCP, if the peer does not know of those.
+    pub(crate) fn carried_class(&self, id: SessionId, class: TrafficClass) -> TrafficClass {
+        let newest = self.get(id).and_then(|session| session.epochs.first());
+        if newest.is_some_and(|epoch| epoch.capabilities.contain(Capabilities::DSCPS)) {
+            class
+        } else {
+            class.without_dscp()
+        }
     }
 
     /// Notes that data flows, so that the peer is probed; begins the epoch that is wanting.

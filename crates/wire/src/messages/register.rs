@@ -70,8 +70,6 @@ pub struct Register<'a> {
     pub flow_key: FlowKey,
     /// What the agent is to it.
     pub role: FlowRole,
-    /// The count of changes to what is asked for, modulo 256. A relay ignores a `register` that comes after one with a later revision.
-    pub revision: u8,
     /// What is asked for.
     pub service: Service,
     /// The in-stream block, if there is to be one.
@@ -92,6 +90,9 @@ pub struct Register<'a> {
     /// The bytes of a grant, empty where the static configuration implies it. A relay that cannot read them answers
     /// so; that is why they are not checked here.
     pub grant: &'a [u8],
+    /// The count of changes to what is asked for, modulo 256. A relay ignores a `register` that comes after one with a later
+    /// revision. `None` in a message that does not have it counts as 0.
+    pub revision: Option<u8>,
 }
 
 impl<'a> Register<'a> {
@@ -107,7 +108,6 @@ impl<'a> Register<'a> {
         Ok(Self {
             flow_key: reader.flow_key()?,
             role: reader.code("role")?,
-            revision: reader.u8("revision")?,
             service: reader.code("service")?,
             in_stream: BlockShape::parse(&mut reader, ["source packets", "repair packets"])?,
             batch: BlockShape::parse(&mut reader, ["batch", "batch repair packets"])?,
@@ -121,6 +121,7 @@ impl<'a> Register<'a> {
             },
             far_relay: GrantedRelay::parse(&mut reader)?,
             grant: parse_grant(&mut reader)?,
+            revision: reader.u8("revision").ok(),
         })
     }
 
@@ -132,7 +133,6 @@ impl<'a> Register<'a> {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u8(self.role.code());
-            output.u8(self.revision);
             output.u8(self.service.code());
             output.bytes(&BlockShape::to_bytes(self.in_stream));
             output.bytes(&BlockShape::to_bytes(self.batch));
@@ -144,6 +144,7 @@ impl<'a> Register<'a> {
             output.u8(self.consent.seconds);
             self.far_relay.emit(output);
             emit_grant(self.grant, output);
+            output.bytes(self.revision.as_slice());
         })
     }
 }

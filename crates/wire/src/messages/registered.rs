@@ -38,12 +38,13 @@ pub struct Registered {
     pub flow_key: FlowKey,
     /// What the agent is to it.
     pub role: FlowRole,
-    /// The revision of the `register` that is in force, or that is refused. An agent ignores what is said of an earlier one than its latest.
-    pub revision: u8,
     /// The relay shard at the path's other end, as in `register`.
     pub far_relay: GrantedRelay,
     /// What stands for the flow between the two from now on, or why nothing does.
     pub outcome: Result<Alias, Refusal>,
+    /// The revision of the `register` that is in force, or that is refused. An agent ignores what is said of another one than
+    /// its latest. `None` in a message that does not have it: that is taken to be about the latest.
+    pub revision: Option<u8>,
 }
 
 impl Registered {
@@ -58,12 +59,12 @@ impl Registered {
         let mut reader = Reader::new("registered", body);
         let flow_key = reader.flow_key()?;
         let role = reader.code("role")?;
-        let revision = reader.u8("revision")?;
         let far_relay = GrantedRelay::parse(&mut reader)?;
         let status = reader.u8("status")?;
         let outcome =
             if status == ACCEPTED { Ok(reader.alias()?) } else { Err(parse_refusal(status, &mut reader)?) };
-        Ok(Self { flow_key, role, revision, far_relay, outcome })
+        let revision = reader.u8("revision").ok();
+        Ok(Self { flow_key, role, far_relay, outcome, revision })
     }
 
     /// Appends the message.
@@ -74,10 +75,10 @@ impl Registered {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u8(self.role.code());
-            output.u8(self.revision);
             self.far_relay.emit(output);
             output.u8(self.outcome.map_or_else(Code::code, |_| ACCEPTED));
             output.u16(self.outcome.map_or(0, Alias::number));
+            output.bytes(self.revision.as_slice());
         })
     }
 }

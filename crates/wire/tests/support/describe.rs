@@ -23,6 +23,10 @@ impl Lines {
         self
     }
 
+    pub(crate) fn revision(&mut self, revision: Option<u8>) -> &mut Self {
+        self.add("revision", revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()))
+    }
+
     pub(crate) fn hex(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
         let mut hex = String::from(if bytes.is_empty() { "-" } else { "" });
         for byte in bytes {
@@ -275,11 +279,8 @@ fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
 
 fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
     let (options, consent) = (message.options, message.consent);
-    lines.flow_key(&message.flow_key).word("role", message.role).add("revision", message.revision);
-    lines
-        .word("service", message.service)
-        .shape("in-stream", message.in_stream)
-        .shape("batch", message.batch);
+    lines.flow_key(&message.flow_key).word("role", message.role).word("service", message.service);
+    lines.shape("in-stream", message.in_stream).shape("batch", message.batch);
     lines.yes("relay-side-duplication", options.relay_side_duplication);
     lines.yes("sender-makes-repairs", options.sender_makes_repairs);
     lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
@@ -287,16 +288,17 @@ fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
     lines.add("rate", message.rate.count()).add("budget", message.budget.count());
     let shown = format!("{} {} {}", consent.burst_percent, consent.average_per_mille, consent.seconds);
     lines.add("consent", shown).far_relay(Some(message.far_relay)).hex("grant", message.grant);
+    lines.revision(message.revision);
     "register"
 }
 
 fn registered(message: &Registered, lines: &mut Lines) -> &'static str {
-    lines.flow_key(&message.flow_key).word("role", message.role).add("revision", message.revision);
-    lines.far_relay(Some(message.far_relay));
+    lines.flow_key(&message.flow_key).word("role", message.role).far_relay(Some(message.far_relay));
     match message.outcome {
         Ok(alias) => lines.add("status", "accepted").add("alias", alias.number()),
         Err(refusal) => lines.word("status", refusal).add("alias", "-"),
     };
+    lines.revision(message.revision);
     "registered"
 }
 

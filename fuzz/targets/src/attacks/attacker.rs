@@ -126,7 +126,7 @@ impl Attacker {
         Message::Register(Register {
             flow_key: self.flow(role, number),
             role,
-            revision: 0,
+            revision: None,
             service: Service::Caching,
             in_stream: None,
             batch: BlockShape::new(10, 2),

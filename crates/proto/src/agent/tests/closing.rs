@@ -174,7 +174,7 @@ fn a_registration_that_is_answered_after_the_end_is_taken_back() {
     let late = Registered {
         flow_key: key(),
         role: FlowRole::Sender,
-        revision: 0,
+        revision: Some(0),
         far_relay: far_relay(),
         outcome: Ok(alias_of(SENDER)),
     };

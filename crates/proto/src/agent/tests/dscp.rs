@@ -107,3 +107,15 @@ fn a_datagram_that_waits_for_a_way_keeps_its_dscp() {
     hall.run(ms(50));
     assert_eq!((hall.got[0].bytes.as_slice(), &hall.dscps[..]), (&b"held"[..], &[AF41][..]));
 }
+
+#[test]
+fn a_peer_that_knows_nothing_of_dscps_gets_none() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    let peer = hall.agents[SENDER].senders[hall.flow.0 as usize].peer;
+    let session = hall.agents[SENDER].sessions.get_mut(peer).expect("the peer was added");
+    assert!(session.epochs[0].capabilities.contain(Capabilities::DSCPS), "both know");
+    session.epochs[0].capabilities = Capabilities::NONE;
+    hall.send_as(&[7; 50], class(EF), false);
+    hall.run(ms(50));
+    assert_eq!((hall.got[0].bytes.len(), &hall.dscps[..]), (50, &[0][..]));
+}

@@ -116,7 +116,7 @@ fn a_relay_that_numbers_flows_beyond_all_reason_is_not_used() {
         let registered = Registered {
             flow_key: key(),
             role: FlowRole::Sender,
-            revision: 0,
+            revision: Some(0),
             far_relay: far_relay(),
             outcome: Ok(alias),
         };
@@ -154,7 +154,7 @@ fn only_so_many_relays_are_asked_for_repairs() {
             &Registered {
                 flow_key: key(),
                 role: FlowRole::Receiver,
-                revision: 0,
+                revision: Some(0),
                 far_relay: far_relay(),
                 outcome,
             },
@@ -228,7 +228,7 @@ fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
         let registered = Registered {
             flow_key: key(),
             role: FlowRole::Sender,
-            revision: 0,
+            revision: Some(0),
             far_relay: far_relay(),
             outcome: Err(refusal),
         };
@@ -249,7 +249,7 @@ fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
             let registered = Registered {
                 flow_key: key(),
                 role: FlowRole::Sender,
-                revision: 0,
+                revision: Some(0),
                 far_relay: far_relay(),
                 outcome,
             };
@@ -281,7 +281,7 @@ fn an_answer_to_an_earlier_registration_does_not_stand_for_a_lost_one() {
     let earlier = Registered {
         flow_key: key(),
         role: FlowRole::Sender,
-        revision: 0,
+        revision: Some(0),
         far_relay: far_relay(),
         outcome: Ok(alias_of(SENDER)),
     };

@@ -511,7 +511,7 @@ fn register(key: FlowKey, role: FlowRole, service: Service, consent: Consent) ->
     Register {
         flow_key: key,
         role,
-        revision: 0,
+        revision: None,
         service,
         in_stream: BlockShape::new(5, 1),
         batch: BlockShape::new(10, 2),

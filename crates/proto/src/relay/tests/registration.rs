@@ -99,7 +99,7 @@ fn a_registration_that_was_overtaken_changes_nothing() {
     let mut desk = Desk::new(alloc::vec![Grant { services: Services::from_bits(31), ..grant_here(1, 2) }]);
     desk.enter(1);
     let of = |revision, service| Register {
-        revision,
+        revision: Some(revision),
         ..register(flow(1, 2, 1), FlowRole::Sender, service, CONSENT)
     };
     let expected = [
