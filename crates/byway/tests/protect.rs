@@ -155,6 +155,48 @@ fn a_device_that_is_removed_ends_its_agent_with_a_remedy_and_the_next_start_capt
     assert!(lab.counted(ALICE, "proxy_taken") > 0, "the new device takes packets");
 }
 
+#[test]
+fn a_device_that_is_set_down_is_left_by_both_ends_and_captures_again_once_it_is_up() {
+    let Some(mut lab) = Lab::new() else { return };
+    lab.start_all();
+    for place in [ALICE, BOB] {
+        lab.wait(place, CAPTURED);
+    }
+    let ends = lab.ends();
+    let [alice, bob] = &ends;
+    let both_ways = || [talk([alice, bob], ALICE, 20), talk([bob, alice], BOB, 20)];
+    for place in [ALICE, BOB] {
+        let set = |state: &'static str| {
+            let set = move || Command::new("ip").args(["link", "set", "byway0", state]).status();
+            assert!(lab.machines[place].run(set).expect("ip is there").success());
+        };
+        both_ways();
+        set("down");
+        lab.wait(place, "the device byway0 is down: packets go without Byway until it is up");
+        // A packet or two are lost before the peer knows, besides what the path loses.
+        let answered = both_ways();
+        assert!(
+            answered.iter().all(|answered| *answered >= 12),
+            "{answered:?} of 20, {} is down",
+            NAMES[place]
+        );
+        let taken = [ALICE, BOB].map(|place| lab.counted(place, "proxy_taken"));
+        both_ways();
+        assert_eq!([ALICE, BOB].map(|place| lab.counted(place, "proxy_taken")), taken, "nothing is captured");
+        set("up");
+        lab.wait(place, "the device byway0 is up again");
+        let until = Instant::now() + PATIENCE;
+        while [ALICE, BOB]
+            .iter()
+            .zip(taken)
+            .any(|(place, taken)| lab.counted(*place, "proxy_taken") < taken + 5)
+        {
+            assert!(Instant::now() < until, "{} is up, and packets are not captured", NAMES[place]);
+            both_ways();
+        }
+    }
+}
+
 /// The tables of the guide's recipe for a tunnel through a forward: bob's, then alice's.
 fn recipe() -> Vec<String> {
     let guide = include_str!("../../../docs/guide.md");

@@ -14,6 +14,7 @@ use super::log_limit::Topic;
 use super::mappings::{AllInUse, Consent, Endpoint, Mapping, MappingId, Owner, Side};
 use super::outsides::Caller;
 use super::role::AgentRole;
+use super::tunnel::Tunnelled;
 use crate::settings::{ExposedAt, without_address};
 
 impl AgentRole {
@@ -54,6 +55,9 @@ impl AgentRole {
             ExposedAt::Target(target) => {
                 let target = self.target_address(target).ok_or(OfferRefusal::NotYet)?;
                 self.accept_for_target(peer, flow, offer, (place, source, target), io)
+            }
+            ExposedAt::Network(_) if self.tunnel.as_ref().is_some_and(Tunnelled::is_down) => {
+                Err(OfferRefusal::NotYet)
             }
             ExposedAt::Network(network) => {
                 let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));

@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::plan::Plan;
+use super::watch::DeviceWatch;
 use super::{Capturing, check_plan, refused};
 use crate::agent::Doors;
 use crate::exit::{Cause, Failure};
@@ -66,6 +67,9 @@ impl Capturing {
     /// Opens and closes doors as the agent says, until it has ended.
     async fn follow(mut self, mut doors: watch::Receiver<Doors>, mut proposals: mpsc::Receiver<Proposal>) {
         let mut looks = tokio::time::interval(LOOKS_EVERY);
+        let mut watch = DeviceWatch::start(self.device)
+            .inspect_err(|error| tracing::warn!(%error, "nobody notices if the device is set down"))
+            .ok();
         loop {
             let set = tokio::select! {
                 changed = doors.changed() => match changed {
@@ -81,13 +85,33 @@ impl Capturing {
                     let _ = answer.send(self.propose(&tunnel, &exposed, generation).await);
                     Ok(())
                 }
-                _ = looks.tick() => self.set_again().await,
+                Some(is_up) = next_state(&mut watch) => self.note_state(is_up).await,
+                _ = looks.tick(), if self.state.is_up() => self.set_again().await,
             };
             if let Err(error) = set {
                 tracing::error!(%error, "the system's routing cannot be changed; it is tried again in {LOOKS_EVERY:?}");
             }
         }
         self.guard.finish(self.plan.table).await;
+    }
+
+    /// Notes that the device was set up or down. The system forgets the routes and the IPv6 addresses of one that is down.
+    async fn note_state(&mut self, is_up: bool) -> std::io::Result<()> {
+        if !self.state.set(is_up) {
+            return Ok(());
+        }
+        let name = &self.device_name;
+        if !is_up {
+            tracing::warn!(
+                "the device {name} is down: packets go without Byway until it is up (ip link set {name} up)"
+            );
+            return Ok(());
+        }
+        tracing::info!("the device {name} is up again");
+        for address in &self.inside {
+            self.kernel.add_address(self.device, *address).await?;
+        }
+        self.set_again().await
     }
 
     async fn take_doors(&mut self, doors: Doors) -> std::io::Result<()> {
@@ -113,5 +137,13 @@ impl Capturing {
         self.set_routes_of(&plan).await.map_err(|error| refused("a route cannot be set", &error))?;
         self.next = Some((generation, plan));
         Ok(())
+    }
+}
+
+/// The next state of a watched device; never ready without a watch, or once it has ended.
+async fn next_state(watch: &mut Option<DeviceWatch>) -> Option<bool> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
     }
 }

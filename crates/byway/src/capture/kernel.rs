@@ -202,6 +202,12 @@ impl Kernel {
         request.execute().await.or_else(|error| unless(&error, EXISTS, error_of(&error)))
     }
 
+    /// Gives a device an address, if it does not have it.
+    pub(crate) async fn add_address(&self, device: u32, address: IpNet) -> io::Result<()> {
+        let request = self.handle.address().add(device, address.addr(), address.prefix_len());
+        request.execute().await.or_else(|error| unless(&error, EXISTS, error_of(&error)))
+    }
+
     /// Has what goes to a prefix go into a device, by a table; in place of how it went before.
     pub(crate) async fn set_route(
         &self,

@@ -8,6 +8,7 @@ mod kernel;
 mod pins;
 mod plan;
 mod show;
+mod watch;
 
 use std::io;
 use std::net::IpAddr;
@@ -20,6 +21,7 @@ pub(crate) use guard::{GuardFlags, run as guard};
 pub(crate) use kernel::{Kernel, is_of_a_link};
 pub(crate) use plan::priorities;
 pub(crate) use show::show;
+pub(crate) use watch::DeviceState;
 
 use crate::agent::Doors;
 use crate::exit::{Cause, Failure};
@@ -35,6 +37,8 @@ pub(crate) struct Capturing {
     plan: Plan,
     inside: Vec<IpNet>,
     device: u32,
+    device_name: String,
+    state: DeviceState,
     guard: Guard,
     /// Held for as long as rules may be there.
     _claim: Claim,
@@ -55,6 +59,7 @@ pub(crate) struct Inlet {
     pub(crate) device: Device,
     /// Of the captures that have one.
     pub(crate) queues: Option<PacketQueues>,
+    pub(crate) state: DeviceState,
     /// Whether the system takes answers of IPv6 from the device.
     pub(crate) speaks_ipv6: bool,
 }
@@ -81,6 +86,8 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
         plan,
         inside: tunnel.addresses.clone(),
         device: device.index(),
+        device_name: tunnel.device.clone(),
+        state: DeviceState::up(),
         guard,
         _claim: claim,
         doors: Doors::default(),
@@ -96,7 +103,10 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
         Err(failure) => Err(failure),
     };
     match queues {
-        Ok(queues) => Ok((capturing, Inlet { device, queues, speaks_ipv6 })),
+        Ok(queues) => {
+            let state = capturing.state.clone();
+            Ok((capturing, Inlet { device, queues, state, speaks_ipv6 }))
+        }
         Err(failure) => {
             capturing.guard.finish(tunnel.table).await;
             Err(failure)

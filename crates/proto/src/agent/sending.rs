@@ -170,14 +170,12 @@ impl Agent {
     }
 
     pub(super) fn send_piece(&mut self, id: SendFlowId, contents: &Contents<'_>, now: Time) {
-        let Contents { piece, bytes, mut traffic_class, copied, sent } = *contents;
+        let Contents { piece, bytes, copied, sent, .. } = *contents;
         if !self.may_seal(id, now) {
             return;
         }
         let peer = self.senders[id.0 as usize].peer;
-        if traffic_class.dscp_bytes() > 0 {
-            traffic_class = self.sessions.carried_class(peer, traffic_class);
-        }
+        let traffic_class = self.sessions.carried_class(peer, contents.traffic_class);
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
         let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
         let is_crowded = self.senders[id.0 as usize].is_dark(now) && !self.has_room();

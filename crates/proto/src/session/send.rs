@@ -54,7 +54,11 @@ impl Sessions {
     }
 
     /// The traffic class with which a datagram goes to a peer: without its DSCP, if the peer does not know of those.
+    #[inline]
     pub(crate) fn carried_class(&self, id: SessionId, class: TrafficClass) -> TrafficClass {
+        if class.dscp_bytes() == 0 {
+            return class;
+        }
         let newest = self.get(id).and_then(|session| session.epochs.first());
         if newest.is_some_and(|epoch| epoch.capabilities.contain(Capabilities::DSCPS)) {
             class

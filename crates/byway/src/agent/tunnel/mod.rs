@@ -3,6 +3,7 @@
 mod changing;
 mod connections;
 mod device_queue;
+mod down;
 mod queued;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ use super::known::Known;
 use super::limits::SWEEP_INTERVAL;
 use super::mappings::{Consent, Datagram, Mapping, MappingId, Side};
 use super::role::AgentRole;
-use crate::capture::Inlet;
+use crate::capture::{DeviceState, Inlet};
 use crate::settings::{Capture, Exposed, ExposedAt, MTU_MIN, Tunnel, Wanted};
 pub(super) use changing::TunnelChange;
 use connections::Connections;
@@ -89,6 +90,7 @@ pub(super) struct Tunnelled {
     queues: Option<PacketQueues>,
     /// The number of the device.
     device_index: u32,
+    state: DeviceState,
     /// Whether the system takes answers of IPv6 from it.
     speaks_ipv6: bool,
     /// By capture: the mappings of congestion-controlled traffic and of datagrams.
@@ -131,7 +133,7 @@ enum Towards {
 
 impl Tunnelled {
     pub(super) fn new(settings: Tunnel, inlet: Inlet) -> (Self, watch::Receiver<Doors>) {
-        let Inlet { device, queues, speaks_ipv6 } = inlet;
+        let Inlet { device, queues, state, speaks_ipv6 } = inlet;
         let captures = settings.captures.len();
         let closed = Doors { captures: vec![false; captures], ..Doors::default() };
         let (doors, seen) = watch::channel(closed);
@@ -140,6 +142,7 @@ impl Tunnelled {
             device_index: device.index(),
             device: Some(device),
             queues,
+            state,
             speaks_ipv6,
             mappings: vec![[None; 2]; captures],
             behind: BTreeMap::new(),
@@ -231,6 +234,9 @@ impl Tunnelled {
             self.learn(headers.source, traffic, peer, came.id, now);
         }
         let whole = came.mapping.whole.filter(|_| headers.tcp.is_some_and(TcpHeader::is_syn));
+        if self.is_down() {
+            self.next_look = Time::START;
+        }
         if headers.ecn == ecn && whole.is_none() {
             return io.give_packet(packet);
         }
@@ -322,11 +328,6 @@ impl Tunnelled {
     fn look_soon(&mut self, now: Time) {
         self.looks_until = now + LOOKS_FOR;
         self.next_look = self.next_look.min(now + LOOKS_EVERY);
-    }
-
-    /// Returns the number of packets that the system dropped because the device's queue was full.
-    pub(super) fn dropped_in_queue(&self) -> u64 {
-        device_queue::dropped_in_queue(&self.settings.device).unwrap_or_default()
     }
 
     /// Reads a packet of the device, and has its connection agree on segments that fit.
@@ -444,6 +445,10 @@ impl AgentRole {
         let Some(tunnel) = self.tunnel.as_mut().filter(|tunnel| tunnel.next_look <= now) else {
             return;
         };
+        if tunnel.is_down() {
+            self.leave_device_that_is_down(io);
+            return;
+        }
         tunnel.next_look = if now < tunnel.looks_until { now + LOOKS_EVERY } else { now + SWEEP_INTERVAL };
         let missing: Vec<(usize, Traffic)> = missing(&tunnel.settings.captures, &tunnel.mappings);
         for (place, traffic) in missing {

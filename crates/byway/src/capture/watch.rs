@@ -1,0 +1,76 @@
+//! The state of the agent's device, as somebody else sets it: up or down.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::link::LinkFlags;
+use rtnetlink::{Handle, MulticastGroup};
+use tokio::sync::mpsc::{self, Receiver};
+use tokio::task::JoinHandle;
+
+/// A device's administrative state, shared by the task that watches it and the agent.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceState(Arc<AtomicBool>);
+
+impl DeviceState {
+    pub(crate) fn up() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// True if the device takes packets.
+    pub(crate) fn is_up(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes a state, and returns whether it is another one than before.
+    pub(super) fn set(&self, is_up: bool) -> bool {
+        self.0.swap(is_up, Ordering::Relaxed) != is_up
+    }
+}
+
+/// Changes in flight that a watch holds: the state changes by hand.
+const CHANGES_MAX: usize = 64;
+
+/// A watch for the state of one device, by the system's notifications (`RTM_NEWLINK`).
+pub(super) struct DeviceWatch {
+    changes: Receiver<bool>,
+    tasks: [JoinHandle<()>; 2],
+    /// The connection lasts as long as this.
+    _handle: Handle,
+}
+
+impl DeviceWatch {
+    pub(super) fn start(device: u32) -> io::Result<Self> {
+        let (connection, handle, mut messages) =
+            rtnetlink::new_multicast_connection(&[MulticastGroup::Link])?;
+        let (sender, changes) = mpsc::channel(CHANGES_MAX);
+        let reads = async move {
+            while let Ok((message, _)) = messages.recv().await {
+                let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) = message.payload else {
+                    continue;
+                };
+                let is_up = link.header.flags.contains(LinkFlags::Up);
+                if link.header.index == device && sender.send(is_up).await.is_err() {
+                    break;
+                }
+            }
+        };
+        Ok(Self { changes, tasks: [tokio::spawn(connection), tokio::spawn(reads)], _handle: handle })
+    }
+
+    /// Waits for the next notification, and returns whether the device is up; `None` once there are none any more.
+    pub(super) async fn next(&mut self) -> Option<bool> {
+        self.changes.recv().await
+    }
+}
+
+impl Drop for DeviceWatch {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
