@@ -109,7 +109,7 @@ pub(super) struct Mapping {
     pub(super) consent: Consent,
     /// Why the peer refused last, since it consented.
     pub(super) refusal: Option<OfferRefusal>,
-    /// The latency budget: later than that and [`PENDING_FOR`], a datagram that waits is stale.
+    /// The latency budget. A datagram that has waited longer than this, and longer than [`PENDING_FOR`], is stale.
     pub(super) budget: Duration,
     /// When a datagram of the mapping came or went last, and whether both ends have sent any.
     pub(super) usage: PairUse,
@@ -171,7 +171,7 @@ pub(super) struct Datagram<'a> {
 pub(super) struct Beginning {
     /// Number of datagrams that went with the offer.
     early: u64,
-    /// True if any waits for the answer. Then all later ones do.
+    /// True if a datagram was queued since the offer. All later ones are queued, too, for their order.
     has_pending: bool,
 }
 

@@ -68,7 +68,7 @@ impl Capturing {
     async fn follow(mut self, mut doors: watch::Receiver<Doors>, mut proposals: mpsc::Receiver<Proposal>) {
         let mut looks = tokio::time::interval(LOOKS_EVERY);
         let mut watch = DeviceWatch::start(self.device)
-            .inspect_err(|error| tracing::warn!(%error, "nobody notices if the device is set down"))
+            .inspect_err(|error| tracing::warn!(%error, "cannot watch the device: if it is set down, peers go on sending to it"))
             .ok();
         loop {
             let set = tokio::select! {
@@ -140,7 +140,7 @@ impl Capturing {
     }
 }
 
-/// The next state of a watched device; never ready without a watch, or once it has ended.
+/// Returns the next state of a watched device; `None` once the watch has ended. Never ready without a watch.
 async fn next_state(watch: &mut Option<DeviceWatch>) -> Option<bool> {
     match watch {
         Some(watch) => watch.next().await,

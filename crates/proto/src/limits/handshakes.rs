@@ -54,8 +54,8 @@ pub const RESPONSE_BURST: u64 = 4 * ATTEMPT_RESPONSE_BURST;
 pub const ATTEMPT_DESTINATIONS_MAX: usize = CANDIDATES_MAX + 1 + DETOURS_MAX + 1;
 
 /// Probes and path challenges of one peer that are answered in a second. A peer that misses replies sends 20 a second,
-/// beside the trains that measure its line and the probes of longer packets.
+/// beside the trains that measure its uplink and the probes of longer packets.
 pub const REPLIES_PER_SECOND: u64 = 100;
 
-/// And at once: several trains, and what waited while the node slept.
+/// The burst of replies: a train of the longest kind (56 packets), and other probes beside it.
 pub const REPLIES_BURST: u64 = 100;

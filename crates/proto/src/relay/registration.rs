@@ -462,7 +462,7 @@ impl Relay {
     }
 }
 
-/// True if a registration comes after one with a later revision. Revisions wrap (as RFC 1982, section 3.2).
+/// True if a revision is 1 to 128 behind the one in force. Revisions wrap, as in RFC 1982, section 3.2.
 const fn is_earlier(revision: u8, known: u8) -> bool {
     let behind = known.wrapping_sub(revision);
     behind >= 1 && behind <= 128

@@ -33,7 +33,7 @@ pub(crate) struct Epoch {
     keys: EpochKeys,
     /// Digests that this side makes, and those it checks; `None` unless both sides want them.
     pub(crate) digests: Option<Digests>,
-    /// What both sides know.
+    /// Capabilities that both sides have.
     pub(crate) capabilities: Capabilities,
     next: Counter,
     window: ReplayWindow,

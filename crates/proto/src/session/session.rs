@@ -312,7 +312,7 @@ impl Session {
     /// Plans the next probe.
     ///
     /// The side that uses the session probes the peer, whichever of the two began it. Relays also measure the round trip of an
-    /// idle session once, at its start. Without it, a relay that dies soon after is missed half a second later.
+    /// idle session once, at its start. Without it, the death of a relay soon after is noticed half a second later.
     pub(crate) fn plan_probe(&mut self, now: Time) {
         let measures = self.remote.keep || self.remote.purpose == Purpose::RelayToRelay;
         self.next_probe = if self.epochs.is_empty() {

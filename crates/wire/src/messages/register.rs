@@ -90,8 +90,8 @@ pub struct Register<'a> {
     /// The bytes of a grant, empty where the static configuration implies it. A relay that cannot read them answers
     /// so; that is why they are not checked here.
     pub grant: &'a [u8],
-    /// The count of changes to what is asked for, modulo 256. A relay ignores a `register` that comes after one with a later
-    /// revision. `None` in a message that does not have it counts as 0.
+    /// The number of changes to what is asked for, modulo 256. A relay does not apply a `register` that was overtaken by one with a
+    /// later revision. `None` in a message that does not have it counts as 0.
     pub revision: Option<u8>,
 }
 

@@ -8,7 +8,7 @@ use crate::agent::mappings::{MappingId, Side};
 use crate::agent::role::AgentRole;
 
 /// The time between looks whether the device is up again: packets are captured within two seconds then.
-const LOOKS_FOR_UP_EVERY: Duration = Duration::from_secs(1);
+const DEVICE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Tunnelled {
     /// True if the device takes no packets, as somebody has set it down.
@@ -21,7 +21,7 @@ impl AgentRole {
     /// Closes the mappings of the device while it is down, and all doors.
     ///
     /// Peers learn by it that their packets have to go without Byway.
-    pub(super) fn leave_device_that_is_down(&mut self, io: &mut Io) {
+    pub(super) fn close_device_mappings(&mut self, io: &mut Io) {
         let of_device = |side| matches!(side, Side::Network { .. } | Side::Capture { .. });
         let mappings = self.mappings.iter().filter(|(_, mapping)| of_device(mapping.side));
         let mappings: Vec<MappingId> = mappings.map(|(id, _)| id).collect();
@@ -36,7 +36,7 @@ impl AgentRole {
                 *before = closed;
                 is_news
             });
-            tunnel.next_look = io.now() + LOOKS_FOR_UP_EVERY;
+            tunnel.next_look = io.now() + DEVICE_POLL_INTERVAL;
         }
     }
 }

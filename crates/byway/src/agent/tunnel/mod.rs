@@ -446,7 +446,7 @@ impl AgentRole {
             return;
         };
         if tunnel.is_down() {
-            self.leave_device_that_is_down(io);
+            self.close_device_mappings(io);
             return;
         }
         tunnel.next_look = if now < tunnel.looks_until { now + LOOKS_EVERY } else { now + SWEEP_INTERVAL };

@@ -20,9 +20,9 @@ pub(crate) struct PathOutage {
 struct Outage {
     /// When the first one began that counts against what is carried.
     began: Time,
-    /// Until when the path is taken to be dark, as the egress relay says.
+    /// The end of the outage, as the egress relay says.
     until: Time,
-    /// Until when it is, as the sender says: it withholds originals meanwhile.
+    /// The same, as the sender says: it withholds originals until then.
     until_by_sender: Time,
 }
 
