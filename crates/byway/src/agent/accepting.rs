@@ -47,6 +47,10 @@ impl AgentRole {
         if only.is_some_and(|address| !self.exposed[place].has(address)) {
             return Err(OfferRefusal::NotHere);
         }
+        let is_network = matches!(self.exposed[place].at, ExposedAt::Network(_));
+        if is_network && self.tunnel.as_ref().is_some_and(Tunnelled::is_down) {
+            return Err(OfferRefusal::NotYet);
+        }
         match replaces {
             Some(old) => self.close_mapping(old, io),
             None => self.make_room(Owner::Peer(peer), io).map_err(|AllInUse| OfferRefusal::NoRoom)?,
@@ -55,9 +59,6 @@ impl AgentRole {
             ExposedAt::Target(target) => {
                 let target = self.target_address(target).ok_or(OfferRefusal::NotYet)?;
                 self.accept_for_target(peer, flow, offer, (place, source, target), io)
-            }
-            ExposedAt::Network(_) if self.tunnel.as_ref().is_some_and(Tunnelled::is_down) => {
-                Err(OfferRefusal::NotYet)
             }
             ExposedAt::Network(network) => {
                 let (traffic, marking) = (offer.forth.traffic, Marking::new(&network.marks));

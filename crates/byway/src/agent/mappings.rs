@@ -400,8 +400,8 @@ impl Mappings {
 
     /// The peer consents: takes what has not waited too long.
     pub(super) fn consented(&mut self, id: MappingId, now: Time) -> VecDeque<PendingDatagram> {
-        self.pending.expire(now);
         let pending = self.take_pending(id);
+        let pending = self.pending.without_stale(pending, now);
         if let Some(mapping) = self.get_mut(id) {
             mapping.consent = Consent::Given;
         }

@@ -86,7 +86,7 @@ impl Capturing {
                     Ok(())
                 }
                 Some(is_up) = next_state(&mut watch) => self.note_state(is_up).await,
-                _ = looks.tick(), if self.state.is_up() => self.set_again().await,
+                _ = looks.tick() => self.look().await,
             };
             if let Err(error) = set {
                 tracing::error!(%error, "the system's routing cannot be changed; it is tried again in {LOOKS_EVERY:?}");
@@ -108,10 +108,14 @@ impl Capturing {
             return Ok(());
         }
         tracing::info!("the device {name} is up again");
-        for address in &self.inside {
-            self.kernel.add_address(self.device, *address).await?;
-        }
         self.set_again().await
+    }
+
+    /// Looks at the device, a notification of which may have been lost, and sets everything again while it is up.
+    async fn look(&mut self) -> std::io::Result<()> {
+        let device = self.kernel.link(&self.device_name).await?;
+        let is_up = device.is_some_and(|device| device.index == self.device && device.is_up);
+        if is_up && self.state.is_up() { self.set_again().await } else { self.note_state(is_up).await }
     }
 
     async fn take_doors(&mut self, doors: Doors) -> std::io::Result<()> {
@@ -134,7 +138,10 @@ impl Capturing {
         let plan = Plan::new(tunnel, exposed);
         check_plan(&self.kernel, tunnel, &plan).await?;
         let plan = if self.speaks_ipv6 { plan } else { plan.without_ipv6() };
-        self.set_routes_of(&plan).await.map_err(|error| refused("a route cannot be set", &error))?;
+        // The system takes no routes to a device that is down: they are set once it is up.
+        if self.state.is_up() {
+            self.set_routes_of(&plan).await.map_err(|error| refused("a route cannot be set", &error))?;
+        }
         self.next = Some((generation, plan));
         Ok(())
     }

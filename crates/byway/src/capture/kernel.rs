@@ -9,7 +9,7 @@ use futures_util::TryStreamExt as _;
 use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressScope};
-use rtnetlink::packet_route::link::LinkAttribute;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags};
 use rtnetlink::packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -49,6 +49,7 @@ pub(crate) struct Link {
     pub(crate) index: u32,
     /// The longest packet it takes, in bytes with its IP header.
     pub(crate) mtu: u32,
+    pub(crate) is_up: bool,
 }
 
 impl Drop for Kernel {
@@ -164,7 +165,8 @@ impl Kernel {
                 LinkAttribute::Mtu(mtu) => Some(*mtu),
                 _ => None,
             });
-            Link { index: link.header.index, mtu: mtu.unwrap_or_default() }
+            let is_up = link.header.flags.contains(LinkFlags::Up);
+            Link { index: link.header.index, mtu: mtu.unwrap_or_default(), is_up }
         }))
     }
 

@@ -143,6 +143,9 @@ impl Capturing {
 
     /// Sets everything, whatever was set before: others change the system's routing too, and its addresses.
     async fn set_again(&mut self) -> io::Result<()> {
+        for address in self.inside.iter().filter(|inside| inside.addr().is_ipv4() || self.speaks_ipv6) {
+            self.kernel.add_address(self.device, *address).await?;
+        }
         self.set_routes().await?;
         self.set_rules(true).await
     }

@@ -186,6 +186,16 @@ impl Registrations {
         self.paths[path].registration = Registration::Asking { tries: 0, next: now };
     }
 
+    #[cfg(test)]
+    pub(super) const fn revision(&self) -> u8 {
+        self.revision
+    }
+
+    /// Returns whether an answer is about what relays were asked for last: relays of the version before do not say.
+    fn is_about_latest(&self, revision: Option<u8>) -> bool {
+        revision.is_none_or(|revision| revision == self.revision)
+    }
+
     /// Notes that relays are asked for something else from now on; answers to what was asked before do not count.
     pub(super) const fn revise(&mut self) {
         self.revision = self.revision.wrapping_add(1);
@@ -299,8 +309,9 @@ impl Agent {
             self.registered_too_late(session, registered, now);
             return;
         };
-        let latest = self.registrations_of(flow).revision;
-        if registered.revision.is_some_and(|revision| revision != latest) {
+        if !self.registrations_of(flow).is_about_latest(registered.revision) {
+            self.overtake_former(flow, registered, now);
+            self.register(flow, now);
             return;
         }
         let mut is_open = false;
@@ -332,6 +343,19 @@ impl Agent {
         }
         // Asks at once where packets get no further: that tells the relay that its message arrived.
         self.register(flow, now);
+    }
+
+    /// Asks for more than a relay remembers of a former flow with this key, by which it takes what is asked for now as overtaken.
+    fn overtake_former(&mut self, flow: Flow, registered: &Registered, now: Time) {
+        let registrations = self.registrations_of_mut(flow);
+        let ahead = registered.revision.map_or(0, |revision| revision.wrapping_sub(registrations.revision));
+        if (1..128).contains(&ahead) {
+            registrations.revision = registrations.revision.wrapping_add(ahead);
+            registrations.revise();
+            for path in 0..registrations.count() {
+                registrations.ask_again(path, now);
+            }
+        }
     }
 
     /// A flow was registered that is closed by now.

@@ -104,9 +104,23 @@ impl PendingDatagrams {
         self.remove(peer, |datagram| datagram.mapping == mapping)
     }
 
+    /// Drops the stale ones of datagrams that were removed.
+    pub(super) fn without_stale(
+        &mut self,
+        mut removed: VecDeque<PendingDatagram>,
+        now: Time,
+    ) -> VecDeque<PendingDatagram> {
+        let before = removed.len();
+        removed.retain(|datagram| datagram.stale_at > now);
+        self.stale += (before - removed.len()) as u64;
+        removed
+    }
+
     /// Drops stale datagrams of all peers.
     pub(super) fn expire(&mut self, now: Time) {
-        let peers: Vec<AgentId> = self.peers.keys().copied().collect();
+        let is_stale = |datagram: &PendingDatagram| datagram.stale_at <= now;
+        let stale = self.peers.iter().filter(|(_, queue)| queue.datagrams.iter().any(is_stale));
+        let peers: Vec<AgentId> = stale.map(|(peer, _)| *peer).collect();
         for peer in peers {
             self.stale += self.remove(peer, |datagram| datagram.stale_at <= now).len() as u64;
         }

@@ -294,3 +294,29 @@ fn an_answer_to_an_earlier_registration_does_not_stand_for_a_lost_one() {
     hall.run(ms(10_000));
     assert_eq!(registered_at(&hall, SENDER).len(), answered);
 }
+
+#[test]
+fn a_relay_that_remembers_a_former_flow_of_the_key_is_asked_for_more_than_that() {
+    let mut hall = Hall::unregistered(&settings(Service::Coding));
+    hall.relay.answer = None;
+    hall.run(ms(100));
+    let former = |revision| Registered {
+        flow_key: key(),
+        role: FlowRole::Sender,
+        far_relay: far_relay(),
+        outcome: Ok(alias_of(SENDER)),
+        revision: Some(revision),
+    };
+    hall.relay_says(SENDER, &Message::Registered(former(5)));
+    hall.run(ms(100));
+    let revision = |hall: &Hall| hall.agents[SENDER].senders[hall.flow.0 as usize].registrations.revision();
+    assert_eq!(revision(&hall), 6, "later than what the relay remembers");
+    hall.relay_says(SENDER, &Message::Registered(former(2)));
+    hall.run(ms(100));
+    assert_eq!(revision(&hall), 6, "an earlier answer changes nothing");
+    hall.relay.answer = Some(Ok(()));
+    hall.run(ms(3_000));
+    let before = registered_at(&hall, SENDER).len();
+    hall.run(ms(10_000));
+    assert_eq!(registered_at(&hall, SENDER).len(), before, "it is answered");
+}
