@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What nothing here takes when all is well: a guard, not a measure.
@@ -231,6 +231,9 @@ pub fn status(address: SocketAddr) -> serde_json::Value {
     serde_json::from_str(&ask(address, "/v1/status")).expect("JSON")
 }
 
+/// The number of the next datagram of a call.
+static NEXT_CALL: AtomicU32 = AtomicU32::new(0);
+
 /// An application's socket.
 pub struct App(UdpSocket);
 
@@ -271,17 +274,23 @@ impl App {
         Some((buffer, from))
     }
 
-    /// Sends until an answer comes, as an application does that does not give up; how long it took.
+    /// Sends until an answer comes, as an application does that does not give up; how long it took. Answers to an earlier
+    /// call, which may come late, do not count.
     pub fn call(&self, to: SocketAddr) -> Duration {
-        let begun = Instant::now();
-        for number in 0_u32.. {
-            self.send(&number.to_be_bytes(), to);
-            if self.receive_within(Duration::from_millis(20)).is_some() {
-                break;
+        let (begun, first) = (Instant::now(), NEXT_CALL.load(Ordering::Relaxed));
+        loop {
+            self.send(&NEXT_CALL.fetch_add(1, Ordering::Relaxed).to_be_bytes(), to);
+            let until = Instant::now() + Duration::from_millis(20);
+            while let wait @ 1.. = until.saturating_duration_since(Instant::now()).as_millis() {
+                let wait = Duration::from_millis(u64::try_from(wait).expect("short"));
+                let Some((answer, _)) = self.receive_within(wait) else { break };
+                let number = <[u8; 4]>::try_from(&answer[..]).map(u32::from_be_bytes);
+                if number.is_ok_and(|number| number >= first) {
+                    return begun.elapsed();
+                }
             }
             assert!(begun.elapsed() < PATIENCE, "nobody answers at {to}");
         }
-        begun.elapsed()
     }
 }
 
