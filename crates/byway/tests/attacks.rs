@@ -26,7 +26,7 @@ use sites::{ALICE, BOB, Mode, Plan, Sites, WEST};
 /// The `memory` setting of the attacked relay: small, so that a flood that fills it shows.
 const MEMORY_MB: u64 = 32;
 
-/// What the process may have beside it: the program and its tables, 14 MB before the first session, and the sessions and
+/// Memory of the process beside it: the program and its tables, 14 MB before the first session, and the sessions and
 /// registrations of one attacker with 4,000 flows.
 const BESIDE_MB: u64 = 48;
 
@@ -65,7 +65,7 @@ fn size() -> Size {
     if std::env::var("ATTACK").is_ok_and(|size| size == "large") { LARGE } else { SMALL }
 }
 
-/// What the relay's process has used: processor time, memory in use, and units of work.
+/// Resources that the relay's process has used: processor time, memory in use, and units of work.
 #[derive(Clone, Copy)]
 struct Usage {
     processor: Duration,
@@ -194,7 +194,7 @@ impl Outcome {
     }
 }
 
-/// What the receiver's relay repaired, for both directions.
+/// Packets repaired by the receiver's relay, for both directions.
 fn repaired(sites: &Sites) -> u64 {
     let of = |agent| sites.status(agent)["totals"][0]["received"]["cached"].as_u64().unwrap_or(0);
     of(ALICE) + of(BOB)

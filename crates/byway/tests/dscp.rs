@@ -25,7 +25,7 @@ const EF: u8 = 46;
 const AF41: u8 = 34;
 const CS6: u8 = 48;
 
-/// Where the targets are, at bob.
+/// Addresses of the targets, at bob.
 const TARGETS: [&str; 2] = ["127.0.0.1:7", "[::1]:7"];
 
 /// Two agents and a relay, each a machine of one network: alice forwards to what bob exposes.
@@ -94,7 +94,7 @@ impl Site {
         })
     }
 
-    /// What bob received of all flows.
+    /// Packets that bob received, of all flows.
     fn received(&self) -> serde_json::Value {
         let output = self.network.byway("bob", &["status", "--json"]).output().expect("the program runs");
         assert!(output.status.success(), "{}", text(&output.stderr));

@@ -17,7 +17,7 @@ use super::sites::{EAST, PATIENCE, Sites, WEST};
 /// The port of the attacker and its mate, beside that of the relay in the same machine.
 const PORT: u16 = 4_601;
 
-/// How often what the relay says is read while nothing is sent.
+/// Interval of reads from the relay while nothing is sent.
 const POLL: Duration = Duration::from_millis(1);
 
 /// Names of the parts, and the machines in which they are.
@@ -73,7 +73,7 @@ fn map(sites: &Sites, name: &str) -> Option<NetworkMap> {
     serde_json::from_str(&signed.map).ok()
 }
 
-/// What a member's files say of it, once it has grants for both directions by both relays.
+/// Identity of a member as its files have it, once it has grants for both directions by both relays.
 fn credentials(sites: &Sites, name: &str, other: &str, machine: usize) -> Option<Credentials> {
     let map = map(sites, name)?;
     let number = |name: &str| map.agents.iter().find(|agent| agent.name == name).map(|agent| agent.number);

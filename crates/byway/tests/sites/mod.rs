@@ -450,7 +450,7 @@ pub struct Stream {
     came: Arc<Mutex<Vec<Came>>>,
 }
 
-/// What came of a packet.
+/// Outcome of a packet.
 #[derive(Clone, Copy, Default)]
 struct Came {
     count: u32,

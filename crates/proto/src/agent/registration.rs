@@ -191,9 +191,18 @@ impl Registrations {
         self.revision
     }
 
-    /// Returns whether an answer is about what relays were asked for last: relays of the version before do not say.
-    fn is_about_latest(&self, revision: Option<u8>) -> bool {
-        revision.is_none_or(|revision| revision == self.revision)
+    /// Takes an answer's revision (relays of the version before say none); true if it is about what was asked for last. A later
+    /// one is of a former flow with this key, which the relay remembers: then it is asked again, under a later revision.
+    fn take_answer(&mut self, revision: Option<u8>, now: Time) -> bool {
+        let ahead = revision.map_or(0, |revision| revision.wrapping_sub(self.revision));
+        if (1..128).contains(&ahead) {
+            self.revision = self.revision.wrapping_add(ahead);
+            self.revise();
+            for path in 0..self.count() {
+                self.ask_again(path, now);
+            }
+        }
+        ahead == 0
     }
 
     /// Notes that relays are asked for something else from now on; answers to what was asked before do not count.
@@ -309,8 +318,7 @@ impl Agent {
             self.registered_too_late(session, registered, now);
             return;
         };
-        if !self.registrations_of(flow).is_about_latest(registered.revision) {
-            self.overtake_former(flow, registered, now);
+        if !self.registrations_of_mut(flow).take_answer(registered.revision, now) {
             self.register(flow, now);
             return;
         }
@@ -343,19 +351,6 @@ impl Agent {
         }
         // Asks at once where packets get no further: that tells the relay that its message arrived.
         self.register(flow, now);
-    }
-
-    /// Asks for more than a relay remembers of a former flow with this key, by which it takes what is asked for now as overtaken.
-    fn overtake_former(&mut self, flow: Flow, registered: &Registered, now: Time) {
-        let registrations = self.registrations_of_mut(flow);
-        let ahead = registered.revision.map_or(0, |revision| revision.wrapping_sub(registrations.revision));
-        if (1..128).contains(&ahead) {
-            registrations.revision = registrations.revision.wrapping_add(ahead);
-            registrations.revise();
-            for path in 0..registrations.count() {
-                registrations.ask_again(path, now);
-            }
-        }
     }
 
     /// A flow was registered that is closed by now.

@@ -15,6 +15,15 @@ impl Tunnelled {
     pub(in crate::agent) fn is_down(&self) -> bool {
         !self.state.is_up()
     }
+
+    /// Publishes the doors, if they changed.
+    pub(super) fn set_doors(&self, doors: Doors) {
+        self.doors.send_if_modified(|before| {
+            let is_news = *before != doors;
+            *before = doors;
+            is_news
+        });
+    }
 }
 
 impl AgentRole {
@@ -30,12 +39,7 @@ impl AgentRole {
         }
         if let Some(tunnel) = &mut self.tunnel {
             let captures = vec![false; tunnel.settings.captures.len()];
-            let closed = Doors { generation: tunnel.generation, captures, ..Doors::default() };
-            tunnel.doors.send_if_modified(|before| {
-                let is_news = *before != closed;
-                *before = closed;
-                is_news
-            });
+            tunnel.set_doors(Doors { generation: tunnel.generation, captures, ..Doors::default() });
             tunnel.next_look = io.now() + DEVICE_POLL_INTERVAL;
         }
     }

@@ -459,11 +459,7 @@ impl AgentRole {
         let doors = self.doors(now);
         self.ask_again(&doors, io);
         if let Some(tunnel) = &self.tunnel {
-            tunnel.doors.send_if_modified(|before| {
-                let is_news = *before != doors;
-                *before = doors;
-                is_news
-            });
+            tunnel.set_doors(doors);
         }
     }
 
