@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
-use byway_wire::messages::{FlowRole, Unregister};
+use byway_wire::messages::{FlowRole, Registered, Unregister};
 use byway_wire::{GrantedRelay, Shard};
 
 use super::receive_flow::ReceiveFlowId;
@@ -128,5 +128,43 @@ impl Agent {
         for flow in flows {
             self.note_ways_in(flow);
         }
+    }
+}
+
+impl Agent {
+    /// The paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.
+    pub(super) fn paths_through(&self, flow: Flow, session: SessionId) -> Vec<usize> {
+        let paths = 0..self.settings_of(flow).paths.len();
+        paths.filter(|path| self.session_of_path(flow, *path) == Some(session)).collect()
+    }
+
+    /// Returns the paths of a flow that a relay's answer to a registration is about. An acceptance is about those that lead to one far relay: each comes
+    /// with a grant of its own, which the relay may not have got.
+    pub(super) fn paths_registered(
+        &self,
+        flow: Flow,
+        session: SessionId,
+        registered: &Registered,
+    ) -> Vec<usize> {
+        if registered.outcome.is_err() {
+            return self.paths_ended(flow, session, registered.far_relay);
+        }
+        self.paths_between(flow, session, registered.far_relay)
+    }
+
+    /// Returns the paths of a flow that end with a registration: those of a sender that end at `far`, and all of a receiver, which a relay knows as one.
+    pub(super) fn paths_ended(&self, flow: Flow, session: SessionId, far: GrantedRelay) -> Vec<usize> {
+        match self.identity_of(flow) {
+            (_, FlowRole::Sender) => self.paths_between(flow, session, far),
+            (_, FlowRole::Receiver) => self.paths_through(flow, session),
+        }
+    }
+
+    fn paths_between(&self, flow: Flow, session: SessionId, far: GrantedRelay) -> Vec<usize> {
+        let (_, role) = self.identity_of(flow);
+        let settings = self.settings_of(flow);
+        let mut paths = self.paths_through(flow, session);
+        paths.retain(|path| settings.paths[*path].far_relay(role) == far);
+        paths
     }
 }

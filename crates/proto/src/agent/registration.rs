@@ -323,7 +323,7 @@ impl Agent {
             return;
         }
         let mut is_open = false;
-        for path in self.paths_answered(flow, session, registered.far_relay) {
+        for path in self.paths_registered(flow, session, registered) {
             // A relay that numbers flows beyond all reason is as good as one that has no room.
             let outcome = registered.outcome.and_then(|alias| {
                 if self.bind_alias(session, alias, flow, now) { Ok(alias) } else { Err(Refusal::NoRoom) }
@@ -372,7 +372,7 @@ impl Agent {
         now: Time,
     ) {
         let paths = match far {
-            Some(far) => self.paths_answered(flow, session, far),
+            Some(far) => self.paths_ended(flow, session, far),
             None => self.paths_through(flow, session),
         };
         for path in paths {
@@ -489,26 +489,6 @@ impl Agent {
         let path = self.settings_of(flow).paths.get(path)?;
         let (_, role) = self.identity_of(flow);
         self.relay_session(path.end_of(role))
-    }
-
-    /// The paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.
-    fn paths_through(&self, flow: Flow, session: SessionId) -> Vec<usize> {
-        let paths = 0..self.settings_of(flow).paths.len();
-        paths.filter(|path| self.session_of_path(flow, *path) == Some(session)).collect()
-    }
-}
-
-impl Agent {
-    /// The paths of a flow that a relay's answer is about: a sender's that ends at `far`, and all of a receiver's, which a
-    /// relay knows as one.
-    fn paths_answered(&self, flow: Flow, session: SessionId, far: GrantedRelay) -> Vec<usize> {
-        let (_, role) = self.identity_of(flow);
-        let mut paths = self.paths_through(flow, session);
-        if role == FlowRole::Sender {
-            let settings = self.settings_of(flow);
-            paths.retain(|path| settings.paths[*path].far_relay(role) == far);
-        }
-        paths
     }
 }
 

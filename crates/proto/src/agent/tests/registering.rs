@@ -133,6 +133,28 @@ fn a_relay_that_numbers_flows_beyond_all_reason_is_not_used() {
 }
 
 #[test]
+fn an_acceptance_of_one_path_is_none_of_another_that_ends_at_the_same_relay() {
+    let mut hall = Hall::unregistered(&settings(Service::Coding));
+    let elsewhere = RelayPath { ingress: (RelayId::new(10), Shard::new(0)), ..path() };
+    hall.relay.answer = None;
+    hall.agents[RECEIVER].set_received_paths(hall.received, alloc::vec![path(), elsewhere], hall.now);
+    hall.drain(RECEIVER);
+    hall.run(ms(200));
+    let registered = Registered {
+        flow_key: key(),
+        role: FlowRole::Receiver,
+        revision: Some(0),
+        far_relay: far_relay(),
+        outcome: Ok(alias_of(RECEIVER)),
+    };
+    hall.relay_says(RECEIVER, &Message::Registered(registered));
+    hall.run(ms(50));
+    let before = registered_at(&hall, RECEIVER).len();
+    hall.run(ms(2_000));
+    assert!(registered_at(&hall, RECEIVER).len() > before, "its grant may be lost");
+}
+
+#[test]
 fn only_so_many_relays_are_asked_for_repairs() {
     let now = Time::START;
     let mut agent = agent(RECEIVER, 5, 1_000, now);
