@@ -22,9 +22,9 @@ pub const COVERED_PACKETS_MAX: usize = 2_048;
 /// Most missing packets of one flow that are worked on: an outage of one second at 1,000 packets/s.
 pub const MISSING_PACKETS_MAX: usize = 1_024;
 
-/// How often one packet is repaired for one receiver: once, and once more if that repair was lost. More would make
-/// relays amplifiers.
-pub const REPAIRS_PER_PACKET_MAX: u8 = 2;
+/// How often one packet is repaired for one receiver: once, and twice more if repairs are lost. An access line that loses 30 % loses two of them
+/// in a row of one packet in eleven. More would make relays amplifiers.
+pub const REPAIRS_PER_PACKET_MAX: u8 = 3;
 
 /// How far from the highest number a relay knows a NACK may reach: what it remembers of packets before that, and as many
 /// that it may not have heard of yet. A NACK that names more is cut to this, so that asking for everything costs little.
@@ -373,7 +373,7 @@ pub const REORDERING_TIME: Duration = Duration::from_millis(3);
 pub const SECOND_WAY_WITHIN: Duration = Duration::from_millis(500);
 
 /// How often a packet is asked for: as often as it may be repaired, and twice more, as requests are lost too.
-pub const ASKS_MAX: u8 = 4;
+pub const ASKS_MAX: u8 = 5;
 
 /// Most egress relays of one flow that are asked for repairs: the one in use and those that stand by.
 pub const PATHS_ASKED_MAX: usize = 4;

@@ -86,14 +86,15 @@ fn losses_of_the_senders_line_are_repaired() {
 
 #[test]
 fn losses_of_the_receivers_line_are_repaired() {
-    // Two repairs of a packet, at most, cross that line, and so do the requests for them.
-    check_repaired("caching", [false, true], [96, 91, 80]);
-    check_repaired("both", [false, true], [97, 92, 85]);
+    for service in ["caching", "both"] {
+        check_repaired(service, [false, true], [97, 92, 85]);
+    }
 }
 
 #[test]
 fn losses_of_both_lines_are_repaired() {
-    check_repaired("caching", [true, true], [95, 90, 75]);
+    // Where both lines lose 30 %, half of the packets are lost, half of their copies reach the far relay late or not at all.
+    check_repaired("caching", [true, true], [97, 92, 80]);
     check_repaired("both", [true, true], [97, 92, 85]);
 }
 

@@ -57,7 +57,7 @@ pub struct Patience {
     pub packets: u64,
     /// Or once so much time has passed since the gap was noticed.
     pub time: Duration,
-    /// How often a number is asked for; a relay repairs each packet at most twice.
+    /// How often a number is asked for; a relay repairs each packet at most three times.
     pub asks_max: u8,
 }
 

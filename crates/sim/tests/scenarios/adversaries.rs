@@ -54,7 +54,7 @@ fn a_cooperating_receiver_that_lies_is_barred_and_nothing_false_is_delivered() {
 }
 
 #[test]
-fn a_lie_that_no_digest_names_costs_two_repairs_and_nothing_that_is_true() {
+fn a_lie_that_no_digest_names_costs_three_repairs_and_nothing_that_is_true() {
     let mut plan = with_a_liar();
     for flow in &mut plan.flows {
         // Too long for the digests of a batch of eight.
@@ -69,7 +69,7 @@ fn a_lie_that_no_digest_names_costs_two_repairs_and_nothing_that_is_true() {
     let deceived = run.statistics(0, &world).false_repairs;
     assert!(deceived > 0, "the lies were used: {fate:?}, {egress:?}");
     assert_eq!(fate.lost, 50, "{fate:?}");
-    assert!(deceived <= 2 * fate.lost, "{deceived} false repairs of {fate:?}");
+    assert!(deceived <= 3 * fate.lost, "{deceived} false repairs of {fate:?}");
     assert!(fate.missing <= fate.lost, "what the direct path delivered was delivered: {fate:?}");
     for flow in 1..8 {
         assert_eq!(run.statistics(flow, &world).false_repairs, 0);

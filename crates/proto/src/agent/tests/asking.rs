@@ -54,13 +54,13 @@ fn losses_seen_together_are_asked_for_together() {
 fn what_does_not_come_is_asked_for_again_after_one_and_a_half_round_trips_and_twice_as_late_each_time() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.loses_originals([20]);
-    hall.stream(60);
+    hall.stream(80);
     let asked: Vec<Time> =
         hall.said(RECEIVER).iter().filter(|(_, said)| *said == nack(&[(20, 1)])).map(|(at, _)| *at).collect();
     assert_eq!(asked.len(), usize::from(ASKS_MAX));
     // The relay is 20 ms away and back.
     let waited: Vec<_> = asked.windows(2).map(|pair| pair[1].saturating_since(pair[0])).collect();
-    assert_eq!(waited, [ms(30), ms(60), ms(120)]);
+    assert_eq!(waited, [ms(30), ms(60), ms(120), ms(240)]);
 }
 
 #[test]
