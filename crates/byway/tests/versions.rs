@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use sites::{ALICE, BOB, BYWAY, CONTROLLER, EAST, Fate, Mode, Plan, Sites, Stream, WEST};
 
-/// Share of the packets that the direct path loses.
-const LOSS: f64 = 0.05;
+/// Share of the packets that the direct path loses, in per cent.
+const LOSS_PER_CENT: usize = 5;
 
 /// When the direct path goes dark, after its links began anew, and for how long.
 const DARK_AT: Duration = Duration::from_secs(2);
@@ -31,9 +31,9 @@ const UNDER_WAY: Duration = Duration::from_millis(300);
 /// What may be missing beside: repairs that are late by a machine that is busy.
 const MISSING_MAX: usize = 3;
 
-/// Share of its losses that a flow alone in its batches may keep: an outage takes all packets of a batch, which no decoding
-/// restores then.
-const CODED_MISSING_SHARE: f64 = 0.4;
+/// Share of its losses, in per cent, that a flow alone in its batches may keep: an outage takes all packets of a batch, which
+/// no decoding restores then.
+const CODED_MISSING_PER_CENT: usize = 40;
 
 const SERVICES: [&str; 3] = ["caching", "coding", "forwarding"];
 
@@ -44,14 +44,14 @@ fn previous() -> PathBuf {
 
 /// Most packets of a stream that may be missing where the direct path loses so many.
 fn missing_max(stream: &str, lost: usize) -> usize {
-    let share = if stream.starts_with("coding") { CODED_MISSING_SHARE } else { 0.0 };
-    MISSING_MAX + (lost as f64 * share) as usize
+    let kept = if stream.starts_with("coding") { lost * CODED_MISSING_PER_CENT / 100 } else { 0 };
+    MISSING_MAX + kept
 }
 
 fn plan(mode: Mode, outage: &str) -> Plan {
     Plan {
         mode,
-        direct: format!("loss = [{{ share = \"{} %\" }}]\n{outage}", LOSS * 100.0),
+        direct: format!("loss = [{{ share = \"{LOSS_PER_CENT} %\" }}]\n{outage}"),
         uplink: String::new(),
         access: None,
         forwards: SERVICES.map(|service| format!("service = \"{service}\"\ncopies = \"all\"")).to_vec(),
@@ -145,8 +145,9 @@ fn change_versions(sites: &mut Sites, mode: Mode) -> Vec<Change> {
 
 /// Most packets that the direct path loses of so many, but for one time in 30,000: four standard deviations.
 fn losses_max(fate: &Fate, from: Instant, until: Instant) -> usize {
-    let sent = fate.sent.iter().filter(|sent| (from..until).contains(*sent)).count() as f64;
-    (sent * LOSS + 4.0 * (sent * LOSS * (1.0 - LOSS)).sqrt()) as usize
+    let sent = fate.sent.iter().filter(|sent| (from..until).contains(*sent)).count();
+    let deviation = (sent * LOSS_PER_CENT * (100 - LOSS_PER_CENT)).isqrt().div_ceil(100);
+    sent * LOSS_PER_CENT / 100 + 4 * deviation
 }
 
 fn check_changes((mode, told): (Mode, &str), fate: &Fate, changes: &[Change]) {
