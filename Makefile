@@ -1,7 +1,7 @@
 # The short names of what one does with Byway; the work is in scripts/, which install what is missing first.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-coder build test kills attack bench gates lint clean
+.PHONY: help demo demo-coder build test kills versions attack bench gates lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,11 @@ test: ## Everything that must hold; closes with the numbers of tests passed, fai
 kills: ## Kills each of two relays twenty times beside running calls, with a controller and without; six minutes
 	@scripts/setup.sh build
 	@KILLS=20 scripts/cargo.sh test --locked -p byway --test relay_deaths
+
+versions: ## The version before beside this one, and an upgrade of one node after the other; six minutes with its build
+	@scripts/setup.sh build
+	@BYWAY_PREVIOUS=$$(scripts/previous.sh) && export BYWAY_PREVIOUS && \
+	  scripts/cargo.sh test --locked -p byway --test versions
 
 attack: ## Floods of one member beside another tenant's flow, each 300,000 datagrams: in virtual time, and at a relay process
 	@scripts/cargo.sh run --release --locked -p byway-fuzz-targets --example attack

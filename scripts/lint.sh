@@ -24,6 +24,8 @@ typos
 
 heading "Clippy"
 cargo clippy --workspace --all-targets --locked -- -D warnings
+# Tests that need another version's program are no default target.
+cargo clippy -p byway --test versions --locked -- -D warnings
 
 heading "Documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked

@@ -77,6 +77,21 @@ test_here() {
   run_tests "tests" cargo test --locked --no-fail-fast
 }
 
+# The version before this one, built anew unless target/previous has it.
+test_versions() {
+  heading "The version before beside this one"
+  local reason program
+  if ! reason=$(scripts/previous.sh --check); then
+    skip "two versions beside each other: $reason"
+  elif ! has_lab; then
+    skip "two versions beside each other: needs root, and /dev/net/tun"
+  elif program=$(scripts/previous.sh); then
+    BYWAY_PREVIOUS=$program run_tests "versions" cargo test --locked -p byway --test versions
+  else
+    fail "the build of the version before"
+  fi
+}
+
 # The program that the tests have just built, as in docs/guide.md: an agent at home behind a NAT, and another.
 test_nats() {
   heading "Two agents behind NATs, in network namespaces"
@@ -92,9 +107,11 @@ test_nats() {
   done
 }
 
+has_lab() { unshare --net true 2>/dev/null && [[ -c /dev/net/tun ]]; }
+
 # The lab's tests are among cargo's, which cannot say what they left out.
 say_if_no_lab() {
-  unshare --net true 2>/dev/null && [[ -c /dev/net/tun ]] || skip "the lab with real programs: needs root, and /dev/net/tun"
+  has_lab || skip "the lab with real programs: needs root, and /dev/net/tun"
 }
 
 say_if_no_iptables() {
@@ -115,6 +132,7 @@ build_for_wasm
 document
 test_neon
 test_here
+test_versions
 say_if_no_lab
 say_if_no_iptables
 say_if_no_compiler_of_c

@@ -197,6 +197,44 @@ fn a_device_that_is_set_down_is_left_by_both_ends_and_captures_again_once_it_is_
     }
 }
 
+/// A port that bob's tunnel has once it was taken down and up.
+const NEW_PORT: u16 = 51_900;
+
+#[test]
+fn a_tunnel_that_is_taken_down_and_up_with_another_port_is_captured_again_at_both_ends() {
+    let Some(mut lab) = Lab::new() else { return };
+    lab.start_all();
+    for place in [ALICE, BOB] {
+        lab.wait(place, CAPTURED);
+        lab.take_down(place);
+        lab.wait(place, "the device wg0 is gone");
+        let notes = lab.notes(place);
+        assert!(notes.iter().any(|note| note.contains("wg-quick up wg0")), "{notes:?}");
+    }
+    let to = SocketAddr::new(addresses(BOB)[0], NEW_PORT);
+    lab.says(ALICE, &[&to.to_string()]);
+    lab.says_of_port(BOB, NEW_PORT, &[&endpoint(ALICE)]);
+    for place in [ALICE, BOB] {
+        lab.take_up(place);
+        lab.wait(place, "the device wg0 is there again");
+        assert!(lab.notes(place).is_empty());
+    }
+    let [alice, _] = &lab.ends();
+    let bob = lab.machines[BOB].run(move || UdpSocket::bind(to).expect("nobody has it"));
+    bob.set_read_timeout(Some(Duration::from_millis(100))).expect("more than nothing");
+    let until = Instant::now() + PATIENCE;
+    let goes_by_byway = |lab: &Lab, place| {
+        lab.counted(place, "proxy_taken") >= 20 && lab.counted(place, "proxy_delivered") >= 20
+    };
+    while ![ALICE, BOB].into_iter().all(|place| goes_by_byway(&lab, place)) {
+        assert!(Instant::now() < until, "the tunnel is up, and its packets are not captured");
+        alice.send_to(&[7; 500], to).expect("it is sent");
+        if let Ok((length, from)) = bob.recv_from(&mut [0; 2_000]) {
+            bob.send_to(&vec![7; length], from).expect("it is sent");
+        }
+    }
+}
+
 /// The tables of the guide's recipe for a tunnel through a forward: bob's, then alice's.
 fn recipe() -> Vec<String> {
     let guide = include_str!("../../../docs/guide.md");

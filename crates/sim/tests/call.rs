@@ -231,6 +231,23 @@ fn the_relays_send_each_other_what_is_configured_over_any_ten_seconds() {
 }
 
 #[test]
+fn the_relays_carry_each_packet_once_over_any_ten_seconds() {
+    for service in [Service::Caching, Service::Forwarding, Service::Both] {
+        let set_up = call(1, service);
+        let end = Time::START + set_up.begin + set_up.length;
+        // What one of the segments loses, a thousandth each, is sent again.
+        let once = FLOWS * 1_000 * (set_up.datagram_bytes + ENVELOPE) * 101 / 100;
+        let (mut world, mut run) = set_up.build(Seed::new(1));
+        let budget = ByteBudget::new(Bytes::from(once + HOUSEKEEPING), Duration::from_secs(10));
+        world.observer_mut().hold(run.ingress, run.egress, budget);
+        world.run_until(end, &mut run);
+        assert_eq!(world.observer().over_budget, None, "{service:?}");
+        let peak = world.observer().peak(run.ingress, run.egress).expect("the relays are held to a budget");
+        assert!(peak > Bytes::from(once / 2), "{service:?}: {peak}");
+    }
+}
+
+#[test]
 fn the_repair_of_the_longest_packets_is_no_longer_than_a_path_bears() {
     let set_up = quiet_call();
     let set_up = Pairs {

@@ -120,6 +120,9 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     // It ends, and undoes everything, when the thread has ended.
     let capturing = capturing.map(|(capturing, doors)| Follower::start(capturing, doors));
     let about = About::new(&settings.name, &standing, &listen, clock, resolved.clone());
+    if let Some(device) = settings.tunnel.as_ref().and_then(|tunnel| tunnel.watches.clone()) {
+        tokio::spawn(capture::follow_renewals(device, asker.clone()));
+    }
     tokio::spawn(observe::serve(observed, ask(handle.controls(), about), asker));
     let (number, network) = (standing.number, standing.network());
     let peers = watch::Sender::new(wanted_peers(&settings));

@@ -35,7 +35,7 @@ impl AgentRole {
             peers: self.peers(io),
             forwards: self.listeners.iter().map(|listener| self.forward_status(listener)).collect(),
             captures: self.tunnel.as_ref().map(Tunnelled::statuses).unwrap_or_default(),
-            notes: self.watchdog.blind.iter().cloned().collect(),
+            notes: self.watchdog.blind.iter().chain(&self.watchdog.absent).cloned().collect(),
             mappings: self
                 .mappings
                 .iter()

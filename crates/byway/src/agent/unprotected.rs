@@ -34,7 +34,12 @@ impl AgentRole {
             return;
         };
         let device = device.clone();
-        let Some(sent) = sent_by(&device) else {
+        let Some(counters) = device_counters() else {
+            return;
+        };
+        let sent = packets_sent(&counters, &device);
+        self.note_absence(&device, sent.is_none());
+        let Some(sent) = sent else {
             return;
         };
         let seen = self.tunnel.as_ref().map_or(0, Tunnelled::seen);
@@ -46,6 +51,23 @@ impl AgentRole {
             _ => {}
         }
         self.watchdog.blind = note;
+    }
+
+    /// Notes that a device is not there, or is again. The next one of its name counts from the beginning.
+    fn note_absence(&mut self, device: &str, is_absent: bool) {
+        if self.watchdog.absent.is_some() == is_absent {
+            return;
+        }
+        if is_absent {
+            let note = format!(
+                "the device {device} is gone, and nothing of it is captured until it is there again (wg-quick up {device})"
+            );
+            tracing::warn!("{note}");
+            self.watchdog.lose_device(note);
+        } else {
+            tracing::info!("the device {device} is there again");
+            self.watchdog.absent = None;
+        }
     }
 
     /// Why nothing of a device is captured.
@@ -210,10 +232,10 @@ pub(super) fn not_here(peer: &str, address: Option<IpAddr>) -> String {
     )
 }
 
-/// How many packets the system has sent by a device.
-fn sent_by(device: &str) -> Option<u64> {
+/// The system's counters of all devices.
+fn device_counters() -> Option<String> {
     #![allow(clippy::disallowed_methods, reason = "the system's counters are a file, and no disk")]
-    packets_sent(&std::fs::read_to_string("/proc/thread-self/net/dev").ok()?, device)
+    std::fs::read_to_string("/proc/thread-self/net/dev").ok()
 }
 
 #[cfg(test)]

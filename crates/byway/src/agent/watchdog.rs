@@ -71,6 +71,8 @@ pub(super) struct Watchdog {
     /// A device whose packets captures carry: its own count of them against that of the agent.
     pub(super) device: Option<(String, Option<Streak>)>,
     flows: BTreeMap<(MappingId, Direction), Streak>,
+    /// A note for people while there is no such device.
+    pub(super) absent: Option<String>,
     /// What people should know of each, since it was found.
     pub(super) blind: Option<String>,
     pub(super) unrepaired: BTreeMap<MappingId, String>,
@@ -83,6 +85,7 @@ impl Watchdog {
         let next = if device.is_some() { Time::START } else { Time::MAX };
         Self {
             device: device.map(|name| (name, None)),
+            absent: None,
             flows: BTreeMap::new(),
             blind: None,
             unrepaired: BTreeMap::new(),
@@ -126,6 +129,15 @@ impl Watchdog {
         let streak = streak.get_or_insert_with(|| Streak::from(sent, seen));
         streak.look(sent, seen, now);
         streak.in_vain(now)
+    }
+
+    /// Forgets what the device counted, as there is none.
+    pub(super) fn lose_device(&mut self, note: String) {
+        self.absent = Some(note);
+        self.blind = None;
+        if let Some((_, streak)) = &mut self.device {
+            *streak = None;
+        }
     }
 
     /// Forgets a mapping.

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::plan::Plan;
-use super::watch::DeviceWatch;
+use super::watch::{DeviceWatch, next_state};
 use super::{Capturing, check_plan, refused};
 use crate::agent::Doors;
 use crate::exit::{Cause, Failure};
@@ -67,7 +67,7 @@ impl Capturing {
     /// Opens and closes doors as the agent says, until it has ended.
     async fn follow(mut self, mut doors: watch::Receiver<Doors>, mut proposals: mpsc::Receiver<Proposal>) {
         let mut looks = tokio::time::interval(LOOKS_EVERY);
-        let mut watch = DeviceWatch::start(self.device)
+        let mut watch = DeviceWatch::of_number(self.device)
             .inspect_err(|error| tracing::warn!(%error, "cannot watch the device: if it is set down, peers go on sending to it"))
             .ok();
         loop {
@@ -144,13 +144,5 @@ impl Capturing {
         }
         self.next = Some((generation, plan));
         Ok(())
-    }
-}
-
-/// Returns the next state of a watched device; `None` once the watch has ended. Never ready without a watch.
-async fn next_state(watch: &mut Option<DeviceWatch>) -> Option<bool> {
-    match watch {
-        Some(watch) => watch.next().await,
-        None => std::future::pending().await,
     }
 }

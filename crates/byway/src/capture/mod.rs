@@ -7,6 +7,7 @@ mod guard;
 mod kernel;
 mod pins;
 mod plan;
+mod renewal;
 mod show;
 mod watch;
 
@@ -20,6 +21,7 @@ pub(crate) use follow::Follower;
 pub(crate) use guard::{GuardFlags, run as guard};
 pub(crate) use kernel::{Kernel, is_of_a_link};
 pub(crate) use plan::priorities;
+pub(crate) use renewal::follow_renewals;
 pub(crate) use show::show;
 pub(crate) use watch::DeviceState;
 

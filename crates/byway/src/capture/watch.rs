@@ -1,4 +1,4 @@
-//! The state of the agent's device, as somebody else sets it: up or down.
+//! The state of devices, as somebody else sets it: up or down.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::link::LinkFlags;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::{Handle, MulticastGroup};
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinHandle;
@@ -43,7 +43,17 @@ pub(super) struct DeviceWatch {
 }
 
 impl DeviceWatch {
-    pub(super) fn start(device: u32) -> io::Result<Self> {
+    /// Watches the device of this number.
+    pub(super) fn of_number(device: u32) -> io::Result<Self> {
+        Self::start(move |link| link.header.index == device)
+    }
+
+    /// Watches whatever devices have this name.
+    pub(super) fn of_name(name: String) -> io::Result<Self> {
+        Self::start(move |link| link.attributes.contains(&LinkAttribute::IfName(name.clone())))
+    }
+
+    fn start(is_watched: impl Fn(&LinkMessage) -> bool + Send + 'static) -> io::Result<Self> {
         let (connection, handle, mut messages) =
             rtnetlink::new_multicast_connection(&[MulticastGroup::Link])?;
         let (sender, changes) = mpsc::channel(CHANGES_MAX);
@@ -53,7 +63,7 @@ impl DeviceWatch {
                     continue;
                 };
                 let is_up = link.header.flags.contains(LinkFlags::Up);
-                if link.header.index == device && sender.send(is_up).await.is_err() {
+                if is_watched(&link) && sender.send(is_up).await.is_err() {
                     break;
                 }
             }
@@ -64,6 +74,14 @@ impl DeviceWatch {
     /// Waits for the next notification, and returns whether the device is up; `None` once there are none any more.
     pub(super) async fn next(&mut self) -> Option<bool> {
         self.changes.recv().await
+    }
+}
+
+/// Returns the next state of a watched device; `None` once the watch has ended. Never ready without a watch.
+pub(super) async fn next_state(watch: &mut Option<DeviceWatch>) -> Option<bool> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
     }
 }
 

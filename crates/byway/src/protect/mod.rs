@@ -76,7 +76,7 @@ Example: alice and bob have a tunnel, wg0 on both machines. Each machine has a f
 
 The tunnel goes on as it is: what it sends is captured on its way to the peer's endpoint while the other agent is there, and goes
 without Byway within a second of the end of either. It takes root, and `wg` (Debian: apt install wireguard-tools). Endpoints and
-addresses are read once: run it again when they have changed.";
+addresses are read at the start, after wg-quick down and up, and on byway reload.";
 
 /// Runs an agent for a tunnel until it is asked to stop.
 ///

@@ -29,8 +29,11 @@ pub const ALICE: usize = 0;
 pub const BOB: usize = 1;
 pub const EAST: usize = 2;
 pub const WEST: usize = 3;
-const CONTROLLER: usize = 4;
+pub const CONTROLLER: usize = 4;
 const NAMES: [&str; 5] = ["alice", "bob", "east", "west", "controller"];
+
+/// The program of this build.
+pub const BYWAY: &str = env!("CARGO_BIN_EXE_byway");
 
 /// A router between alice and all others, where her access line has keys of its own.
 const GATE: &str = "gate";
@@ -84,8 +87,10 @@ const BURST_BUFFER_BYTES: usize = 8 << 20;
 pub struct Sites {
     folder: tempfile::TempDir,
     plan: Plan,
+    /// The program that each node runs.
+    programs: [PathBuf; NAMES.len()],
     machines: Vec<Machine>,
-    _carrier: Carrier,
+    carrier: Carrier,
     begun: Instant,
     nodes: Vec<Option<Child>>,
 }
@@ -99,6 +104,11 @@ impl Drop for Sites {
 impl Sites {
     /// All nodes run; `None` where the kernel makes no machines for this process.
     pub fn start(plan: Plan) -> Option<Self> {
+        Self::start_with(plan, std::array::from_fn(|_| PathBuf::from(BYWAY)))
+    }
+
+    /// The same with a program for each node.
+    pub fn start_with(plan: Plan, programs: [PathBuf; NAMES.len()]) -> Option<Self> {
         let network =
             Scenario::parse(&scenario(&plan)).expect("a scenario").network(1).expect("all are joined");
         let (mut machines, mut devices) = (Vec::new(), Vec::new());
@@ -122,8 +132,9 @@ impl Sites {
         let mut sites = Self {
             folder: tempfile::tempdir().expect("a folder"),
             plan,
+            programs,
             machines,
-            _carrier: carrier,
+            carrier,
             begun,
             nodes: (0..NAMES.len()).map(|_| None).collect(),
         };
@@ -144,6 +155,12 @@ impl Sites {
         }
     }
 
+    /// Begins the time of the links anew, with the outages and losses that the plan has for it.
+    pub fn begin_links(&mut self) {
+        self.begun = Instant::now();
+        self.carrier.begin().expect("it carries");
+    }
+
     /// How long the links have worked.
     pub fn age(&self) -> Duration {
         self.begun.elapsed()
@@ -154,7 +171,7 @@ impl Sites {
         let role = role(place);
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file(place));
         let log = log.expect("room on the disk");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        let mut command = Command::new(&self.programs[place]);
         command.args([role, "--config"]).arg(self.file(place)).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a file")).stderr(log);
         self.nodes[place] = Some(self.machines[place].run(move || command.spawn().expect("it starts")));
@@ -191,6 +208,17 @@ impl Sites {
         }
     }
 
+    /// Stops a node by SIGTERM, and starts it with another program; what its machine runs is of that one from then on.
+    pub fn replace(&mut self, place: usize, program: &Path) {
+        let mut node = self.nodes[place].take().expect("it runs");
+        let process = rustix::process::Pid::from_child(&node);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it is ours");
+        let ended = node.wait().expect("it was ours");
+        assert_eq!(ended.code(), Some(0), "{}: {}", NAMES[place], self.log(place));
+        program.clone_into(&mut self.programs[place]);
+        self.revive(place);
+    }
+
     pub fn log(&self, place: usize) -> String {
         std::fs::read_to_string(self.log_file(place)).unwrap_or_default()
     }
@@ -205,7 +233,7 @@ impl Sites {
 
     /// Runs the program in a machine.
     pub fn run(&self, place: usize, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+        let mut command = Command::new(&self.programs[place]);
         command.args(arguments).current_dir(self.folder.path());
         self.machines[place].run(move || command.output().expect("it starts"))
     }
@@ -436,7 +464,7 @@ fn source_port(forward: usize) -> u16 {
 /// Makes a node's key; its public part.
 pub fn key(folder: &Path) -> String {
     std::fs::create_dir(folder).expect("room on the disk");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+    let mut command = Command::new(BYWAY);
     let output = command.arg("keygen").arg(folder.join("key")).arg("--json").output().expect("it starts");
     let made: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     made["public_key"].as_str().expect("a key").to_owned()

@@ -65,8 +65,8 @@ pub struct Lab {
     pub folder: tempfile::TempDir,
     pub machines: Vec<Machine>,
     pub carrier: Carrier,
-    /// Those of the tunnel.
-    devices: Vec<Device>,
+    /// Those of the tunnel, while it is up.
+    devices: [Option<Device>; 2],
     nodes: Vec<Option<Child>>,
     /// Whether there is a controller, on the relay's machine.
     is_managed: bool,
@@ -102,23 +102,34 @@ impl Lab {
             }
         }
         let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
-        let device = |place: usize| {
-            let inside = IpAddr::from([10, 7, 0, u8::try_from(place + 1).expect("two ends")]);
-            let settings = DeviceSettings { name: "wg0".into(), mtu: 1_420, addresses: vec![(inside, 24)] };
-            machines[place].run(move || Device::create(&settings).expect("a machine has devices"))
-        };
-        let lab = Self {
-            devices: vec![device(ALICE), device(BOB)],
+        let mut lab = Self {
+            devices: [None, None],
             folder: tempfile::tempdir().expect("a folder"),
             machines,
             carrier,
             nodes: (0..=CONTROLLER).map(|_| None).collect(),
             is_managed: false,
         };
+        for place in [ALICE, BOB] {
+            lab.take_up(place);
+        }
         lab.write_files();
         lab.says(ALICE, &[&endpoint(BOB)]);
         lab.says(BOB, &[&endpoint(ALICE)]);
         Some(lab)
+    }
+
+    /// Makes an end's device of the tunnel, and takes it up.
+    pub fn take_up(&mut self, place: usize) {
+        let inside = IpAddr::from([10, 7, 0, u8::try_from(place + 1).expect("two ends")]);
+        let settings = DeviceSettings { name: "wg0".into(), mtu: 1_420, addresses: vec![(inside, 24)] };
+        let make = move || Device::create(&settings).expect("a machine has devices");
+        self.devices[place] = Some(self.machines[place].run(make));
+    }
+
+    /// Removes an end's device of the tunnel.
+    pub fn take_down(&mut self, place: usize) {
+        self.devices[place] = None;
     }
 
     pub fn file(&self, place: usize) -> PathBuf {
@@ -193,7 +204,12 @@ impl Lab {
 
     /// What `WireGuard`'s tool says from now on: a device with peers of these endpoints.
     pub fn says(&self, place: usize, endpoints: &[&str]) {
-        let mut dump = format!("cHJpdmF0ZQ==\tcHVibGlj\t{}\toff\n", PORTS[place]);
+        self.says_of_port(place, PORTS[place], endpoints);
+    }
+
+    /// The same of a device that has another port.
+    pub fn says_of_port(&self, place: usize, port: u16, endpoints: &[&str]) {
+        let mut dump = format!("cHJpdmF0ZQ==\tcHVibGlj\t{port}\toff\n");
         for (number, endpoint) in endpoints.iter().enumerate() {
             let _ = writeln!(dump, "a2V5{number}AAAAAAA=\t(none)\t{endpoint}\t10.7.0.0/24\t0\t0\t0\toff");
         }
@@ -355,7 +371,7 @@ impl Lab {
         let mut packet = [0; 2_000];
         let until = Instant::now() + PATIENCE;
         let length = loop {
-            match rustix::io::read(&self.devices[ALICE], &mut packet) {
+            match rustix::io::read(self.devices[ALICE].as_ref().expect("it is up"), &mut packet) {
                 Ok(length) => break length,
                 Err(error) => assert!(Instant::now() < until, "nothing comes: {error}"),
             }

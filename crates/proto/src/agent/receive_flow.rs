@@ -59,8 +59,9 @@ pub(super) struct ReceiveFlow {
     active: Option<Box<Active>>,
     /// The highest number of a flow that rests.
     rested_at: Option<SequenceNumber>,
-    /// How many packets could not be opened before the first one was.
-    unopened: u8,
+    /// Packets that could not be opened before the first one was, of the direct path and of relays: a relay's garbage must
+    /// not have packets of the direct path tried under other numbers.
+    unopened: [u8; 2],
 }
 
 /// What is kept while the flow is in use.
@@ -124,7 +125,7 @@ impl ReceiveFlow {
             statistics: Counted::default(),
             active: None,
             rested_at: stood,
-            unopened: 0,
+            unopened: [0; 2],
         }
     }
 
@@ -157,24 +158,31 @@ impl ReceiveFlow {
 
     /// The full number of a packet whose low bits came in a packet.
     pub(super) fn full(&self, low: u32) -> SequenceNumber {
+        self.full_of(low, false)
+    }
+
+    /// The same of a packet that came by the direct path or by a relay.
+    pub(super) fn full_of(&self, low: u32, is_relayed: bool) -> SequenceNumber {
         match self.highest() {
             Some(highest) => SequenceNumber::nearest(low, highest),
-            None => SequenceNumber::new(self.guessed_high_bits() << 32 | u64::from(low)),
+            None => SequenceNumber::new(self.guessed_high_bits(is_relayed) << 32 | u64::from(low)),
         }
     }
 
     /// What the high bits are taken for until a packet has been opened: 0, as in most flows, and after each packet that
     /// could not be opened another value in turn.
-    fn guessed_high_bits(&self) -> u64 {
-        let (tried, tries_others) = (self.unopened / 2, self.unopened % 2 == 1);
+    fn guessed_high_bits(&self, is_relayed: bool) -> u64 {
+        let unopened = self.unopened[usize::from(is_relayed)];
+        let (tried, tries_others) = (unopened / 2, unopened % 2 == 1);
         if tries_others { u64::from(tried) + 1 } else { 0 }
     }
 
     /// Nothing could be opened under the number that was taken for its own: whoever joins a flow late tries other high bits
     /// with the next packet.
-    pub(super) fn guess_again(&mut self) {
+    pub(super) fn guess_again(&mut self, is_relayed: bool) {
         if self.highest().is_none() {
-            self.unopened = (self.unopened + 1) % (2 * (HIGH_BITS_TRIED - 1));
+            let unopened = &mut self.unopened[usize::from(is_relayed)];
+            *unopened = (*unopened + 1) % (2 * (HIGH_BITS_TRIED - 1));
         }
     }
 

@@ -78,7 +78,7 @@ impl Agent {
         let Ok(plaintext) = epoch.open_source(header.flow, sequence, coded) else {
             let flow = &mut self.receivers[id.0 as usize];
             flow.statistics.forged += 1;
-            flow.guess_again();
+            flow.guess_again(false);
             return;
         };
         if !is_new {
@@ -131,7 +131,7 @@ impl Agent {
             self.counters.flows_unknown += 1;
             return;
         };
-        let sequence = self.receivers[id.0 as usize].full(header.sequence_low);
+        let sequence = self.receivers[id.0 as usize].full_of(header.sequence_low, true);
         let end = datagram.len() - byway_wire::limits::TAG_BYTES;
         self.repaired(id, sequence, &mut datagram[CODED_START..end], Way::new(delivery, outer), now);
         self.try_blocks(id, now);
@@ -188,6 +188,6 @@ impl Agent {
         }
         let flow = &mut self.receivers[id.0 as usize];
         flow.statistics.false_repairs += 1;
-        flow.guess_again();
+        flow.guess_again(true);
     }
 }

@@ -15,19 +15,21 @@ use byway_wire::seal::{
 };
 
 use crate::support::{
-    AGENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at, ms, relay_card,
-    secs, share,
+    AGENTS, ARRANGEMENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at,
+    ms, relay_card, secs, share,
 };
 
 /// Eight coded flows without in-stream repair packets. What receiver 7 has, and gives for others, is not what the
 /// ingress relay got copies of: a second sender, with the same number and key, sends the copies.
-fn with_a_liar() -> Plan {
-    let mut plan = Plan::pairs(8, Service::Coding).each_flow(|flow| flow.settings.rates.in_stream = None);
+fn with_a_liar(arrange: fn(Plan) -> Plan) -> Plan {
+    let plan = arrange(Plan::pairs(8, Service::Coding));
+    let mut plan = plan.each_flow(|flow| flow.settings.rates.in_stream = None);
     let (sender, receiver) = (plan.flows[7].from, plan.flows[7].to);
     let mut copies = plan.flows[7].clone();
     plan.flows[7].sends_alone = true;
-    plan.agents.push(AgentPlan { number_of: Some(sender), secret_of: Some(sender), ..AgentPlan::at(0) });
-    plan.agents.push(AgentPlan { number_of: Some(receiver), ..AgentPlan::at(1) });
+    let (senders, receivers) = (plan.agents[sender].clone(), plan.agents[receiver].clone());
+    plan.agents.push(AgentPlan { number_of: Some(sender), secret_of: Some(sender), ..senders });
+    plan.agents.push(AgentPlan { number_of: Some(receiver), ..receivers });
     (copies.from, copies.to) = (16, 17);
     copies.number_of = Some(7);
     copies.receives_alone = true;
@@ -41,21 +43,24 @@ fn with_a_liar() -> Plan {
 
 #[test]
 fn a_cooperating_receiver_that_lies_is_barred_and_nothing_false_is_delivered() {
-    let (world, run) = with_a_liar().run();
-    let egress = run.egress(1, &world);
-    assert!(egress.answers_false > 0, "the liar was asked, and answered: {egress:?}");
-    assert!(egress.answers_false <= 16, "it is not asked again once its lies are known: {egress:?}");
-    assert_eq!(egress.rounds_inconsistent, 0, "no lie was used: {egress:?}");
-    let fate = &run.fates(&world)[0];
-    assert_eq!((fate.lost, fate.repaired), (50, 50), "{fate:?}, {egress:?}");
-    for flow in 0..8 {
-        assert_eq!(run.statistics(flow, &world).false_repairs, 0);
+    // By one relay, its second sender would be one flow with the first one.
+    for (name, arrange) in &ARRANGEMENTS[1..] {
+        let (world, run) = with_a_liar(*arrange).run();
+        let egress = run.egress(run.plan.flows[0].paths[0].1, &world);
+        assert!(egress.answers_false > 0, "{name}: the liar was asked, and answered: {egress:?}");
+        assert!(egress.answers_false <= 16, "{name}: it is not asked again: {egress:?}");
+        assert_eq!(egress.rounds_inconsistent, 0, "{name}: no lie was used: {egress:?}");
+        let fate = &run.fates(&world)[0];
+        assert_eq!((fate.lost, fate.repaired), (50, 50), "{name}: {fate:?}, {egress:?}");
+        for flow in 0..8 {
+            assert_eq!(run.statistics(flow, &world).false_repairs, 0, "{name}");
+        }
     }
 }
 
 #[test]
 fn a_lie_that_no_digest_names_costs_three_repairs_and_nothing_that_is_true() {
-    let mut plan = with_a_liar();
+    let mut plan = with_a_liar(|plan| plan);
     for flow in &mut plan.flows {
         // Too long for the digests of a batch of eight.
         flow.datagram_bytes = 1_350;

@@ -5,20 +5,9 @@ use byway_sim::Hang;
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
-use crate::support::{OverlayWorld, Plan, Run, at, secs};
+use crate::support::{ARRANGEMENTS, OverlayWorld, Plan, Run, at, secs};
 
 const SERVICES: [Service; 4] = [Service::Coding, Service::Caching, Service::Forwarding, Service::Both];
-
-/// An arrangement of relays, by its name.
-type Arrangement = (&'static str, fn(Plan) -> Plan);
-
-/// Arrangements of one relay, of one near each end, of both for each agent, and of two pairs.
-const ARRANGEMENTS: [Arrangement; 4] = [
-    ("one relay", Plan::with_one_relay),
-    ("two relays", |plan| plan),
-    ("two relays for each agent", Plan::with_both_relays),
-    ("four relays", Plan::with_standby_relays),
-];
 
 /// The time from the death of relays within which flows take another path.
 const MOVED_WITHIN: Duration = Duration::from_millis(600);
@@ -81,16 +70,19 @@ fn where_one_relay_dies_every_service_has_a_path_within_600_ms() {
 #[test]
 fn relays_that_hang_leave_every_service_the_direct_path() {
     for service in SERVICES {
-        for hang in [Hang::Keep, Hang::Lose] {
-            let (mut world, mut run) = long(service, |plan| plan).build();
-            Run::when(&mut world, at(6_000), move |run, world| {
-                run.relays.clone().into_iter().for_each(|relay| world.hang(relay, hang));
-            });
-            Run::when(&mut world, at(9_000), |run, world| {
-                run.relays.clone().into_iter().for_each(|relay| world.resume(relay));
-            });
-            run.finish(&mut world);
-            assert_eq!(run.all_missing(at(6_000) + MOVED_WITHIN, Time::MAX), 0, "{service:?}, {hang:?}");
+        for (name, arrange) in ARRANGEMENTS {
+            for hang in [Hang::Keep, Hang::Lose] {
+                let (mut world, mut run) = long(service, arrange).build();
+                Run::when(&mut world, at(6_000), move |run, world| {
+                    run.relays.clone().into_iter().for_each(|relay| world.hang(relay, hang));
+                });
+                Run::when(&mut world, at(9_000), |run, world| {
+                    run.relays.clone().into_iter().for_each(|relay| world.resume(relay));
+                });
+                run.finish(&mut world);
+                let case = format!("{service:?}, {name}, {hang:?}");
+                assert_eq!(run.all_missing(at(6_000) + MOVED_WITHIN, Time::MAX), 0, "{case}");
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use byway_wire::Service;
 
-use crate::support::{OverlayWorld, Plan, Run, Seen, at, secs};
+use crate::support::{ARRANGEMENTS, OverlayWorld, Plan, Run, Seen, at, secs};
 
 /// What nobody writes by chance.
 const WINDOW: usize = 12;
@@ -33,8 +33,8 @@ fn keys_of_ends(run: &Run) -> BTreeSet<[u8; 32]> {
 }
 
 /// Flows of every service, of which each loses packets in a way that its service repairs.
-fn all_services() -> (OverlayWorld, Run) {
-    let mut plan = Plan::pairs(8, Service::Coding).spied();
+fn all_services(arrange: fn(Plan) -> Plan) -> (OverlayWorld, Run) {
+    let mut plan = arrange(Plan::pairs(8, Service::Coding)).spied();
     let services = [Service::Caching, Service::Forwarding, Service::Both];
     for (flow, service) in (5..).zip(services) {
         plan.flows[flow].settings.service = service;
@@ -58,15 +58,27 @@ fn all_services() -> (OverlayWorld, Run) {
 
 #[test]
 fn relays_learn_neither_what_is_said_nor_the_keys_to_it() {
-    let (world, run) = all_services();
-    let fate = run.fate(&world);
-    assert!(fate.repaired > 200, "relays repaired: {fate:?}");
+    for (name, arrange) in ARRANGEMENTS {
+        let (world, run) = all_services(arrange);
+        let fate = run.fate(&world);
+        assert!(fate.repaired > 200, "{name}: relays repaired: {fate:?}");
+        search_relays(name, &world, &run);
+    }
+}
+
+#[test]
+fn relays_that_learn_nothing_repair_in_every_way() {
+    let (world, run) = all_services(|plan| plan);
     let egress = run.egress(1, &world);
     assert!(
         egress.cooperative > 20 && egress.in_stream > 10 && egress.cached > 10,
         "in every way: {egress:?}"
     );
-    let (said, keys) = (plaintext(&run), keys_of_ends(&run));
+}
+
+/// Searches all that crossed links of relays, and all that they opened, for applications' data and keys to it.
+fn search_relays(name: &str, world: &OverlayWorld, run: &Run) {
+    let (said, keys) = (plaintext(run), keys_of_ends(run));
     assert!(said.len() > 10_000 && keys.len() >= 8, "{} pieces, {} keys", said.len(), keys.len());
 
     // The search finds what is there to be found.
@@ -76,20 +88,20 @@ fn relays_learn_neither_what_is_said_nor_the_keys_to_it() {
 
     let mut searched = 0;
     let mut search = |bytes: &[u8]| {
-        assert!(!says(bytes, &said), "a relay could read {bytes:02x?}");
-        assert!(!says(bytes, &keys), "a relay came to know a key from {bytes:02x?}");
+        assert!(!says(bytes, &said), "{name}: a relay could read {bytes:02x?}");
+        assert!(!says(bytes, &keys), "{name}: a relay came to know a key from {bytes:02x?}");
         searched += bytes.len();
     };
     for crossing in &world.observer().crossings {
         search(&crossing.payload);
     }
-    for relay in 0..2 {
+    for relay in 0..run.relays.len() {
         let Seen { keys: used, opened } = run.seen_by_relay(relay);
         let known: BTreeSet<_> = used.into_iter().filter(|key| keys.contains(key)).collect();
-        assert_eq!(known, BTreeSet::new(), "relay {relay} has keys of others");
+        assert_eq!(known, BTreeSet::new(), "{name}: relay {relay} has keys of others");
         for bytes in &opened {
             search(bytes);
         }
     }
-    assert!(searched > 10_000_000, "{searched} bytes");
+    assert!(searched > 10_000_000, "{name}: {searched} bytes");
 }

@@ -242,6 +242,16 @@ fn delays_are_those_of_the_last_second_in_which_packets_came() {
 }
 
 #[test]
+fn garbage_of_a_relay_before_the_first_packet_costs_none_of_the_direct_path() {
+    let mut hall = Hall::new(&settings(Service::Caching));
+    hall.gives(EnvelopeRole::CachedRepair, 0, &[0; 60]);
+    hall.run(ms(15));
+    hall.stream(3);
+    hall.run(ms(50));
+    assert_eq!((hall.got.len(), hall.statistics().false_repairs), (3, 1));
+}
+
+#[test]
 fn a_receiver_that_joins_a_flow_of_many_months_finds_its_numbers() {
     for high_bits in [1, 5, u64::from(crate::limits::HIGH_BITS_TRIED) - 1] {
         let mut hall = Hall::new(&settings(Service::Internet));

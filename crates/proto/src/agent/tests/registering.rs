@@ -6,7 +6,7 @@ use crate::agent::registration::Registrations;
 use crate::limits::{ALIASES_MAX, CANDIDATES_MAX, PATHS_ASKED_MAX};
 use crate::session::Before;
 use byway_wire::Timestamp;
-use byway_wire::messages::ProbeReply;
+use byway_wire::messages::{Ack, ProbeReply, Unknown};
 
 fn registered_at(hall: &Hall, by: usize) -> Vec<u64> {
     let heard =
@@ -341,4 +341,29 @@ fn a_relay_that_remembers_a_former_flow_of_the_key_is_asked_for_more_than_that()
     let before = registered_at(&hall, SENDER).len();
     hall.run(ms(10_000));
     assert_eq!(registered_at(&hall, SENDER).len(), before, "it is answered");
+}
+
+#[test]
+fn messages_of_unknown_types_are_skipped_and_counted_whoever_sends_them() {
+    let mut hall = Hall::new(&settings(Service::Coding));
+    let unknown = Message::Unknown(Unknown::new(200, b"of a later version").expect("nobody knows it"));
+    // Agents tell nobody that something arrived: it is known, and out of role.
+    let known = Message::Ack(Ack { alias: alias_of(RECEIVER), from_low: 1 });
+    let counted = |hall: &Hall| {
+        let counters = hall.agents[RECEIVER].counters();
+        (counters.messages_unknown, counters.out_of_role)
+    };
+    let (unknown_before, known_before) = counted(&hall);
+    let to_receiver = hall.relay.agents[&RECEIVER];
+    let peer = hall.agents[SENDER].peers[&number(RECEIVER)];
+    for message in [&unknown, &known, &unknown] {
+        hall.relay.sessions.say(to_receiver, message, hall.now);
+        hall.agents[SENDER].sessions.say(peer, message, hall.now);
+    }
+    hall.drain_relay();
+    hall.agents[SENDER].sessions.flush_all(hall.now);
+    hall.drain(SENDER);
+    hall.run(ms(100));
+    let (unknown_after, known_after) = counted(&hall);
+    assert_eq!((unknown_after - unknown_before, known_after - known_before), (4, 2));
 }

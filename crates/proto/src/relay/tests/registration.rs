@@ -5,7 +5,7 @@ use crate::limits::{
     ALIASES_PER_MESSAGE, ANNOUNCE_INTERVAL, EPOCH_OPENS_FOR, FLOWS_PER_SESSION_MAX, GROUP_SHAPES_MAX,
     GROUPS_MAX, RELAYED_BURST, RELAYED_RATE,
 };
-use byway_wire::messages::{Close, CloseReason, Relayed, Unregister};
+use byway_wire::messages::{Close, CloseReason, Relayed, Unknown, Unregister};
 
 use byway_wire::Services;
 
@@ -37,6 +37,33 @@ fn refusals_say_why() {
     let forwarding = desk.registers_for(2, flow(1, 2, 1), FlowRole::Receiver, Service::Forwarding);
     assert_eq!(forwarding, Err(Refusal::ServiceNotGranted));
     assert_eq!(desk.relay.counters().registrations_refused, 5);
+}
+
+#[test]
+fn a_message_of_an_unknown_type_is_skipped_and_counted() {
+    let mut desk = Desk::new(alloc::vec![grant(1, 2)]);
+    desk.enter(2);
+    let before = desk.relay.counters().messages_unknown;
+    let unknown = Message::Unknown(Unknown::new(200, b"of a later version").expect("nobody knows it"));
+    for message in [
+        unknown,
+        Message::Register(desk.as_granted(&register(
+            flow(1, 2, 1),
+            FlowRole::Receiver,
+            Service::Coding,
+            CONSENT,
+        ))),
+        unknown,
+    ] {
+        let now = desk.now;
+        let client = desk.client(2);
+        client.sessions.say(client.session, &message, now);
+    }
+    desk.client(2).heard.clear();
+    desk.exchange();
+    assert!(desk.client(2).heard.contains(&Heard::Registered(Ok(1))), "{:?}", desk.client(2).heard);
+    let after = desk.relay.counters();
+    assert_eq!((after.messages_unknown - before, after.out_of_role), (2, 0));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod adversary;
 mod books;
 mod identities;
+mod liar;
 mod node;
 mod plan;
 mod run;
@@ -12,8 +13,9 @@ pub(crate) use adversary::{Additions, Adversary};
 pub(crate) use books::{Books, Crossing};
 pub(crate) use byway_sim::overlay::cast::address;
 pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_card};
+pub(crate) use liar::Lie;
 pub(crate) use node::{Node, Parcel};
-pub(crate) use plan::{AgentPlan, Plan, access};
+pub(crate) use plan::{ARRANGEMENTS, AgentPlan, Plan, access};
 pub(crate) use run::{Fate, OverlayWorld, Run};
 pub(crate) use spy::Seen;
 

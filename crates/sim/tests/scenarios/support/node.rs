@@ -9,6 +9,8 @@ use byway_sim::overlay::OverlayHost;
 use byway_sim::{Datagram, Ecn, Host, Marks, Transmit};
 use byway_units::Time;
 
+use super::liar::LyingRelay;
+
 /// A datagram of a stranger.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
@@ -40,6 +42,7 @@ pub(crate) struct Stranger {
 #[derive(Debug)]
 pub(crate) enum Node {
     Overlay(OverlayHost),
+    Liar(LyingRelay),
     Stranger(Stranger),
 }
 
@@ -76,6 +79,7 @@ impl Node {
     pub(crate) fn overlay(&self) -> &OverlayHost {
         match self {
             Self::Overlay(host) => host,
+            Self::Liar(liar) => &liar.host,
             Self::Stranger(_) => panic!("a stranger is no part of the overlay"),
         }
     }
@@ -83,6 +87,7 @@ impl Node {
     pub(crate) fn overlay_mut(&mut self) -> &mut OverlayHost {
         match self {
             Self::Overlay(host) => host,
+            Self::Liar(liar) => &mut liar.host,
             Self::Stranger(_) => panic!("a stranger is no part of the overlay"),
         }
     }
@@ -99,7 +104,7 @@ impl Node {
     pub(crate) fn post(&mut self, parcel: Parcel) {
         match self {
             Self::Stranger(stranger) => stranger.queue.push_back(parcel),
-            Self::Overlay(_) => panic!("agents and relays send what they want"),
+            Self::Overlay(_) | Self::Liar(_) => panic!("agents and relays send what they want"),
         }
     }
 
@@ -107,7 +112,7 @@ impl Node {
     pub(crate) fn received(&self) -> &[Answer] {
         match self {
             Self::Stranger(stranger) => &stranger.received,
-            Self::Overlay(_) => &[],
+            Self::Overlay(_) | Self::Liar(_) => &[],
         }
     }
 }
@@ -116,19 +121,28 @@ impl Host for Node {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
         match self {
             Self::Overlay(host) => host.receive(datagram, now),
+            Self::Liar(liar) => liar.host.receive(datagram, now),
             Self::Stranger(stranger) => stranger.receive(datagram.destination, datagram.payload),
         }
     }
 
     fn wake(&mut self, now: Time) {
-        if let Self::Overlay(host) = self {
-            host.wake(now);
+        match self {
+            Self::Overlay(host) => host.wake(now),
+            Self::Liar(liar) => liar.host.wake(now),
+            Self::Stranger(_) => {}
         }
     }
 
     fn transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         match self {
             Self::Overlay(host) => host.transmit(now),
+            Self::Liar(liar) => {
+                let (host, lie, sending) = liar.parts();
+                let honest = host.transmit(now)?;
+                LyingRelay::falsify(lie, honest.payload, sending);
+                Some(Transmit { payload: sending, ..honest })
+            }
             Self::Stranger(stranger) => stranger.transmit().map(|parcel| Transmit {
                 source: parcel.source,
                 destination: parcel.destination,
@@ -142,6 +156,7 @@ impl Host for Node {
     fn deadline(&self) -> Option<Time> {
         match self {
             Self::Overlay(host) => host.deadline(),
+            Self::Liar(liar) => liar.host.deadline(),
             Self::Stranger(_) => None,
         }
     }

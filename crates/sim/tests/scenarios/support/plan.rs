@@ -15,6 +15,7 @@ use byway_wire::{
 };
 
 use super::identities::{AGENTS, agent_number, agent_secret, relay_card};
+use super::liar::{Liar, Lie};
 use super::spy::Spy;
 use super::{ms, secs};
 
@@ -28,6 +29,19 @@ pub(crate) fn access() -> Link {
     let jitter = Jitter { max: ms(1), may_reorder: false };
     Link { delay: Duration::from_micros(7_500), jitter, ..Link::default() }
 }
+
+/// An arrangement of relays, by its name.
+type Arrangement = (&'static str, fn(Plan) -> Plan);
+
+/// Arrangements of one relay, of one near each end, of both for each agent, of three, and of two pairs.
+pub(crate) const ARRANGEMENTS: [Arrangement; 6] = [
+    ("one relay", Plan::with_one_relay),
+    ("two relays", |plan| plan),
+    ("two relays for each agent", Plan::with_both_relays),
+    ("a common relay beside two", Plan::with_common_relay),
+    ("three relays for each agent", Plan::with_three_relays),
+    ("four relays", Plan::with_standby_relays),
+];
 
 /// Between relays: 35 ms, so that the overlay is as long as the direct path.
 pub(crate) fn between() -> Link {
@@ -105,6 +119,8 @@ pub(crate) struct Plan {
     pub(crate) flows: Vec<FlowPlan>,
     /// Who remembers what relays and agents know, if anybody.
     pub(crate) spies: Option<Spies>,
+    /// What all relays lie about, if they do.
+    pub(crate) lie: Option<Lie>,
 }
 
 /// A spy for every relay and every agent.
@@ -158,6 +174,7 @@ impl Plan {
             agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
             flows: (0..pairs).map(flow).collect(),
             spies: None,
+            lie: None,
         }
     }
 
@@ -203,6 +220,30 @@ impl Plan {
             let near = agent.relays[0].0;
             agent.relays.push((1 - near, far.clone()));
         }
+        self.with_paths()
+    }
+
+    /// Relay 2 is half the way between both ends: every agent knows it beside the one near it, and every flow may go
+    /// through it alone.
+    pub(crate) fn with_common_relay(mut self) -> Self {
+        self.relays = 3;
+        let half = Link { delay: direct().delay / 2, ..access() };
+        for agent in &mut self.agents {
+            agent.relays.push((2, half.clone()));
+        }
+        for flow in &mut self.flows {
+            flow.paths.push((2, 2));
+        }
+        self
+    }
+
+    /// Every agent knows the relays near both ends, and relay 2 half the way between them.
+    pub(crate) fn with_three_relays(self) -> Self {
+        self.with_both_relays().with_common_relay().with_paths()
+    }
+
+    /// Every flow has the paths that two agents get which name these relays.
+    fn with_paths(mut self) -> Self {
         for flow in &mut self.flows {
             let near =
                 |agent: usize| self.agents[agent].relays.iter().map(|(relay, _)| *relay).collect::<Vec<_>>();
@@ -328,7 +369,10 @@ impl Plan {
             ..relay_card(seed, relay).settings(Suite::Aes256Gcm, authority, others)
         };
         let own_seed = bytes(seed.numbered(life), "relay's seed", relay);
-        let provider = provider(self.spies.as_ref().map(|spies| spies.relays[relay]));
+        let provider = match self.lie {
+            Some(about) => Liar::forever(about, seed.numbered(relay as u64)),
+            None => provider(self.spies.as_ref().map(|spies| spies.relays[relay])),
+        };
         Relay::new(settings, Engine::fastest(), provider, own_seed, now)
     }
 

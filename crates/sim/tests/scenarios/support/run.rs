@@ -16,6 +16,7 @@ use byway_wire::Ecn;
 
 use super::books::Books;
 use super::identities::{AGENTS, RELAYS};
+use super::liar::LyingRelay;
 use super::node::Node;
 use super::plan::Plan;
 use super::secs;
@@ -94,7 +95,11 @@ impl Plan {
         let relays: Vec<_> = (0..self.relays)
             .map(|relay| {
                 let host = OverlayHost::relay(self.relay(relay, 0, start));
-                world.add(Node::Overlay(host), address(RELAYS, relay))
+                let node = match self.lie {
+                    Some(lie) => Node::Liar(LyingRelay::new(host, lie)),
+                    None => Node::Overlay(host),
+                };
+                world.add(node, address(RELAYS, relay))
             })
             .collect();
         let mut run = Run::new(self, relays);
