@@ -2,19 +2,51 @@
 
 use blake2::digest::{FixedOutput, KeyInit, OutputSizeUser, Update};
 use blake2::{Blake2s256, Blake2sMac, Blake2sMac256, digest::consts::U16};
+use snow::types::Hash;
+
+/// BLAKE2s-256 as Noise uses it.
+#[derive(Default)]
+pub(in crate::seal) struct NoiseHash(Blake2s256);
+
+impl Hash for NoiseHash {
+    fn name(&self) -> &'static str {
+        "BLAKE2s"
+    }
+
+    fn block_len(&self) -> usize {
+        64
+    }
+
+    fn hash_len(&self) -> usize {
+        32
+    }
+
+    fn reset(&mut self) {
+        self.0 = Blake2s256::default();
+    }
+
+    fn input(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn result(&mut self, hash: &mut [u8]) {
+        let hasher = core::mem::take(&mut self.0);
+        hash[..32].copy_from_slice(&hasher.finalize_fixed());
+    }
+}
 
 /// BLAKE2s-256 without a key.
-pub(super) fn hash(parts: &[&[u8]]) -> [u8; 32] {
+pub(in crate::seal) fn hash(parts: &[&[u8]]) -> [u8; 32] {
     output(<Blake2s256 as Default>::default(), parts)
 }
 
 /// BLAKE2s-256 under a key of at most 32 bytes.
-pub(super) fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+pub(in crate::seal) fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     output(with_key::<Blake2sMac256>(key), parts)
 }
 
 /// BLAKE2s-128 under a key of at most 32 bytes.
-pub(super) fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; 16] {
+pub(in crate::seal) fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; 16] {
     output(with_key::<Blake2sMac<U16>>(key), parts)
 }
 
@@ -35,8 +67,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::super::hex::vector;
     use super::*;
+    use crate::seal::hex::vector;
 
     /// RFC 7693, appendix B.
     #[test]
