@@ -113,7 +113,7 @@ impl World {
     fn recover(&mut self) {
         let is_over_relays = |(_, _, service): &(_, _, Service)| *service == Service::Forwarding;
         let over_relays: Vec<bool> = self.flows.iter().map(is_over_relays).collect();
-        self.send_for(RECOVERY, INTERVAL * 2);
+        self.send_for(RECOVERY, INTERVAL * 20);
         self.check_path(|place| !over_relays[place]);
         if over_relays.contains(&true) {
             self.send_for(RELAYS_RECOVERY, INTERVAL * 20);

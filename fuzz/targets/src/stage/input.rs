@@ -7,7 +7,18 @@ use byway_wire::packets::EnvelopeRole;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
+    /// Left of [`LONG_STEPS_MICROS_MAX`].
+    long_steps_left: u64,
 }
+
+/// Virtual time that the long steps of one input take at most: the longest once, or two rekeyings.
+///
+/// A node that nobody answers tries again for ever. Without this limit half of a fuzzer's time goes into that.
+const LONG_STEPS_MICROS_MAX: u64 = 251_000_000;
+
+/// A step that counts as long, and the one in its place when the time for long ones is used up.
+const LONG_STEP_MICROS: u64 = 4_000_000;
+const SHORT_STEP_MICROS: u64 = 130_000;
 
 /// Steps of time that matter to some timer: a packet, a round trip, a probe, a handshake, a rekeying.
 const STEPS_MICROS: [u64; 16] = [
@@ -35,7 +46,7 @@ const LENGTHS: [usize; 16] =
 
 impl<'a> Input<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, long_steps_left: LONG_STEPS_MICROS_MAX }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -70,7 +81,15 @@ impl<'a> Input<'a> {
     }
 
     pub(crate) fn step(&mut self) -> Duration {
-        Duration::from_micros(STEPS_MICROS[self.below(STEPS_MICROS.len())])
+        let micros = STEPS_MICROS[self.below(STEPS_MICROS.len())];
+        if micros < LONG_STEP_MICROS {
+            return Duration::from_micros(micros);
+        }
+        let Some(left) = self.long_steps_left.checked_sub(micros) else {
+            return Duration::from_micros(SHORT_STEP_MICROS);
+        };
+        self.long_steps_left = left;
+        Duration::from_micros(micros)
     }
 
     pub(crate) fn length(&mut self) -> usize {
