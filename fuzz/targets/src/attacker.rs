@@ -111,13 +111,22 @@ impl World {
 
     /// Without the attacker, the direct path delivers everything soon, and the relays a little later.
     fn recover(&mut self) {
+        // What the attacker has delayed still does its harm.
+        self.net.run_calm(self.net.last_arrival());
         let is_over_relays = |(_, _, service): &(_, _, Service)| *service == Service::Forwarding;
         let over_relays: Vec<bool> = self.flows.iter().map(is_over_relays).collect();
-        self.send_for(RECOVERY, INTERVAL * 20);
-        self.check_path(|place| !over_relays[place]);
+        self.recover_path(RECOVERY, |place| !over_relays[place]);
         if over_relays.contains(&true) {
-            self.send_for(RELAYS_RECOVERY, INTERVAL * 20);
-            self.check_path(|place| over_relays[place]);
+            self.recover_path(RELAYS_RECOVERY, |place| over_relays[place]);
+        }
+    }
+
+    /// Lets time pass until everything on these flows is delivered.
+    fn recover_path(&mut self, recovery: Duration, is_meant: impl Fn(usize) -> bool) {
+        let until = self.net.now + recovery;
+        while let Some(number) = self.first_lost(&is_meant) {
+            assert!(self.net.now < until, "datagram {number} is lost long after the attack");
+            self.send_for(INTERVAL * 50, INTERVAL * 10);
         }
     }
 
@@ -132,15 +141,14 @@ impl World {
         }
     }
 
-    /// What is sent now on these flows is delivered.
-    fn check_path(&mut self, is_meant: impl Fn(usize) -> bool) {
+    /// Sends on all flows; returns the first datagram on these that is not delivered.
+    fn first_lost(&mut self, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let first = self.sent.len();
         self.send_for(INTERVAL * 20, INTERVAL);
         self.net.run_calm(self.net.now + DELAY * 5);
         self.check();
-        for (number, (place, _, delivered)) in self.sent.iter().enumerate().skip(first) {
-            assert!(*delivered || !is_meant(*place), "datagram {number} is lost long after the attack");
-        }
+        let mut sent = self.sent.iter().enumerate().skip(first);
+        sent.find(|(_, (place, _, delivered))| !*delivered && is_meant(*place)).map(|(number, _)| number)
     }
 }
 

@@ -87,6 +87,11 @@ impl Net {
         self.under_way.insert((self.now + after, self.launched), packet);
     }
 
+    /// When the last packet that is under way arrives; now if there is none.
+    pub(crate) fn last_arrival(&self) -> Time {
+        self.under_way.last_key_value().map_or(self.now, |((at, _), _)| *at)
+    }
+
     /// Lets a node do something now.
     pub(crate) fn with(&mut self, who: Who, act: impl FnOnce(&mut Machine, Time) -> Output) {
         let now = self.now;
