@@ -243,7 +243,9 @@ impl Play {
             }
             1 => {
                 let answers = self.pending.iter().find(|packet| packet.to == from && packet.bytes[0] == 5);
-                self.net.has_stranger_proved |= answers.is_some() && from == Who::Stranger.address();
+                if answers.is_some() {
+                    self.net.proved.insert(from);
+                }
                 answers.and_then(|packet| hand.take(&packet.bytes))
             }
             2 => hand.says(input.bytes(12)),

@@ -1,6 +1,6 @@
 //! A few machines on a network that does to packets what it is told to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use byway_proto::agent::ReceiveFlowId;
@@ -44,8 +44,8 @@ pub(crate) struct Net {
     launched: u64,
     pub(crate) now: Time,
     accounts: BTreeMap<(Who, SocketAddr), Account>,
-    /// Whether the stranger has shown with stolen keys that he gets what is sent to him.
-    pub(crate) has_stranger_proved: bool,
+    /// Addresses of no node that have shown, with keys, that they get what is sent there.
+    pub(crate) proved: BTreeSet<SocketAddr>,
     /// What nodes sent and nobody has launched yet.
     pub(crate) fresh: Vec<Packet>,
     pub(crate) delivered: Vec<(Who, ReceiveFlowId, Vec<u8>)>,
@@ -59,7 +59,7 @@ impl Net {
             launched: 0,
             now: Time::START,
             accounts: BTreeMap::new(),
-            has_stranger_proved: false,
+            proved: BTreeSet::new(),
             fresh: Vec::new(),
             delivered: Vec::new(),
         };
@@ -106,11 +106,13 @@ impl Net {
         };
         let who = *who;
         let output = machine.receive(packet.from, &packet.bytes, self.now);
-        if self.is_nobodys(packet.from) && !self.has_stranger_proved {
+        if self.is_nobodys(packet.from) && !self.proved.contains(&packet.from) {
             let (asked, answered) = (packet.bytes.len(), output.bytes_to(packet.from));
             assert!(
                 answered <= asked,
-                "{answered} bytes at once in answer to {asked} of an unproved address"
+                "{answered} bytes at once in answer to {asked} of an unproved address: {:?} to {who:?}, answered by {:?}",
+                packet.bytes,
+                output.sent,
             );
             self.accounts.entry((who, packet.from)).or_default().received += asked;
         }
@@ -123,7 +125,7 @@ impl Net {
 
     fn collect(&mut self, who: Who, output: Output) {
         for (to, bytes) in output.sent {
-            if to == Who::Stranger.address() && !self.has_stranger_proved {
+            if to == Who::Stranger.address() && !self.proved.contains(&to) {
                 let account = self.accounts.entry((who, to)).or_default();
                 account.sent += bytes.len();
                 if bytes.len() == CHALLENGE_BYTES {
