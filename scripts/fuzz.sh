@@ -75,7 +75,8 @@ run() { # run TARGET
 # A line every few seconds instead of one for each new input; whatever is no progress is shown at once.
 show_progress() {
   awk '/^#[0-9]+.*(NEW|REDUCE|RELOAD|pulse)/ { if (systime() < next_at) next; next_at = systime() + 5 }
-    /^(INFO|WARNING|stat::(new|slowest|peak))/ { next }
+    /^###### Recommended/, /^###### End/ { next }
+    /^(INFO|WARNING|stat::(new|slowest|peak))|NEW_FUNC/ { next }
     { print; fflush() }'
 }
 
