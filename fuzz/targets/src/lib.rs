@@ -1,12 +1,6 @@
 //! What Byway's fuzzers run.
 //!
-//! libFuzzer calls each [`Target`] with bytes of its own invention:
-//!
-//! ```text
-//! cargo install cargo-fuzz
-//! cargo +nightly fuzz run wire_decode
-//! cargo +nightly fuzz cmin wire_decode    # before new inputs are committed to fuzz/corpus/wire_decode
-//! ```
+//! libFuzzer calls each [`Target`] with bytes of its own invention; `make fuzz` runs them all.
 //!
 //! The tests of this crate call each with every input of its corpus, so that what was once found stays found. A
 //! crash's input belongs into the corpus along with the fix.
