@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use byway_units::Time;
 
-use super::cast::Who;
 use super::input::Input;
 use super::machine::{Machine, Output};
+use super::topology::NodeId;
 
 /// Packets that came before and may come again.
 const SEEN_MAX: usize = 32;
@@ -47,9 +47,9 @@ impl Table {
         let [at, by] = input.array();
         let place = usize::from(at) * packet.len() / 256;
         packet[place] ^= by;
-        let from = if input.byte() < 128 { from } else { Who::Stranger.address() };
+        let from = if input.byte() < 128 { from } else { NodeId::Stranger.address() };
         let output = self.receive(from, &packet);
-        assert!(output.bytes_to(Who::Stranger.address()) <= packet.len());
+        assert!(output.bytes_to(NodeId::Stranger.address()) <= packet.len());
         Some(output)
     }
 

@@ -1,4 +1,4 @@
-//! Who is who: secrets, addresses, grants, and the state machines made of them.
+//! Topology: secrets, addresses, grants, and the state machines made of them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,15 +13,15 @@ use byway_wire::{FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, Serv
 
 /// A node of the set-up: agents 1 to 4, relays 1 and 2, and somebody whom nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum NodeId {
     Agent(u8),
     Relay(u8),
     Stranger,
 }
 
 /// The relay at which most flows enter the overlay, and the one at which they leave it.
-pub(crate) const INGRESS: Who = Who::Relay(1);
-pub(crate) const EGRESS: Who = Who::Relay(2);
+pub(crate) const INGRESS: NodeId = NodeId::Relay(1);
+pub(crate) const EGRESS: NodeId = NodeId::Relay(2);
 
 /// Agents that flows connect, with the relays at both ends: pairs between the relays, back, and within one.
 pub(crate) const GRANTED: [(u8, u8, u8, u8); 4] = [(1, 2, 1, 2), (3, 4, 1, 2), (2, 1, 2, 1), (4, 2, 2, 2)];
@@ -29,7 +29,7 @@ pub(crate) const GRANTED: [(u8, u8, u8, u8); 4] = [(1, 2, 1, 2), (3, 4, 1, 2), (
 /// What the flows of a grant may send together.
 pub(crate) const GRANTED_KBITS: u32 = 100_000;
 
-impl Who {
+impl NodeId {
     const fn letter(self) -> u8 {
         match self {
             Self::Agent(number) => number,
@@ -74,14 +74,14 @@ impl Who {
 
 /// The flow with this number between two agents.
 pub(crate) fn flow(sender: u8, receiver: u8, number: u16) -> FlowKey {
-    flow_between(Who::Agent(sender).agent_id(), Who::Agent(receiver).agent_id(), FlowId::new(number))
+    flow_between(NodeId::Agent(sender).agent_id(), NodeId::Agent(receiver).agent_id(), FlowId::new(number))
 }
 
 /// The relay at the other end of a flow's path, for the agent in this role.
 pub(crate) fn far_relay(flow: FlowKey, role: FlowRole) -> GrantedRelay {
-    let receiver_of = |agent: u8| Receiver::Agent(Who::Agent(agent).agent_id());
+    let receiver_of = |agent: u8| Receiver::Agent(NodeId::Agent(agent).agent_id());
     let is_it = |(sender, receiver, ..): &&(u8, u8, u8, u8)| {
-        flow.sender() == Who::Agent(*sender).agent_id() && flow.receiver() == receiver_of(*receiver)
+        flow.sender() == NodeId::Agent(*sender).agent_id() && flow.receiver() == receiver_of(*receiver)
     };
     let (_, _, ingress, egress) = *GRANTED.iter().find(is_it).expect("the flow is granted");
     let relay = RelayId::new(if role == FlowRole::Sender { egress } else { ingress }.into());
@@ -90,8 +90,8 @@ pub(crate) fn far_relay(flow: FlowKey, role: FlowRole) -> GrantedRelay {
 
 fn grants() -> Vec<Grant> {
     let granted = |(sender, receiver, ingress, egress): (u8, u8, u8, u8)| {
-        let [sender, receiver] = [sender, receiver].map(|agent| Who::Agent(agent).agent_card());
-        let [ingress, egress] = [ingress, egress].map(|relay| Who::Relay(relay).relay_card());
+        let [sender, receiver] = [sender, receiver].map(|agent| NodeId::Agent(agent).agent_card());
+        let [ingress, egress] = [ingress, egress].map(|relay| NodeId::Relay(relay).relay_card());
         let flows = FlowId::new(1)..=FlowId::new(9);
         Grant {
             sharing: true,
@@ -103,7 +103,7 @@ fn grants() -> Vec<Grant> {
 }
 
 /// A relay that knows the other one.
-pub(crate) fn relay(who: Who) -> Relay {
+pub(crate) fn relay(who: NodeId) -> Relay {
     let other = if who == INGRESS { EGRESS } else { INGRESS };
     let others = vec![other.relay_card().for_relays()];
     let settings = who.relay_card().settings(Suite::ChaCha20Poly1305, Authority::Static(grants()), others);
@@ -111,7 +111,7 @@ pub(crate) fn relay(who: Who) -> Relay {
 }
 
 /// An agent that knows a relay and another agent.
-pub(crate) fn agent(who: Who, relay: Who, peer: Who) -> Agent {
+pub(crate) fn agent(who: NodeId, relay: NodeId, peer: NodeId) -> Agent {
     let identity = who.agent_card().identity(Suite::ChaCha20Poly1305);
     let mut agent = Agent::new(identity, Engine::fastest(), &Portable, who.seed(), Time::START);
     agent.add_relay(&relay.relay_card().for_agents(), Time::START);
@@ -120,7 +120,7 @@ pub(crate) fn agent(who: Who, relay: Who, peer: Who) -> Agent {
 }
 
 /// A flow of this service through a pair of relays.
-pub(crate) fn settings(service: Service, ingress: Who, egress: Who) -> FlowSettings {
+pub(crate) fn settings(service: Service, ingress: NodeId, egress: NodeId) -> FlowSettings {
     let path = path(&ingress.relay_card(), &egress.relay_card());
     FlowSettings { service, paths: vec![path], ..FlowSettings::default() }
 }

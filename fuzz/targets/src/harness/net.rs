@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use byway_proto::agent::ReceiveFlowId;
 use byway_units::{Duration, Time};
 
-use super::cast::Who;
 use super::machine::{Machine, Output};
+use super::topology::NodeId;
 
 /// A datagram under way.
 #[derive(Clone, Debug)]
@@ -39,20 +39,20 @@ const AMPLIFICATION_MAX: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct Net {
-    nodes: Vec<(Who, Machine)>,
+    nodes: Vec<(NodeId, Machine)>,
     under_way: BTreeMap<(Time, u64), Packet>,
     launched: u64,
     pub(crate) now: Time,
-    accounts: BTreeMap<(Who, SocketAddr), Account>,
+    accounts: BTreeMap<(NodeId, SocketAddr), Account>,
     /// Addresses of no node that have shown, with keys, that they get what is sent there.
     pub(crate) proved: BTreeSet<SocketAddr>,
     /// What nodes sent and nobody has launched yet.
     pub(crate) fresh: Vec<Packet>,
-    pub(crate) delivered: Vec<(Who, ReceiveFlowId, Vec<u8>)>,
+    pub(crate) delivered: Vec<(NodeId, ReceiveFlowId, Vec<u8>)>,
 }
 
 impl Net {
-    pub(crate) fn new(nodes: Vec<(Who, Machine)>) -> Self {
+    pub(crate) fn new(nodes: Vec<(NodeId, Machine)>) -> Self {
         let mut net = Self {
             nodes,
             under_way: BTreeMap::new(),
@@ -71,13 +71,13 @@ impl Net {
         net
     }
 
-    pub(crate) fn node(&mut self, who: Who) -> &mut Machine {
+    pub(crate) fn node(&mut self, who: NodeId) -> &mut Machine {
         let node = self.nodes.iter_mut().find(|(known, _)| *known == who);
         &mut node.expect("the node is part of the net").1
     }
 
     /// The node with this number, counted round and round.
-    pub(crate) fn nth(&self, number: usize) -> Who {
+    pub(crate) fn nth(&self, number: usize) -> NodeId {
         self.nodes[number % self.nodes.len()].0
     }
 
@@ -93,7 +93,7 @@ impl Net {
     }
 
     /// Lets a node do something now.
-    pub(crate) fn with(&mut self, who: Who, act: impl FnOnce(&mut Machine, Time) -> Output) {
+    pub(crate) fn with(&mut self, who: NodeId, act: impl FnOnce(&mut Machine, Time) -> Output) {
         let now = self.now;
         let output = act(self.node(who), now);
         self.collect(who, output);
@@ -123,9 +123,9 @@ impl Net {
         self.nodes.iter().all(|(who, _)| who.address() != address)
     }
 
-    fn collect(&mut self, who: Who, output: Output) {
+    fn collect(&mut self, who: NodeId, output: Output) {
         for (to, bytes) in output.sent {
-            if to == Who::Stranger.address() && !self.proved.contains(&to) {
+            if to == NodeId::Stranger.address() && !self.proved.contains(&to) {
                 let account = self.accounts.entry((who, to)).or_default();
                 account.sent += bytes.len();
                 if bytes.len() == CHALLENGE_BYTES {

@@ -118,7 +118,7 @@ const OFFERS: [(u8, &[Field]); 3] = [
     ),
 ];
 
-/// Who speaks about what.
+/// The flows, numbers and packets that generated messages are about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     /// The flows that exist.

@@ -1,4 +1,4 @@
-//! A node played by hand: it has real keys, and says with them whatever it is told to.
+//! A scripted peer: it has real keys, and seals whatever it is told to.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use byway_wire::{
     SessionIndex, Shard, Timestamp, TrafficClass, Uncopied, Writer,
 };
 
-use super::cast::Who;
+use super::topology::NodeId;
 
 /// What a side has of a handshake that is done.
 struct Sealing {
@@ -45,8 +45,8 @@ pub(crate) struct Peer {
 }
 
 /// One side of a session.
-pub(crate) struct Hand {
-    pub(crate) who: Who,
+pub(crate) struct ScriptedPeer {
+    pub(crate) who: NodeId,
     secret: StaticSecret,
     peer: Peer,
     purpose: Purpose,
@@ -64,13 +64,13 @@ const SUITE: Suite = Suite::ChaCha20Poly1305;
 /// Most requests of the other side that are remembered.
 const REQUESTED_MAX: usize = 64;
 
-impl Hand {
-    pub(crate) fn new(who: Who, peer: Who, purpose: Purpose) -> Self {
+impl ScriptedPeer {
+    pub(crate) fn new(who: NodeId, peer: NodeId, purpose: Purpose) -> Self {
         Self::with_keys(who, who.secret(), Peer { key: peer.key(), address: peer.address() }, purpose)
     }
 
     /// Plays the part of a node with keys of its own.
-    pub(crate) fn with_keys(who: Who, secret: StaticSecret, peer: Peer, purpose: Purpose) -> Self {
+    pub(crate) fn with_keys(who: NodeId, secret: StaticSecret, peer: Peer, purpose: Purpose) -> Self {
         Self {
             who,
             responder: Responder::new(secret.clone()),
