@@ -1,7 +1,7 @@
 # The short names of what one does with Byway; the work is in scripts/, which install what is missing first.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-coder build test kills versions attack bench gates lint clean
+.PHONY: help demo demo-coder build test kills versions attack fuzz bench gates lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ versions: ## The version before beside this one, and an upgrade of one node afte
 attack: ## Floods of one member beside another tenant's flow, each 300,000 datagrams: in virtual time, and at a relay process
 	@scripts/cargo.sh run --release --locked -p byway-fuzz-targets --example attack
 	@ATTACK=large scripts/cargo.sh test --locked -p byway --test attacks -- --nocapture
+
+fuzz: ## Every fuzzer for a minute, from the committed corpora, which grow; with nightly Rust (options: ARGS="--seconds 600")
+	@scripts/fuzz.sh $(ARGS)
 
 bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, queues, relays on sockets, then the gates
 	@scripts/setup.sh bench

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing on Debian or Ubuntu for one purpose: scripts/setup.sh build|demo|test|bench|gates|lint.
+# Installs what is missing on Debian or Ubuntu for one purpose: scripts/setup.sh build|demo|test|bench|gates|fuzz|lint.
 # Each item is announced with its reason; nothing is done, and no rights are needed, when everything is there.
 set -euo pipefail
 # shellcheck source=scripts/environment.sh
@@ -210,6 +210,26 @@ ensure_namespaces() {
   apt_install "${absent[@]}"
 }
 
+# Fuzzers are instrumented by flags that only a nightly compiler takes.
+ensure_nightly() {
+  has rustup || fail "fuzzing takes a nightly Rust, which only rustup installs: https://rustup.rs"
+  rustc +nightly --version >/dev/null 2>&1 || {
+    say "rustup toolchain install nightly: instruments the fuzzers"
+    rustup toolchain install nightly --profile minimal --no-self-update
+  }
+  [[ -x $(rustc +nightly --print sysroot)/lib/rustlib/$(uname -m)-unknown-linux-gnu/bin/llvm-cov ]] || {
+    say "rustup component add llvm-tools: measures what fuzzers reach"
+    rustup component add --toolchain nightly llvm-tools
+  }
+}
+
+ensure_cargo_fuzz() {
+  local version
+  version=$(cargo-fuzz --version 2>/dev/null) || true
+  version_at_least "${version#cargo-fuzz }" 0.13.2 ||
+    cargo_install cargo-fuzz 0.13.2 "builds the fuzzers; takes minutes"
+}
+
 ensure_deny() {
   local version
   version=$(cargo-deny --version 2>/dev/null) || true
@@ -268,6 +288,12 @@ setup_gates() {
   ensure_instruction_counter
 }
 
+setup_fuzz() {
+  setup_build
+  ensure_nightly
+  ensure_cargo_fuzz
+}
+
 setup_lint() {
   setup_build
   check_components
@@ -277,6 +303,6 @@ setup_lint() {
 }
 
 case ${1:-} in
-  build | demo | test | bench | gates | lint) "setup_$1" ;;
-  *) echo "usage: scripts/setup.sh build|demo|test|bench|gates|lint" >&2 && exit 2 ;;
+  build | demo | test | bench | gates | fuzz | lint) "setup_$1" ;;
+  *) echo "usage: scripts/setup.sh build|demo|test|bench|gates|fuzz|lint" >&2 && exit 2 ;;
 esac

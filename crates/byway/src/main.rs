@@ -6,6 +6,9 @@
     reason = "the program speaks to people and scripts on its standard streams"
 )]
 
+#[cfg(fuzzing)]
+compile_error!("a fuzzing build has no ciphers: build byway without `--cfg fuzzing`");
+
 mod administration;
 mod agent;
 mod allowance;

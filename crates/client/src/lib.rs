@@ -56,6 +56,9 @@
 //! Byway: the program `byway agent`.
 #![no_std]
 
+#[cfg(fuzzing)]
+compile_error!("a fuzzing build has no ciphers: build byway-client without `--cfg fuzzing`");
+
 extern crate alloc;
 #[cfg(feature = "sockets")]
 extern crate std;

@@ -69,6 +69,9 @@
 //!
 //! Start with [`Role`], then [`Io`], then [`OverlaySockets`].
 
+#[cfg(fuzzing)]
+compile_error!("a fuzzing build has no ciphers: build byway-net without `--cfg fuzzing`");
+
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 compile_error!("byway-net waits with epoll, timerfd and eventfd: it is for Linux");
 

@@ -18,6 +18,7 @@ pub mod crate_graph;
 pub mod crate_manifests;
 pub mod file_length;
 pub mod function_length;
+pub mod fuzzing_build;
 pub mod links;
 pub mod lint_reasons;
 pub mod lint_table_reasons;

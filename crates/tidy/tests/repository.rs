@@ -5,8 +5,8 @@
 use byway_tidy::pure::PURE_CRATES;
 use byway_tidy::ratchet::{self, Exception};
 use byway_tidy::{
-    Finding, Repository, crate_graph, crate_manifests, file_length, function_length, links, lint_reasons,
-    lint_table_reasons, no_std, promises, root_entries, titles, unsafe_code,
+    Finding, Repository, crate_graph, crate_manifests, file_length, function_length, fuzzing_build, links,
+    lint_reasons, lint_table_reasons, no_std, promises, root_entries, titles, unsafe_code,
 };
 
 fn repository() -> Repository {
@@ -69,6 +69,11 @@ fn pure_crates_do_without_the_standard_library() {
 #[test]
 fn unsafe_code_stays_in_its_places() {
     assert_none(&unsafe_code::findings(&repository().files));
+}
+
+#[test]
+fn no_product_compiles_in_a_fuzzing_build() {
+    assert_none(&fuzzing_build::findings(&repository().files));
 }
 
 #[test]

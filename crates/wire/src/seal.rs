@@ -21,7 +21,6 @@
 //! cookies, of which there are few, always use [`Portable`].
 
 mod aead;
-mod blake2s;
 mod cookie;
 mod digest;
 mod epoch_keys;
@@ -30,6 +29,7 @@ mod hex;
 mod mac;
 mod noise;
 mod portable;
+mod primitives;
 mod random;
 mod replay;
 mod signature;

@@ -11,15 +11,15 @@ use byway_wire::packets::SourceHeader;
 use byway_wire::seal::Purpose;
 use byway_wire::{Alias, FlowKey, Message, Messages, Piece, Place, Service};
 
-use crate::stage::cast::{self, EGRESS, INGRESS, Who};
-use crate::stage::hand::{Hand, write};
-use crate::stage::input::Input;
-use crate::stage::machine::{Machine, Output};
-use crate::stage::speech::Subject;
-use crate::stage::table::Table;
+use crate::harness::input::Input;
+use crate::harness::machine::{Machine, Output};
+use crate::harness::message_generator::Subject;
+use crate::harness::scripted_peer::{ScriptedPeer, write};
+use crate::harness::table::Table;
+use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 
-const SELF: Who = Who::Agent(2);
-const PEER: Who = Who::Agent(1);
+const SELF: NodeId = NodeId::Agent(2);
+const PEER: NodeId = NodeId::Agent(1);
 const FLOW: FlowId = FlowId::new(1);
 
 /// Packets that the peer sealed and that may still come, one way or another.
@@ -32,10 +32,10 @@ struct Sealed {
     packet: Vec<u8>,
 }
 
-struct Play {
+struct Harness {
     table: Table,
-    relay: Hand,
-    peer: Hand,
+    relay: ScriptedPeer,
+    peer: ScriptedPeer,
     service: Service,
     /// The flows, unless they are closed.
     sends: Option<SendFlowId>,
@@ -58,11 +58,11 @@ struct Play {
 /// If the agent does, delivers what the peer did not seal, or twice, or tells strangers more than they told it.
 pub fn agent_input(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut play = Play::new(&mut input);
+    let mut harness = Harness::new(&mut input);
     while !input.is_empty() {
-        play.turn(&mut input);
+        harness.turn(&mut input);
     }
-    play.pass(play.table.now + byway_units::Duration::from_secs(3));
+    harness.pass(harness.table.now + byway_units::Duration::from_secs(3));
 }
 
 fn alias(number: u16) -> Alias {
@@ -71,27 +71,27 @@ fn alias(number: u16) -> Alias {
 
 /// Opens the flow that the agent sends.
 fn open(agent: &mut Agent, service: Service, now: Time) -> Option<SendFlowId> {
-    agent.open_flow(cast::flow(2, 1, 1), cast::settings(service, EGRESS, INGRESS), now)
+    agent.open_flow(topology::flow(2, 1, 1), topology::settings(service, EGRESS, INGRESS), now)
 }
 
 /// Accepts the flow that the agent receives.
 fn accept(agent: &mut Agent, service: Service, now: Time) -> Option<ReceiveFlowId> {
-    agent.accept_flow(cast::flow(1, 2, 1), cast::settings(service, INGRESS, EGRESS), now)
+    agent.accept_flow(topology::flow(1, 2, 1), topology::settings(service, INGRESS, EGRESS), now)
 }
 
-impl Play {
+impl Harness {
     fn new(input: &mut Input<'_>) -> Self {
-        let mut agent = cast::agent(SELF, EGRESS, PEER);
+        let mut agent = topology::agent(SELF, EGRESS, PEER);
         let services =
             [Service::Coding, Service::Caching, Service::Both, Service::Forwarding, Service::Internet];
         let service = services[input.below(services.len())];
         let receives = accept(&mut agent, service, Time::START);
         let sends = open(&mut agent, service, Time::START);
         assert!(receives.is_some() && sends.is_some(), "the peer is known");
-        let mut play = Self {
+        let mut harness = Self {
             table: Table::new(Machine::agent(agent)),
-            relay: Hand::new(EGRESS, SELF, Purpose::AgentToRelay),
-            peer: Hand::new(PEER, SELF, Purpose::EndToEnd),
+            relay: ScriptedPeer::new(EGRESS, SELF, Purpose::AgentToRelay),
+            peer: ScriptedPeer::new(PEER, SELF, Purpose::EndToEnd),
             service,
             sends,
             receives,
@@ -103,21 +103,21 @@ impl Play {
             has_early_pieces: false,
             are_answered: true,
         };
-        let output = play.table.machine.drain();
-        play.route(output);
-        assert!(play.relay.is_established() && play.peer.is_established());
+        let output = harness.table.machine.drain();
+        harness.route(output);
+        assert!(harness.relay.is_established() && harness.peer.is_established());
         let mut registered = Vec::new();
         for (flow_key, role, number) in
-            [(cast::flow(1, 2, 1), FlowRole::Receiver, 1), (cast::flow(2, 1, 1), FlowRole::Sender, 2)]
+            [(topology::flow(1, 2, 1), FlowRole::Receiver, 1), (topology::flow(2, 1, 1), FlowRole::Sender, 2)]
         {
-            let far_relay = cast::far_relay(flow_key, role);
+            let far_relay = topology::far_relay(flow_key, role);
             let registered_message =
                 Registered { flow_key, role, revision: None, far_relay, outcome: Ok(alias(number)) };
             write(&Message::Registered(registered_message), &mut registered);
         }
-        let packet = play.relay.says(&registered);
-        play.tell(EGRESS.address(), packet);
-        play
+        let packet = harness.relay.says(&registered);
+        harness.tell(EGRESS.address(), packet);
+        harness
     }
 
     /// Hands take what is theirs, and answer handshakes.
@@ -259,7 +259,7 @@ impl Play {
 
     /// A packet of somebody without keys.
     fn anybody_says(&mut self, input: &mut Input<'_>) {
-        let from = [Who::Stranger, PEER, EGRESS][input.below(3)].address();
+        let from = [NodeId::Stranger, PEER, EGRESS][input.below(3)].address();
         let length = usize::from(input.byte());
         let bytes = input.bytes(length);
         let output = self.table.receive(from, bytes);
@@ -273,13 +273,13 @@ impl Play {
         Subject { keys, newest: u32::from_be_bytes([a, b, c, d]), aliases: 2, packet }
     }
 
-    fn hand(&mut self, input: &mut Input<'_>) -> &mut Hand {
+    fn hand(&mut self, input: &mut Input<'_>) -> &mut ScriptedPeer {
         if input.byte() < 170 { &mut self.relay } else { &mut self.peer }
     }
 
     /// A message packet, its messages mostly of the right form.
     fn somebody_says(&mut self, input: &mut Input<'_>) {
-        let keys = [cast::flow(1, 2, 1), cast::flow(2, 1, 1), cast::flow(1, 2, 2)];
+        let keys = [topology::flow(1, 2, 1), topology::flow(2, 1, 1), topology::flow(1, 2, 2)];
         let mut messages = Vec::new();
         let subject = self.subject(&keys, b"\x08 is no packet");
         for _ in 0..=input.below(3) {
@@ -289,7 +289,7 @@ impl Play {
         self.note_early(&messages);
         let hand = self.hand(input);
         let (from, packet) = (hand.who.address(), hand.says(&messages));
-        let from = if input.byte() < 240 { from } else { Who::Stranger.address() };
+        let from = if input.byte() < 240 { from } else { NodeId::Stranger.address() };
         self.tell(from, packet);
     }
 
@@ -336,7 +336,7 @@ impl Play {
 
     fn send_direct(&mut self, input: &mut Input<'_>) {
         let packet = self.choose(input).map(|sealed| sealed.packet.clone());
-        let from = if input.byte() < 230 { PEER } else { Who::Stranger };
+        let from = if input.byte() < 230 { PEER } else { NodeId::Stranger };
         self.tell(from.address(), packet);
     }
 
@@ -398,7 +398,7 @@ impl Play {
         }
         let (from, packet) = (hand.who.address(), hand.initiate(input.byte(), &[]));
         let (is_peer, from) =
-            (hand.who == PEER, if input.byte() < 230 { from } else { Who::Stranger.address() });
+            (hand.who == PEER, if input.byte() < 230 { from } else { NodeId::Stranger.address() });
         let output = self.table.receive(from, &packet);
         assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
         let responses: Vec<Vec<u8>> = output.sent.iter().map(|(_, bytes)| bytes.clone()).collect();
@@ -412,7 +412,7 @@ impl Play {
 
     /// The relay passes on a packet: the peer's, its own, or anything.
     fn pass_on(&mut self, input: &mut Input<'_>) {
-        let keys = [cast::flow(1, 2, 1), cast::flow(2, 1, 1)];
+        let keys = [topology::flow(1, 2, 1), topology::flow(2, 1, 1)];
         let mut messages = Vec::new();
         let subject = self.subject(&keys, b"\x08 is no packet");
         subject.say(input, &mut messages);

@@ -4,13 +4,13 @@ use byway_proto::agent::{Duplication, FlowSettings, ReceiveFlowId, SendFlowId};
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
-use crate::stage::cast::{self, EGRESS, INGRESS, Who};
-use crate::stage::input::Input;
-use crate::stage::machine::Machine;
-use crate::stage::net::{DELAY, Net, Packet};
+use crate::harness::input::Input;
+use crate::harness::machine::Machine;
+use crate::harness::net::{DELAY, Net, Packet};
+use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 
-const SENDER: Who = Who::Agent(1);
-const RECEIVER: Who = Who::Agent(2);
+const SENDER: NodeId = NodeId::Agent(1);
+const RECEIVER: NodeId = NodeId::Agent(2);
 
 /// The time between datagrams of the sender.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -60,11 +60,11 @@ pub fn attacker(bytes: &[u8]) {
 impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let (mut sending, mut receiving) =
-            (cast::agent(SENDER, INGRESS, RECEIVER), cast::agent(RECEIVER, EGRESS, SENDER));
+            (topology::agent(SENDER, INGRESS, RECEIVER), topology::agent(RECEIVER, EGRESS, SENDER));
         let mut flows = Vec::new();
         for number in 1..=2 {
             let settings = settings(input);
-            let key = cast::flow(1, 2, number);
+            let key = topology::flow(1, 2, number);
             let sent = sending.open_flow(key, settings.clone(), Time::START).expect("the peer is known");
             let service = settings.service;
             let received = receiving.accept_flow(key, settings, Time::START).expect("the peer is known");
@@ -73,8 +73,8 @@ impl World {
         let nodes = vec![
             (SENDER, Machine::agent(sending)),
             (RECEIVER, Machine::agent(receiving)),
-            (INGRESS, Machine::relay(cast::relay(INGRESS))),
-            (EGRESS, Machine::relay(cast::relay(EGRESS))),
+            (INGRESS, Machine::relay(topology::relay(INGRESS))),
+            (EGRESS, Machine::relay(topology::relay(EGRESS))),
         ];
         let mut world = Self { net: Net::new(nodes), flows, sent: Vec::new() };
         // With some inputs the attacker comes when all is set up.
@@ -111,13 +111,22 @@ impl World {
 
     /// Without the attacker, the direct path delivers everything soon, and the relays a little later.
     fn recover(&mut self) {
+        // What the attacker has delayed still does its harm.
+        self.net.run_calm(self.net.last_arrival());
         let is_over_relays = |(_, _, service): &(_, _, Service)| *service == Service::Forwarding;
         let over_relays: Vec<bool> = self.flows.iter().map(is_over_relays).collect();
-        self.send_for(RECOVERY, INTERVAL * 2);
-        self.check_path(|place| !over_relays[place]);
+        self.recover_path(RECOVERY, |place| !over_relays[place]);
         if over_relays.contains(&true) {
-            self.send_for(RELAYS_RECOVERY, INTERVAL * 20);
-            self.check_path(|place| over_relays[place]);
+            self.recover_path(RELAYS_RECOVERY, |place| over_relays[place]);
+        }
+    }
+
+    /// Lets time pass until everything on these flows is delivered.
+    fn recover_path(&mut self, recovery: Duration, is_meant: impl Fn(usize) -> bool) {
+        let until = self.net.now + recovery;
+        while let Some(number) = self.first_lost(&is_meant) {
+            assert!(self.net.now < until, "datagram {number} is lost long after the attack");
+            self.send_for(INTERVAL * 50, INTERVAL * 10);
         }
     }
 
@@ -132,15 +141,14 @@ impl World {
         }
     }
 
-    /// What is sent now on these flows is delivered.
-    fn check_path(&mut self, is_meant: impl Fn(usize) -> bool) {
+    /// Sends on all flows; returns the first datagram on these that is not delivered.
+    fn first_lost(&mut self, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let first = self.sent.len();
         self.send_for(INTERVAL * 20, INTERVAL);
         self.net.run_calm(self.net.now + DELAY * 5);
         self.check();
-        for (number, (place, _, delivered)) in self.sent.iter().enumerate().skip(first) {
-            assert!(*delivered || !is_meant(*place), "datagram {number} is lost long after the attack");
-        }
+        let mut sent = self.sent.iter().enumerate().skip(first);
+        sent.find(|(_, (place, _, delivered))| !*delivered && is_meant(*place)).map(|(number, _)| number)
     }
 }
 
@@ -150,7 +158,7 @@ fn settings(input: &mut Input<'_>) -> FlowSettings {
     let duplication = if choice >= 200 { Duplication::Marked } else { Duplication::All };
     // Without a direct path, nothing would ever wake a flow that stands by.
     let standby = (100..120).contains(&choice) && service != Service::Forwarding;
-    FlowSettings { duplication, standby, ..cast::settings(service, INGRESS, EGRESS) }
+    FlowSettings { duplication, standby, ..topology::settings(service, INGRESS, EGRESS) }
 }
 
 /// Does to a packet what the input says.
@@ -168,7 +176,7 @@ fn touch(net: &mut Net, packet: Packet, input: &mut Input<'_>, kept: &mut Vec<Pa
         192..208 => net.launch(flipped(packet, input), DELAY),
         208..224 => net.launch(resized(packet, input), DELAY),
         224..240 => {
-            let from = if input.byte() < 200 { Who::Stranger } else { net.nth(input.byte().into()) };
+            let from = if input.byte() < 200 { NodeId::Stranger } else { net.nth(input.byte().into()) };
             net.launch(Packet { from: from.address(), ..packet }, DELAY);
         }
         240..250 => {
@@ -176,7 +184,7 @@ fn touch(net: &mut Net, packet: Packet, input: &mut Input<'_>, kept: &mut Vec<Pa
             replay(net, input, kept);
         }
         // Whoever is at the stranger's address does not pass on what comes there.
-        250..=254 if packet.to != Who::Stranger.address() => {
+        250..=254 if packet.to != NodeId::Stranger.address() => {
             let to = net.nth(input.byte().into()).address();
             net.launch(Packet { to, ..packet }, DELAY);
         }
@@ -207,7 +215,7 @@ fn replay(net: &mut Net, input: &mut Input<'_>, kept: &mut Vec<Packet>) {
     let place = usize::from(choice) % kept.len();
     let mut packet = kept[place].clone();
     if from >= 128 {
-        packet.from = Who::Stranger.address();
+        packet.from = NodeId::Stranger.address();
     }
     net.launch(packet, DELAY);
 }

@@ -3,7 +3,7 @@
 use byway_code::{AlignedBuffer, Encoder, Engine, REPAIR_PACKETS_MAX, Repair, SOURCE_PACKETS_MAX, decode};
 use byway_units::BatchId;
 
-use crate::stage::input::Input;
+use crate::harness::input::Input;
 
 /// What stands in a repair packet, changed as the input says.
 #[derive(Clone, Debug)]

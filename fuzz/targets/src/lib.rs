@@ -1,12 +1,6 @@
 //! What Byway's fuzzers run.
 //!
-//! libFuzzer calls each [`Target`] with bytes of its own invention:
-//!
-//! ```text
-//! cargo install cargo-fuzz
-//! cargo +nightly fuzz run wire_decode
-//! cargo +nightly fuzz cmin wire_decode    # before new inputs are committed to fuzz/corpus/wire_decode
-//! ```
+//! libFuzzer calls each [`Target`] with bytes of its own invention; `make fuzz` runs them all.
 //!
 //! The tests of this crate call each with every input of its corpus, so that what was once found stays found. A
 //! crash's input belongs into the corpus along with the fix.
@@ -20,7 +14,7 @@
 //! | [`relay_input`] | agents, the other relay, strangers | repairs within the budget, nothing for strangers |
 //! | [`attacker`] | somebody on every path | nothing delivered twice, altered or elsewhere; all recovers |
 //!
-//! All drive the state machines through a stage that also holds them to the rules of their drivers: deadlines move
+//! All drive the state machines through a harness that also holds them to the rules of their drivers: deadlines move
 //! forward, and what one input gives rise to is bounded.
 //!
 //! [`attacks`] are no targets of a fuzzer: members that flood a relay, at a small size in the tests and at full size by
@@ -33,8 +27,8 @@ mod attacker;
 pub mod attacks;
 mod decoders;
 mod handshake;
+mod harness;
 mod relay_input;
-mod stage;
 mod wire_decode;
 
 pub use agent_input::agent_input;

@@ -17,21 +17,21 @@ use byway_wire::{
     SequenceNumber, Service,
 };
 
-use crate::stage::cast::{self, EGRESS, INGRESS, Who};
-use crate::stage::hand::{Hand, write};
-use crate::stage::input::Input;
-use crate::stage::machine::{Machine, Output};
-use crate::stage::speech::Subject;
-use crate::stage::table::Table;
+use crate::harness::input::Input;
+use crate::harness::machine::{Machine, Output};
+use crate::harness::message_generator::Subject;
+use crate::harness::scripted_peer::{ScriptedPeer, write};
+use crate::harness::table::Table;
+use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 
-const TWO: Who = Who::Agent(2);
-const FOUR: Who = Who::Agent(4);
+const TWO: NodeId = NodeId::Agent(2);
+const FOUR: NodeId = NodeId::Agent(4);
 
 /// What each flow may send, in kbit/s.
 const RATE: KilobitsPerSecond = KilobitsPerSecond::new(2_000);
 
 /// What the flows of a grant may send.
-const GRANTED: KilobitsPerSecond = KilobitsPerSecond::new(cast::GRANTED_KBITS);
+const GRANTED: KilobitsPerSecond = KilobitsPerSecond::new(topology::GRANTED_KBITS);
 
 /// What the repairs of a flow may take at once, as time at its rate.
 const REPAIR_BURST: Duration = Duration::from_secs(2);
@@ -39,10 +39,10 @@ const REPAIR_BURST: Duration = Duration::from_secs(2);
 /// What the copies of a flow may take at once, as time at its rate.
 const COPY_BURST: Duration = Duration::from_millis(500);
 
-struct Play {
+struct Harness {
     table: Table,
     /// Agents 2 and 4, and the other relay.
-    hands: [Hand; 3],
+    hands: [ScriptedPeer; 3],
     newest: u32,
     next_batch: u32,
     /// The rates of all registrations that agents asked for; each comes with a budget.
@@ -58,11 +58,11 @@ struct Play {
 /// If the relay does, spends more on repairs than was registered, or tells strangers more than they told it.
 pub fn relay_input(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut play = Play::new(&mut input);
+    let mut harness = Harness::new(&mut input);
     while !input.is_empty() {
-        play.turn(&mut input);
+        harness.turn(&mut input);
     }
-    play.pass(play.table.now + Duration::from_secs(3));
+    harness.pass(harness.table.now + Duration::from_secs(3));
 }
 
 fn alias(number: u16) -> Alias {
@@ -70,7 +70,13 @@ fn alias(number: u16) -> Alias {
 }
 
 fn keys() -> [FlowKey; 5] {
-    [cast::flow(1, 2, 1), cast::flow(3, 4, 1), cast::flow(2, 1, 1), cast::flow(4, 2, 1), cast::flow(1, 2, 2)]
+    [
+        topology::flow(1, 2, 1),
+        topology::flow(3, 4, 1),
+        topology::flow(2, 1, 1),
+        topology::flow(4, 2, 1),
+        topology::flow(1, 2, 2),
+    ]
 }
 
 /// The coded bytes of a packet of the flow with this alias, the same whenever they are asked for.
@@ -79,14 +85,14 @@ fn coded(alias: Alias, low: u32) -> Vec<u8> {
     vec![fill ^ alias.number().to_be_bytes()[1]; 100 + usize::from(fill)]
 }
 
-impl Play {
+impl Harness {
     fn new(input: &mut Input<'_>) -> Self {
-        let mut play = Self {
-            table: Table::new(Machine::relay(cast::relay(EGRESS))),
+        let mut harness = Self {
+            table: Table::new(Machine::relay(topology::relay(EGRESS))),
             hands: [
-                Hand::new(TWO, EGRESS, Purpose::AgentToRelay),
-                Hand::new(FOUR, EGRESS, Purpose::AgentToRelay),
-                Hand::new(INGRESS, EGRESS, Purpose::RelayToRelay),
+                ScriptedPeer::new(TWO, EGRESS, Purpose::AgentToRelay),
+                ScriptedPeer::new(FOUR, EGRESS, Purpose::AgentToRelay),
+                ScriptedPeer::new(INGRESS, EGRESS, Purpose::RelayToRelay),
             ],
             newest: 0,
             next_batch: 0,
@@ -95,17 +101,17 @@ impl Play {
             carried_bytes: 0,
             are_answered: true,
         };
-        let output = play.table.machine.drain();
-        play.route(output);
-        for place in 0..play.hands.len() {
-            if !play.hands[place].is_established() {
-                let packet = play.hands[place].initiate(0, &[]);
-                play.tell(play.hands[place].who.address(), Some(packet));
+        let output = harness.table.machine.drain();
+        harness.route(output);
+        for place in 0..harness.hands.len() {
+            if !harness.hands[place].is_established() {
+                let packet = harness.hands[place].initiate(0, &[]);
+                harness.tell(harness.hands[place].who.address(), Some(packet));
             }
         }
-        assert!(play.hands.iter().all(Hand::is_established));
-        play.register(input);
-        play
+        assert!(harness.hands.iter().all(ScriptedPeer::is_established));
+        harness.register(input);
+        harness
     }
 
     /// The flows begin as both agents and both relays mean them.
@@ -115,18 +121,18 @@ impl Play {
         let service = services[input.below(services.len())];
         let (receiver, sender) = (FlowRole::Receiver, FlowRole::Sender);
         let wanted = [
-            (0, cast::flow(1, 2, 1), receiver),
-            (0, cast::flow(2, 1, 1), sender),
-            (0, cast::flow(4, 2, 1), receiver),
-            (1, cast::flow(3, 4, 1), receiver),
-            (1, cast::flow(4, 2, 1), sender),
+            (0, topology::flow(1, 2, 1), receiver),
+            (0, topology::flow(2, 1, 1), sender),
+            (0, topology::flow(4, 2, 1), receiver),
+            (1, topology::flow(3, 4, 1), receiver),
+            (1, topology::flow(4, 2, 1), sender),
         ];
         for (hand, flow_key, role) in wanted {
             let mut message = Vec::new();
             write(&Message::Register(registration(flow_key, role, service)), &mut message);
             self.say(hand, &message);
         }
-        let announced = [(1, cast::flow(1, 2, 1)), (2, cast::flow(3, 4, 1))];
+        let announced = [(1, topology::flow(1, 2, 1)), (2, topology::flow(3, 4, 1))];
         let mut announced = announced.into_iter().map(|(number, flow_key)| AliasAnnouncement {
             alias: alias(number),
             flow_key,
@@ -240,12 +246,12 @@ impl Play {
 
     /// A packet of somebody without keys that the relay knows.
     fn anybody_says(&mut self, input: &mut Input<'_>) {
-        let from = Who::Stranger.address();
+        let from = NodeId::Stranger.address();
         let length = usize::from(input.byte());
         let mut bytes = input.bytes(length).to_vec();
         if length > 240 {
             let purpose = [Purpose::EndToEnd, Purpose::AgentToRelay, Purpose::RelayToRelay][length % 3];
-            bytes = Hand::new(Who::Stranger, EGRESS, purpose).initiate(input.byte(), &bytes);
+            bytes = ScriptedPeer::new(NodeId::Stranger, EGRESS, purpose).initiate(input.byte(), &bytes);
         }
         let output = self.table.receive(from, &bytes);
         assert!(output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
@@ -410,7 +416,7 @@ impl Play {
         }
         let packet = self.hands[hand].initiate(input.byte(), &[]);
         let who = self.hands[hand].who;
-        let from = if input.byte() < 230 { who.address() } else { Who::Stranger.address() };
+        let from = if input.byte() < 230 { who.address() } else { NodeId::Stranger.address() };
         let output = self.table.receive(from, &packet);
         assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
         for (_, response) in &output.sent {
@@ -421,13 +427,14 @@ impl Play {
 
     /// An agent, or the other relay, wants a packet passed on, of whatever length.
     fn pass_on(&mut self, input: &mut Input<'_>) {
-        let (hand, to, kind) = (input.below(3), Who::Agent(input.byte() % 6), [4, 5, 6, 8][input.below(4)]);
+        let (hand, to, kind) =
+            (input.below(3), NodeId::Agent(input.byte() % 6), [4, 5, 6, 8][input.below(4)]);
         let mut packet = vec![7; input.length().max(1)];
         packet[0] = kind;
         let is_passed_on = "the kind is one that is passed on";
         let mut message = Vec::new();
         if hand == 2 {
-            let from = Who::Agent(input.byte() % 6).agent_id();
+            let from = NodeId::Agent(input.byte() % 6).agent_id();
             let relayed = RelayedOn::new(from, to.agent_id(), &packet).expect(is_passed_on);
             write(&Message::RelayedOn(relayed), &mut message);
         } else {
@@ -462,7 +469,7 @@ fn registration(flow_key: FlowKey, role: FlowRole, service: Service) -> Register
         rate: RATE,
         budget: Microseconds::new(250_000),
         consent: Consent { burst_percent: 100, average_per_mille: 50, seconds: 30 },
-        far_relay: cast::far_relay(flow_key, role),
+        far_relay: topology::far_relay(flow_key, role),
         grant: &[],
     }
 }

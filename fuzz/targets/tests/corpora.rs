@@ -1,6 +1,7 @@
 //! Every target survives every input of its corpus.
 
 #![allow(clippy::disallowed_methods, reason = "the corpora are read")]
+#![allow(clippy::print_stdout, reason = "the harness shows what is printed if a target panics")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use byway_fuzz_targets::TARGETS;
 
 /// What all corpora together may take: they are part of every clone.
-const CORPORA_BYTES_MAX: usize = 1_000_000;
+const CORPORA_BYTES_MAX: u64 = 1_000_000;
 
 fn corpora() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus")
@@ -20,21 +21,43 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("the folder is readable").path()).collect()
 }
 
-#[test]
-fn targets_survive_their_corpora() {
-    let mut bytes_of_all = 0;
-    for (name, target) in TARGETS {
-        let inputs = entries(&corpora().join(name));
-        assert!(inputs.len() >= 20, "the corpus of {name} has {} inputs", inputs.len());
-        for input in inputs {
-            let bytes = fs::read(&input).expect("inputs are readable");
-            bytes_of_all += bytes.len();
-            // The harness shows what is printed if the target panics.
-            println!("{}", input.display());
-            target(&bytes);
-        }
+/// One test for each target, as the harness runs them beside each other.
+macro_rules! replays {
+    ($($target:ident)*) => {
+        const REPLAYED: &[&str] = &[$(stringify!($target)),*];
+        $(
+            #[test]
+            fn $target() {
+                replay(stringify!($target));
+            }
+        )*
+    };
+}
+
+replays! { agent_input attacker decoders handshake relay_input wire_decode }
+
+fn replay(name: &str) {
+    let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("the target is listed");
+    let inputs = entries(&corpora().join(name));
+    assert!(inputs.len() >= 20, "the corpus of {name} has {} inputs", inputs.len());
+    for input in inputs {
+        let bytes = fs::read(&input).expect("inputs are readable");
+        println!("{}", input.display());
+        target(&bytes);
     }
-    assert!(bytes_of_all < CORPORA_BYTES_MAX, "{bytes_of_all} bytes: minimise the corpora");
+}
+
+#[test]
+fn every_target_is_replayed() {
+    let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(REPLAYED, names);
+}
+
+#[test]
+fn the_corpora_are_small() {
+    let inputs = TARGETS.iter().flat_map(|(name, _)| entries(&corpora().join(name)));
+    let bytes: u64 = inputs.map(|input| fs::metadata(input).expect("inputs are readable").len()).sum();
+    assert!(bytes < CORPORA_BYTES_MAX, "{bytes} bytes: minimise the corpora");
 }
 
 #[test]

@@ -7,10 +7,10 @@ use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::aead::{Forged, Nonce, Provider};
-use super::blake2s;
 use super::handshake::Screened;
 use super::mac;
 use super::portable::Portable;
+use super::primitives;
 use super::random::Random;
 use super::static_key::PublicKey;
 use crate::address::Address;
@@ -68,7 +68,7 @@ impl Secret {
     }
 
     fn cookie(&self, address: Address) -> Cookie {
-        Cookie(blake2s::mac(self.bytes.as_ref(), &[&address.mapped()]))
+        Cookie(primitives::mac(self.bytes.as_ref(), &[&address.mapped()]))
     }
 }
 
@@ -152,5 +152,5 @@ pub(super) fn open(packet: CookiePacket<&[u8]>, asked: &Asked) -> Result<Cookie,
 }
 
 fn sealing_key(responder: &PublicKey, salt: &[u8; CookieHeader::SALT_BYTES]) -> [u8; KEY_BYTES] {
-    blake2s::hash(&[b"byway cookie", responder.bytes(), salt])
+    primitives::hash(&[b"byway cookie", responder.bytes(), salt])
 }

@@ -2,8 +2,8 @@
 
 use subtle::ConstantTimeEq;
 
-use super::blake2s;
 use super::cookie::Cookie;
+use super::primitives;
 use super::static_key::PublicKey;
 use crate::limits::MAC_BYTES;
 use crate::packets::InitiationPacket;
@@ -16,7 +16,7 @@ pub(super) struct Mac1Key([u8; 32]);
 
 impl Mac1Key {
     pub(super) fn of(responder: &PublicKey) -> Self {
-        Self(blake2s::hash(&[b"byway mac1", responder.bytes()]))
+        Self(primitives::hash(&[b"byway mac1", responder.bytes()]))
     }
 }
 
@@ -50,9 +50,9 @@ pub(super) fn has_mac2(initiation: &InitiationPacket<&[u8]>, cookie: &Cookie) ->
 }
 
 fn mac1<B: AsRef<[u8]>>(initiation: &InitiationPacket<B>, key: &Mac1Key) -> [u8; MAC_BYTES] {
-    blake2s::mac(&key.0, &[initiation.before_mac1()])
+    primitives::mac(&key.0, &[initiation.before_mac1()])
 }
 
 fn mac2<B: AsRef<[u8]>>(initiation: &InitiationPacket<B>, cookie: &Cookie) -> [u8; MAC_BYTES] {
-    blake2s::mac(cookie.bytes(), &[initiation.before_mac2()])
+    primitives::mac(cookie.bytes(), &[initiation.before_mac2()])
 }

@@ -7,10 +7,6 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use blake2::Blake2s256;
-use blake2::digest::{FixedOutput, Update};
-use curve25519_dalek::montgomery::MontgomeryPoint;
-use curve25519_dalek::traits::IsIdentity;
 use snow::error::Error;
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::CryptoResolver;
@@ -20,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::aead::{Nonce, Provider};
 use super::portable::Portable;
+use super::primitives::{self, NoiseHash};
 use super::split_keys::SplitKeys;
 use super::static_key::{PreSharedKey, PublicKey, StaticSecret};
 use crate::limits::{KEY_BYTES, TAG_BYTES};
@@ -125,7 +122,7 @@ impl CryptoResolver for Primitives {
     }
 
     fn resolve_hash(&self, _: &HashChoice) -> Option<Box<dyn Hash>> {
-        Some(Box::<Blake2s>::default())
+        Some(Box::<NoiseHash>::default())
     }
 
     fn resolve_cipher(&self, _: &CipherChoice) -> Option<Box<dyn Cipher>> {
@@ -173,7 +170,7 @@ impl Dh for X25519 {
 
     fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
         random.try_fill_bytes(self.secret.as_mut())?;
-        self.public = MontgomeryPoint::mul_base_clamped(*self.secret).to_bytes();
+        self.public = primitives::public_key(&self.secret);
         Ok(())
     }
 
@@ -187,42 +184,9 @@ impl Dh for X25519 {
 
     fn dh(&self, public: &[u8], shared: &mut [u8]) -> Result<(), Error> {
         let public = public.first_chunk().ok_or(Error::Dh)?;
-        let point = MontgomeryPoint(*public).mul_clamped(*self.secret);
-        if point.is_identity() {
-            return Err(Error::Dh);
-        }
-        shared[..KEY_BYTES].copy_from_slice(point.as_bytes());
+        let agreed = primitives::shared_secret(&self.secret, public).ok_or(Error::Dh)?;
+        shared[..KEY_BYTES].copy_from_slice(Zeroizing::new(agreed).as_ref());
         Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Blake2s(Blake2s256);
-
-impl Hash for Blake2s {
-    fn name(&self) -> &'static str {
-        "BLAKE2s"
-    }
-
-    fn block_len(&self) -> usize {
-        64
-    }
-
-    fn hash_len(&self) -> usize {
-        32
-    }
-
-    fn reset(&mut self) {
-        self.0 = Blake2s256::default();
-    }
-
-    fn input(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn result(&mut self, hash: &mut [u8]) {
-        let hasher = core::mem::take(&mut self.0);
-        hash[..32].copy_from_slice(&hasher.finalize_fixed());
     }
 }
 

@@ -5,9 +5,9 @@ use core::fmt;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::aead::Provider;
-use super::blake2s;
 use super::digest::DigestKey;
 use super::epoch_keys::EpochKeys;
+use super::primitives;
 use crate::limits::KEY_BYTES;
 use crate::packets::Suite;
 
@@ -55,7 +55,7 @@ impl SplitKeys {
 }
 
 fn digest_key(packet_key: &[u8; KEY_BYTES]) -> DigestKey {
-    DigestKey::from_derived(&Zeroizing::new(blake2s::keyed_hash(packet_key, &[b"byway digest"])))
+    DigestKey::from_derived(&Zeroizing::new(primitives::keyed_hash(packet_key, &[b"byway digest"])))
 }
 
 impl fmt::Debug for SplitKeys {

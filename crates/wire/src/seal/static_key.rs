@@ -3,10 +3,10 @@
 use core::fmt;
 use core::str::FromStr;
 
-use curve25519_dalek::montgomery::MontgomeryPoint;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::hex::{self, HexError};
+use super::primitives;
 use crate::limits::KEY_BYTES;
 
 /// A node's X25519 public key (RFC 7748): who it is. Shown as 64 hexadecimal digits.
@@ -60,7 +60,7 @@ impl StaticSecret {
     /// The secret with these bytes: 32 random ones, any will do.
     #[must_use]
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
-        let public = PublicKey(MontgomeryPoint::mul_base_clamped(bytes).to_bytes());
+        let public = PublicKey(primitives::public_key(&bytes));
         Self { bytes, public }
     }
 

@@ -10,8 +10,8 @@ use byway_wire::{
 };
 
 use super::filled;
-use crate::stage::cast::Who;
-use crate::stage::hand::{Hand, Peer, write};
+use crate::harness::scripted_peer::{Peer, ScriptedPeer, write};
+use crate::harness::topology::NodeId;
 
 /// A part in an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Credentials {
 
 /// The attacker or its mate.
 pub struct Attacker {
-    pub(crate) hand: Hand,
+    pub(crate) hand: ScriptedPeer,
     agent: AgentId,
     other: AgentId,
     far_relay: GrantedRelay,
@@ -61,9 +61,9 @@ impl std::fmt::Debug for Attacker {
 
 impl Attacker {
     /// A member of the virtual network, whose relays know its grants.
-    pub(super) fn known(who: Who, other: Who, relay: Who, far_relay: GrantedRelay) -> Self {
+    pub(super) fn known(who: NodeId, other: NodeId, relay: NodeId, far_relay: GrantedRelay) -> Self {
         Self {
-            hand: Hand::new(who, relay, Purpose::AgentToRelay),
+            hand: ScriptedPeer::new(who, relay, Purpose::AgentToRelay),
             agent: who.agent_id(),
             other: other.agent_id(),
             far_relay,
@@ -79,7 +79,7 @@ impl Attacker {
             credentials;
         let who = if part == Part::Attacker { super::stage::MALLORY } else { super::stage::MATE };
         let peer = Peer { key: relay_key, address: relay_address };
-        let mut hand = Hand::with_keys(who, secret, peer, Purpose::AgentToRelay);
+        let mut hand = ScriptedPeer::with_keys(who, secret, peer, Purpose::AgentToRelay);
         (hand.boot, hand.stamp) = (started_unix_nanos, started_unix_nanos);
         Self { hand, agent, other, far_relay, sends, receives }
     }

@@ -70,7 +70,7 @@ pub struct Attack {
 
 /// Where attacks take place: in virtual time, or at a real relay.
 pub trait Scene {
-    /// Who plays this part.
+    /// The member in this part.
     fn member(&mut self, part: Part) -> &mut Attacker;
 
     /// Sends a packet to the relay of this part.

@@ -12,15 +12,15 @@ use byway_wire::seal::{Portable, Suite};
 use byway_wire::{Grant, GrantedRelay, KilobitsPerSecond, Service, Shard, TenantId};
 
 use super::{Attack, Attacker, DATAGRAM_TIME, Outcome, Part, Scene, Size, UNIT_TIME};
-use crate::stage::cast::{self, EGRESS, INGRESS, Who};
-use crate::stage::machine::{Kind, Machine, Output};
-use crate::stage::net::Packet;
+use crate::harness::machine::{Kind, Machine, Output};
+use crate::harness::net::Packet;
+use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 
-const SENDER: Who = Who::Agent(1);
-const RECEIVER: Who = Who::Agent(2);
+const SENDER: NodeId = NodeId::Agent(1);
+const RECEIVER: NodeId = NodeId::Agent(2);
 /// The attacker is at the relay where the honest flow leaves the overlay, and its mate where that enters it.
-pub(super) const MATE: Who = Who::Agent(3);
-pub(super) const MALLORY: Who = Who::Agent(4);
+pub(super) const MATE: NodeId = NodeId::Agent(3);
+pub(super) const MALLORY: NodeId = NodeId::Agent(4);
 
 /// How long packets take between any two nodes.
 const DELAY: Duration = Duration::from_millis(5);
@@ -33,14 +33,14 @@ const BACKLOG_MAX: usize = 2_048;
 
 /// A relay, and the processor that it runs on.
 struct Server {
-    who: Who,
+    who: NodeId,
     machine: Machine,
     backlog: VecDeque<Packet>,
     free_at: Time,
 }
 
 impl Server {
-    fn new(who: Who, others: Vec<byway_proto::relay::OtherRelay>) -> Self {
+    fn new(who: NodeId, others: Vec<byway_proto::relay::OtherRelay>) -> Self {
         let settings =
             who.relay_card().settings(Suite::ChaCha20Poly1305, Authority::Static(grants()), others);
         let relay = Relay::new(settings, Engine::fastest(), &Portable, who.seed(), Time::START);
@@ -79,7 +79,7 @@ impl Server {
 
 pub(super) struct World {
     pub(super) now: Time,
-    agents: Vec<(Who, Machine)>,
+    agents: Vec<(NodeId, Machine)>,
     servers: Vec<Server>,
     mallory: Attacker,
     mate: Attacker,
@@ -98,11 +98,11 @@ pub(super) struct World {
 
 /// A grant for all flows between two agents, of this tenant.
 fn grants() -> Vec<Grant> {
-    let granted = |(sender, receiver, ingress, egress, tenant): (Who, Who, Who, Who, u32)| {
-        let [sender, receiver] = [sender, receiver].map(Who::agent_card);
-        let [ingress, egress] = [ingress, egress].map(Who::relay_card);
+    let granted = |(sender, receiver, ingress, egress, tenant): (NodeId, NodeId, NodeId, NodeId, u32)| {
+        let [sender, receiver] = [sender, receiver].map(NodeId::agent_card);
+        let [ingress, egress] = [ingress, egress].map(NodeId::relay_card);
         let flows = FlowId::new(0)..=FlowId::new(u16::MAX);
-        let (tenant, rate) = (TenantId::new(tenant), KilobitsPerSecond::new(cast::GRANTED_KBITS));
+        let (tenant, rate) = (TenantId::new(tenant), KilobitsPerSecond::new(topology::GRANTED_KBITS));
         Grant { tenant, rate, ..grant((&sender, &receiver), (&ingress, &egress), flows) }
     };
     [
@@ -120,12 +120,12 @@ impl World {
         let path = path(&INGRESS.relay_card(), &EGRESS.relay_card());
         let settings =
             FlowSettings { service: Service::Forwarding, paths: vec![path], ..FlowSettings::default() };
-        let key = cast::flow(1, 2, 1);
+        let key = topology::flow(1, 2, 1);
         let (mut sending, mut receiving) =
-            (cast::agent(SENDER, INGRESS, RECEIVER), cast::agent(RECEIVER, EGRESS, SENDER));
+            (topology::agent(SENDER, INGRESS, RECEIVER), topology::agent(RECEIVER, EGRESS, SENDER));
         let flow = sending.open_flow(key, settings.clone(), Time::START).expect("the peer is known");
         receiving.accept_flow(key, settings, Time::START).expect("the peer is known");
-        let server = |who: Who, other: Who| Server::new(who, vec![other.relay_card().for_relays()]);
+        let server = |who: NodeId, other: NodeId| Server::new(who, vec![other.relay_card().for_relays()]);
         let mut world = Self {
             now: Time::START,
             agents: vec![(SENDER, Machine::agent(sending)), (RECEIVER, Machine::agent(receiving))],
@@ -276,16 +276,16 @@ impl World {
         }
     }
 
-    fn launch_all(&mut self, from: Who, output: Output, at: Time) {
+    fn launch_all(&mut self, from: NodeId, output: Output, at: Time) {
         for (to, bytes) in output.sent {
             // The direct path of the honest flow is closed: its packets depend on the relays.
-            if ![SENDER, RECEIVER].map(Who::address).contains(&to) || matches!(from, Who::Relay(_)) {
+            if ![SENDER, RECEIVER].map(NodeId::address).contains(&to) || matches!(from, NodeId::Relay(_)) {
                 self.launch(from, to, bytes, at);
             }
         }
     }
 
-    fn launch(&mut self, from: Who, to: SocketAddr, bytes: Vec<u8>, at: Time) {
+    fn launch(&mut self, from: NodeId, to: SocketAddr, bytes: Vec<u8>, at: Time) {
         self.launched += 1;
         self.under_way.insert((at + DELAY, self.launched), Packet { from: from.address(), to, bytes });
     }
@@ -313,7 +313,7 @@ impl Scene for World {
 }
 
 /// The first shard of a relay.
-fn place(relay: Who) -> GrantedRelay {
+fn place(relay: NodeId) -> GrantedRelay {
     GrantedRelay { relay: relay.relay_card().number, shard: Shard::new(0) }
 }
 
