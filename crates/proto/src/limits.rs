@@ -4,6 +4,7 @@ mod beginnings;
 mod handshakes;
 mod memory;
 mod pairs;
+mod relay_delivery;
 mod sizes;
 mod work;
 
@@ -13,6 +14,7 @@ pub use beginnings::*;
 pub use handshakes::*;
 pub use memory::*;
 pub use pairs::*;
+pub use relay_delivery::*;
 pub use sizes::*;
 pub use work::*;
 

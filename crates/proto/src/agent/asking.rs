@@ -12,7 +12,7 @@ use super::silence::SilenceNotice;
 use crate::limits::{FIRST_NUMBERS, FLOW_REST, INITIAL_ROUND_TRIP, NACK_REACH, PATHS_ASKED_MAX};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
-use crate::policy::{is_direct, repairs, takes_two_ways};
+use crate::policy::{repairs, takes_two_ways};
 use crate::session::SessionId;
 
 impl ReceiveFlow {
@@ -136,7 +136,7 @@ impl Agent {
         active.open_asks = active.open_asks.saturating_add(1);
         if is_silent {
             active.timer.expired(now);
-            if is_direct(service) && !comes && active.silence.is_none() {
+            if !comes && active.silence.is_none() {
                 active.silence = Some(SilenceNotice::noticed(round_trip, now));
             }
             // Where this agent's address changed unnoticed, the sender hears from the new one.

@@ -187,6 +187,7 @@ impl Agent {
             if let Some(newest) = newest {
                 self.compare_with_originals(id, &newest, report, now);
             }
+            self.judge_relays(id, report, now);
             if has_lost {
                 self.doubt_narrow_line(id, now);
             }

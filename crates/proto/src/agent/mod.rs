@@ -34,6 +34,7 @@ mod prefetching;
 mod receive_flow;
 mod receiving;
 mod registration;
+mod relay_delivery;
 mod relay_link;
 mod reporting;
 mod requests;

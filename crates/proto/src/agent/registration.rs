@@ -455,8 +455,11 @@ impl Agent {
         let steady_at = sender.registrations.steady_at();
         let is_steady = steady_at.is_some_and(|at| at <= now);
         // A path that loses many packets is left for another one only: the direct path may be dark.
-        sender.set_fallback(lives || is_closed, is_steady || is_closed);
-        let again = steady_at.filter(|at| sender.falls_back() && *at > now);
+        let fails_until = sender.relay_delivery.fails_until(now);
+        let delivers = fails_until.is_none();
+        sender.relay_delivery.is_failing = !delivers;
+        sender.set_fallback(lives && delivers || is_closed, is_steady && delivers || is_closed);
+        let again = steady_at.max(fails_until).filter(|at| sender.falls_back() && *at > now);
         let registrations = &mut sender.registrations;
         registrations.choose_again = registrations.choose_again.into_iter().chain(again).min();
     }

@@ -6,6 +6,7 @@ use byway_units::Time;
 use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
 
 use super::registration::Registrations;
+use super::relay_delivery::RelayDelivery;
 use super::settings::{Duplication, FlowSettings};
 use super::totals::{Reported, Reports};
 use crate::limits::{ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
@@ -55,8 +56,10 @@ pub(super) struct SendFlow {
     pub(super) dark_since: Option<u32>,
     /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
     stands_in: bool,
-    /// True while no relay path works for a flow that needs one: its packets take the direct path.
+    /// True while no relay path works for a flow that needs one, or relays deliver too little of it: its packets take the direct path.
     falls_back: bool,
+    /// Evidence that relays deliver what they alone get.
+    pub(super) relay_delivery: RelayDelivery,
     /// How many originals may be sent again.
     again: u8,
     /// What the receiver reported; `None` before its first report.
@@ -81,6 +84,7 @@ impl SendFlow {
             dark_since: None,
             stands_in: false,
             falls_back: false,
+            relay_delivery: RelayDelivery::default(),
             again: ORIGINALS_AGAIN_MAX,
             reports: None,
         }
@@ -129,7 +133,7 @@ impl SendFlow {
         self.falls_back = if self.falls_back { !is_steady } else { !lives };
     }
 
-    /// True while no relay path works for a flow that needs one.
+    /// True while no relay path works for a flow that needs one, or relays deliver too little of it.
     pub(super) const fn falls_back(&self) -> bool {
         self.falls_back
     }
@@ -145,6 +149,7 @@ impl SendFlow {
     /// The service in force.
     pub(super) const fn service(&self) -> Service {
         match self.service_asked() {
+            Service::Forwarding if self.falls_back && self.relay_delivery.is_failing => Service::Both,
             Service::Forwarding if self.falls_back => Service::Internet,
             service => service,
         }

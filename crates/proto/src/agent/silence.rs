@@ -79,10 +79,16 @@ impl Agent {
             return;
         };
         let flow = &self.senders[id.0 as usize];
-        if flow.peer != session || flow.needs_relay() {
+        if flow.peer != session {
             return;
         }
         let from = SequenceNumber::nearest(silence.from_low, flow.next);
+        if flow.needs_relay() {
+            if self.is_lost_since(id, from, silence.elapsed.duration(), now) {
+                self.take_both_ways(id, now);
+            }
+            return;
+        }
         let Some((place, alias)) = self.ingress_of(id) else {
             return;
         };
@@ -108,7 +114,11 @@ impl Agent {
     #[cold]
     pub(super) fn wake_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
-        if flow.is_dark(now) || flow.needs_relay() {
+        if flow.needs_relay() {
+            self.take_both_ways_if_unreported(id, now);
+            return;
+        }
+        if flow.is_dark(now) {
             return;
         }
         let has_room = self.has_room();

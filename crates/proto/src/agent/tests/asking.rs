@@ -52,9 +52,9 @@ fn losses_seen_together_are_asked_for_together() {
 
 #[test]
 fn what_does_not_come_is_asked_for_again_after_one_and_a_half_round_trips_and_twice_as_late_each_time() {
-    let mut hall = Hall::new(&settings(Service::Coding));
+    let mut hall = Hall::new(&FlowSettings { latency_budget: ms(1_000), ..settings(Service::Coding) });
     hall.loses_originals([20]);
-    hall.stream(80);
+    hall.stream(100);
     let asked: Vec<Time> =
         hall.said(RECEIVER).iter().filter(|(_, said)| *said == nack(&[(20, 1)])).map(|(at, _)| *at).collect();
     assert_eq!(asked.len(), usize::from(ASKS_MAX));

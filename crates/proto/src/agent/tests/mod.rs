@@ -11,6 +11,7 @@ mod ordering;
 mod paths;
 mod receiving;
 mod registering;
+mod relay_delivery;
 mod sending;
 mod totals;
 mod weighing;
@@ -470,6 +471,15 @@ impl Hall {
             Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable, owner: None };
         self.relay.sessions.send_envelope(session, &contents, urgency, self.now);
         self.drain_relay();
+    }
+
+    /// The relay delivers the newest copies that it has.
+    fn forward_copies(&mut self, count: usize) {
+        let copies = self.enveloped(EnvelopeRole::Copy);
+        for number in &copies[copies.len().saturating_sub(count)..] {
+            let coded = self.copy(*number);
+            self.gives(EnvelopeRole::Forwarded, *number, &coded);
+        }
     }
 
     /// The relay gives the receiver a repair packet over these packets of the flow, of which it has copies.

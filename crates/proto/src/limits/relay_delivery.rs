@@ -1,0 +1,19 @@
+//! When a flow that goes through relays alone takes the direct path, too, because they deliver too little.
+
+use byway_units::Duration;
+
+/// Packets between two looks at what relays delivered: two thirds of a second of a call.
+pub const DELIVERY_PACKETS: u32 = 32;
+
+/// Relays deliver too little where more than this part of the packets is lost for good.
+pub const DELIVERY_LOST_PART: u32 = 16;
+
+/// How long a flow's first report may take beyond two round trips: with those, a flow whose packets reach nobody takes the direct path within
+/// 600 ms, up to a round trip of 150 ms.
+pub const FIRST_REPORT_MARGIN: Duration = Duration::from_millis(300);
+
+/// How long a flow takes both ways before it tries relays alone again, at first; twice as long each time that they fail again,
+pub const BOTH_WAYS_FOR: Duration = Duration::from_secs(2);
+
+/// and at most so long: a try may cost half a second of packets.
+pub const BOTH_WAYS_MAX: Duration = Duration::from_secs(64);
