@@ -1,5 +1,6 @@
 //! Datagrams of applications that wait for a peer's consent.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use byway_units::{AgentId, Time};
@@ -32,11 +33,49 @@ impl PendingDatagram {
 struct Queue {
     datagrams: VecDeque<PendingDatagram>,
     bytes: usize,
+    /// Bytes of each mapping that has datagrams here.
+    of_mappings: BTreeMap<MappingId, usize>,
+}
+
+impl Queue {
+    fn push(&mut self, datagram: PendingDatagram) {
+        self.bytes += datagram.cost();
+        *self.of_mappings.entry(datagram.mapping).or_default() += datagram.cost();
+        self.datagrams.push_back(datagram);
+    }
+
+    /// Removes the oldest datagram of the mapping with the most bytes: an application's burst does not push out what another one sent.
+    fn pop(&mut self) -> Option<PendingDatagram> {
+        let most = *self.of_mappings.values().max()?;
+        let is_of_largest =
+            |datagram: &PendingDatagram| self.of_mappings.get(&datagram.mapping) == Some(&most);
+        let oldest = self.datagrams.iter().position(is_of_largest)?;
+        let removed = self.datagrams.remove(oldest)?;
+        self.note_removed(&removed);
+        Some(removed)
+    }
+
+    /// Removes the oldest datagram.
+    fn pop_front(&mut self) -> Option<PendingDatagram> {
+        let removed = self.datagrams.pop_front()?;
+        self.note_removed(&removed);
+        Some(removed)
+    }
+
+    fn note_removed(&mut self, removed: &PendingDatagram) {
+        self.bytes -= removed.cost();
+        if let Entry::Occupied(mut of_mapping) = self.of_mappings.entry(removed.mapping) {
+            *of_mapping.get_mut() -= removed.cost();
+            if *of_mapping.get() == 0 {
+                of_mapping.remove();
+            }
+        }
+    }
 }
 
 /// Pending datagrams of all mappings.
 ///
-/// A new datagram is always accepted. Where a limit is exceeded, the oldest ones are dropped.
+/// A new datagram is always accepted. Where a limit is exceeded, the oldest ones of the largest backlog are dropped.
 #[derive(Debug, Default)]
 pub(in crate::agent) struct PendingDatagrams {
     peers: BTreeMap<AgentId, Queue>,
@@ -54,23 +93,21 @@ impl PendingDatagrams {
         self.bytes
     }
 
-    /// Queues a datagram for a peer. First drops what is stale of that peer, then the peer's oldest beyond its limit. Beyond
-    /// the limit of all peers, drops the oldest of the peer with the largest backlog: the others do not pay for its load.
+    /// Queues a datagram for a peer. First drops what is stale of that peer. Beyond the peer's limit, drops the oldest of the mapping
+    /// with the most bytes; beyond the limit of all peers, of such a mapping of the peer with the most: the others do not pay for its load.
     pub(super) fn push(&mut self, peer: AgentId, datagram: PendingDatagram, now: Time) {
         while self.is_front_stale(peer, now) {
-            self.stale += self.drop_oldest(peer);
+            self.stale += self.drop_one(peer, Queue::pop_front);
         }
-        let queue = self.peers.entry(peer).or_default();
-        queue.bytes += datagram.cost();
         self.bytes += datagram.cost();
-        queue.datagrams.push_back(datagram);
+        self.peers.entry(peer).or_default().push(datagram);
         while self.peers.get(&peer).is_some_and(|queue| queue.bytes > PENDING_BYTES_PER_PEER_MAX) {
-            self.overflowed += self.drop_oldest(peer);
+            self.overflowed += self.drop_one(peer, Queue::pop);
         }
         while self.bytes > PENDING_BYTES_MAX
             && let Some(largest) = self.largest()
         {
-            self.overflowed += self.drop_oldest(largest);
+            self.overflowed += self.drop_one(largest, Queue::pop);
         }
     }
 
@@ -84,15 +121,13 @@ impl PendingDatagrams {
         self.peers.iter().max_by_key(|(_, queue)| queue.bytes).map(|(peer, _)| *peer)
     }
 
-    /// Drops a peer's oldest datagram; returns the number dropped.
-    fn drop_oldest(&mut self, peer: AgentId) -> u64 {
+    /// Drops a datagram of a peer; returns the number dropped.
+    fn drop_one(&mut self, peer: AgentId, pop: impl Fn(&mut Queue) -> Option<PendingDatagram>) -> u64 {
         let Some(queue) = self.peers.get_mut(&peer) else {
             return 0;
         };
-        let dropped = queue.datagrams.pop_front();
-        let cost = dropped.as_ref().map_or(0, PendingDatagram::cost);
-        queue.bytes -= cost;
-        self.bytes -= cost;
+        let dropped = pop(queue);
+        self.bytes -= dropped.as_ref().map_or(0, PendingDatagram::cost);
         if queue.datagrams.is_empty() {
             self.peers.remove(&peer);
         }
@@ -134,10 +169,10 @@ impl PendingDatagrams {
         let Some(mut queue) = self.peers.remove(&peer) else {
             return VecDeque::new();
         };
-        let (removed, rest): (VecDeque<_>, VecDeque<_>) = queue.datagrams.into_iter().partition(&is_meant);
-        let bytes: usize = removed.iter().map(PendingDatagram::cost).sum();
-        self.bytes -= bytes;
-        queue.bytes -= bytes;
+        let datagrams = std::mem::take(&mut queue.datagrams);
+        let (removed, rest): (VecDeque<_>, VecDeque<_>) = datagrams.into_iter().partition(&is_meant);
+        self.bytes -= removed.iter().map(PendingDatagram::cost).sum::<usize>();
+        removed.iter().for_each(|datagram| queue.note_removed(datagram));
         queue.datagrams = rest;
         if !queue.datagrams.is_empty() {
             self.peers.insert(peer, queue);
@@ -194,6 +229,23 @@ mod tests {
         assert_eq!(numbers(pending.take(PEER, MappingId(0))), [4, 6, 8, 10, 12, 14, 16, 18]);
         assert_eq!(numbers(pending.take(PEER, MappingId(1))), [3, 5, 7, 9, 11, 13, 15, 17]);
         assert_eq!(numbers(pending.take(OTHER, MappingId(9))), [9]);
+        assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_burst_of_one_application_pushes_out_nothing_of_another() {
+        let mut pending = PendingDatagrams::default();
+        pending.push(PEER, datagram(1, 7, 100, 1_000), at(0));
+        let length = length(PENDING_BYTES_PER_PEER_MAX, 16);
+        (0..40).for_each(|number| pending.push(PEER, datagram(0, number, length, 1_000), at(0)));
+        assert_eq!(pending.overflowed, 25);
+        assert_eq!(pending.take(PEER, MappingId(1)).len(), 1, "it is the oldest of all");
+        let kept = pending.take(PEER, MappingId(0));
+        assert_eq!(
+            kept.iter().map(|datagram| datagram.bytes[0]).min(),
+            Some(25),
+            "its own oldest are dropped"
+        );
         assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
     }
 
