@@ -3,7 +3,8 @@
 //! Ways to cheat, and what answers them:
 //! - *Flows that are made up* make a class seem larger. Only flows that last count, and some of a source ([`LastingFlows`]).
 //! - *A greedy flow among modest ones* takes what the low-delay class leaves of its share. No low-delay flow gets more than its part of what a
-//!   high-rate one does, as long as that class is short of something.
+//!   high-rate one does, as long as that class is short of something. While it is not, what exceeds that part is let in
+//!   as long as nothing high-rate waits: else, it would fill the queue when high-rate flows return.
 //! - *A sender that does not slow down* fills the low-delay queue. Who sends more than a fair share, for longer than TCP does by chance, has that share
 //!   without bursts until it has paid back, and more only where high-rate flows leave it: the room is for those who take no more than theirs. No share is kept
 //!   for flows that go on while most of what they bring is refused ([`FairShare`]).
@@ -122,22 +123,25 @@ impl Guard {
         let sender =
             Sender { flow, source, lasting: flows.of_source(source), is_counted: flows.is_counted(flow) };
         let fair = self.fair.permit(sender, bytes, now);
-        let is_capped = self.mode == GuardMode::Strict && self.since_short < SHORT_INTERVALS;
-        let cap = if is_capped { self.cap.permit(sender, bytes, now) } else { None };
+        let is_strict = self.mode == GuardMode::Strict;
+        let cap = if is_strict { self.cap.permit(sender, bytes, now) } else { None };
+        let is_capped = is_strict && self.since_short < SHORT_INTERVALS;
         let may_use_half = self.mode == GuardMode::Fair || !is_crowded;
         let has_left_over = !is_capped && (backlog == 0 || (may_use_half && backlog <= room / 2));
         if (is_capped && cap.is_none()) || (fair.is_none() && !has_left_over) {
             self.shares.iter_mut().zip(names).for_each(|(share, name)| share.note_refused(name, bytes));
             return false;
         }
-        let has_room = backlog + u64::from(bytes) <= room;
+        // A share that grew while high-rate flows paused is theirs once they are back, which the next update tells.
+        let is_early = is_strict && cap.is_none() && self.idle_since.is_none() && !has_left_over;
+        let has_room = !is_early && backlog + u64::from(bytes) <= room;
         if let Some(permit) = fair.filter(|permit| has_room || *permit == Permit::Burst) {
             self.fair.charge(sender, bytes, permit);
         }
         if let Some(permit) = cap.filter(|_| has_room) {
             self.cap.charge(sender, bytes, permit);
         }
-        true
+        !is_early
     }
 
     /// Forgets all flows, as nothing came for so long; and what is fair, if that is longer than it is remembered.

@@ -134,3 +134,52 @@ fn idle_flows_hardly_change_what_classes_get() {
         assert!(if changes > 1.0 { with > changes } else { with < changes }, "no guard, {idle:?}: {with}");
     }
 }
+
+/// Loss and longest wait of ten calls, and the bits per second of a flow of 12 Mbit/s beside them while high-rate flows pause. These bring the link of
+/// 20 Mbit/s 22 Mbit/s, but 8 Mbit/s in every second period of four seconds. What is measured begins with the first pause.
+fn beside_pauses(settings: Settings) -> (usize, Duration, u64) {
+    const CALL: u32 = 72;
+    let greedy = flow(1);
+    let period = |at: Time| at.saturating_since(Time::START).as_nanos() / 4_000_000_000;
+    let rate = |megabits: u64, flows: u64| Rate::from_bits_per_second(megabits * 1_000_000 / flows);
+    let mut senders = Vec::from([Constant::new(1, Class::LowDelay, 1_000, rate(12, 1))]);
+    let call = Rate::from_bits_per_second(u64::from(CALL) * 8 * 50);
+    senders.extend((0..10).map(|number| Constant::new(10 + number, Class::LowDelay, CALL, call)));
+    senders.extend((0..10).map(|number| Constant::new(100 + number, Class::HighRate, MTU, rate(8, 10))));
+    let steady = senders.len();
+    senders.extend((0..10).map(|number| Constant::new(200 + number, Class::HighRate, MTU, rate(14, 10))));
+    let mut wire = Wire::new(RateDelay::new(settings, Time::START), settings.capacity());
+    let mut chance = Chance(1);
+    loop {
+        let (place, one) =
+            senders.iter_mut().enumerate().min_by_key(|(_, one)| one.next).expect("there are some");
+        if one.next >= Time::START + Duration::from_secs(40) {
+            break;
+        }
+        if place < steady || period(one.next).is_multiple_of(2) {
+            wire.arrive(one.class, one.hash, one.bytes, one.next);
+        }
+        one.next += one.every * (500 + chance.below(1_001)) / 1_000;
+    }
+    let begins = Time::START + Duration::from_secs(4);
+    let came = |packet: u32| wire.came[packet as usize];
+    let first = wire.left.iter().find(|left| left.at >= begins).map_or(0, |left| left.packet);
+    let lost = wire.dropped.iter().filter(|(packet, _)| *packet >= first && came(*packet).1 == CALL).count();
+    let calls = wire.left.iter().filter(|left| left.packet >= first && left.bytes == CALL);
+    let waited = calls.map(|left| left.waited).max().expect("calls go on");
+    let in_pauses = wire.left.iter().filter(|left| left.flow == greedy && !period(left.at).is_multiple_of(2));
+    (lost, waited, in_pauses.map(|left| u64::from(left.bytes) * 8).sum::<u64>() / 20)
+}
+
+/// A guard that counts what high-rate flows leave as the share of who asks for it, with a burst of three seconds, fails this: the greedy flow fills the queue
+/// when they return, until the next update.
+#[test]
+fn a_flow_that_takes_what_pauses_leave_costs_calls_nothing_when_they_end() {
+    let settings = Settings::new(Rate::from_megabits_per_second(20), Bytes::new(u64::from(MTU)));
+    let settings = settings.and_then(|settings| settings.with_delay(Duration::from_millis(50)));
+    let settings = settings.expect("a usual link").with_guard(GuardMode::Strict);
+    let (lost, waited, greedy) = beside_pauses(settings);
+    assert!(lost == 0 && waited <= Duration::from_millis(25), "{lost} lost, {waited} waited");
+    // The cap holds for more than half of each pause.
+    assert!(greedy >= 4_000_000, "{greedy} bit/s in pauses: what they leave was not used");
+}
