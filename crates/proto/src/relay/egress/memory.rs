@@ -80,6 +80,19 @@ impl FlowMemory {
         self.change(active.holder, active.charged, 0);
     }
 
+    /// Takes memory for something that is no flow's own, which [`give_back`](Self::give_back) ends; `false` if there is too little.
+    pub(super) fn take(&mut self, holder: Holder, bytes: u64) -> bool {
+        let has_room = self.has_room(holder);
+        if has_room {
+            self.change(holder, 0, bytes);
+        }
+        has_room
+    }
+
+    pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
+        self.change(holder, bytes, 0);
+    }
+
     #[cold]
     fn change(&mut self, holder: Holder, before: u64, after: u64) {
         let session = account(&mut self.by_session, holder.session);

@@ -1,5 +1,6 @@
 //! Choosing the cheapest repair, and carrying it out.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
@@ -11,6 +12,7 @@ use super::action::{Action, Given};
 use super::arrivals::entries_of;
 use super::batches::BatchRepair;
 use super::flow::{BatchRef, FlowSlot};
+use super::memory::Holder;
 use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
 use super::review::answers_within;
@@ -190,12 +192,12 @@ impl Egress {
         let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
             return;
         };
-        let batches = active.source(sequence).batches;
+        let (batches, holder) = (active.source(sequence).batches, active.holder);
         let Some(until) = active.missing.get(sequence).map(|missing| missing.until) else {
             return;
         };
         for batch in batches.into_iter().flatten() {
-            let Some(round) = self.round_of(batch) else {
+            let Some(round) = self.round_of(batch, holder) else {
                 continue;
             };
             self.rounds.extend(round, now);
@@ -214,8 +216,8 @@ impl Egress {
         }
     }
 
-    /// The round under way for a batch, begun if need be.
-    fn round_of(&mut self, batch: BatchRef) -> Option<RoundSlot> {
+    /// The round under way for a batch, begun if need be and if the flow that asks may take its memory.
+    fn round_of(&mut self, batch: BatchRef, holder: Holder) -> Option<RoundSlot> {
         let batches = self.batches.get_mut(usize::from(batch.ingress))?;
         let known = batches.get(batch.number)?;
         if let Some(round) = known.round {
@@ -225,13 +227,23 @@ impl Egress {
         if entries.is_empty() {
             return None;
         }
-        let round = self.rounds.begin(Round::new(batch, entries));
+        let has_memory = self.memory.take(holder, Round::BYTES);
+        let round = has_memory.then(|| self.rounds.begin(Round::new(holder, batch, entries))).flatten();
         if round.is_none() {
+            self.memory.give_back(holder, if has_memory { Round::BYTES } else { 0 });
             self.counters.rounds_refused += 1;
         } else {
             self.counters.rounds += 1;
             batches.get_mut(batch.number)?.round = round;
         }
+        round
+    }
+
+    /// Ends a round.
+    pub(super) fn end_round(&mut self, slot: RoundSlot) -> Box<Round> {
+        let round = self.rounds.end(slot);
+        self.memory.give_back(round.holder, Round::BYTES);
+        self.stuck.retain(|stuck| *stuck != slot);
         round
     }
 
@@ -340,8 +352,7 @@ impl Egress {
         if round.short() > repairs.len() {
             return false;
         }
-        let round = self.rounds.end(slot);
-        self.stuck.retain(|stuck| *stuck != slot);
+        let round = self.end_round(slot);
         if let Some(batch) = self.batch_mut(batch) {
             batch.round = None;
         }

@@ -80,8 +80,7 @@ impl Egress {
     pub(crate) fn sweep(&mut self, now: Time) {
         while let Some(slot) = self.rounds.next_expired(now) {
             self.work.entries += 1;
-            let round = self.rounds.end(slot);
-            self.stuck.retain(|stuck| *stuck != slot);
+            let round = self.end_round(slot);
             self.counters.rounds_expired += 1;
             if let Some(batch) = self.batch_mut(round.batch).filter(|batch| batch.round == Some(slot)) {
                 batch.round = None;
