@@ -10,6 +10,7 @@ use byway_proto::agent::{
 };
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
+use byway_wire::messages::Refusal;
 use byway_wire::{Service, Shard};
 
 use super::mappings::{Consent, Endpoint, Mapping, MappingId, Side};
@@ -115,7 +116,9 @@ impl AgentRole {
             service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             leaves_losses: self.watchdog.unrepaired.contains_key(&id),
-            note: refused(mapping, io).or_else(|| self.note(id, mapping)),
+            note: refused(mapping, io)
+                .or_else(|| quota_note(flow.as_ref()))
+                .or_else(|| self.note(id, mapping)),
         }
     }
 
@@ -306,6 +309,17 @@ const fn service_name(service: Service) -> &'static str {
         Service::Both => "both",
     }
 }
+
+/// Returns what to do about a relay at which the flow's tenant has as much as it may have.
+fn quota_note(flow: Option<&byway_proto::agent::FlowStatus>) -> Option<String> {
+    let is_refused = |path: &PathState| *path == PathState::Refused(Refusal::QuotaReached);
+    let is_so = flow.is_some_and(|flow| flow.paths.iter().any(is_refused));
+    is_so.then(|| QUOTA_NOTE.to_owned())
+}
+
+/// The remedy for a quota that is reached.
+pub(super) const QUOTA_NOTE: &str = "the tenant has as many sessions or flows at a relay as it may have: end flows or stop agents of the tenant, or \
+     raise `memory`, `tenant_sessions_max` or `tenant_flows_max` of [relay] there";
 
 fn state_name(state: PathState) -> String {
     match state {

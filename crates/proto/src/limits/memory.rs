@@ -2,15 +2,38 @@
 
 use byway_units::Bytes;
 
-/// Memory of a shard for packets and for the state of flows, unless it is told otherwise: a third each for what egress and
-/// ingress half keep of packets, one second of 500 Mbit/s each, and for the state of flows with receivers.
-pub const RELAY_MEMORY: Bytes = Bytes::new(200_000_000);
+/// Memory of a shard for all that grows with what comes, unless it is told otherwise: a second of 400 Mbit/s in each half's
+/// store of packets, and as many sessions as there may be.
+pub const RELAY_MEMORY: Bytes = Bytes::new(400_000_000);
 
-/// Parts of that memory, all of one size.
-pub const RELAY_MEMORY_PARTS: u64 = 3;
+/// Parts of that memory, all of one size: one each for the packets that egress and ingress half keep, and for the state of flows
+/// that are received and sent; two each for sessions and for registrations.
+pub const RELAY_MEMORY_PARTS: u64 = 8;
 
-/// The least memory of a shard: ten milliseconds of 500 Mbit/s, and the state of a thousand flows.
-pub const RELAY_MEMORY_MIN: Bytes = Bytes::new(4_000_000);
+/// See [`RELAY_MEMORY_PARTS`].
+pub const RELAY_MEMORY_TABLE_PARTS: u64 = 2;
+
+/// Of one part, a part in so many is for what other relays call flows without a receiver here: at the default memory, 80,000.
+pub const HEARD_MEMORY_PART: u64 = 4;
+
+/// The least memory of a shard: 20 milliseconds of 400 Mbit/s, and a hundred sessions.
+pub const RELAY_MEMORY_MIN: Bytes = Bytes::new(8_000_000);
+
+/// Memory of a relay's shard that is there from the start, or that does not grow with tenants: decoders, tables of addresses, verified
+/// grants, accounts of tenants.
+pub const RELAY_BASE_BYTES: u64 = 1_000_000;
+
+/// Memory of a session with an agent, at its most: three epochs with their keys, a handshake under way, and its places in tables.
+pub const SESSION_BYTES: u64 = 6_000;
+
+/// Memory of a registration at rest, whichever way its flow goes, with its places in the tables of both halves.
+pub const REGISTRATION_BYTES: u64 = 3_400;
+
+/// Highest limit of a tenant's registered flows: no shard has memory for more.
+pub const TENANT_FLOWS_LIMIT: u64 = 1_000_000;
+
+/// Sessions of a tenant that are looked at for one that ends for another tenant's: what takes a microsecond.
+pub const VICTIMS_LOOKED_AT: usize = 32;
 
 /// Of the memory for packets, one part in so many is for when they came: eight bytes for each 64.
 pub const PACKET_TIMES_PART: u64 = 9;

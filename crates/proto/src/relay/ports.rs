@@ -5,10 +5,12 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
-use byway_wire::messages::AliasAnnouncement;
-use byway_wire::{Alias, FlowKey, Shard};
+use byway_wire::messages::{AliasAnnouncement, Refusal};
+use byway_wire::{Alias, FlowKey, Shard, TenantId};
 
+use super::alias_table::AliasTable;
 use super::ingress::{EgressPort, FlowSlot, Onward};
+use super::quotas::Shares;
 use crate::limits::{
     ANNOUNCE_INTERVAL, DOUBTED_FOR, HEARD_PER_FLOW_MAX, REPAIR_RETENTION, TELL_DOUBLINGS_MAX,
 };
@@ -43,15 +45,20 @@ struct Port {
     news: BTreeSet<(Time, Alias)>,
     /// The aliases among them that are free, those that have been for longest first: what is still under way under one
     /// is then hardly taken for another flow's.
-    free: VecDeque<(Time, Alias)>,
-    /// The flows that the other side announced, alias n + 1 at place n.
-    heard: Vec<Option<Heard>>,
+    free: VecDeque<(Time, Alias, TenantId)>,
+    /// How many of those are free for all tenants: one that rests counts as its last tenant's.
+    rested: usize,
+    /// The aliases of each tenant.
+    shares: Shares,
+    /// The flows that the other side announced.
+    heard: AliasTable<Heard>,
 }
 
 /// A flow whose packets go through a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced {
     pub(super) flow: FlowSlot,
+    tenant: TenantId,
     pub(super) key: FlowKey,
     /// When it is to be announced (again); `None` where its receiver is known, or would be if there were one.
     announce_at: Option<Time>,
@@ -86,7 +93,9 @@ impl Port {
             unknown: BTreeSet::new(),
             news: BTreeSet::new(),
             free: VecDeque::new(),
-            heard: Vec::new(),
+            rested: 0,
+            shares: Shares::new(u16::MAX as u64, None),
+            heard: AliasTable::new(),
         }
     }
 
@@ -99,6 +108,17 @@ impl Port {
         set(&mut self.unknown, alias, before.announce_at, after.announce_at);
         set(&mut self.news, alias, before.tell_at, after.tell_at);
         Some(changed)
+    }
+
+    /// Lets all tenants have the aliases that have rested as long as repair packets are kept: one of those that names the old flow must not
+    /// be taken for the new one's.
+    fn settle_rested(&mut self, now: Time) {
+        while let Some((since, _, tenant)) = self.free.get(self.rested)
+            && *since + REPAIR_RETENTION <= now
+        {
+            self.shares.give_back(*tenant, 1);
+            self.rested += 1;
+        }
     }
 
     /// The aliases of all flows.
@@ -172,8 +192,10 @@ pub(super) struct Fed {
 }
 
 /// All ports of a relay.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ports {
+    /// Memory for what others call their flows, in bytes. Flows with a receiver here are noted all the same.
+    heard_max: u64,
     all: Vec<Port>,
     by_session: BTreeMap<SessionId, EgressPort>,
     /// How others know flows that they send here: their newest aliases.
@@ -183,7 +205,34 @@ pub(super) struct Ports {
     announce_at: Option<Time>,
 }
 
+/// Memory of a flow that other relays send here in the table of their keys, in bytes.
+const HEARD_KEY_BYTES: u64 = 128;
+
 impl Ports {
+    /// No ports, and so much memory for what others call their flows.
+    pub(super) const fn new(heard_max: u64) -> Self {
+        Self {
+            heard_max,
+            all: Vec::new(),
+            by_session: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            own: BTreeMap::new(),
+            announce_at: None,
+        }
+    }
+
+    /// Returns the memory of what others call their flows.
+    pub(super) fn heard_bytes(&self) -> u64 {
+        let aliases: u64 = self.all.iter().map(|port| port.heard.bytes()).sum();
+        aliases + self.heard.len() as u64 * HEARD_KEY_BYTES
+    }
+
+    /// Returns true if there is memory to note what another relay calls a flow.
+    pub(super) fn may_hear(&self, port: EgressPort, alias: Alias) -> bool {
+        let more = self.get(port).heard.more_bytes(alias) + HEARD_KEY_BYTES;
+        self.heard_bytes() + more <= self.heard_max
+    }
+
     /// Adds the way to another relay.
     pub(super) fn add_relay(&mut self, relay: RelayId, shard: Shard, session: SessionId) {
         let port = self.add((relay, shard), End::There(session));
@@ -273,35 +322,57 @@ impl Ports {
     pub(super) fn announce(
         &mut self,
         port: EgressPort,
-        flow: FlowSlot,
+        (flow, tenant): (FlowSlot, TenantId),
         key: FlowKey,
         now: Time,
-    ) -> Option<Alias> {
-        let Port { announced, unknown, free, is_lost, end, .. } = &mut self.all[usize::from(port.0)];
+    ) -> Result<Alias, Refusal> {
+        let port_of = &mut self.all[usize::from(port.0)];
+        port_of.settle_rested(now);
+        if port_of.shares.is_over(tenant) {
+            return Err(Refusal::QuotaReached);
+        }
+        let Port { announced, unknown, free, rested, shares, is_lost, end, .. } = port_of;
         // Whether there are receivers here shows at once.
         let is_here = *end == End::Here;
         let announce_at = (!is_here).then_some(now);
         let (is_cut, tell_at, told) = (*is_lost, None, 0);
-        let news =
-            Announced { flow, key, announce_at, announcements: 0, known: false, is_cut, tell_at, told };
-        // As long as repair packets are kept, one that names the old flow must not be taken for the new one's.
-        let rested = free.front().copied().filter(|(since, _)| *since + REPAIR_RETENTION <= now);
-        let alias = if let Some((_, alias)) = rested {
-            free.pop_front();
+        let news = Announced {
+            flow,
+            tenant,
+            key,
+            announce_at,
+            announcements: 0,
+            known: false,
+            is_cut,
+            tell_at,
+            told,
+        };
+        let alias = if *rested > 0
+            && let Some((_, alias, _)) = free.pop_front()
+        {
+            *rested -= 1;
             announced[place_of(alias)] = Some(news);
             alias
         } else {
-            let alias = alias_at(announced.len())?;
+            let alias = alias_at(announced.len()).ok_or(Refusal::NoRoom)?;
             announced.push(Some(news));
             alias
         };
+        shares.take(tenant, 1);
         unknown.extend(announce_at.map(|at| (at, alias)));
         if is_here {
             self.own.entry(key).or_default().push((port, alias));
         } else {
             self.announce_at = Some(now);
         }
-        Some(alias)
+        Ok(alias)
+    }
+
+    /// Returns a flow of the tenant with the most aliases on a way, if that has more than its share, and this tenant less.
+    pub(super) fn victim_for(&self, port: EgressPort, tenant: TenantId) -> Option<FlowSlot> {
+        let Port { announced, shares, .. } = self.get(port);
+        let victim = shares.victim_for(tenant)?;
+        announced.iter().rev().flatten().find(|announced| announced.tenant == victim).map(|known| known.flow)
     }
 
     /// Takes a flow's alias back.
@@ -312,7 +383,7 @@ impl Ports {
         };
         set(unknown, alias, announced.announce_at, None);
         set(news, alias, announced.tell_at, None);
-        free.push_back((now, alias));
+        free.push_back((now, alias, announced.tenant));
         remove(&mut self.own, announced.key, (port, alias));
     }
 
@@ -328,7 +399,7 @@ impl Ports {
 
     /// The same, and how its packets are to be taken.
     pub(super) fn fed(&self, port: EgressPort, alias: Alias) -> Option<Fed> {
-        let heard = self.get(port).heard.get(place_of(alias)).copied().flatten();
+        let heard = self.get(port).heard.get(alias);
         heard.filter(|heard| heard.is_fed).map(|Heard { key, forwards, is_selective, .. }| Fed {
             key,
             forwards,
@@ -356,16 +427,8 @@ impl Ports {
     /// Notes what the other side calls a flow, and whether the flow's packets may come from there.
     pub(super) fn hear(&mut self, port: EgressPort, flow: &AliasAnnouncement, is_fed: bool) {
         let heard = &mut self.all[usize::from(port.0)].heard;
-        let place = place_of(flow.alias);
-        if heard.len() <= place {
-            heard.resize(place + 1, None);
-        }
-        let before = heard[place].replace(Heard {
-            key: flow.flow_key,
-            is_fed,
-            forwards: forwards(flow.service),
-            is_selective: flow.selective,
-        });
+        let (key, forwards, is_selective) = (flow.flow_key, forwards(flow.service), flow.selective);
+        let before = heard.insert(flow.alias, Heard { key, is_fed, forwards, is_selective });
         if let Some(before) = before.filter(|before| before.key != flow.flow_key) {
             remove(&mut self.heard, before.key, (port, flow.alias));
         } else if before.is_some() {
@@ -380,19 +443,15 @@ impl Ports {
 
     /// Forgets what the other side calls its flows.
     fn forget_heard(&mut self, port: EgressPort) {
-        for (place, known) in
-            core::mem::take(&mut self.all[usize::from(port.0)].heard).into_iter().enumerate()
-        {
-            if let (Some(known), Some(alias)) = (known, alias_at(place)) {
-                remove(&mut self.heard, known.key, (port, alias));
-            }
+        let heard = core::mem::replace(&mut self.all[usize::from(port.0)].heard, AliasTable::new());
+        for (alias, known) in heard.iter() {
+            remove(&mut self.heard, known.key, (port, alias));
         }
     }
 
     /// Notes whether the packets of a flow may come from there.
     pub(super) fn set_fed(&mut self, port: EgressPort, alias: Alias, is_fed: bool) {
-        let heard = self.all[usize::from(port.0)].heard.get_mut(place_of(alias));
-        if let Some(heard) = heard.and_then(Option::as_mut) {
+        if let Some(heard) = self.all[usize::from(port.0)].heard.get_mut(alias) {
             heard.is_fed = is_fed;
         }
     }

@@ -8,11 +8,11 @@ use byway_code::{REPAIR_PACKETS_MAX, Recovered, Repair, SOURCE_PACKETS_MAX, deco
 use byway_units::{BatchId, Bytes, Time};
 use byway_wire::{Ecn, SequenceNumber};
 
+use super::Holder;
 use super::action::{Action, Given};
 use super::arrivals::entries_of;
 use super::batches::BatchRepair;
 use super::flow::{BatchRef, FlowSlot};
-use super::memory::Holder;
 use super::missing::{MissingPacket, Stage};
 use super::requests::place_of;
 use super::review::answers_within;
@@ -87,6 +87,12 @@ impl Egress {
         stage: Stage,
         now: Time,
     ) -> bool {
+        let is_noted = admitted(&mut self.flows, &self.memory, slot);
+        if is_noted.is_some_and(|active| !active.may_repair(sequence, now)) {
+            // Of a repair that is not noted, nobody could tell that it is not the first.
+            self.counters.refused_room += 1;
+            return false;
+        }
         let Some(flow) = self.flow_mut(slot) else {
             return false;
         };
@@ -96,7 +102,7 @@ impl Egress {
         }
         if let Some(active) = admitted(&mut self.flows, &self.memory, slot) {
             active.add_repair(sequence, now);
-            self.memory.settle(active);
+            self.memory.settle(&mut active.memory);
             if let Some(missing) = active.missing.get_mut(sequence) {
                 missing.enter(stage, now);
                 missing.is_repaired = true;
@@ -192,7 +198,7 @@ impl Egress {
         let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
             return;
         };
-        let (batches, holder) = (active.source(sequence).batches, active.holder);
+        let (batches, holder) = (active.source(sequence).batches, active.memory.holder());
         let Some(until) = active.missing.get(sequence).map(|missing| missing.until) else {
             return;
         };
@@ -429,11 +435,11 @@ impl Egress {
         let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
-        let (log, memory, holder) = (&self.log, &self.memory, active.holder);
+        let (log, memory, holder) = (&self.log, &self.memory, active.memory.holder());
         active.add_packet(sequence, packet, |packet| {
             log.get(packet, now).is_none() || !memory.has_room(holder)
         });
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
         let missed = active.missing.get(sequence);
         // Where the flow's own repair packets were sent, the receiver may still wait for others of their block.

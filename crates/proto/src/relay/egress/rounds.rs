@@ -8,9 +8,9 @@ use arrayvec::ArrayVec;
 use byway_code::SOURCE_PACKETS_MAX;
 use byway_units::{Duration, Time};
 
+use super::Holder;
 use super::batches::Entries;
 use super::flow::BatchRef;
-use super::memory::Holder;
 use super::sweep::swept_at;
 use crate::limits::ROUNDS_MAX;
 use crate::parts::packet_log::Handle;
