@@ -138,7 +138,7 @@ node_table! {
             shards: u8,
             /// The memory for all that grows with what comes, in all shards together: at least 8 MB for each. An eighth each is for
             /// the packets that copies and repairs are kept as, of both halves, and for the state of flows that are received and
-            /// sent; a quarter each for sessions (6 kB each, 16,384 at most) and for registered flows (3.4 kB each). The queue of
+            /// sent; a quarter each for sessions (4.8 kB each, 16,384 at most) and for registered flows (3.4 kB each). The queue of
             /// an `[uplink]` comes on top. Default: 400 MB for each shard.
             memory: TypedBytes,
             /// Most sessions of one tenant's agents in each shard: 1 to 16384. Default: any number until half of those that

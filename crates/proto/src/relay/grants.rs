@@ -46,6 +46,7 @@ impl From<Refusal> for Ungranted {
 pub(super) struct VerifiedGrants {
     /// By two bytes of the scalar in the signature, which nobody chooses who cannot sign.
     grants: Vec<Option<Box<Grant>>>,
+    count: usize,
 }
 
 impl VerifiedGrants {
@@ -53,9 +54,15 @@ impl VerifiedGrants {
         self.grants.get(Self::place(grant)).is_some_and(|known| known.as_deref() == Some(grant))
     }
 
+    /// Returns how many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
     fn add(&mut self, grant: &Grant) {
         self.grants.resize(VERIFIED_GRANTS_MAX, None);
-        self.grants[Self::place(grant)] = Some(Box::new(*grant));
+        let before = self.grants[Self::place(grant)].replace(Box::new(*grant));
+        self.count += usize::from(before.is_none());
     }
 
     fn place(grant: &Grant) -> usize {

@@ -56,8 +56,8 @@ use work::WorkBudgets;
 use crate::counters::counters;
 use crate::limits::{
     CODED_START, HEARD_MEMORY_PART, LOW_DELAY_BUDGET, PACKET_TIMES_PART, REGISTRATION_BYTES,
-    RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS, SESSION_BYTES,
-    SESSIONS_MAX,
+    RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS, RELAY_START_BYTES,
+    SESSION_BYTES, SESSIONS_MAX, TENANT_BYTES, VERIFIED_GRANT_BYTES,
 };
 use crate::network_path::{LocalAddress, NetworkPath};
 use crate::outbox::Transmit;
@@ -326,7 +326,9 @@ impl Relay {
         let tables = self.sessions.count() as u64 * SESSION_BYTES + flows * REGISTRATION_BYTES;
         let states = self.egress.flows_held() + self.ingress.flows_held();
         Bytes::new(
-            RELAY_BASE_BYTES
+            RELAY_START_BYTES
+                + self.verified.count() as u64 * VERIFIED_GRANT_BYTES
+                + self.budgets.tenants() as u64 * TENANT_BYTES
                 + packets
                 + packets / (PACKET_TIMES_PART - 1)
                 + tables

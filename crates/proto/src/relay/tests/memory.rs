@@ -49,7 +49,9 @@ fn desk() -> Desk {
     let key = flow(HONEST_SENDER, HONEST, 1);
     assert!(desk.registers_for(HONEST, key, FlowRole::Receiver, Service::Caching).is_ok());
     desk.announces_at(HONEST_ALIAS, &[key]);
-    RECEIVERS.into_iter().for_each(|who| desk.enter(who));
+    for who in RECEIVERS {
+        desk.enter(who);
+    }
     // Before there is no room for them: flows that the attackers send.
     (0..SENT / 8).for_each(|nth| register_senders(&mut desk, nth));
     desk
@@ -185,7 +187,9 @@ impl Desk {
     /// Floods for some rounds; the honest flow is repaired meanwhile, and the memory stays below the limit.
     fn withstands_all(&mut self, floods: &[Flood], rounds: u32, sequence: &mut u32) {
         for nth in 0..rounds {
-            floods.iter().for_each(|flood| flood(self, nth));
+            for flood in floods {
+                flood(self, nth);
+            }
             self.sent.clear();
             self.clients.iter_mut().for_each(|client| client.heard.clear());
             self.repairs_the_honest_flow(*sequence);
@@ -214,10 +218,8 @@ fn all_floods_at_once_stay_within_the_memory_of_a_relay() {
     let counters = desk.relay.counters();
     assert!(counters.quota_flows > 1_000 && counters.aliases_left_out > 1_000, "{counters:?}");
     let heap = heap(desk);
-    extern crate std;
-    std::println!("RATIO {heap} {held}");
     assert!(heap <= held.count(), "{heap} bytes are taken, and {held} counted");
-    assert!(heap >= held.count() / 2, "{heap} bytes are taken, and {held} counted");
+    assert!(heap >= held.count() / 4 * 3, "{heap} bytes are taken, and {held} counted");
 }
 
 #[test]

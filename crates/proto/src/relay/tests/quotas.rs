@@ -174,7 +174,9 @@ fn aliases_that_rest_count_as_those_of_the_tenant_that_had_them() {
     }
     let half = usize::from(u16::MAX / 2);
     assert_eq!((taken.len(), begin(GREEDY, now)), (half, Err(Refusal::QuotaReached)));
-    taken.iter().for_each(|alias| desk.relay.ports.withdraw(port, *alias, now));
+    for alias in taken {
+        desk.relay.ports.withdraw(port, alias, now);
+    }
     let mut begin = |tenant, now| desk.relay.ports.announce(port, (slot, tenant), flow(1, 2, 1), now);
     assert_eq!(begin(GREEDY, now), Err(Refusal::QuotaReached), "they rest");
     for _ in 1..half {
