@@ -117,7 +117,7 @@ impl AgentRole {
             paths: self.path_statuses(mapping.sent, mapping.peer),
             leaves_losses: self.watchdog.unrepaired.contains_key(&id),
             note: refused(mapping, io)
-                .or_else(|| quota_note(flow.as_ref()))
+                .or_else(|| quota_note(&flow.as_ref()?.paths))
                 .or_else(|| self.note(id, mapping)),
         }
     }
@@ -311,10 +311,8 @@ const fn service_name(service: Service) -> &'static str {
 }
 
 /// Returns what to do about a relay at which the flow's tenant has as much as it may have.
-fn quota_note(flow: Option<&byway_proto::agent::FlowStatus>) -> Option<String> {
-    let is_refused = |path: &PathState| *path == PathState::Refused(Refusal::QuotaReached);
-    let is_so = flow.is_some_and(|flow| flow.paths.iter().any(is_refused));
-    is_so.then(|| QUOTA_NOTE.to_owned())
+fn quota_note(paths: &[PathState]) -> Option<String> {
+    paths.contains(&PathState::Refused(Refusal::QuotaReached)).then(|| QUOTA_NOTE.to_owned())
 }
 
 /// The remedy for a quota that is reached.
@@ -335,6 +333,13 @@ fn state_name(state: PathState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_that_is_reached_has_a_note_with_the_remedy_and_other_refusals_have_none() {
+        let note = quota_note(&[PathState::Accepted, PathState::Refused(Refusal::QuotaReached)]);
+        assert!(note.is_some_and(|note| note.contains("tenant_flows_max")));
+        assert_eq!(quota_note(&[PathState::Asking, PathState::Refused(Refusal::NoGrant)]), None);
+    }
 
     #[test]
     fn what_relays_deliver_unasked_repairs_no_loss() {

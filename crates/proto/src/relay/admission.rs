@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::Message;
 use byway_wire::messages::{Close, CloseReason};
 use byway_wire::seal::{Purpose, ReceivedInitiation};
+use byway_wire::{Message, TenantId};
 
 use super::Relay;
 use super::quotas::remote_of;
@@ -22,7 +22,7 @@ impl Relay {
             return;
         };
         if self.quotas.sessions.is_over(tenant) {
-            self.shed(now);
+            self.shed(Some(tenant), now);
         }
         if self.quotas.sessions.is_over(tenant) {
             self.counters.quota_sessions += 1;
@@ -44,18 +44,20 @@ impl Relay {
     fn makes_room(&mut self, now: Time) -> bool {
         let is_full = |relay: &Self| relay.sessions.count() as u64 >= relay.quotas.sessions.max();
         if is_full(self) {
-            self.shed(now);
+            self.shed(None, now);
         }
         !is_full(self)
     }
 
-    /// Gives up the sessions that are of no use. They are looked through once in a while only, however many newcomers there are.
-    fn shed(&mut self, now: Time) {
+    /// Gives up the sessions that are of no use, of one tenant or of all. They are looked through once in a while only, however many newcomers there are.
+    fn shed(&mut self, tenant: Option<TenantId>, now: Time) {
         if now < self.next_shedding {
             return;
         }
         self.next_shedding = now + SHED_INTERVAL;
-        let useless: Vec<SessionId> = self.sessions.ids().filter(|id| self.is_useless(*id, now)).collect();
+        let is_its = |id: SessionId| tenant.is_none_or(|tenant| self.quotas.is_of(id, tenant));
+        let is_given_up = |id: &SessionId| is_its(*id) && self.is_useless(*id, now);
+        let useless: Vec<SessionId> = self.sessions.ids().filter(is_given_up).collect();
         self.counters.sessions_shed += useless.len() as u64;
         for id in useless {
             self.ended(id, now);

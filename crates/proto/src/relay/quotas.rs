@@ -129,6 +129,11 @@ impl Quotas {
         tenant
     }
 
+    /// Returns true if a session is a tenant's.
+    pub(super) fn is_of(&self, session: SessionId, tenant: TenantId) -> bool {
+        self.members.contains(&(tenant, session))
+    }
+
     /// Notes that the registrations of a session have another number of places.
     pub(super) fn settle_flows(&mut self, session: SessionId, before: usize, after: usize) {
         if before == after {

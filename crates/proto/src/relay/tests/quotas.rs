@@ -1,7 +1,7 @@
 //! Tenants that want more than their share, beside one that wants little.
 
 use super::*;
-use crate::limits::{RELAY_MEMORY_MIN, REPAIR_RETENTION};
+use crate::limits::{RELAY_MEMORY_MIN, REPAIR_RETENTION, SESSION_UNUSED_AFTER};
 use byway_wire::Writer;
 use byway_wire::messages::Unregister;
 
@@ -57,6 +57,7 @@ impl Desk {
 #[test]
 fn a_tenant_with_more_keys_than_there_are_sessions_keeps_no_other_out() {
     let mut desk = desk(TenantLimits::default());
+    desk.has_agents_of_greedy(60);
     let keys = FIRST_GREEDY..RELAY;
     let wanted = keys.len();
     let got = keys.clone().filter(|who| desk.comes(*who)).count();
@@ -80,6 +81,24 @@ fn a_tenant_with_more_keys_than_there_are_sessions_keeps_no_other_out() {
 }
 
 impl Desk {
+    /// There are so many other agents of the tenant, beside those that keys of one byte stand for.
+    fn has_agents_of_greedy(&mut self, count: u8) {
+        for number in 0..count {
+            let mut key = [255; 32];
+            key[0] = number;
+            let remote = Remote {
+                key: byway_wire::seal::PublicKey::from_bytes(key),
+                purpose: Purpose::AgentToRelay,
+                shard: Shard::new(0),
+                pre_shared: PreSharedKey::default(),
+                addresses: Vec::new(),
+                keep: false,
+            };
+            let session = self.relay.sessions.add(remote, self.now);
+            self.relay.quotas.tenant_of(session, GREEDY);
+        }
+    }
+
     fn session_of(&self, who: u8) -> Option<SessionId> {
         self.relay.sessions.find(secret(who).public_key(), Purpose::AgentToRelay, Shard::new(0))
     }
@@ -149,6 +168,18 @@ fn what_is_registered_and_ended_again_and_again_leaves_nothing_behind() {
     let now = desk.now;
     desk.relay.ended(session, now);
     assert_eq!(desk.relay.quotas.sessions.of(GREEDY), 0);
+}
+
+#[test]
+fn a_tenant_at_its_limit_loses_its_own_sessions_without_flows_and_no_others() {
+    let mut desk = desk(TenantLimits { sessions: Some(2), ..TenantLimits::default() });
+    assert!(desk.comes(2));
+    assert!(desk.comes(FIRST_GREEDY) && desk.comes(FIRST_GREEDY + 1));
+    assert!(desk.registers(FIRST_GREEDY, flow(1, FIRST_GREEDY, 1), FlowRole::Receiver).is_ok());
+    desk.pass(SESSION_UNUSED_AFTER);
+    assert!(desk.comes(FIRST_GREEDY + 2));
+    let left = [2, FIRST_GREEDY, FIRST_GREEDY + 1].map(|who| desk.session_of(who).is_some());
+    assert_eq!(left, [true, true, false]);
 }
 
 #[test]
