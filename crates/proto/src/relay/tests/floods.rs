@@ -81,7 +81,7 @@ impl Desk {
     }
 
     /// A receiver registers so many flows.
-    fn receives(&mut self, sender: u8, who: u8, flows: u16) {
+    pub(super) fn receives(&mut self, sender: u8, who: u8, flows: u16) {
         self.has_thousands = true;
         for number in 1..=flows {
             let register = register(flow(sender, who, number), FlowRole::Receiver, Service::Coding, CONSENT);

@@ -3,6 +3,7 @@
 use super::floods::{filled, nack, range};
 use super::*;
 use crate::limits::{FLOW_REST, RELAY_MEMORY_MIN};
+use crate::relay::{REGISTRATION_TABLE_BYTES, egress, ingress};
 use byway_units::Bytes;
 use byway_wire::messages::Unregister;
 
@@ -235,6 +236,32 @@ fn sessions_take_no_more_than_is_set_aside_for_them() {
     assert_eq!(desk.relay.sessions(), 131);
     let heap = heap(desk);
     assert!(heap <= held.count(), "{heap} bytes are taken, and {held} counted");
+}
+
+#[test]
+fn registrations_at_rest_take_no_more_than_is_set_aside_for_their_tables() {
+    let heap_of = |flows: u16| {
+        let mut desk = Desk::new(alloc::vec![grant_here(1, 2)]);
+        desk.has_thousands = true;
+        desk.enter(1);
+        desk.enter(2);
+        desk.receives(1, 2, flows);
+        for number in 1..=flows {
+            let register = register(flow(1, 2, number), FlowRole::Sender, Service::Coding, CONSENT);
+            desk.takes(1, &filled([Message::Register(desk.as_granted(&register))]));
+            desk.now += ms(1);
+        }
+        assert_eq!(desk.relay.quotas.flows.used(), 2 * u64::from(flows));
+        heap(desk)
+    };
+    // Some tables have just doubled.
+    let flows = 2_100;
+    let both = (heap_of(flows) - heap_of(1)) / u64::from(flows - 1);
+    let slots = egress::SLOT_BYTES + ingress::SLOT_BYTES;
+    assert!(
+        both <= 2 * REGISTRATION_TABLE_BYTES + slots,
+        "{both} bytes for a flow that is sent and received"
+    );
 }
 
 #[test]
