@@ -263,7 +263,7 @@ pub struct RelayStatus {
     pub node: NodeStatus,
     /// Sessions with agents and relays, of all shards.
     pub sessions: u64,
-    /// Bytes of repair packets and copies that wait to be asked for.
+    /// Bytes of memory that are taken, or set aside, by all that grows with what comes.
     pub held_bytes: u64,
     /// What all that it sends waits for; absent if nothing waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]

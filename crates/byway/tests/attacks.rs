@@ -56,7 +56,8 @@ const SMALL: Size = Size {
 const LARGE: Size = Size {
     rate: 30_000,
     time: Duration::from_secs(10),
-    flows: 2_000,
+    // Half of what 32 MB have room for: the share of the attackers' tenant.
+    flows: 1_000,
     lost_share: 1_000,
     has_delay_verdict: true,
 };

@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod agent;
 pub mod conventions;
 mod counters;
+mod growth;
 mod index_table;
 pub mod limits;
 mod local_addresses;

@@ -218,8 +218,8 @@ pub const GROUPS_MAX: usize = 128;
 /// and one to spare. So nobody fills the table with shapes.
 pub const GROUP_SHAPES_MAX: usize = 4;
 
-/// Most flows of the ingress half: twice as many as there are aliases towards another relay. At some 300 bytes at rest
-/// they take 40 MB.
+/// Most flows of the ingress half: twice as many as there are aliases towards another relay. By default, the memory of a
+/// shard has room for 25,000.
 pub const INGRESS_FLOWS_MAX: usize = 1 << 17;
 
 const _: () = assert!(INGRESS_FLOWS_MAX <= PLACEMENT_FLOWS_MAX);
@@ -261,7 +261,7 @@ pub const DATAGRAM_ROOM: usize = CODED_BYTES_MAX + 512;
 /// Where the coded bytes of an envelope begin.
 pub const CODED_START: usize = 16;
 
-/// Most sessions of one relay shard: at 5 KiB each with their keys, 80 MiB.
+/// Most sessions of one relay shard: at 4.8 kB each with their keys, 79 MB. Its memory has room for as many by default.
 pub const SESSIONS_MAX: usize = 16_384;
 
 /// After how long without a registered flow a session is given up for newcomers, should there be no room: registering

@@ -2,11 +2,13 @@
 
 use byway_proto::agent::Event;
 use byway_units::{AgentId, Time};
+use byway_wire::messages::Refusal;
 use byway_wire::{FlowKey, Receiver};
 use tracing::Level;
 
 use super::known::Known;
 use super::log_limit::{LogLimit, Topic};
+use super::status::QUOTA_NOTE;
 use byway_proto::conventions::CONTACT_FLOW;
 
 /// A line of the log.
@@ -40,7 +42,9 @@ impl Notice {
             ),
             Event::FlowRefused { flow, refusal } => {
                 let (peer, what) = subject(flow, known)?;
+                let remedy = if *refusal == Refusal::QuotaReached { QUOTA_NOTE } else { "" };
                 let message = format!("a relay does not serve {what}: {refusal:?}");
+                let message = if remedy.is_empty() { message } else { format!("{message}: {remedy}") };
                 let mut notice = of_peer(Level::WARN, Topic::RelayRefuses, peer, &message)?;
                 notice.topic.1 = format!("{refusal:?}");
                 Some(notice)
@@ -106,7 +110,6 @@ mod tests {
     use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
     use byway_proto::agent::flow_between;
     use byway_units::FlowId;
-    use byway_wire::messages::Refusal;
 
     use super::super::known::Families;
     use super::*;

@@ -10,6 +10,7 @@ use byway_proto::agent::{
 };
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
+use byway_wire::messages::Refusal;
 use byway_wire::{Service, Shard};
 
 use super::mappings::{Consent, Endpoint, Mapping, MappingId, Side};
@@ -115,7 +116,9 @@ impl AgentRole {
             service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             leaves_losses: self.watchdog.unrepaired.contains_key(&id),
-            note: refused(mapping, io).or_else(|| self.note(id, mapping)),
+            note: refused(mapping, io)
+                .or_else(|| quota_note(&flow.as_ref()?.paths))
+                .or_else(|| self.note(id, mapping)),
         }
     }
 
@@ -307,6 +310,15 @@ const fn service_name(service: Service) -> &'static str {
     }
 }
 
+/// Returns what to do about a relay at which the flow's tenant has as much as it may have.
+fn quota_note(paths: &[PathState]) -> Option<String> {
+    paths.contains(&PathState::Refused(Refusal::QuotaReached)).then(|| QUOTA_NOTE.to_owned())
+}
+
+/// The remedy for a quota that is reached.
+pub(super) const QUOTA_NOTE: &str = "the tenant has as many sessions or flows at a relay as it may have: end flows or stop agents of the tenant, or \
+     raise `memory`, `tenant_sessions_max` or `tenant_flows_max` of [relay] there";
+
 fn state_name(state: PathState) -> String {
     match state {
         PathState::Asking => "asking".to_owned(),
@@ -321,6 +333,13 @@ fn state_name(state: PathState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_that_is_reached_has_a_note_with_the_remedy_and_other_refusals_have_none() {
+        let note = quota_note(&[PathState::Accepted, PathState::Refused(Refusal::QuotaReached)]);
+        assert!(note.is_some_and(|note| note.contains("tenant_flows_max")));
+        assert_eq!(quota_note(&[PathState::Asking, PathState::Refused(Refusal::NoGrant)]), None);
+    }
 
     #[test]
     fn what_relays_deliver_unasked_repairs_no_loss() {

@@ -269,7 +269,12 @@ impl Collector for RelayMetrics {
             "Sessions with agents and relays",
             &[(vec![], sessions)],
         )?;
-        gauges(&mut encoder, "byway_relay_held_bytes", "Bytes that wait to be asked for", &[(vec![], held)])?;
+        gauges(
+            &mut encoder,
+            "byway_relay_held_bytes",
+            "Memory that is taken or set aside, in bytes",
+            &[(vec![], held)],
+        )?;
         status.uplink.as_ref().map_or(Ok(()), |uplink| uplink_metrics(&mut encoder, uplink))
     }
 }

@@ -175,6 +175,7 @@ fn start(
             relays: others.met.clone(),
             follows_up: true,
             memory: settings.memory,
+            tenant_limits: settings.tenant_limits,
             uplink: settings.uplink,
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());

@@ -59,6 +59,8 @@ fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut Repor
         ("relay.addresses", old.addresses != read.addresses),
         ("relay.shards", old.shards != read.shards),
         ("relay.memory", old.memory != read.memory),
+        ("relay.tenant_sessions_max", old.tenant_limits.sessions != read.tenant_limits.sessions),
+        ("relay.tenant_flows_max", old.tenant_limits.flows != read.tenant_limits.flows),
         ("[network]", is_other_network(&old.belonging, &read.belonging)),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),

@@ -189,7 +189,7 @@ impl RelayRole {
         counts.add_node(self.relay.session_counters(), io.counters());
         ShardStatus {
             sessions: self.relay.sessions() as u64,
-            held_bytes: (self.relay.packets_held() + self.relay.flows_held()).count(),
+            held_bytes: self.relay.memory_held().count(),
             uplink: self.relay.uplink_status().as_ref().map(uplink_status),
             counts,
         }

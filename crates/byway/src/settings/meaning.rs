@@ -14,8 +14,10 @@ use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS
 use crate::token::Token;
 use byway_api::{Role, checked_name};
 use byway_proto::conventions::PairLimits;
-use byway_proto::limits::{FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX, RELAY_MEMORY, RELAY_MEMORY_MIN};
-use byway_proto::relay::UplinkSettings;
+use byway_proto::limits::{
+    FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX, RELAY_MEMORY, RELAY_MEMORY_MIN, SESSIONS_MAX, TENANT_FLOWS_LIMIT,
+};
+use byway_proto::relay::{TenantLimits, UplinkSettings};
 use byway_scenario::{NoUplink, TypedUplink};
 use byway_typed::{KeyPath, Problem, Source, TypedBytes};
 use byway_units::Bytes;
@@ -80,8 +82,10 @@ pub(crate) struct RelaySettings {
     /// Where others reach it.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) shards: u8,
-    /// Memory of each shard for packets and for what is known of flows.
+    /// Memory of each shard for all that grows with what comes.
     pub(crate) memory: Bytes,
+    /// What one tenant may have in each shard.
+    pub(crate) tenant_limits: TenantLimits,
     /// What each shard's uplink promises; `None` if nothing waits.
     pub(crate) uplink: Option<UplinkSettings>,
     pub(crate) observe: SocketAddr,
@@ -282,6 +286,10 @@ fn relay(typed: Typed) -> Result<RelaySettings, Problem> {
         addresses: node.addresses,
         shards,
         memory: relay_memory(&root, relay.memory, shards, &source)?,
+        tenant_limits: TenantLimits {
+            sessions: tenant_limit(&root, "tenant_sessions_max", relay.tenant_sessions_max, &source)?,
+            flows: tenant_limit(&root, "tenant_flows_max", relay.tenant_flows_max, &source)?,
+        },
         uplink: uplink(file.uplink.as_ref(), shards, &source)?,
         observe: observe(file.observe.listen, OBSERVE_PORTS[1], &source)?,
         log: log_settings(&file.log),
@@ -335,6 +343,22 @@ fn relay_memory(
         return Err(source.problem(&root.key("memory"), message));
     }
     Ok(of_shard)
+}
+
+/// A limit of tenants, within its range.
+fn tenant_limit(
+    root: &KeyPath,
+    key: &'static str,
+    typed: Option<u64>,
+    source: &Source,
+) -> Result<Option<u64>, Problem> {
+    let max = if key == "tenant_sessions_max" { SESSIONS_MAX as u64 } else { TENANT_FLOWS_LIMIT };
+    match typed {
+        Some(limit) if !(1..=max).contains(&limit) => {
+            Err(source.problem(&root.key(key), format!("{limit} is not between 1 and {max}")))
+        }
+        limit => Ok(limit),
+    }
 }
 
 /// A number of shards within its range.

@@ -136,11 +136,18 @@ node_table! {
         own:
             /// Threads that share the work, each with its own flows: 1 to 64. Default: 1.
             shards: u8,
-            /// The memory for packets that may be asked for, and for what is known of flows that have a receiver here, in all
-            /// shards together: at least 4 MB for each. One session's flows get half of what is left of it for flows at most.
-            /// Sessions and registrations take up to 200 MB of each shard beside it, at their limits. Default: 200 MB for
-            /// each shard.
-            memory: TypedBytes
+            /// The memory for all that grows with what comes, in all shards together: at least 8 MB for each. An eighth each is for
+            /// the packets that copies and repairs are kept as, of both halves, and for the state of flows that are received and
+            /// sent; a quarter each for sessions (4.8 kB each, 16,384 at most) and for registered flows (3.4 kB each). The queue of
+            /// an `[uplink]` comes on top. Default: 400 MB for each shard.
+            memory: TypedBytes,
+            /// Most sessions of one tenant's agents in each shard: 1 to 16384. Default: any number until half of those that
+            /// `memory` has room for are there, then these divided by the number of tenants that have any. A tenant below its
+            /// share takes from the one that has most.
+            tenant_sessions_max: u64,
+            /// Most flows of one tenant that are registered in each shard, sent and received: 1 to 1000000. Default: as for
+            /// sessions, of the flows that `memory` has room for.
+            tenant_flows_max: u64
     }
 }
 

@@ -162,7 +162,7 @@ fn relay_text(status: &RelayStatus) -> String {
     let mut page = node_text("relay", &status.node);
     let _ = writeln!(
         page,
-        "  listens on {}; {} sessions; {} bytes wait to be asked for",
+        "  listens on {}; {} sessions; {} bytes of memory taken",
         joined(&status.node.listen),
         status.sessions,
         status.held_bytes

@@ -35,13 +35,18 @@ pub(super) enum Registration {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     registration: Registration,
+    /// Why the relay did not have the flow when it was asked last, if it is asked again.
+    refusal: Option<Refusal>,
     /// Since when it has worked without a break, as far as this side knows.
     works_since: Option<Time>,
 }
 
 impl Path {
-    const NEW: Self =
-        Self { registration: Registration::Asking { tries: 0, next: Time::START }, works_since: None };
+    const NEW: Self = Self {
+        registration: Registration::Asking { tries: 0, next: Time::START },
+        refusal: None,
+        works_since: None,
+    };
 }
 
 /// Returns the time until a relay is asked again that was asked `tries` times before.
@@ -88,8 +93,9 @@ impl Registrations {
 
     /// How a path stands, for whoever looks at it.
     pub(super) fn state(&self, path: usize) -> Option<PathState> {
-        Some(match self.paths.get(path)?.registration {
-            Registration::Asking { .. } => PathState::Asking,
+        let path = self.paths.get(path)?;
+        Some(match path.registration {
+            Registration::Asking { .. } => path.refusal.map_or(PathState::Asking, PathState::Refused),
             Registration::Accepted { .. } => PathState::Accepted,
             Registration::Unreachable { .. } => PathState::Unreachable,
             Registration::Refused(refusal) => PathState::Refused(refusal),
@@ -160,8 +166,9 @@ impl Registrations {
     /// Notes that a relay will not have the flow. There may be room later, and the relay may know another one later that it
     /// does not know yet; a grant does not become valid by itself.
     fn refused(&mut self, path: usize, refusal: Refusal, now: Time) {
+        self.paths[path].refusal = Some(refusal);
         self.paths[path].registration = match refusal {
-            Refusal::NoRoom | Refusal::OtherRelay => {
+            Refusal::NoRoom | Refusal::OtherRelay | Refusal::QuotaReached => {
                 Registration::Asking { tries: REGISTER_TRIES, next: now + REGISTER_RETRY_MAX }
             }
             refusal => Registration::Refused(refusal),
@@ -184,6 +191,7 @@ impl Registrations {
     /// Asks anew: the relay forgot.
     pub(super) fn restart(&mut self, path: usize, now: Time) {
         self.paths[path].registration = Registration::Asking { tries: 0, next: now };
+        self.paths[path].refusal = None;
     }
 
     #[cfg(test)]
@@ -234,6 +242,7 @@ impl Registrations {
     /// Notes what the relay of a path calls the flow.
     fn accepted(&mut self, path: usize, alias: Alias) {
         self.paths[path].registration = Registration::Accepted { alias, tries: 0, next: Time::MAX };
+        self.paths[path].refusal = None;
         self.was_accepted = true;
     }
 

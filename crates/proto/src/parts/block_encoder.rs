@@ -89,6 +89,12 @@ impl BlockEncoder {
         })
     }
 
+    /// How much memory its buffers take, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.made() * (CODED_BYTES_MAX + size_of::<AlignedBuffer>())) as u64
+    }
+
     /// How many repair packets it makes.
     #[must_use]
     pub fn made(&self) -> usize {

@@ -212,6 +212,16 @@ impl<S: Strategy> Placement<S> {
         Decision { closed_before, queue, closed_after }
     }
 
+    /// Whether its table of flows has a place for the flow with this slot.
+    pub(crate) fn knows(&self, slot: u32) -> bool {
+        self.queues.knows(slot)
+    }
+
+    /// How much memory its tables take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.queues.bytes()
+    }
+
     /// When to call [`expire`](Self::expire) at the latest; it may turn out that there is nothing to do yet.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {

@@ -131,6 +131,11 @@ impl<T: Copy> SequenceRing<T> {
         (first..end).filter_map(|number| self.get(number).map(|value| (number, value)))
     }
 
+    /// Whether something can be kept for this number without another allocation, or with the first one.
+    pub fn has_place(&self, number: u64, is_spent: impl Fn(T) -> bool) -> bool {
+        self.slots.is_empty() || self.taken_by(number).is_none_or(is_spent)
+    }
+
     /// How many values it has memory for.
     #[inline]
     #[must_use]

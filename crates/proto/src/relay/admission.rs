@@ -3,56 +3,65 @@
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::Message;
 use byway_wire::messages::{Close, CloseReason};
-use byway_wire::seal::{PreSharedKey, Purpose, ReceivedInitiation};
+use byway_wire::seal::{Purpose, ReceivedInitiation};
+use byway_wire::{Message, TenantId};
 
 use super::Relay;
-use crate::limits::{SESSION_SILENT_AFTER, SESSION_UNUSED_AFTER, SESSIONS_MAX, SHED_INTERVAL};
+use super::quotas::remote_of;
+use crate::limits::{SESSION_SILENT_AFTER, SESSION_UNUSED_AFTER, SHED_INTERVAL};
 use crate::outbox::Urgency;
-use crate::session::{Origin, Remote, SessionId};
+use crate::session::{Origin, SessionId};
 
 impl Relay {
     /// Admits an agent that is entitled to something here, if there is room.
     pub(super) fn admit(&mut self, initiation: ReceivedInitiation, origin: Origin, now: Time) {
-        if initiation.purpose != Purpose::AgentToRelay || !self.entitles(&initiation, now) {
+        let is_agent = initiation.purpose == Purpose::AgentToRelay;
+        let Some(tenant) = self.entitling_tenant(&initiation, now).filter(|_| is_agent) else {
             self.counters.strangers_refused += 1;
             return;
+        };
+        if self.quotas.sessions.is_over(tenant) {
+            self.shed(Some(tenant), now);
         }
-        if !self.makes_room(now) {
+        if self.quotas.sessions.is_over(tenant) {
+            self.counters.quota_sessions += 1;
+            self.refuse_session(initiation, origin, now);
+            return;
+        }
+        if !self.makes_room(now) && !self.evict_session(tenant, now) {
             self.counters.sessions_refused += 1;
             return;
         }
-        let remote = Remote {
-            key: initiation.peer,
-            purpose: Purpose::AgentToRelay,
-            shard: self.shard,
-            pre_shared: PreSharedKey::default(),
-            addresses: Vec::new(),
-            keep: false,
-        };
-        let session = self.sessions.add(remote, now);
+        let session = self.sessions.add(remote_of(&initiation, self.shard), now);
+        self.quotas.tenant_of(session, tenant);
         self.sessions.accept(session, initiation, origin, &[], now);
     }
 
     /// Whether there is room for another session, after those that are of no use were given up if need be.
     ///
-    /// Newcomers are refused sooner than a session that is in use ends: who has flows and is heard from cannot be pushed
-    /// out. The sessions are looked through once in a while only, however many newcomers there are.
+    /// Newcomers are refused sooner than a session that is in use ends, but for those of a tenant with more than its share.
     fn makes_room(&mut self, now: Time) -> bool {
-        if self.sessions.count() < SESSIONS_MAX {
-            return true;
+        let is_full = |relay: &Self| relay.sessions.count() as u64 >= relay.quotas.sessions.max();
+        if is_full(self) {
+            self.shed(None, now);
         }
+        !is_full(self)
+    }
+
+    /// Gives up the sessions that are of no use, of one tenant or of all. They are looked through once in a while only, however many newcomers there are.
+    fn shed(&mut self, tenant: Option<TenantId>, now: Time) {
         if now < self.next_shedding {
-            return false;
+            return;
         }
         self.next_shedding = now + SHED_INTERVAL;
-        let useless: Vec<SessionId> = self.sessions.ids().filter(|id| self.is_useless(*id, now)).collect();
+        let is_its = |id: SessionId| tenant.is_none_or(|tenant| self.quotas.is_of(id, tenant));
+        let is_given_up = |id: &SessionId| is_its(*id) && self.is_useless(*id, now);
+        let useless: Vec<SessionId> = self.sessions.ids().filter(is_given_up).collect();
         self.counters.sessions_shed += useless.len() as u64;
         for id in useless {
             self.ended(id, now);
         }
-        self.sessions.count() < SESSIONS_MAX
     }
 
     /// Whether an agent has registered nothing for a while, or is silent for longer than one that is there can be.
@@ -86,6 +95,7 @@ impl Relay {
         }
         self.links.remove_session(session);
         self.budgets.remove(session);
+        self.quotas.remove(session);
         self.sessions.remove(session);
     }
 }

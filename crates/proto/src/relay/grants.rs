@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{FlowRole, Refusal, Register};
 use byway_wire::seal::{PublicKey, ReceivedInitiation, Statement, VerifyingKey};
-use byway_wire::{FlowKey, Grant, GrantedRelay, Message, Messages, Receiver, SIGNATURE_BYTES};
+use byway_wire::{FlowKey, Grant, GrantedRelay, Message, Messages, Receiver, SIGNATURE_BYTES, TenantId};
 
 use super::Relay;
 use super::settings::Authority;
@@ -46,6 +46,7 @@ impl From<Refusal> for Ungranted {
 pub(super) struct VerifiedGrants {
     /// By two bytes of the scalar in the signature, which nobody chooses who cannot sign.
     grants: Vec<Option<Box<Grant>>>,
+    count: usize,
 }
 
 impl VerifiedGrants {
@@ -53,9 +54,15 @@ impl VerifiedGrants {
         self.grants.get(Self::place(grant)).is_some_and(|known| known.as_deref() == Some(grant))
     }
 
+    /// Returns how many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
     fn add(&mut self, grant: &Grant) {
         self.grants.resize(VERIFIED_GRANTS_MAX, None);
-        self.grants[Self::place(grant)] = Some(Box::new(*grant));
+        let before = self.grants[Self::place(grant)].replace(Box::new(*grant));
+        self.count += usize::from(before.is_none());
     }
 
     fn place(grant: &Grant) -> usize {
@@ -65,9 +72,9 @@ impl VerifiedGrants {
 }
 
 impl Relay {
-    /// Whether a stranger is entitled to a session: the static configuration names its key, or it shows a grant. Only
+    /// Returns the tenant of a stranger that is entitled to a session: the static configuration names its key, or it shows a grant. Only
     /// its first few are looked at, as each costs a signature.
-    pub(super) fn entitles(&self, initiation: &ReceivedInitiation, now: Time) -> bool {
+    pub(super) fn entitling_tenant(&self, initiation: &ReceivedInitiation, now: Time) -> Option<TenantId> {
         let Authority::Static(grants) = &self.authority else {
             let registers = Messages::new(&initiation.messages).filter_map(|message| match message {
                 Ok(Message::Register(register)) => Some(register),
@@ -75,10 +82,10 @@ impl Relay {
             });
             return registers
                 .take(HANDSHAKE_GRANTS_MAX)
-                .any(|register| self.grants(&register, &initiation.peer, now).is_ok());
+                .find_map(|register| Some(self.grants(&register, &initiation.peer, now).ok()?[0].tenant));
         };
         let names = |grant: &Grant| [grant.sender_key, grant.receiver_key].contains(initiation.peer.bytes());
-        grants.iter().any(names)
+        grants.iter().find(|grant| names(grant)).map(|grant| grant.tenant)
     }
 
     /// The grants that let `peer` register so, the signature of which is verified once.

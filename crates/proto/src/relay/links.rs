@@ -67,7 +67,7 @@ impl RegistrationKey {
     }
 }
 
-/// A registration whose grant has ended.
+/// A registration that ends by no wish of its agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndedRegistration {
     pub(super) session: SessionId,
@@ -79,6 +79,9 @@ pub(super) struct EndedRegistration {
     pub(super) far: (RelayId, Shard),
     pub(super) revision: u8,
 }
+
+/// Places of a session whose memory is kept although few of them are used: 1.5 kB.
+const PLACES_KEPT: usize = 32;
 
 /// What an agent has registered.
 #[derive(Debug, Default)]
@@ -124,6 +127,17 @@ impl Link {
         match known.flows.keys().next() {
             Some(far) => known.place = *far,
             None => _ = self.acquainted.remove(&other),
+        }
+    }
+
+    /// Gives back the places behind the last flow, and their memory where that is much.
+    fn trim(&mut self) {
+        while let Some(None) = self.flows.last() {
+            self.flows.pop();
+            self.vacant.pop_last();
+        }
+        if self.flows.capacity() >= PLACES_KEPT && self.flows.len() * 4 <= self.flows.capacity() {
+            self.flows.shrink_to(self.flows.len() * 2);
         }
     }
 
@@ -211,6 +225,21 @@ impl Links {
         self.link(session).is_none_or(|link| link.by_key.len() < FLOWS_PER_SESSION_MAX)
     }
 
+    /// Returns how many places the registrations of a session take, used or not.
+    pub(super) fn places(&self, session: SessionId) -> usize {
+        self.link(session).map_or(0, |link| link.flows.len())
+    }
+
+    /// Returns true if the next registration of a session gets a place that is there.
+    pub(super) fn has_vacant_place(&self, session: SessionId) -> bool {
+        self.link(session).is_some_and(|link| !link.vacant.is_empty())
+    }
+
+    /// Returns the highest alias of a session.
+    pub(super) fn last_alias(&self, session: SessionId) -> Option<Alias> {
+        self.places(session).checked_sub(1).map(alias_at)
+    }
+
     /// Adds a flow that the agent registered, until its grant ends; its other end is at the relay `far`.
     pub(super) fn add(
         &mut self,
@@ -294,6 +323,11 @@ impl Links {
     /// A registration whose grant has ended.
     pub(super) fn first_ended(&self, now: Time) -> Option<EndedRegistration> {
         let (_, session, alias) = *self.ends.first().filter(|(end, ..)| *end <= now)?;
+        self.registration(session, alias)
+    }
+
+    /// Returns what is registered under an alias.
+    pub(super) fn registration(&self, session: SessionId, alias: Alias) -> Option<EndedRegistration> {
         let place = usize::from(alias.number()) - 1;
         let Registered { key, flow, far, revision } = (*self.link(session)?.flows.get(place)?)?;
         Some(EndedRegistration { session, alias, key, sends: flow.is_sent(), far, revision })
@@ -350,6 +384,7 @@ impl Links {
         let link = self.by_session.get_mut(session.0 as usize)?;
         let Registered { key, flow, far, .. } = link.flows.get_mut(place)?.take()?;
         link.vacant.extend(u16::try_from(place));
+        link.trim();
         link.by_key.remove(&(key, flow.is_sent(), far));
         link.emptied = now;
         if let Some(other) = other_end(key, flow) {

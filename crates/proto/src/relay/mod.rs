@@ -7,7 +7,9 @@
 //! When the deadline comes, handle [`RelayInput::Deadline`].
 
 mod admission;
+mod alias_table;
 mod egress;
+mod flow_memory;
 mod grants;
 mod ingress;
 mod links;
@@ -17,6 +19,7 @@ mod outlet;
 mod perform;
 mod ports;
 mod prefetching;
+mod quotas;
 mod reach;
 mod registration;
 mod relaying;
@@ -36,7 +39,7 @@ use byway_wire::{Capabilities, Ecn, Shard};
 
 pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
-pub use settings::{Authority, OtherRelay, RelaySettings};
+pub use settings::{Authority, OtherRelay, RelaySettings, TenantLimits};
 pub use uplink::{UplinkCounters, UplinkSettings, UplinkStatus};
 pub use work::RelayWork;
 
@@ -46,16 +49,39 @@ use ingress::{ArrivingCopy, Ingress};
 use links::{FlowRef, Links};
 use outlet::Outlet;
 use ports::Ports;
+use quotas::Quotas;
 use uplink::Uplink;
 use work::WorkBudgets;
 
 use crate::counters::counters;
-use crate::limits::{CODED_START, LOW_DELAY_BUDGET, PACKET_TIMES_PART, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS};
+use crate::limits::{
+    CODED_START, HEARD_MEMORY_PART, LOW_DELAY_BUDGET, PACKET_TIMES_PART, REGISTRATION_BYTES,
+    RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS, RELAY_START_BYTES,
+    SESSION_BYTES, SESSIONS_MAX, TENANT_BYTES, VERIFIED_GRANT_BYTES,
+};
 use crate::network_path::{LocalAddress, NetworkPath};
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
 use crate::session::{Change, Local, Origin, Received, SessionCounters, SessionId, Sessions};
+
+/// Memory of a registration in all tables but those of the halves: places, keys, aliases, ends of grants.
+const REGISTRATION_TABLE_BYTES: u64 = 800;
+
+const _: () = assert!(
+    // A slot of the other half may be left from an earlier registration.
+    egress::SET_ASIDE_BYTES + ingress::SLOT_BYTES + REGISTRATION_TABLE_BYTES <= REGISTRATION_BYTES
+        && ingress::SET_ASIDE_BYTES + egress::SLOT_BYTES + REGISTRATION_TABLE_BYTES <= REGISTRATION_BYTES,
+    "a registration takes no more than is set aside for it"
+);
+
+/// Returns how many sessions and registrations there may be, from the size of one part of a shard's memory.
+const fn table_sizes(part: u64) -> (u64, u64) {
+    let table = part * RELAY_MEMORY_TABLE_PARTS;
+    let sessions = (table - RELAY_BASE_BYTES) / SESSION_BYTES;
+    let sessions = if sessions < SESSIONS_MAX as u64 { sessions } else { SESSIONS_MAX as u64 };
+    (sessions, (table - part / HEARD_MEMORY_PART) / REGISTRATION_BYTES)
+}
 
 /// What comes to a relay.
 #[derive(Debug)]
@@ -84,6 +110,8 @@ pub struct RelayCounters {
     pub messages_unknown: u64,
     /// Messages and envelopes about an alias that the session does not have.
     pub aliases_unknown: u64,
+    /// Flows that another relay announced and that were left out: none has a receiver here, and there is no memory for more.
+    pub aliases_left_out: u64,
     /// Messages and envelopes that their sender has no business sending.
     pub out_of_role: u64,
     /// Registrations refused.
@@ -96,6 +124,14 @@ pub struct RelayCounters {
     pub sessions_refused: u64,
     /// Sessions of no use that were given up to make room.
     pub sessions_shed: u64,
+    /// Sessions refused to agents whose tenant has as many as it may have.
+    pub quota_sessions: u64,
+    /// Registrations refused to agents whose tenant has as many as it may have, or as much of another table.
+    pub quota_flows: u64,
+    /// Sessions of a tenant with more than its share that were ended for another tenant's.
+    pub sessions_evicted: u64,
+    /// Registrations of a tenant with more than its share that were ended for another tenant's.
+    pub flows_evicted: u64,
     /// Sessions ended because the agent showed one forged grant too many.
     pub expelled: u64,
     /// Packets passed on from agent to agent.
@@ -132,6 +168,7 @@ pub struct Relay {
     /// Work of all but the egress half, which counts its own.
     work: RelayWork,
     budgets: WorkBudgets,
+    quotas: Quotas,
     verified: VerifiedGrants,
 }
 
@@ -148,7 +185,7 @@ impl Relay {
         now: Time,
     ) -> Self {
         let RelaySettings { number, shard, secret, suite, started_unix_nanos, .. } = settings;
-        let RelaySettings { authority, relays, follows_up, memory, uplink, .. } = settings;
+        let RelaySettings { authority, relays, follows_up, memory, tenant_limits, uplink, .. } = settings;
         let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
         let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
         let capabilities = Capabilities::DIGESTS;
@@ -159,8 +196,8 @@ impl Relay {
             shard,
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
             links: Links::default(),
-            ports: Ports::default(),
-            ingress: Ingress::new(engine, packets),
+            ports: Ports::new(part / HEARD_MEMORY_PART),
+            ingress: Ingress::new(engine, packets, flows),
             egress: Egress::new(engine, follows_up, packets, flows),
             actions: Vec::new(),
             uplink: uplink.map(|settings| Box::new(Uplink::new(settings, &seed, now))),
@@ -168,6 +205,7 @@ impl Relay {
             counters: RelayCounters::default(),
             work: RelayWork::default(),
             budgets: WorkBudgets::default(),
+            quotas: Quotas::new(table_sizes(part), tenant_limits),
             verified: VerifiedGrants::default(),
         };
         for other in relays {
@@ -278,6 +316,25 @@ impl Relay {
     #[must_use]
     pub const fn flows_held(&self) -> Bytes {
         self.egress.flows_held()
+    }
+
+    /// The memory that is taken, or set aside, for all that grows with what comes.
+    #[must_use]
+    pub fn memory_held(&self) -> Bytes {
+        let flows = self.quotas.flows.used().max(self.ingress.slots().max(self.egress.slots()) as u64);
+        let packets = self.packets_held().count();
+        let tables = self.sessions.count() as u64 * SESSION_BYTES + flows * REGISTRATION_BYTES;
+        let states = self.egress.flows_held() + self.ingress.flows_held();
+        Bytes::new(
+            RELAY_START_BYTES
+                + self.verified.count() as u64 * VERIFIED_GRANT_BYTES
+                + self.budgets.tenants() as u64 * TENANT_BYTES
+                + packets
+                + packets / (PACKET_TIMES_PART - 1)
+                + tables
+                + states.count()
+                + self.ports.heard_bytes(),
+        )
     }
 
     /// What is not finished. When nobody sends, all of it comes to nothing.

@@ -1,18 +1,19 @@
 //! Ways to egress relays, and from ingress relays: which aliases are in force between two relays, and whether they
 //! lead anywhere.
 
+mod heard;
+
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
-use byway_wire::messages::AliasAnnouncement;
-use byway_wire::{Alias, FlowKey, Shard};
+use byway_wire::messages::Refusal;
+use byway_wire::{Alias, FlowKey, Shard, TenantId};
 
+use super::alias_table::AliasTable;
 use super::ingress::{EgressPort, FlowSlot, Onward};
-use crate::limits::{
-    ANNOUNCE_INTERVAL, DOUBTED_FOR, HEARD_PER_FLOW_MAX, REPAIR_RETENTION, TELL_DOUBLINGS_MAX,
-};
-use crate::policy::forwards;
+use super::quotas::Shares;
+use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX};
 use crate::session::SessionId;
 
 /// Where a port leads.
@@ -43,15 +44,20 @@ struct Port {
     news: BTreeSet<(Time, Alias)>,
     /// The aliases among them that are free, those that have been for longest first: what is still under way under one
     /// is then hardly taken for another flow's.
-    free: VecDeque<(Time, Alias)>,
-    /// The flows that the other side announced, alias n + 1 at place n.
-    heard: Vec<Option<Heard>>,
+    free: VecDeque<(Time, Alias, TenantId)>,
+    /// How many of those are free for all tenants: one that rests counts as its last tenant's.
+    rested: usize,
+    /// The aliases of each tenant.
+    shares: Shares,
+    /// The flows that the other side announced.
+    heard: AliasTable<Heard>,
 }
 
 /// A flow whose packets go through a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced {
     pub(super) flow: FlowSlot,
+    tenant: TenantId,
     pub(super) key: FlowKey,
     /// When it is to be announced (again); `None` where its receiver is known, or would be if there were one.
     announce_at: Option<Time>,
@@ -86,7 +92,9 @@ impl Port {
             unknown: BTreeSet::new(),
             news: BTreeSet::new(),
             free: VecDeque::new(),
-            heard: Vec::new(),
+            rested: 0,
+            shares: Shares::new(u16::MAX as u64, None),
+            heard: AliasTable::new(),
         }
     }
 
@@ -99,6 +107,17 @@ impl Port {
         set(&mut self.unknown, alias, before.announce_at, after.announce_at);
         set(&mut self.news, alias, before.tell_at, after.tell_at);
         Some(changed)
+    }
+
+    /// Lets all tenants have the aliases that have rested as long as repair packets are kept: one of those that names the old flow must not
+    /// be taken for the new one's.
+    fn settle_rested(&mut self, now: Time) {
+        while let Some((since, _, tenant)) = self.free.get(self.rested)
+            && *since + REPAIR_RETENTION <= now
+        {
+            self.shares.give_back(*tenant, 1);
+            self.rested += 1;
+        }
     }
 
     /// The aliases of all flows.
@@ -172,8 +191,10 @@ pub(super) struct Fed {
 }
 
 /// All ports of a relay.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ports {
+    /// Memory for what others call their flows, in bytes. Flows with a receiver here are noted all the same.
+    heard_max: u64,
     all: Vec<Port>,
     by_session: BTreeMap<SessionId, EgressPort>,
     /// How others know flows that they send here: their newest aliases.
@@ -184,6 +205,18 @@ pub(super) struct Ports {
 }
 
 impl Ports {
+    /// No ports, and so much memory for what others call their flows.
+    pub(super) const fn new(heard_max: u64) -> Self {
+        Self {
+            heard_max,
+            all: Vec::new(),
+            by_session: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            own: BTreeMap::new(),
+            announce_at: None,
+        }
+    }
+
     /// Adds the way to another relay.
     pub(super) fn add_relay(&mut self, relay: RelayId, shard: Shard, session: SessionId) {
         let port = self.add((relay, shard), End::There(session));
@@ -273,35 +306,57 @@ impl Ports {
     pub(super) fn announce(
         &mut self,
         port: EgressPort,
-        flow: FlowSlot,
+        (flow, tenant): (FlowSlot, TenantId),
         key: FlowKey,
         now: Time,
-    ) -> Option<Alias> {
-        let Port { announced, unknown, free, is_lost, end, .. } = &mut self.all[usize::from(port.0)];
+    ) -> Result<Alias, Refusal> {
+        let port_of = &mut self.all[usize::from(port.0)];
+        port_of.settle_rested(now);
+        if port_of.shares.is_over(tenant) {
+            return Err(Refusal::QuotaReached);
+        }
+        let Port { announced, unknown, free, rested, shares, is_lost, end, .. } = port_of;
         // Whether there are receivers here shows at once.
         let is_here = *end == End::Here;
         let announce_at = (!is_here).then_some(now);
         let (is_cut, tell_at, told) = (*is_lost, None, 0);
-        let news =
-            Announced { flow, key, announce_at, announcements: 0, known: false, is_cut, tell_at, told };
-        // As long as repair packets are kept, one that names the old flow must not be taken for the new one's.
-        let rested = free.front().copied().filter(|(since, _)| *since + REPAIR_RETENTION <= now);
-        let alias = if let Some((_, alias)) = rested {
-            free.pop_front();
+        let news = Announced {
+            flow,
+            tenant,
+            key,
+            announce_at,
+            announcements: 0,
+            known: false,
+            is_cut,
+            tell_at,
+            told,
+        };
+        let alias = if *rested > 0
+            && let Some((_, alias, _)) = free.pop_front()
+        {
+            *rested -= 1;
             announced[place_of(alias)] = Some(news);
             alias
         } else {
-            let alias = alias_at(announced.len())?;
+            let alias = alias_at(announced.len()).ok_or(Refusal::NoRoom)?;
             announced.push(Some(news));
             alias
         };
+        shares.take(tenant, 1);
         unknown.extend(announce_at.map(|at| (at, alias)));
         if is_here {
             self.own.entry(key).or_default().push((port, alias));
         } else {
             self.announce_at = Some(now);
         }
-        Some(alias)
+        Ok(alias)
+    }
+
+    /// Returns a flow of the tenant with the most aliases on a way, if that has more than its share, and this tenant less.
+    pub(super) fn victim_for(&self, port: EgressPort, tenant: TenantId) -> Option<FlowSlot> {
+        let Port { announced, shares, .. } = self.get(port);
+        let victim = shares.victim_for(tenant)?;
+        announced.iter().rev().flatten().find(|announced| announced.tenant == victim).map(|known| known.flow)
     }
 
     /// Takes a flow's alias back.
@@ -312,7 +367,7 @@ impl Ports {
         };
         set(unknown, alias, announced.announce_at, None);
         set(news, alias, announced.tell_at, None);
-        free.push_back((now, alias));
+        free.push_back((now, alias, announced.tenant));
         remove(&mut self.own, announced.key, (port, alias));
     }
 
@@ -328,7 +383,7 @@ impl Ports {
 
     /// The same, and how its packets are to be taken.
     pub(super) fn fed(&self, port: EgressPort, alias: Alias) -> Option<Fed> {
-        let heard = self.get(port).heard.get(place_of(alias)).copied().flatten();
+        let heard = self.get(port).heard.get(alias);
         heard.filter(|heard| heard.is_fed).map(|Heard { key, forwards, is_selective, .. }| Fed {
             key,
             forwards,
@@ -351,55 +406,6 @@ impl Ports {
     /// The aliases under which this relay sends itself the flows of this key.
     pub(super) fn own_onward(&self, key: FlowKey) -> Vec<(EgressPort, Alias)> {
         self.own.get(&key).cloned().unwrap_or_default()
-    }
-
-    /// Notes what the other side calls a flow, and whether the flow's packets may come from there.
-    pub(super) fn hear(&mut self, port: EgressPort, flow: &AliasAnnouncement, is_fed: bool) {
-        let heard = &mut self.all[usize::from(port.0)].heard;
-        let place = place_of(flow.alias);
-        if heard.len() <= place {
-            heard.resize(place + 1, None);
-        }
-        let before = heard[place].replace(Heard {
-            key: flow.flow_key,
-            is_fed,
-            forwards: forwards(flow.service),
-            is_selective: flow.selective,
-        });
-        if let Some(before) = before.filter(|before| before.key != flow.flow_key) {
-            remove(&mut self.heard, before.key, (port, flow.alias));
-        } else if before.is_some() {
-            return;
-        }
-        let known = self.heard.entry(flow.flow_key).or_default();
-        if known.len() == HEARD_PER_FLOW_MAX {
-            known.remove(0);
-        }
-        known.push((port, flow.alias));
-    }
-
-    /// Forgets what the other side calls its flows.
-    fn forget_heard(&mut self, port: EgressPort) {
-        for (place, known) in
-            core::mem::take(&mut self.all[usize::from(port.0)].heard).into_iter().enumerate()
-        {
-            if let (Some(known), Some(alias)) = (known, alias_at(place)) {
-                remove(&mut self.heard, known.key, (port, alias));
-            }
-        }
-    }
-
-    /// Notes whether the packets of a flow may come from there.
-    pub(super) fn set_fed(&mut self, port: EgressPort, alias: Alias, is_fed: bool) {
-        let heard = self.all[usize::from(port.0)].heard.get_mut(place_of(alias));
-        if let Some(heard) = heard.and_then(Option::as_mut) {
-            heard.is_fed = is_fed;
-        }
-    }
-
-    /// All ports and aliases by which others know a flow that they send here.
-    pub(super) fn heard_as(&self, key: FlowKey) -> Vec<(EgressPort, Alias)> {
-        self.heard.get(&key).cloned().unwrap_or_default()
     }
 
     /// Whether the other side has no receiver of some flow, as far as it is known.

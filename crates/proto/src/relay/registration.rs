@@ -6,7 +6,9 @@ use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, FlowRole,
     Refusal, Register, Registered, Unregister, Unregistered,
 };
-use byway_wire::{Alias, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message, Receiver, Service, Shard};
+use byway_wire::{
+    Alias, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message, Receiver, Service, Shard, TenantId,
+};
 
 use super::Relay;
 use super::grants::{Grants, Ungranted, is_sender_of_group};
@@ -73,15 +75,18 @@ impl Relay {
         if !self.links.has_room(session) {
             return Err(Refusal::NoRoom.into());
         }
+        self.check_flow_quota(session, grants[0].tenant, now)?;
         self.work.registrations += 1;
         let flow = if sends {
-            self.register_sender(register, &grants, now)?
+            self.register_sender(session, register, &grants, now)?
         } else {
             self.register_receiver(session, register, &grants[0], now)?
         };
         let other = if sends { grants[0].egress } else { grants[0].ingress };
         let end = self.ends_at(&grants[0]);
+        let places = self.links.places(session);
         let alias = self.links.add(session, key, flow, (other.relay, other.shard), end);
+        self.quotas.settle_flows(session, places, self.links.places(session));
         self.links.set_revision(session, alias, register.revision.unwrap_or(0));
         self.set_round_trip(flow, session);
         if !sends {
@@ -166,6 +171,7 @@ impl Relay {
 
     fn register_sender(
         &mut self,
+        session: SessionId,
         register: &Register<'_>,
         grants: &Grants,
         now: Time,
@@ -188,13 +194,15 @@ impl Relay {
             group: grant.coding_group.number(),
             shape: (shape.source_packets(), shape.repair_packets()),
         });
-        if !self.ingress.has_room(group) {
-            return Err(Refusal::NoRoom);
-        }
+        self.ingress.check_room(group, grant.tenant).inspect_err(|refusal| {
+            self.counters.quota_flows += u64::from(*refusal == Refusal::QuotaReached);
+        })?;
         let class = self.class_within(register.budget.duration());
+        let holder = self.ingress.holder(session.0, grant.tenant);
         let slot = self.ingress.register(
             |slot| Registration {
                 key,
+                holder,
                 service: register.service,
                 rates,
                 rate: register.rate.rate().min(grant.rate.rate()),
@@ -203,6 +211,7 @@ impl Relay {
                 group,
                 placed: placed(slot, grant, register),
                 tenant: CodingClass::of_tenant(grant.tenant),
+                owned_by: grant.tenant,
                 duplicates: register.options.relay_side_duplication,
                 makes_repairs: register.options.sender_makes_repairs,
                 is_selective: register.options.selective,
@@ -232,7 +241,9 @@ impl Relay {
             if self.ingress.onward(slot).is_full() {
                 return Err(Refusal::NoRoom);
             }
-            let alias = self.ports.announce(port, slot, key, now).ok_or(Refusal::NoRoom)?;
+            let alias = self.ports.announce(port, (slot, grant.tenant), key, now);
+            let alias =
+                alias.inspect_err(|refusal| self.count_alias_refused(*refusal, (port, grant.tenant), now))?;
             let is_here = self.ports.session(port).is_none();
             let known = is_here && self.is_of_use_here(key);
             self.ingress.add_onward(slot, Onward { port, alias, known });
@@ -241,6 +252,14 @@ impl Relay {
             }
         }
         Ok(())
+    }
+
+    /// Counts that a flow gets no alias, and has the tenant that has most of them give one up if another has less than its share.
+    fn count_alias_refused(&mut self, refusal: Refusal, (port, tenant): (EgressPort, TenantId), now: Time) {
+        match refusal {
+            Refusal::QuotaReached => self.counters.quota_flows += 1,
+            _ => self.evict_alias(port, tenant, now),
+        }
     }
 
     fn register_receiver(
@@ -276,7 +295,10 @@ impl Relay {
 
     pub(super) fn forget(&mut self, session: SessionId, alias: Alias, now: Time) {
         self.work.registrations += 1;
-        match self.links.remove(session, alias, now) {
+        let places = self.links.places(session);
+        let removed = self.links.remove(session, alias, now);
+        self.quotas.settle_flows(session, places, self.links.places(session));
+        match removed {
             Some((_, FlowRef::Sent(slot))) => self.forget_sent(slot, now),
             Some((key, FlowRef::Received(slot))) => {
                 self.egress.unregister(slot);
@@ -426,6 +448,11 @@ impl Relay {
     pub(super) fn aliases(&mut self, port: EgressPort, session: SessionId, aliases: &Aliases<'_>, now: Time) {
         for announced in aliases.flows.iter() {
             let is_fed = self.links.is_fed_by(announced.flow_key, self.ports.place(port));
+            if !is_fed && !self.ports.may_hear(port, announced.alias) {
+                self.counters.aliases_left_out += 1;
+                self.say_known(port, announced.alias, false, now);
+                continue;
+            }
             self.ports.hear(port, &announced, is_fed);
             debug_assert_eq!(self.ports.session(port), Some(session));
             let known = is_fed && !self.egress.is_barred(announced.flow_key);

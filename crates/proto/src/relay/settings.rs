@@ -30,10 +30,21 @@ pub struct RelaySettings {
     /// Whether it follows up on what does not come: asks receivers again whose packets a repair waits for, and fetches from the
     /// ingress relay what repair packets cannot restore in time. The published systems do not.
     pub follows_up: bool,
-    /// The memory that packets, and what is known of flows, may take in this shard.
+    /// The memory that all that grows with what comes may take in this shard.
     pub memory: Bytes,
+    /// What one tenant may have in this shard.
+    pub tenant_limits: TenantLimits,
     /// What all that this shard sends waits for; `None`: nothing waits.
     pub uplink: Option<UplinkSettings>,
+}
+
+/// What one tenant may have in a shard. `None`: all until half of the table is used, then its fair share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// Most sessions of agents.
+    pub sessions: Option<u64>,
+    /// Most flows that agents have registered, sent and received.
+    pub flows: Option<u64>,
 }
 
 /// Who says what flows may use a relay.

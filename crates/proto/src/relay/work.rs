@@ -133,6 +133,11 @@ impl WorkBudgets {
         }
     }
 
+    /// Returns how many tenants have accounts.
+    pub(super) fn tenants(&self) -> usize {
+        self.tenants.len()
+    }
+
     /// Forgets a session that ended.
     pub(super) fn remove(&mut self, session: SessionId) {
         if let Some(budget) = self.sessions.get_mut(session.0 as usize) {

@@ -41,6 +41,7 @@ use address_limits::{AddressLimits, KnownAddresses};
 use path::{is_loopback, is_unicast};
 
 use crate::counters::counters;
+use crate::growth;
 use crate::index_table::IndexTable;
 use crate::limits::{
     ADDRESS_HANDSHAKE_BURST, CANDIDATES_MAX, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, NETWORK_HANDSHAKE_BURST,
@@ -210,7 +211,7 @@ impl Sessions {
         }
         let session = Some(Session::new(remote, now));
         let id = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
+            growth::push(&mut self.slots, None);
             SessionId(u32::try_from(self.slots.len() - 1).expect("the number of sessions is limited"))
         });
         self.slots[id.0 as usize] = session;

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 
 use byway_proto::agent::{AgentIdentity, Peer, RelayPath, RelayPeer};
 use byway_proto::limits::RELAY_MEMORY;
-use byway_proto::relay::{Authority, OtherRelay, RelaySettings};
+use byway_proto::relay::{Authority, OtherRelay, RelaySettings, TenantLimits};
 use byway_units::{AgentId, FlowId, RelayId};
 use byway_wire::seal::{PreSharedKey, StaticSecret, Suite};
 use byway_wire::{
@@ -94,6 +94,7 @@ impl RelayCard {
             relays: others,
             follows_up: true,
             memory: RELAY_MEMORY,
+            tenant_limits: TenantLimits::default(),
             uplink: None,
         }
     }

@@ -26,6 +26,8 @@ codes! {
         /// Registered, but packets get no further: the egress relay does not answer, or has no receiver of the flow
         /// any more.
         Unreachable = 7,
+        /// The flow's tenant has as many sessions or flows at the relay as it may have.
+        QuotaReached = 8,
     }
 }
 

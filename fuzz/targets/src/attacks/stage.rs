@@ -318,5 +318,5 @@ fn place(relay: NodeId) -> GrantedRelay {
 }
 
 fn memory(relay: &Relay) -> Bytes {
-    relay.packets_held() + relay.flows_held()
+    relay.memory_held()
 }

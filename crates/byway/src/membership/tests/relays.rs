@@ -6,7 +6,7 @@ use byway_proto::LocalAddress;
 use byway_proto::agent::{
     Agent, AgentIdentity, AgentInput, AgentOutput, FlowSettings, Peer, RelayPath, RelayPeer, flow_between,
 };
-use byway_proto::relay::{Authority, Relay, RelayInput, RelaySettings};
+use byway_proto::relay::{Authority, Relay, RelayInput, RelaySettings, TenantLimits};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
 use byway_wire::seal::{PreSharedKey, Suite, VerifyingKey};
 use byway_wire::{Ecn, Service, Shard};
@@ -26,6 +26,7 @@ fn relay(world: &World, node: &Membership, authority: VerifyingKey) -> Relay {
     let settings = RelaySettings {
         follows_up: true,
         memory: byway_proto::limits::RELAY_MEMORY,
+        tenant_limits: TenantLimits::default(),
         uplink: None,
         number: RelayId::new(node.number()),
         shard: Shard::new(0),

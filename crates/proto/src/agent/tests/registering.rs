@@ -1,8 +1,8 @@
 //! Flows and their relays.
 
 use super::*;
-use crate::agent::Flow;
 use crate::agent::registration::Registrations;
+use crate::agent::{Flow, PathState};
 use crate::limits::{ALIASES_MAX, CANDIDATES_MAX, PATHS_ASKED_MAX};
 use crate::session::Before;
 use byway_wire::Timestamp;
@@ -243,7 +243,7 @@ fn one_key_under_two_numbers_is_one_peer() {
 
 #[test]
 fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
-    for (refusal, asked) in [(Refusal::NoRoom, 1), (Refusal::NoGrant, 0)] {
+    for (refusal, asked) in [(Refusal::NoRoom, 1), (Refusal::QuotaReached, 1), (Refusal::NoGrant, 0)] {
         let mut hall = Hall::unregistered(&settings(Service::Coding));
         hall.relay.answer = None;
         hall.run(ms(100));
@@ -256,6 +256,8 @@ fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
         };
         hall.relay_says(SENDER, &Message::Registered(registered));
         hall.run(ms(100));
+        let status = hall.agents[SENDER].flow_status(hall.flow).expect("it is open");
+        assert_eq!(status.paths, [PathState::Refused(refusal)], "it says why");
         let before = registered_at(&hall, SENDER).len();
         hall.run(ms(8_000));
         assert_eq!(registered_at(&hall, SENDER).len() - before, asked, "{refusal:?}");

@@ -241,6 +241,16 @@ impl Queues {
         self.holding.get(packet.flow.slot as usize).copied().unwrap_or(0)
     }
 
+    /// Whether the table of flows has a place for this one.
+    pub(super) const fn knows(&self, flow: u32) -> bool {
+        (flow as usize) < self.holding.len()
+    }
+
+    /// How much memory the tables take, in bytes.
+    pub(super) const fn bytes(&self) -> u64 {
+        (self.all.capacity() * size_of::<Queue>() + self.holding.capacity() * size_of::<u64>()) as u64
+    }
+
     fn holding_mut(&mut self, flow: u32) -> &mut u64 {
         let index = flow as usize;
         assert!(index < PLACEMENT_FLOWS_MAX, "flow slot {flow} is not below {PLACEMENT_FLOWS_MAX}");

@@ -70,8 +70,14 @@ impl Egress {
         let Some(kept) = self.keep_repair(repair, now) else {
             return;
         };
-        let batch = self.batches_of(repair.ingress).insert(repair.batch, entries, repair.made);
-        if !batch.is_some_and(|batch| batch.add(kept)) {
+        let may_grow = self.memory.has_shared_room();
+        let batches = self.batches_of(repair.ingress);
+        let before = batches.bytes();
+        let batch = batches.insert((repair.batch, repair.made), entries, may_grow);
+        let is_kept = batch.is_some_and(|batch| batch.add(kept));
+        let after = batches.bytes();
+        self.memory.settle_shared(before, after);
+        if !is_kept {
             self.counters.repairs_surplus += 1;
             return;
         }
@@ -136,7 +142,7 @@ impl Egress {
             let active = flow.activate(now);
             active.add_batch(entry.sequence, batch, is_spent);
             is_asked_for |= active.is_asking();
-            self.memory.settle(active);
+            self.memory.settle(&mut active.memory);
             self.sweeps.watch_rest(active, slot, now);
         }
         // A receiver that has got nothing of a flow asks for nothing.
@@ -173,17 +179,18 @@ impl Egress {
         let active = flow.activate(now);
         let InStreamHead { first_low, mask, place, length_symbol, .. } = repair.head;
         let first = active.full(first_low);
-        active.blocks.add(first, mask, BlockRepair { place, length_symbol, payload });
+        self.memory.admit(&mut active.memory);
+        active.add_block_repair(first, mask, BlockRepair { place, length_symbol, payload });
         active.note_known(first, first.plus(mask.span() - 1));
         if !active.nacked.is_empty() {
             // All are noted first: how many repair packets are needed depends on what else is missing.
-            self.memory.admit(active);
+            self.memory.admit(&mut active.memory);
             let offsets = mask.offsets().map(|offset| first.plus(u64::from(offset)));
             let refused = offsets.filter(|sequence| active.take_nacked(*sequence, now) == Some(false));
             self.counters.refused_room += refused.count() as u64;
         }
         self.sweeps.watch_rest(active, slot, now);
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         self.counters.repairs_kept += 1;
         let is_asked_for = active.is_asking();
         for offset in mask.offsets().filter(|_| is_asked_for) {
@@ -206,7 +213,7 @@ impl Egress {
         if !active.is_asking() {
             return;
         }
-        self.memory.admit(active);
+        self.memory.admit(&mut active.memory);
         if active.take_nacked(sequence, now) == Some(false) {
             self.counters.refused_room += 1;
         }
@@ -224,7 +231,7 @@ impl Egress {
             active.ask(sequence, until, certain);
             self.sweeps.watch_expiry(active, slot, until);
         }
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         let Some(missing) = active.missing.get_mut(sequence) else {
             return;
         };

@@ -112,11 +112,22 @@ impl Batches {
         widen(number, self.by_number.highest().unwrap_or(0))
     }
 
-    /// Keeps a batch that is new; `None` if it is too old.
-    pub(crate) fn insert(&mut self, number: u32, entries: &[Entry], made: u8) -> Option<&mut Batch> {
-        let run = self.keep_entries(entries);
+    /// How much memory they take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.by_number.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64
+    }
+
+    /// Keeps a batch that is new, with its number and how many repair packets were made; `None` if it is too old. Where it may take no more
+    /// memory, older batches give way.
+    pub(crate) fn insert(
+        &mut self,
+        (number, made): (u32, u8),
+        entries: &[Entry],
+        may_grow: bool,
+    ) -> Option<&mut Batch> {
+        let run = self.keep_entries(entries, may_grow);
         let number = self.full(number);
-        let inserted = self.by_number.insert(number, Batch::new(run, made));
+        let inserted = self.by_number.insert_over(number, Batch::new(run, made), |_| !may_grow);
         self.by_number.get_mut(number).filter(|_| inserted)
     }
 
@@ -144,13 +155,14 @@ impl Batches {
         }
     }
 
-    fn keep_entries(&mut self, entries: &[Entry]) -> EntryRun {
+    fn keep_entries(&mut self, entries: &[Entry], may_grow: bool) -> EntryRun {
+        let max = if may_grow { BATCHES_MAX * 10 } else { self.entries.capacity().max(entries.len()) };
+        let excess = (self.entries.len() + entries.len()).saturating_sub(max).min(self.entries.len());
+        self.entries.drain(..excess);
+        self.dropped += excess as u64;
         let start = self.dropped + self.entries.len() as u64;
         let count = u8::try_from(entries.len()).expect("a batch covers at most 32 packets");
         self.entries.extend(entries);
-        let excess = self.entries.len().saturating_sub(BATCHES_MAX * 10);
-        self.entries.drain(..excess);
-        self.dropped += excess as u64;
         EntryRun { start, count }
     }
 }

@@ -66,15 +66,35 @@ pub(crate) struct Blocks {
     repairs: VecDeque<Held>,
 }
 
+/// Blocks and repair packets that are kept whatever memory others take.
+const BLOCKS_ALWAYS: usize = 4;
+const REPAIRS_ALWAYS: usize = 4;
+
 impl Blocks {
+    /// Memory of those that are kept whatever memory others take.
+    pub(crate) const BYTES_ALWAYS: usize =
+        BLOCKS_ALWAYS * size_of::<Block>() + REPAIRS_ALWAYS * size_of::<Held>();
+
+    /// How much memory they take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.blocks.capacity() * size_of::<Block>() + self.repairs.capacity() * size_of::<Held>()) as u64
+    }
+
     /// Adds a repair packet to its block, which begins with it if need be. A duplicate is left out.
-    pub(crate) fn add(&mut self, first: SequenceNumber, mask: Mask, repair: BlockRepair) {
+    /// Where there is no room for more, older ones give way.
+    pub(crate) fn add(&mut self, first: SequenceNumber, mask: Mask, repair: BlockRepair, has_room: bool) {
         let known = self.blocks.iter().find(|block| block.first == first && block.mask == mask).copied();
         let is_known = |held: &BlockRepair| held.place.index() == repair.place.index();
         if let Some(block) = known
             && (self.repairs(&block).any(is_known) || self.repairs(&block).count() == BLOCK_REPAIRS_MAX)
         {
             return;
+        }
+        if !has_room && self.repairs.len() >= self.repairs.capacity().max(REPAIRS_ALWAYS) {
+            self.repairs.pop_front();
+        }
+        if !has_room && known.is_none() && self.blocks.len() >= self.blocks.capacity().max(BLOCKS_ALWAYS) {
+            self.blocks.pop_front();
         }
         let block = known.unwrap_or_else(|| self.begin(first, mask)).number;
         self.repairs.push_back(Held { block, repair });
@@ -176,7 +196,7 @@ mod tests {
                 let first = newest.saturating_sub(back);
                 let place = Place::new(index, 6).expect("the index is below 6");
                 let repair = BlockRepair { place, length_symbol: [0; 2], payload };
-                blocks.add(SequenceNumber::new(first), Mask::FIRST, repair);
+                blocks.add(SequenceNumber::new(first), Mask::FIRST, repair, true);
                 if naive.iter().all(|(known, _)| *known != first) {
                     if naive.len() == BLOCKS_MAX {
                         naive.pop_front();

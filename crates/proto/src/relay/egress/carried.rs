@@ -138,11 +138,11 @@ impl Egress {
         let is_forwarded = carried.is_forwarded || forwards(service);
         let active = flow.activate(now);
         let sequence = active.full(carried.sequence_low);
-        let (log, memory, holder) = (&self.log, &self.memory, active.holder);
+        let (log, memory, holder) = (&self.log, &self.memory, active.memory.holder());
         active.add_packet(sequence, packet, |packet| {
             log.get(packet, now).is_none() || !memory.has_room(holder)
         });
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         active.is_forwarded = is_forwarded;
         self.sweeps.watch_rest(active, slot, now);
         if !is_forwarded {
@@ -157,9 +157,9 @@ impl Egress {
         }
         // Whoever asked before it came is answered by it.
         if !active.nacked.is_empty() {
-            self.memory.admit(active);
+            self.memory.admit(&mut active.memory);
             self.counters.refused_room += u64::from(active.take_nacked(sequence, now) == Some(false));
-            self.memory.settle(active);
+            self.memory.settle(&mut active.memory);
         }
         if let Some(missing) = active.missing.get_mut(sequence) {
             missing.enter(Stage::Given, now);

@@ -6,15 +6,16 @@ use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
-use super::blocks::Blocks;
+use super::super::flow_memory::{Holder, MemoryUse};
+use super::blocks::{BlockRepair, Blocks};
 use super::carried::Feed;
-use super::memory::Holder;
 use super::missing::{Missing, MissingPacket, Stage};
 use super::nacked::{NackedRange, NackedRanges};
 use super::open_end::OpenEnd;
 use super::tails::Tail;
 use crate::limits::{
-    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, PATIENCE_MAX, REPAIR_BURST, REPAIR_RETENTION,
+    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, MISSING_PACKETS_ALWAYS, NACKED_RANGES_ALWAYS,
+    PATIENCE_MAX, REPAIR_BURST, REPAIR_RETENTION,
 };
 use crate::parts::lateness::Lateness;
 use crate::parts::packet_log::Handle;
@@ -22,7 +23,7 @@ use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::consent_account;
 use byway_wire::Service;
-use byway_wire::messages::Consent;
+use byway_wire::messages::{Consent, Mask};
 
 /// Which flow, in one egress relay: a place, and which turn of it.
 ///
@@ -162,16 +163,25 @@ fn insert<T: Copy>(ring: &mut SequenceRing<T>, number: u64, value: T, is_spent: 
 /// Above all numbers.
 const NO_NUMBER: SequenceNumber = SequenceNumber::new(u64::MAX);
 
+/// Memory that every flow in use may take beside [`Active`], whatever memory others take: its first packets in each table.
+const ALWAYS_BYTES: u64 = (MISSING_PACKETS_ALWAYS * size_of::<MissingPacket>()
+    + NACKED_RANGES_ALWAYS * size_of::<NackedRange>()
+    + 5 * RING_BYTES_MIN
+    + Blocks::BYTES_ALWAYS) as u64;
+
+/// The first allocation of a ring: eight slots.
+const RING_BYTES_MIN: usize = 8 * 16;
+
+/// Memory of a slot.
+pub(crate) const SLOT_BYTES: u64 = size_of::<Option<EgressFlow>>() as u64;
+
+/// What is set aside for each flow.
+pub(crate) const SET_ASIDE_BYTES: u64 = SLOT_BYTES + size_of::<Active>() as u64 + ALWAYS_BYTES;
+
 /// What is kept while the flow is in use.
 #[derive(Debug)]
 pub(crate) struct Active {
-    /// Whose memory it takes.
-    pub(super) holder: Holder,
-    /// How much it takes, and how much of that the holder knows to be taken.
-    pub(super) bytes: u64,
-    pub(super) charged: u64,
-    /// Whether it may take more, as of now.
-    pub(super) has_room: bool,
+    pub(super) memory: MemoryUse,
     /// No number below is known.
     lowest: SequenceNumber,
     pub(crate) highest: SequenceNumber,
@@ -242,10 +252,7 @@ impl EgressFlow {
         let (highest, holder) = (self.rested_at, self.holder);
         let active = self.active.get_or_insert_with(|| {
             Box::new(Active {
-                holder,
-                bytes: size_of::<Active>() as u64,
-                charged: 0,
-                has_room: true,
+                memory: MemoryUse::new(holder, size_of::<Active>() as u64, ALWAYS_BYTES),
                 lowest: NO_NUMBER,
                 highest,
                 batches: SequenceRing::new(COVERED_PACKETS_MAX),
@@ -361,23 +368,23 @@ impl Active {
 
     /// Has a packet worked on; whether there is room.
     pub(super) fn ask(&mut self, sequence: SequenceNumber, until: Time, certain: bool) -> bool {
-        if !self.has_room && self.missing.is_full() && self.missing.get(sequence).is_none() {
+        if !self.memory.has_room() && self.missing.is_full() && self.missing.get(sequence).is_none() {
             return false;
         }
         let before = self.missing.bytes();
         let is_noted = self.missing.ask(sequence, until, certain).is_some();
-        self.grew(before, self.missing.bytes());
+        self.memory.grew(before, self.missing.bytes());
         is_noted
     }
 
     /// Has numbers wait until something is known of them; how many do not.
     pub(super) fn add_nacked(&mut self, range: NackedRange) -> u64 {
-        if !self.has_room && self.nacked.is_full() {
+        if !self.memory.has_room() && self.nacked.is_full() {
             return range.waiting();
         }
         let before = self.nacked.bytes();
         let forgotten = self.nacked.add(range);
-        self.grew(before, self.nacked.bytes());
+        self.memory.grew(before, self.nacked.bytes());
         forgotten
     }
 
@@ -392,13 +399,8 @@ impl Active {
         let open = &mut self.open;
         self.missing.expire(now, |packet| unrepaired(packet, open.as_mut()));
         let waited = self.nacked.expire(now);
-        self.grew(before, self.missing.bytes() + self.nacked.bytes());
+        self.memory.grew(before, self.missing.bytes() + self.nacked.bytes());
         waited
-    }
-
-    /// Notes that a part takes another amount of memory than before.
-    const fn grew(&mut self, before: u64, after: u64) {
-        self.bytes = self.bytes + after - before;
     }
 
     /// The full number of a packet whose low bits came in a packet.
@@ -418,9 +420,11 @@ impl Active {
         let is_spent = |batch: PackedBatch| is_spent(batch.batch());
         let before = self.batches.get(number).filter(|before| *before != batch);
         if let Some(before) = before {
-            self.bytes += insert(some_of(&mut self.earlier_batches), number, before, is_spent);
+            let grown = insert(some_of(&mut self.earlier_batches), number, before, is_spent);
+            self.memory.grew(0, grown);
         }
-        self.bytes += insert(&mut self.batches, number, batch, is_spent);
+        let grown = insert(&mut self.batches, number, batch, is_spent);
+        self.memory.grew(0, grown);
     }
 
     /// Notes where a packet itself is kept; those that are gone give way.
@@ -431,7 +435,8 @@ impl Active {
         is_gone: impl Fn(Handle) -> bool,
     ) {
         self.note_known(sequence, sequence);
-        self.bytes += insert(&mut self.packets, sequence.number(), packet, is_gone);
+        let grown = insert(&mut self.packets, sequence.number(), packet, is_gone);
+        self.memory.grew(0, grown);
     }
 
     /// Where the packet itself is kept, or was.
@@ -441,14 +446,29 @@ impl Active {
 
     /// Notes that the receiver is asked for a packet, for a wider round.
     pub(crate) fn add_asked(&mut self, sequence: SequenceNumber, now: Time) {
-        let has_room = self.has_room;
+        let has_room = self.memory.has_room();
         let is_past = |asked| !has_room || now.saturating_since(asked) > REPAIR_RETENTION;
-        self.bytes += insert(some_of(&mut self.asked), sequence.number(), now, is_past);
+        let grown = insert(some_of(&mut self.asked), sequence.number(), now, is_past);
+        self.memory.grew(0, grown);
     }
 
     /// When the receiver was asked for this packet last, for a wider round.
     pub(crate) fn asked(&self, sequence: SequenceNumber) -> Option<Time> {
         self.asked.as_ref()?.get(sequence.number())
+    }
+
+    /// Whether it can be noted that the packet is repaired once more.
+    pub(super) fn may_repair(&self, sequence: SequenceNumber, now: Time) -> bool {
+        let is_past = |before: Repaired| before.is_past(now);
+        let has_place = |ring: &SequenceRing<Repaired>| ring.has_place(sequence.number(), is_past);
+        self.memory.has_room() || self.repaired.as_deref().is_none_or(has_place)
+    }
+
+    /// Adds a repair packet of one of the flow's blocks.
+    pub(super) fn add_block_repair(&mut self, first: SequenceNumber, mask: Mask, repair: BlockRepair) {
+        let before = self.blocks.bytes();
+        self.blocks.add(first, mask, repair, self.memory.has_room());
+        self.memory.grew(before, self.blocks.bytes());
     }
 
     /// Notes that the packet is repaired once more.
@@ -457,7 +477,8 @@ impl Active {
         let repaired = Repaired { count, last_ms: low_ms(now) };
         // How often a packet was repaired is never forgotten for want of memory: it would be repaired again.
         let is_past = |before: Repaired| before.is_past(now);
-        self.bytes += insert(some_of(&mut self.repaired), sequence.number(), repaired, is_past);
+        let grown = insert(some_of(&mut self.repaired), sequence.number(), repaired, is_past);
+        self.memory.grew(0, grown);
     }
 
     /// How often the packet was repaired, one way or another.

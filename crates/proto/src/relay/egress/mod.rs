@@ -18,7 +18,6 @@ mod carried;
 mod counters;
 mod fetching;
 mod flow;
-mod memory;
 mod missing;
 mod nacked;
 mod open_end;
@@ -46,19 +45,21 @@ pub(crate) use batches::Entry;
 pub(crate) use carried::{CarriedCopy, Feed};
 pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use flow::FlowSlot;
-pub(crate) use memory::Holder;
 pub(crate) use requests::Request;
 
 use batches::{Batch, Batches};
 use carried::Gaps;
 use flow::{Active, BatchRef, EgressFlow};
-use memory::FlowMemory;
+pub(crate) use flow::{SET_ASIDE_BYTES, SLOT_BYTES};
 use open_end::InFlight;
 use rounds::{RoundSlot, Rounds};
 use sweep::Sweeps;
 use tails::Tails;
 
+use super::flow_memory::FlowMemory;
+pub(crate) use super::flow_memory::Holder;
 use super::work::RelayWork;
+use crate::growth;
 use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, REPAIR_RETENTION};
 use crate::outbox::Owner;
 use crate::parts::packet_log::{Handle, PacketLog};
@@ -142,7 +143,7 @@ impl Egress {
         now: Time,
     ) -> FlowSlot {
         let slot = self.free.pop_front().unwrap_or_else(|| {
-            self.flows.push(None);
+            growth::push(&mut self.flows, None);
             FlowSlot::first_at(self.flows.len() - 1)
         });
         let mut flow = EgressFlow::new(slot, (key, holder), service, rate, consent, now);
@@ -160,14 +161,13 @@ impl Egress {
     pub(crate) fn unregister(&mut self, slot: FlowSlot) {
         if self.flow(slot).is_some() {
             if let Some(active) = self.flows[slot.place()].take().and_then(|mut flow| flow.rest()) {
-                self.memory.release(&active);
+                self.memory.release(&active.memory);
             }
             self.free.push_back(slot.next());
         }
     }
 
     /// How many slots there are, in use or not.
-    #[cfg(test)]
     pub(crate) const fn slots(&self) -> usize {
         self.flows.len()
     }
@@ -260,6 +260,7 @@ impl Egress {
     pub(crate) fn forget_ingress(&mut self, ingress: u16) {
         let place = usize::from(ingress);
         if let Some(batches) = self.batches.get_mut(place) {
+            self.memory.settle_shared(batches.bytes(), 0);
             *batches = Batches::default();
         }
         if let Some(round_trip) = self.feed_round_trips.get_mut(place) {
@@ -285,7 +286,7 @@ fn admitted<'a>(
     slot: FlowSlot,
 ) -> Option<&'a mut Active> {
     let active = find(flows, slot)?.active_mut()?;
-    memory.admit(active);
+    memory.admit(&mut active.memory);
     Some(active)
 }
 

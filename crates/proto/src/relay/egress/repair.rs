@@ -1,5 +1,6 @@
 //! Choosing the cheapest repair, and carrying it out.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
@@ -7,6 +8,7 @@ use byway_code::{REPAIR_PACKETS_MAX, Recovered, Repair, SOURCE_PACKETS_MAX, deco
 use byway_units::{BatchId, Bytes, Time};
 use byway_wire::{Ecn, SequenceNumber};
 
+use super::Holder;
 use super::action::{Action, Given};
 use super::arrivals::entries_of;
 use super::batches::BatchRepair;
@@ -85,6 +87,12 @@ impl Egress {
         stage: Stage,
         now: Time,
     ) -> bool {
+        let is_noted = admitted(&mut self.flows, &self.memory, slot);
+        if is_noted.is_some_and(|active| !active.may_repair(sequence, now)) {
+            // Of a repair that is not noted, nobody could tell that it is not the first.
+            self.counters.refused_room += 1;
+            return false;
+        }
         let Some(flow) = self.flow_mut(slot) else {
             return false;
         };
@@ -94,7 +102,7 @@ impl Egress {
         }
         if let Some(active) = admitted(&mut self.flows, &self.memory, slot) {
             active.add_repair(sequence, now);
-            self.memory.settle(active);
+            self.memory.settle(&mut active.memory);
             if let Some(missing) = active.missing.get_mut(sequence) {
                 missing.enter(stage, now);
                 missing.is_repaired = true;
@@ -190,12 +198,12 @@ impl Egress {
         let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
             return;
         };
-        let batches = active.source(sequence).batches;
+        let (batches, holder) = (active.source(sequence).batches, active.memory.holder());
         let Some(until) = active.missing.get(sequence).map(|missing| missing.until) else {
             return;
         };
         for batch in batches.into_iter().flatten() {
-            let Some(round) = self.round_of(batch) else {
+            let Some(round) = self.round_of(batch, holder) else {
                 continue;
             };
             self.rounds.extend(round, now);
@@ -214,8 +222,8 @@ impl Egress {
         }
     }
 
-    /// The round under way for a batch, begun if need be.
-    fn round_of(&mut self, batch: BatchRef) -> Option<RoundSlot> {
+    /// The round under way for a batch, begun if need be and if the flow that asks may take its memory.
+    fn round_of(&mut self, batch: BatchRef, holder: Holder) -> Option<RoundSlot> {
         let batches = self.batches.get_mut(usize::from(batch.ingress))?;
         let known = batches.get(batch.number)?;
         if let Some(round) = known.round {
@@ -225,13 +233,23 @@ impl Egress {
         if entries.is_empty() {
             return None;
         }
-        let round = self.rounds.begin(Round::new(batch, entries));
+        let has_memory = self.memory.take(holder, Round::BYTES);
+        let round = has_memory.then(|| self.rounds.begin(Round::new(holder, batch, entries))).flatten();
         if round.is_none() {
+            self.memory.give_back(holder, if has_memory { Round::BYTES } else { 0 });
             self.counters.rounds_refused += 1;
         } else {
             self.counters.rounds += 1;
             batches.get_mut(batch.number)?.round = round;
         }
+        round
+    }
+
+    /// Ends a round.
+    pub(super) fn end_round(&mut self, slot: RoundSlot) -> Box<Round> {
+        let round = self.rounds.end(slot);
+        self.memory.give_back(round.holder, Round::BYTES);
+        self.stuck.retain(|stuck| *stuck != slot);
         round
     }
 
@@ -340,8 +358,7 @@ impl Egress {
         if round.short() > repairs.len() {
             return false;
         }
-        let round = self.rounds.end(slot);
-        self.stuck.retain(|stuck| *stuck != slot);
+        let round = self.end_round(slot);
         if let Some(batch) = self.batch_mut(batch) {
             batch.round = None;
         }
@@ -418,11 +435,11 @@ impl Egress {
         let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
-        let (log, memory, holder) = (&self.log, &self.memory, active.holder);
+        let (log, memory, holder) = (&self.log, &self.memory, active.memory.holder());
         active.add_packet(sequence, packet, |packet| {
             log.get(packet, now).is_none() || !memory.has_room(holder)
         });
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
         let missed = active.missing.get(sequence);
         // Where the flow's own repair packets were sent, the receiver may still wait for others of their block.

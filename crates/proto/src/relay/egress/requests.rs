@@ -83,7 +83,7 @@ impl Egress {
         }
         let active = admitted(&mut self.flows, &self.memory, request.flow)?;
         let forgotten = active.add_nacked(range);
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         self.counters.refused_room += forgotten;
         known
     }
@@ -151,7 +151,7 @@ impl Egress {
         };
         active.take_nacked(sequence, now);
         let is_noted = active.ask(sequence, until, certain);
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         self.counters.refused_room += u64::from(!is_noted);
     }
 
@@ -258,11 +258,11 @@ impl Egress {
         }
         let packet = self.keep(coded, now)?;
         let active = find(&mut self.flows, slot)?.active_mut()?;
-        let (log, memory, holder) = (&self.log, &self.memory, active.holder);
+        let (log, memory, holder) = (&self.log, &self.memory, active.memory.holder());
         active.add_packet(sequence, packet, |packet| {
             log.get(packet, now).is_none() || !memory.has_room(holder)
         });
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         Some(packet)
     }
 

@@ -1,5 +1,6 @@
 //! Cooperative rounds: completing a batch with the packets of other receivers.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -7,6 +8,7 @@ use arrayvec::ArrayVec;
 use byway_code::SOURCE_PACKETS_MAX;
 use byway_units::{Duration, Time};
 
+use super::Holder;
 use super::batches::Entries;
 use super::flow::BatchRef;
 use super::sweep::swept_at;
@@ -62,6 +64,8 @@ impl Places {
 /// A batch being completed.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
+    /// Whose memory it takes.
+    pub(super) holder: Holder,
     pub(crate) batch: BatchRef,
     pub(crate) entries: Entries,
     /// The packets that receivers miss.
@@ -88,8 +92,12 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    pub(crate) fn new(batch: BatchRef, entries: Entries) -> Self {
+    /// Memory of one round, with its places in the tables of rounds.
+    pub(super) const BYTES: u64 = size_of::<Self>() as u64 + 64;
+
+    pub(crate) fn new(holder: Holder, batch: BatchRef, entries: Entries) -> Self {
         Self {
+            holder,
             batch,
             entries,
             wanted: Places::default(),
@@ -168,7 +176,8 @@ impl Round {
 /// The rounds under way.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    slots: Vec<Option<Round>>,
+    /// Each in memory of its own: a table of rounds as a whole is more than one datagram may make a relay allocate.
+    slots: Vec<Option<Box<Round>>>,
     free: Vec<RoundSlot>,
     /// When each of them is looked at again that is to be.
     reviews: BTreeSet<(Time, RoundSlot)>,
@@ -187,19 +196,19 @@ impl Rounds {
                 RoundSlot(u16::try_from(self.slots.len() - 1).expect("ROUNDS_MAX fits in 16 bits"))
             }
         };
-        self.slots[usize::from(slot.0)] = Some(round);
+        self.slots[usize::from(slot.0)] = Some(Box::new(round));
         Some(slot)
     }
 
     pub(crate) fn get(&self, slot: RoundSlot) -> &Round {
-        self.slots[usize::from(slot.0)].as_ref().expect("a batch names its round while it is under way")
+        self.slots[usize::from(slot.0)].as_deref().expect("a batch names its round while it is under way")
     }
 
     pub(crate) fn get_mut(&mut self, slot: RoundSlot) -> &mut Round {
-        self.slots[usize::from(slot.0)].as_mut().expect("a batch names its round while it is under way")
+        self.slots[usize::from(slot.0)].as_deref_mut().expect("a batch names its round while it is under way")
     }
 
-    pub(crate) fn end(&mut self, slot: RoundSlot) -> Round {
+    pub(crate) fn end(&mut self, slot: RoundSlot) -> Box<Round> {
         self.free.push(slot);
         let round = self.slots[usize::from(slot.0)].take().expect("a round ends once");
         if let Some(at) = round.review_at {
@@ -269,5 +278,25 @@ impl Rounds {
 
     pub(crate) fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LOG_BLOCK_BYTES_MAX;
+
+    #[test]
+    fn no_round_makes_the_table_allocate_more_than_a_datagram_may() {
+        let mut rounds = Rounds::default();
+        let batch = BatchRef { ingress: 0, number: 1 };
+        for nth in 0..=ROUNDS_MAX {
+            let mut begun = None;
+            let cost = allocation_counter::measure(|| {
+                begun = rounds.begin(Round::new(Holder::default(), batch, Entries::new()));
+            });
+            assert!(cost.bytes_max <= LOG_BLOCK_BYTES_MAX as u64, "round {nth}: {} bytes", cost.bytes_max);
+            assert_eq!(begun.is_some(), nth < ROUNDS_MAX);
+        }
     }
 }

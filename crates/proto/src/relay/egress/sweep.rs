@@ -65,7 +65,7 @@ impl Egress {
     pub(super) fn watch_rest(&mut self, slot: FlowSlot, now: Time) {
         if let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) {
             self.sweeps.watch_rest(active, slot, now);
-            self.memory.settle(active);
+            self.memory.settle(&mut active.memory);
         }
     }
 
@@ -80,8 +80,7 @@ impl Egress {
     pub(crate) fn sweep(&mut self, now: Time) {
         while let Some(slot) = self.rounds.next_expired(now) {
             self.work.entries += 1;
-            let round = self.rounds.end(slot);
-            self.stuck.retain(|stuck| *stuck != slot);
+            let round = self.end_round(slot);
             self.counters.rounds_expired += 1;
             if let Some(batch) = self.batch_mut(round.batch).filter(|batch| batch.round == Some(slot)) {
                 batch.round = None;
@@ -114,7 +113,7 @@ impl Egress {
             }
         });
         *given_up += waited;
-        self.memory.settle(active);
+        self.memory.settle(&mut active.memory);
         let next = [active.missing.next_expiry(), active.nacked.next_expiry()];
         if let Some(next) = next.into_iter().flatten().min() {
             self.sweeps.watch_expiry(active, slot, next);
@@ -133,7 +132,7 @@ impl Egress {
         let is_asking = !active.missing.is_empty() || !active.nacked.is_empty();
         if active.last_used + FLOW_REST <= now && !is_asking {
             if let Some(active) = flow.rest() {
-                self.memory.release(&active);
+                self.memory.release(&active.memory);
             }
         } else {
             let again = (active.last_used + FLOW_REST).max(now + SWEEP_INTERVAL);

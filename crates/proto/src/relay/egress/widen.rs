@@ -250,7 +250,7 @@ impl Egress {
         let is_asked = self.request((slot, sequence), usize::from(bytes), now + patience, now, actions);
         if is_asked && let Some(active) = admitted(&mut self.flows, &self.memory, slot) {
             active.add_asked(sequence, now);
-            self.memory.settle(active);
+            self.memory.settle(&mut active.memory);
         }
     }
 

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Ecn, Ranges, SequenceNumber, Service};
 
-use super::flow::FlowSlot;
+use super::flow::{Active, FlowSlot};
 use super::{EgressPort, Ingress, Sink};
 use crate::limits::{CARRIED_ASKS_MAX, CARRIED_REACH, CARRIED_RETENTION, CODED_RETENTION, COPY_BURST};
 use crate::parts::packet_log::{Handle, PacketLog};
@@ -39,6 +39,8 @@ struct Asker {
     useful: Duration,
     /// One of how many that the flow goes to.
     ways: u8,
+    /// Whether the flow may take more memory.
+    has_room: bool,
 }
 
 /// What becomes of a request for a carried copy.
@@ -67,9 +69,15 @@ impl Carried {
         Self { kept: SequenceRing::new(CARRIED_REACH), resent: None, budget }
     }
 
+    /// How much memory it takes, in bytes.
+    fn bytes(&self) -> u64 {
+        let resent = self.resent.as_ref().map_or(0, |resent| size_of_val(&**resent) as u64 + resent.bytes());
+        size_of::<Self>() as u64 + self.kept.bytes() + resent
+    }
+
     /// What is to be done for an egress relay that misses a copy.
     fn ask(&mut self, number: u64, asker: Asker, log: &PacketLog, now: Time) -> Answer {
-        let Asker { round_trip, useful, ways } = asker;
+        let Asker { round_trip, useful, ways, has_room } = asker;
         let kept = self.kept.get(number).filter(|kept| log.get(kept.packet, now).is_some());
         let came = kept.and_then(|kept| log.came(kept.packet));
         let Some((Kept { packet, is_carried }, came)) = kept.zip(came) else {
@@ -86,11 +94,16 @@ impl Carried {
             return Answer::UnderWay;
         }
         let times = resent.map_or(0, |resent| resent.times);
+        let is_past = |before: Resent| before.last + CARRIED_RETENTION < now;
+        let can_note =
+            has_room || self.resent.as_ref().is_some_and(|resent| resent.has_place(number, is_past));
+        if !can_note {
+            return Answer::Refused;
+        }
         if times >= CARRIED_ASKS_MAX * ways || !self.budget.take(Bytes::from(packet.bytes()), now) {
             return Answer::Refused;
         }
         let resent = self.resent.get_or_insert_with(|| Box::new(SequenceRing::new(CARRIED_REACH)));
-        let is_past = |before: Resent| before.last + CARRIED_RETENTION < now;
         resent.insert_over(number, Resent { times: times + 1, last: now }, is_past);
         Answer::Send(packet)
     }
@@ -172,11 +185,20 @@ impl Ingress {
         let Some((packet, active)) = self.log.push(coded, now).zip(flow.active_mut()) else {
             return;
         };
+        self.memory.admit(&mut active.memory);
+        let has_room = active.memory.has_room();
+        if active.carried.is_none() && !has_room {
+            return;
+        }
+        let before = active.carried.as_ref().map_or(0, |carried| carried.bytes());
         let carried = active.carried.get_or_insert_with(|| Box::new(Carried::new(rate, now)));
         // Whoever misses a packet of a coded flow has asked by then.
         let retention = if is_carried { CARRIED_RETENTION } else { CODED_RETENTION };
-        let is_past = |kept: Kept| self.log.came(kept.packet).is_none_or(|came| came + retention < now);
+        let is_past =
+            |kept: Kept| !has_room || self.log.came(kept.packet).is_none_or(|came| came + retention < now);
         carried.kept.insert_over(sequence.number(), Kept { packet, is_carried }, is_past);
+        active.memory.grew(before, carried.bytes());
+        self.memory.settle(&mut active.memory);
     }
 
     /// Sends what an egress relay misses, `round_trip` away: of what was carried to it, or of what it has too few repair
@@ -196,13 +218,16 @@ impl Ingress {
         // The receiver may be as far from its relay as the sender from this one.
         let useful = flow.registration.latency_budget.saturating_sub(flow.round_trip + round_trip / 2);
         let ways = u8::try_from(flow.onward.len()).expect("a flow has few ways on");
-        let asker = Asker { round_trip, useful, ways };
         let (is_forwarded, owner) = (forwards(flow.registration.service), flow.registration.owner());
-        let active = flow.active_mut();
-        let kept = active.and_then(|active| Some((&active.copies, active.carried.as_deref_mut()?)));
-        let (Some(onward), Some((copies, carried))) = (onward, kept) else {
+        let kept = flow.active_mut().and_then(|Active { memory, copies, carried, .. }| {
+            self.memory.admit(memory);
+            Some((memory, copies, carried.as_deref_mut()?))
+        });
+        let (Some(onward), Some((memory, copies, carried))) = (onward, kept) else {
             return;
         };
+        let asker = Asker { round_trip, useful, ways, has_room: memory.has_room() };
+        let before = carried.bytes();
         let highest = carried.kept.highest().unwrap_or(0);
         let oldest = highest.saturating_sub(CARRIED_REACH as u64);
         for range in ranges.iter() {
@@ -223,5 +248,7 @@ impl Ingress {
                 }
             }
         }
+        memory.grew(before, carried.bytes());
+        self.memory.settle(memory);
     }
 }

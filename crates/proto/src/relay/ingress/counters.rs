@@ -47,6 +47,8 @@ pub struct IngressCounters {
     pub uncovered_budget: u64,
     /// Source packets that came while no egress relay knew their flow.
     pub uncovered_unknown: u64,
+    /// Source packets left out of a batch, as their tenant has as much memory as it may have.
+    pub uncovered_memory: u64,
     /// Cross-stream repair packets made.
     pub cross_stream: u64,
     /// Their bytes.

@@ -6,8 +6,9 @@ use arrayvec::ArrayVec;
 use byway_code::Engine;
 use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::{Alias, FlowKey};
+use byway_wire::{Alias, FlowKey, TenantId};
 
+use super::super::flow_memory::{FlowMemory, Holder, MemoryUse};
 use super::EgressPort;
 use super::carried::Carried;
 use super::ceilings::{Ceiling, CeilingSlot};
@@ -29,6 +30,8 @@ pub(crate) struct FlowSlot(pub(crate) u32);
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) key: FlowKey,
+    /// Whose memory it takes.
+    pub(crate) holder: Holder,
     pub(crate) service: Service,
     pub(crate) rates: CodingRates,
     pub(crate) rate: Rate,
@@ -41,6 +44,8 @@ pub(crate) struct Registration {
     pub(crate) placed: PlacedFlow,
     /// The class of its tenant: of packets that no digest vouches for, whoever agreed to what.
     pub(crate) tenant: CodingClass,
+    /// Its tenant, which a group counts for that it begins.
+    pub(crate) owned_by: TenantId,
     /// Whether this relay sends copies on to receivers, instead of the sender.
     pub(crate) duplicates: bool,
     /// Whether the sender makes the in-stream repair packets, and sends these instead of copies.
@@ -67,6 +72,12 @@ pub(crate) struct Onward {
     pub(crate) known: bool,
 }
 
+/// Memory of a slot.
+pub(crate) const SLOT_BYTES: u64 = size_of::<Option<IngressFlow>>() as u64;
+
+/// What is set aside for each flow.
+pub(crate) const SET_ASIDE_BYTES: u64 = SLOT_BYTES + size_of::<Active>() as u64;
+
 /// The registered flow.
 #[derive(Debug)]
 pub(crate) struct IngressFlow {
@@ -83,6 +94,7 @@ pub(crate) struct IngressFlow {
 /// What is kept while the flow is in use.
 #[derive(Debug)]
 pub(crate) struct Active {
+    pub(super) memory: MemoryUse,
     pub(crate) copies: Copies,
     pub(crate) block: Option<BlockEncoder>,
     /// Allocated when something is kept for another relay.
@@ -109,21 +121,32 @@ impl IngressFlow {
     }
 
     /// What is kept of the flow, from now on at least.
-    pub(crate) fn activate(&mut self, engine: Engine, now: Time) -> &mut Active {
+    /// It has a block only if there is memory for one.
+    pub(super) fn activate(&mut self, engine: Engine, memory: &mut FlowMemory, now: Time) -> &mut Active {
         let rates = self.registration.rates;
         let slot = self.registration.placed.slot;
         let shape = rates.in_stream.filter(|_| self.registration.service == Service::Coding);
+        let holder = self.registration.holder;
         let active = self.active.get_or_insert_with(|| {
-            let block = shape.map(|shape| BlockEncoder::new(engine, shape, slot));
-            Box::new(Active { copies: Copies::new(), block, carried: None, last_used: now })
+            let memory = MemoryUse::new(holder, size_of::<Active>() as u64, 0);
+            Box::new(Active { memory, copies: Copies::new(), block: None, carried: None, last_used: now })
         });
         active.last_used = now;
+        if active.block.is_none()
+            && let Some(shape) = shape
+        {
+            memory.admit(&mut active.memory);
+            active.block = active.memory.has_room().then(|| BlockEncoder::new(engine, shape, slot));
+            let bytes = active.block.as_ref().map_or(0, BlockEncoder::bytes);
+            active.memory.grew(0, bytes);
+            memory.settle(&mut active.memory);
+        }
         active
     }
 
-    /// Forgets the packets of a flow that rests.
-    pub(crate) fn rest(&mut self) {
-        self.active = None;
+    /// Forgets the packets of a flow that rests; what was kept of it.
+    pub(crate) fn rest(&mut self) -> Option<Box<Active>> {
+        self.active.take()
     }
 }
 

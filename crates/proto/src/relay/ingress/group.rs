@@ -7,8 +7,9 @@ use byway_code::{AlignedBuffer, Encoder, Engine, Repair, SOURCE_PACKETS_MAX};
 use byway_sched::Class;
 use byway_units::{BatchId, Bytes, Rate, Time};
 use byway_wire::messages::Entry;
-use byway_wire::{Alias, SequenceNumber};
+use byway_wire::{Alias, SequenceNumber, TenantId};
 
+use super::super::flow_memory::{FlowMemory, Holder};
 use super::EgressPort;
 use crate::limits::{
     BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
@@ -32,6 +33,8 @@ pub(crate) struct Covered {
 /// A batch that is being filled.
 #[derive(Debug)]
 struct OpenBatch {
+    /// Whose memory it takes: the flow's for whose packet it was begun.
+    holder: Holder,
     encoder: Encoder<AlignedBuffer>,
     covered: ArrayVec<Covered, SOURCE_PACKETS_MAX>,
 }
@@ -111,6 +114,10 @@ impl BatchNumbers {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) key: GroupKey,
+    /// The tenant whose flow began it.
+    pub(crate) tenant: TenantId,
+    /// Memory of its table of flows, and whose it is.
+    table: (Holder, u64),
     placement: Placement<FullestFirst>,
     open: Vec<OpenBatch>,
     engine: Engine,
@@ -121,7 +128,7 @@ pub(crate) struct Group {
 
 impl Group {
     /// An empty group.
-    pub(crate) fn new(engine: Engine, key: GroupKey) -> Self {
+    pub(crate) fn new(engine: Engine, key: GroupKey, tenant: TenantId) -> Self {
         let settings = Settings {
             batch_packets: key.shape.0,
             batch_repairs: key.shape.1,
@@ -129,30 +136,73 @@ impl Group {
             spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
         };
         let placement = Placement::new(settings, FullestFirst);
-        Self { key, placement, open: Vec::new(), engine, flows: 0, income: 0 }
+        Self {
+            key,
+            tenant,
+            table: (Holder::default(), 0),
+            placement,
+            open: Vec::new(),
+            engine,
+            flows: 0,
+            income: 0,
+        }
     }
 
-    /// Puts a packet into a batch; closed batches, before and after, go to `close`.
+    /// Puts a packet of a flow with this holder into a batch; closed batches, before and after, go to `close`. `false` if its holder may take no
+    /// memory for it.
     pub(crate) fn add(
         &mut self,
-        packet: &Packet,
+        (packet, holder): (&Packet, Holder),
         covered: Covered,
         coded: &[u8],
-        numbers: &mut BatchNumbers,
+        (numbers, memory): (&mut BatchNumbers, &mut FlowMemory),
         now: Time,
         mut close: impl FnMut(&ClosedBatch<'_>),
-    ) {
+    ) -> bool {
         self.expire(numbers, now, &mut close);
+        if !self.placement.knows(packet.flow.slot) && !memory.has_room(holder) {
+            return false;
+        }
         let decision = self.placement.place(packet, BATCH_WAIT, now);
         if let Some(closed) = decision.closed_before {
             self.close(closed, numbers, &mut close);
         }
-        let batch = self.batch(decision.queue);
-        batch.encoder.add(coded).expect("the length of copies is checked, and a full batch is closed");
-        batch.covered.push(covered);
+        self.settle_table(holder, memory);
+        let batch = self.batch(decision.queue, holder, memory);
+        let is_covered = batch.is_some();
+        if let Some(batch) = batch {
+            batch.encoder.add(coded).expect("the length of copies is checked, and a full batch is closed");
+            batch.covered.push(covered);
+        }
         if let Some(closed) = decision.closed_after {
             self.close(closed, numbers, &mut close);
         }
+        is_covered
+    }
+
+    /// Charges the holder whose flow the table of flows last grew for.
+    fn settle_table(&mut self, holder: Holder, memory: &mut FlowMemory) {
+        let bytes = self.placement.bytes();
+        if bytes != self.table.1 {
+            memory.give_back(self.table.0, self.table.1);
+            memory.charge(holder, bytes);
+            self.table = (holder, bytes);
+        }
+    }
+
+    /// Gives back the memory of a group that ends.
+    pub(crate) fn release(&mut self, memory: &mut FlowMemory) {
+        let bytes = self.batch_bytes();
+        for batch in self.open.drain(..) {
+            memory.give_back(batch.holder, bytes);
+        }
+        memory.give_back(self.table.0, core::mem::take(&mut self.table.1));
+    }
+
+    /// Memory of one open batch.
+    fn batch_bytes(&self) -> u64 {
+        let buffers = usize::from(self.key.shape.1) * (CODED_BYTES_MAX + size_of::<AlignedBuffer>());
+        (size_of::<OpenBatch>() + buffers) as u64
     }
 
     /// Closes the batches whose time has come.
@@ -200,19 +250,23 @@ impl Group {
         self.placement.set_reserve(Bytes::new(reserve.max(OVERHEAD_RESERVE)));
     }
 
-    /// The batch that a packet goes into.
-    fn batch(&mut self, queue: usize) -> &mut OpenBatch {
-        while self.open.len() <= queue {
+    /// The batch that a packet goes into, begun if its holder may take the memory.
+    fn batch(&mut self, queue: usize, holder: Holder, memory: &mut FlowMemory) -> Option<&mut OpenBatch> {
+        while self.open.len() <= queue && memory.take(holder, self.batch_bytes()) {
             let encoder = encoder(self.engine, self.key.shape.1);
-            self.open.push(OpenBatch { encoder, covered: ArrayVec::new() });
+            self.open.reserve_exact(1);
+            self.open.push(OpenBatch { holder, encoder, covered: ArrayVec::new() });
         }
-        &mut self.open[queue]
+        self.open.get_mut(queue)
     }
 
     fn close(&mut self, closed: Closed, numbers: &mut BatchNumbers, mut close: impl FnMut(&ClosedBatch<'_>)) {
         let GroupKey { egress, group, .. } = self.key;
+        // Of a batch whose packets were left out, nothing is sent.
+        let Some(batch) = self.open.get_mut(closed.queue).filter(|batch| !batch.covered.is_empty()) else {
+            return;
+        };
         let number = numbers.take(egress);
-        let batch = &mut self.open[closed.queue];
         let repairs = usize::from(closed.repairs);
         let covered = core::mem::take(&mut batch.covered);
         let encoder = &mut batch.encoder;

@@ -20,21 +20,23 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use byway_code::{Engine, prefetch_value};
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::messages::{InStreamHead, InStreamRepair};
-use byway_wire::{Alias, CODED_OVERHEAD, Ecn, FlowKey, SequenceNumber};
+use byway_wire::messages::{InStreamHead, InStreamRepair, Refusal};
+use byway_wire::{Alias, CODED_OVERHEAD, Ecn, FlowKey, SequenceNumber, TenantId};
 
 pub(crate) use ceilings::Ceiling;
 pub(crate) use copies::Copy;
 pub use counters::IngressCounters;
-pub(crate) use flow::{FlowSlot, Onward, Registration};
+pub(crate) use flow::{FlowSlot, Onward, Registration, SET_ASIDE_BYTES, SLOT_BYTES};
 pub(crate) use group::{ClosedBatch, Covered, GroupKey};
 
+use super::flow_memory::{FlowMemory, Holder};
 use ceilings::Ceilings;
 use dark::DarkPaths;
 pub(crate) use dark::PathOutage;
 use flow::IngressFlow;
 use group::{BatchNumbers, Group};
 
+use crate::growth;
 use crate::limits::{
     CARRIED_RETENTION, CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX,
     INGRESS_FLOWS_MAX,
@@ -106,12 +108,13 @@ pub(crate) struct Ingress {
     timers: Timers,
     /// What egress relays may ask for.
     log: PacketLog,
+    memory: FlowMemory,
     pub(crate) counters: IngressCounters,
 }
 
 impl Ingress {
-    /// Packets may take so much memory.
-    pub(crate) fn new(engine: Engine, memory: Bytes) -> Self {
+    /// Packets and flows may take so much memory.
+    pub(crate) fn new(engine: Engine, packets: Bytes, flows: Bytes) -> Self {
         Self {
             engine,
             flows: Vec::new(),
@@ -121,7 +124,8 @@ impl Ingress {
             batch_numbers: BatchNumbers::default(),
             dark: DarkPaths::default(),
             timers: Timers::new(),
-            log: PacketLog::new(memory, CARRIED_RETENTION),
+            log: PacketLog::new(packets, CARRIED_RETENTION),
+            memory: FlowMemory::new(flows),
             counters: IngressCounters::default(),
         }
     }
@@ -133,12 +137,12 @@ impl Ingress {
         now: Time,
     ) -> FlowSlot {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.flows.push(None);
+            growth::push(&mut self.flows, None);
             FlowSlot(u32::try_from(self.flows.len() - 1).expect("the number of flows is limited"))
         });
         let registration = register(slot);
         if let Some(key) = registration.group {
-            let group = self.group(key);
+            let group = self.group(key, registration.owned_by);
             self.groups[group].join(registration.rate);
         }
         let ceiling = self.ceilings.join(&registration.ceiling, now);
@@ -146,8 +150,8 @@ impl Ingress {
         slot
     }
 
-    /// Whether another flow may be registered, with this group.
-    pub(crate) fn has_room(&self, group: Option<GroupKey>) -> bool {
+    /// Checks that another flow of a tenant may be registered, with this group. A tenant begins as many groups as are left beside.
+    pub(crate) fn check_room(&self, group: Option<GroupKey>, tenant: TenantId) -> Result<(), Refusal> {
         let is_known = group.is_none_or(|key| self.groups.iter().any(|group| group.key == key));
         let shapes = |key: GroupKey| {
             let of_flows = |group: &&Group| (group.key.egress, group.key.group) == (key.egress, key.group);
@@ -155,7 +159,11 @@ impl Ingress {
         };
         let may_begin =
             self.groups.len() < GROUPS_MAX && group.is_none_or(|key| shapes(key) < GROUP_SHAPES_MAX);
-        self.flows.len() - self.free.len() < INGRESS_FLOWS_MAX && (is_known || may_begin)
+        if self.flows.len() - self.free.len() == INGRESS_FLOWS_MAX || !(is_known || may_begin) {
+            return Err(Refusal::NoRoom);
+        }
+        let own = self.groups.iter().filter(|group| group.tenant == tenant).count();
+        if is_known || own < GROUPS_MAX - self.groups.len() { Ok(()) } else { Err(Refusal::QuotaReached) }
     }
 
     /// Charges a flow's copies to another grant from now on.
@@ -167,14 +175,30 @@ impl Ingress {
         self.ceilings.leave(core::mem::replace(&mut flow.ceiling, joined), now);
     }
 
+    /// Whose memory the flows of a session take.
+    pub(crate) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
+        self.memory.holder(session, tenant)
+    }
+
+    /// The memory that is taken by what is known of flows.
+    pub(crate) const fn flows_held(&self) -> Bytes {
+        self.memory.used()
+    }
+
     /// Forgets a flow.
     pub(crate) fn unregister(&mut self, slot: FlowSlot, now: Time) {
-        if let Some(flow) = self.flows[slot.0 as usize].take() {
+        if let Some(mut flow) = self.flows[slot.0 as usize].take() {
+            if let Some(active) = flow.rest() {
+                self.memory.release(&active.memory);
+            }
             self.timers.disarm(TimerKey::new(slot.0));
             if let Some(group) =
                 self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group)
             {
                 group.leave(flow.registration.rate);
+                for group in self.groups.iter_mut().filter(|group| group.is_empty()) {
+                    group.release(&mut self.memory);
+                }
                 self.groups.retain(|group| !group.is_empty());
             }
             self.ceilings.leave(flow.ceiling, now);
@@ -247,6 +271,11 @@ impl Ingress {
         self.flow(slot).is_some_and(|flow| flow.registration.is_selective)
     }
 
+    /// How many slots there are, in use or not.
+    pub(crate) const fn slots(&self) -> usize {
+        self.flows.len()
+    }
+
     /// The memory of the packets that are kept.
     pub(crate) fn packets_held(&self) -> Bytes {
         self.log.held()
@@ -307,7 +336,7 @@ impl Ingress {
             self.counters.copies_beyond_rate += 1;
             return None;
         }
-        let active = flow.activate(engine, now);
+        let active = flow.activate(engine, &mut self.memory, now);
         let sequence = active.copies.full(sequence_low);
         match active.copies.arrived(sequence, now) {
             Copy::New => {
@@ -447,18 +476,22 @@ impl Ingress {
         let is_vouched = digest.is_some() && coded.len() <= key.digested_bytes_max();
         let class = if is_vouched { placed.class } else { tenant };
         let placed = PlacedFlow { class, ..placed };
-        let group = self.group(key);
-        let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
-        self.groups[group].add(&Packet { flow: placed, bytes }, covered, coded, numbers, now, |batch| {
-            close_batch(batch, counters, sink);
-        });
+        let (holder, owned_by) = (flow.registration.holder, flow.registration.owned_by);
+        let group = self.group(key, owned_by);
+        let Self { counters, batch_numbers: numbers, memory, groups, .. } = self;
+        let packet = Packet { flow: placed, bytes };
+        let is_covered =
+            groups[group].add((&packet, holder), covered, coded, (numbers, memory), now, |batch| {
+                close_batch(batch, counters, sink);
+            });
+        self.counters.uncovered_memory += u64::from(!is_covered);
     }
 
-    fn group(&mut self, key: GroupKey) -> usize {
+    fn group(&mut self, key: GroupKey, tenant: TenantId) -> usize {
         if let Some(known) = self.groups.iter().position(|group| group.key == key) {
             return known;
         }
-        self.groups.push(Group::new(self.engine, key));
+        self.groups.push(Group::new(self.engine, key, tenant));
         self.groups.len() - 1
     }
 
@@ -503,8 +536,8 @@ impl Ingress {
         if block_is_due {
             self.close_block(slot, sink, now);
         }
-        if rests && let Some(flow) = self.flow_mut(slot) {
-            flow.rest();
+        if rests && let Some(active) = self.flow_mut(slot).and_then(IngressFlow::rest) {
+            self.memory.release(&active.memory);
         }
         self.plan(slot);
     }

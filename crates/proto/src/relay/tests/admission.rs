@@ -196,7 +196,8 @@ fn aliases_towards_another_relay_run_out_before_flows_do() {
     let port = desk.relay.ports.all().next().expect("the other relay's");
     let slot = super::super::ingress::FlowSlot(0);
     let mut aliases = 2;
-    while desk.relay.ports.announce(port, slot, flow(1, 2, 1), desk.now).is_some() {
+    let tenant = grant(1, 2).tenant;
+    while desk.relay.ports.announce(port, (slot, tenant), flow(1, 2, 1), desk.now).is_ok() {
         aliases += 1;
     }
     assert_eq!(aliases, u32::from(u16::MAX));

@@ -18,7 +18,7 @@ const WORK_PER_DATAGRAM: u64 = 250;
 const PLAINTEXT_BYTES: usize = 1_175;
 
 /// As many of these messages as a datagram takes.
-fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
+pub(super) fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
     let mut bytes = [0; PLAINTEXT_BYTES];
     let mut writer = Writer::new(&mut bytes);
     for message in messages {
@@ -34,7 +34,7 @@ fn alias(number: u16) -> Alias {
 }
 
 /// A range of so many numbers.
-fn range(first: u64, count: u64) -> RangeSet {
+pub(super) fn range(first: u64, count: u64) -> RangeSet {
     let mut ranges = RangeSet::new();
     assert!((first..first + count).all(|number| ranges.insert(SequenceNumber::new(number))), "they fit");
     ranges
@@ -48,7 +48,7 @@ impl Desk {
     }
 
     /// The relay takes messages of a session, authenticated, and does all that is due.
-    fn takes(&mut self, who: u8, messages: &[u8]) {
+    pub(super) fn takes(&mut self, who: u8, messages: &[u8]) {
         let session = self.session(who);
         let now = self.now;
         self.relay.messages(session, messages, Origin::Address(address(who).into()), now);
@@ -81,7 +81,7 @@ impl Desk {
     }
 
     /// A receiver registers so many flows.
-    fn receives(&mut self, sender: u8, who: u8, flows: u16) {
+    pub(super) fn receives(&mut self, sender: u8, who: u8, flows: u16) {
         self.has_thousands = true;
         for number in 1..=flows {
             let register = register(flow(sender, who, number), FlowRole::Receiver, Service::Coding, CONSENT);
@@ -109,7 +109,7 @@ impl Desk {
     }
 }
 
-fn nack(alias: Alias, ranges: Ranges<'_>) -> Message<'_> {
+pub(super) fn nack(alias: Alias, ranges: Ranges<'_>) -> Message<'_> {
     let patience = Microseconds::from_duration(ms(2_000));
     let (noticed_by_timer, answers_confirm) = (false, false);
     Message::Nack(Nack { alias, open_from_low: None, noticed_by_timer, answers_confirm, patience, ranges })

@@ -6,7 +6,9 @@ mod floods;
 mod grants;
 mod groups;
 mod hops;
+mod memory;
 mod others;
+mod quotas;
 mod reach;
 mod registration;
 mod relaying;
@@ -30,7 +32,7 @@ use byway_wire::{
     Services, Shard, TenantId,
 };
 
-use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings, UplinkSettings};
+use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings, TenantLimits, UplinkSettings};
 use crate::limits::{CODED_START, CONSENT, RELAY_MEMORY};
 use crate::network_path::LocalAddress;
 use crate::outbox::Urgency;
@@ -155,6 +157,11 @@ impl Client {
             Received::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
+            Received::Response { messages, .. } => {
+                for message in Messages::new(&messages) {
+                    self.hear(&message.expect("the relay speaks properly"));
+                }
+            }
             Received::Messages { session, messages } => {
                 let messages = messages.to_vec();
                 for message in Messages::new(&messages) {
@@ -224,6 +231,18 @@ impl Desk {
         others: u8,
         uplink: Option<UplinkSettings>,
     ) -> Self {
+        Self::within(RELAY_MEMORY, TenantLimits::default(), authority, started_unix_nanos, others, uplink)
+    }
+
+    /// The same, with so much memory, and limits of tenants.
+    fn within(
+        memory: byway_units::Bytes,
+        tenant_limits: TenantLimits,
+        authority: Authority,
+        started_unix_nanos: u64,
+        others: u8,
+        uplink: Option<UplinkSettings>,
+    ) -> Self {
         let relays = (OTHER..OTHER + others).map(|who| OtherRelay {
             number: RelayId::new(who.into()),
             shard: Shard::new(0),
@@ -232,7 +251,8 @@ impl Desk {
         });
         let settings = RelaySettings {
             follows_up: true,
-            memory: RELAY_MEMORY,
+            memory,
+            tenant_limits,
             number: RelayId::new(RELAY.into()),
             shard: Shard::new(0),
             secret: secret(RELAY),

@@ -173,19 +173,22 @@ fn only_so_many_coding_groups_are_begun() {
         last_flow: FlowId::new(number),
         ..grant_here(1, 2)
     };
-    let elsewhere = Grant { coding_group: CodingGroupId::new(count.into()), ..grant_here(1, 3) };
+    let (coding_group, tenant) = (CodingGroupId::new(count.into()), TenantId::new(9));
+    let elsewhere = Grant { coding_group, tenant, ..grant_here(1, 3) };
     let mut desk = Desk::new((0..count).map(of_group).chain([elsewhere]).collect());
     desk.has_thousands = true;
     desk.enter(1);
-    for number in 0..count {
+    // A tenant leaves as many to others as it has.
+    for number in 0..count / 2 {
         assert!(desk.registers(1, flow(1, 2, number), FlowRole::Sender).is_ok());
     }
-    assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Err(Refusal::NoRoom));
-    desk.says(
-        1,
-        &Message::Unregister(Unregister { flow_key: flow(1, 2, 0), role: FlowRole::Sender, far_relay: None }),
-    );
-    assert_eq!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender), Ok(1));
+    let one_more = flow(1, 2, count / 2);
+    assert_eq!(desk.registers(1, one_more, FlowRole::Sender), Err(Refusal::QuotaReached));
+    assert_eq!(desk.relay.counters().quota_flows, 1);
+    assert!(desk.registers(1, flow(1, 3, 0), FlowRole::Sender).is_ok());
+    desk.says(1, &end_of(0, FlowRole::Sender));
+    desk.says(1, &end_of(1, FlowRole::Sender));
+    assert_eq!(desk.registers(1, one_more, FlowRole::Sender), Ok(1));
 }
 
 fn end_of(number: u16, role: FlowRole) -> Message<'static> {

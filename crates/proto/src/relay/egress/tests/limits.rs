@@ -150,6 +150,7 @@ fn flows_at_rest_hold_no_memory_of_the_pool() {
     let (mut talk, [flows, _]) = crowded(4 << 20, 10);
     for flow in &flows {
         talk.carried(*flow, 0);
+        talk.carried(*flow, 256);
         talk.nack(*flow, 1, 100);
     }
     assert!(talk.egress.flows_held().count() > 1_000);

@@ -174,10 +174,12 @@ fn groups_are_so_many_at_most_and_end_with_their_flows() {
     let key = |group| registration(FlowSlot(0), Kind { group, ..batched(2, 1) }).group;
     let flows: Vec<_> =
         (0..).take(GROUPS_MAX).map(|group| talk.flow(Kind { group, ..batched(2, 1) })).collect();
-    assert!(!talk.ingress.has_room(key(1_000)));
-    assert!(talk.ingress.has_room(key(5)), "a known group takes more flows");
-    assert!(talk.ingress.has_room(None));
+    let another = |talk: &Talk, group, tenant| talk.ingress.check_room(group, TenantId::new(tenant));
+    assert_eq!(another(&talk, key(1_000), 7), Err(Refusal::NoRoom));
+    assert_eq!(another(&talk, key(5), 7), Ok(()), "a known group takes more flows");
+    assert_eq!(another(&talk, None, 7), Ok(()));
     talk.ingress.unregister(flows[5], talk.now);
-    assert!(talk.ingress.has_room(key(1_000)));
+    assert_eq!(another(&talk, key(1_000), 7), Ok(()));
+    assert_eq!(another(&talk, key(1_000), 0), Err(Refusal::QuotaReached), "it has most of them");
     assert_eq!(talk.ingress.groups.len(), GROUPS_MAX - 1);
 }

@@ -156,19 +156,21 @@ fn only_so_many_flows_are_registered_and_those_are_served() {
     let second = talk.flow(batched(2, 1));
     let group = registration(first, batched(2, 1)).group;
     for _ in 2..INGRESS_FLOWS_MAX {
-        assert!(talk.ingress.has_room(group));
+        assert_eq!(talk.ingress.check_room(group, TenantId::new(0)), Ok(()));
         let register = |slot: FlowSlot| Registration {
             placed: PlacedFlow { slot: slot.0, ..registration(first, batched(2, 1)).placed },
             ..registration(first, batched(2, 1))
         };
         talk.ingress.register(register, talk.now);
     }
-    assert!(!talk.ingress.has_room(group) && !talk.ingress.has_room(None));
+    for group in [group, None] {
+        assert_eq!(talk.ingress.check_room(group, TenantId::new(0)), Err(Refusal::NoRoom));
+    }
     talk.copy(first, 0);
     talk.copy(second, 0);
     assert_eq!(talk.batches()[0].covered, [(1, 0), (2, 0)]);
     talk.ingress.unregister(second, talk.now);
-    assert!(talk.ingress.has_room(group));
+    assert_eq!(talk.ingress.check_room(group, TenantId::new(0)), Ok(()));
 }
 
 #[test]

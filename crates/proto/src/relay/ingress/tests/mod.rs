@@ -12,9 +12,10 @@ use alloc::vec::Vec;
 use byway_code::{Engine, Repair, decode};
 use byway_sched::Class;
 use byway_units::{AgentId, Duration, FlowId, Rate, Time};
-use byway_wire::messages::{InStreamHead, InStreamRepair};
+use byway_wire::messages::{InStreamHead, InStreamRepair, Refusal};
 use byway_wire::{Alias, BlockShape, Ecn, FlowKey, Receiver, SequenceNumber, Service, TenantId};
 
+use super::super::flow_memory::Holder;
 use super::PathOutage;
 use super::ceilings::GrantedFlows;
 use super::{
@@ -202,7 +203,11 @@ fn packet_of(alias: u16, sequence: u64, length: usize) -> Vec<u8> {
 
 impl Talk {
     fn new() -> Self {
-        let ingress = Ingress::new(Engine::fastest(), byway_units::Bytes::new(64 << 20));
+        let ingress = Ingress::new(
+            Engine::fastest(),
+            byway_units::Bytes::new(64 << 20),
+            byway_units::Bytes::new(64 << 20),
+        );
         Self { ingress, now: Time::START, made: Record::default(), lengths: BTreeMap::new() }
     }
 
@@ -275,6 +280,8 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
         }),
         placed: PlacedFlow { slot: slot.0, class, receiver: 0, sender: 0 },
         tenant,
+        owned_by: TenantId::new(kind.tenant),
+        holder: Holder::default(),
         ceiling: Ceiling {
             flows: GrantedFlows { sender, receiver, first, last },
             rate: kind.ceiling.unwrap_or(kind.rate),

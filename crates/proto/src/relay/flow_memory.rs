@@ -1,4 +1,5 @@
-//! The memory of flows: one pool, of which nobody gets more than is left for others.
+//! The memory of flows, of those that are received here or of those that are sent: one pool each, of which nobody gets more than is left for
+//! others. What every flow may have whatever others take is set aside with its registration.
 //!
 //! A session's flows may take as much as is free in the pool, and a tenant's a multiple of that (dynamic thresholds, Choudhury and
 //! Hahne 1998): one that is alone has much, and makes room by itself when others come, as what is kept of a flow lasts for
@@ -10,7 +11,6 @@ use alloc::vec::Vec;
 use byway_units::Bytes;
 use byway_wire::TenantId;
 
-use super::flow::Active;
 use crate::limits::{TENANT_SHARE, TENANTS_MAX};
 
 /// Whose a flow is.
@@ -22,11 +22,46 @@ pub(crate) struct Holder {
     tenant: u32,
 }
 
+/// What one flow takes.
+#[derive(Debug)]
+pub(super) struct MemoryUse {
+    holder: Holder,
+    bytes: u64,
+    /// How much of it is set aside with the flow's registration.
+    set_aside: u64,
+    /// How much of it the pool knows to be taken.
+    charged: u64,
+    /// Whether it may take more, as of now.
+    has_room: bool,
+}
+
+impl MemoryUse {
+    /// A flow that takes so much, all of it set aside, beside so much more that is.
+    pub(super) const fn new(holder: Holder, bytes: u64, more_set_aside: u64) -> Self {
+        Self { holder, bytes, set_aside: bytes + more_set_aside, charged: 0, has_room: true }
+    }
+
+    pub(super) const fn holder(&self) -> Holder {
+        self.holder
+    }
+
+    pub(super) const fn has_room(&self) -> bool {
+        self.has_room
+    }
+
+    /// Notes that a part takes another amount of memory than before.
+    pub(super) const fn grew(&mut self, before: u64, after: u64) {
+        self.bytes = self.bytes + after - before;
+    }
+}
+
 /// Memory of all flows, and who has it.
 #[derive(Debug)]
 pub(super) struct FlowMemory {
     max: u64,
     used: u64,
+    /// Of that, what is no tenant's.
+    shared: u64,
     by_session: Vec<u64>,
     by_tenant: Vec<u64>,
     tenants: BTreeMap<TenantId, u32>,
@@ -35,7 +70,7 @@ pub(super) struct FlowMemory {
 impl FlowMemory {
     pub(super) fn new(max: Bytes) -> Self {
         let (by_session, by_tenant) = (Vec::new(), Vec::new());
-        Self { max: max.count(), used: 0, by_session, by_tenant, tenants: BTreeMap::new() }
+        Self { max: max.count(), used: 0, shared: 0, by_session, by_tenant, tenants: BTreeMap::new() }
     }
 
     /// The holder of a session's flows. Tenants beyond so many share one account.
@@ -62,22 +97,53 @@ impl FlowMemory {
             && of(&self.by_tenant, holder.tenant) < free.saturating_mul(TENANT_SHARE)
     }
 
+    /// Whether what is no tenant's may take more: as much as is free.
+    pub(super) const fn has_shared_room(&self) -> bool {
+        self.shared < self.max.saturating_sub(self.used)
+    }
+
+    /// Notes that what is no tenant's takes another amount than before.
+    pub(super) const fn settle_shared(&mut self, before: u64, after: u64) {
+        self.shared = self.shared + after - before;
+        self.used = self.used + after - before;
+    }
+
     /// Lets a flow know whether it may take more.
-    pub(super) fn admit(&self, active: &mut Active) {
-        active.has_room = self.has_room(active.holder);
+    pub(super) fn admit(&self, flow: &mut MemoryUse) {
+        flow.has_room = self.has_room(flow.holder);
     }
 
     /// Notes what a flow takes now.
-    pub(super) fn settle(&mut self, active: &mut Active) {
-        if active.bytes != active.charged {
-            self.change(active.holder, active.charged, active.bytes);
-            active.charged = active.bytes;
+    pub(super) fn settle(&mut self, flow: &mut MemoryUse) {
+        let needed = flow.bytes.saturating_sub(flow.set_aside);
+        if needed != flow.charged {
+            self.change(flow.holder, flow.charged, needed);
+            flow.charged = needed;
         }
     }
 
     /// Notes that a flow gives back what it took.
-    pub(super) fn release(&mut self, active: &Active) {
-        self.change(active.holder, active.charged, 0);
+    pub(super) fn release(&mut self, flow: &MemoryUse) {
+        self.change(flow.holder, flow.charged, 0);
+    }
+
+    /// Takes memory for something that is no flow's own, which [`give_back`](Self::give_back) ends; `false` if there is too little.
+    pub(super) fn take(&mut self, holder: Holder, bytes: u64) -> bool {
+        let has_room = self.has_room(holder);
+        if has_room {
+            self.change(holder, 0, bytes);
+        }
+        has_room
+    }
+
+    /// Takes memory that is there already.
+    pub(super) fn charge(&mut self, holder: Holder, bytes: u64) {
+        self.change(holder, 0, bytes);
+    }
+
+    /// Gives back what [`take`](Self::take) or [`charge`](Self::charge) took.
+    pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
+        self.change(holder, bytes, 0);
     }
 
     #[cold]
