@@ -533,7 +533,7 @@ def print_refused_messages():
     role = silent(b"\x01" + bytes(5))
     refused_message("registered", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
     refused_message("registered", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
-    refused_message("registered", "status 8", UNICAST, role, silent(b"\x08\0\0"))
+    refused_message("registered", "status 9", UNICAST, role, silent(b"\x09\0\0"))
     refused_message("aliases", "alias 0", silent(b"\x01\0\0"), UNICAST, silent(b"\x01\0\0\0\0\0"))
     refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0\0"))
     refused_message("aliases-known", "known 2", silent(b"\x01\0\x01\x02"))

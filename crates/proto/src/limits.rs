@@ -70,6 +70,9 @@ pub const BATCHES_MAX: usize = 8_192;
 /// Most cooperative rounds under way: a second of an outage that darkens ten flows of 100 packets/s takes 1,000.
 pub const ROUNDS_MAX: usize = 4_096;
 
+/// Memory of ended rounds that is kept for new ones: a loss in a few flows at a time allocates nothing.
+pub const SPARE_ROUNDS_MAX: usize = 16;
+
 /// How long repair packets and copies are kept: past every latency budget of an interactive flow.
 pub const REPAIR_RETENTION: Duration = Duration::from_secs(2);
 

@@ -204,7 +204,8 @@ impl Agent {
     /// several die together, the flow is not to try one after the other.
     fn watch_standby_relays(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
-        let paths = if flow.needs_relay() { flow.registrations.count() } else { 0 };
+        let is_watched = flow.needs_relay() || flow.is_undelivered();
+        let paths = if is_watched { flow.registrations.count() } else { 0 };
         for path in 0..paths {
             if let Some(relay) = self.session_of_path(Flow::Sent(id), path) {
                 self.sessions.use_session(relay, now);

@@ -12,8 +12,8 @@ use super::send_flow::SendFlow;
 use super::settings::{Duplication, FlowSettings};
 use super::{Agent, Flow};
 use crate::limits::{
-    PATH_CHANGE_INTERVAL, PATH_STEADY_FOR, REGISTER_RETRY, REGISTER_RETRY_MAX, REGISTER_STEADY_TRIES,
-    REGISTER_TRIES, UNREACHABLE_RETRY_MAX,
+    FIRST_REPORT_MARGIN, PATH_CHANGE_INTERVAL, PATH_STEADY_FOR, REGISTER_RETRY, REGISTER_RETRY_MAX,
+    REGISTER_STEADY_TRIES, REGISTER_TRIES, UNREACHABLE_RETRY_MAX,
 };
 use crate::session::SessionId;
 
@@ -429,6 +429,9 @@ impl Agent {
         }
         let paths = self.settings_of(flow).paths.len();
         let lives: Vec<bool> = (0..paths).map(|path| self.path_lives(flow, path, now)).collect();
+        if let Flow::Sent(id) = flow {
+            self.senders[id.0 as usize].explain_failure(&lives);
+        }
         let shut: Vec<Option<Time>> = (0..paths).map(|path| self.path_shut_until(flow, path, now)).collect();
         let registrations = self.registrations_of_mut(flow);
         let is_changed = registrations.choose(|path| lives[path] && shut[path].is_none(), now);
@@ -463,11 +466,15 @@ impl Agent {
         let is_closed = peer.is_none_or(|peer| peer.dead || peer.path.address().is_none());
         let steady_at = sender.registrations.steady_at();
         let is_steady = steady_at.is_some_and(|at| at <= now);
-        // A path that loses many packets is left for another one only: the direct path may be dark.
-        let fails_until = sender.relay_delivery.fails_until(now);
+        let fails_until = sender.undelivered_until(now);
         let delivers = fails_until.is_none();
-        sender.relay_delivery.is_failing = !delivers;
+        let was_back = sender.falls_back();
+        // A path that loses many packets is left for another one only: the direct path may be dark.
         sender.set_fallback(lives && delivers || is_closed, is_steady && delivers || is_closed);
+        if was_back && sender.needs_relay() {
+            let round_trip = self.sessions.round_trip(sender.peer);
+            sender.rely_on_relays(now + round_trip * 2 + FIRST_REPORT_MARGIN);
+        }
         let again = steady_at.max(fails_until).filter(|at| sender.falls_back() && *at > now);
         let registrations = &mut sender.registrations;
         registrations.choose_again = registrations.choose_again.into_iter().chain(again).min();
@@ -491,9 +498,10 @@ impl Agent {
         let Flow::Sent(id) = flow else {
             return None;
         };
-        let SendFlow { settings, .. } = self.senders.get(id.0).filter(|flow| flow.needs_relay())?;
-        let relay = self.relay_places.get(&settings.paths.get(path)?.ingress)?;
-        self.relays[*relay].shut_until(now)
+        let flow = self.senders.get(id.0).filter(|flow| flow.needs_relay() || flow.is_undelivered())?;
+        let path = flow.settings.paths.get(path)?;
+        let shut_until = self.relay_places.get(&path.ingress).and_then(|at| self.relays[*at].shut_until(now));
+        shut_until.max(flow.failed_until(path, now))
     }
 
     /// The session with the relay at which a path begins (for a sender) or ends (for a receiver).

@@ -3,13 +3,16 @@
 //! A relay that answers probes may lose or falsify what it passes on. The receiver tells: by reports, by notices of silence, or by sending no report at all.
 //! The flow then takes the direct path beside the relays, and tries these alone again after a while.
 
-use byway_units::{Duration, Time};
+use byway_units::{Duration, RelayId, Time};
+use byway_wire::Shard;
 use byway_wire::messages::{RepairCounters, Report};
 
-use super::send_flow::SendFlowId;
+use super::send_flow::{SendFlow, SendFlowId};
+use super::settings::RelayPath;
 use super::{Agent, Flow};
 use crate::limits::{
-    BOTH_WAYS_FOR, BOTH_WAYS_MAX, DELIVERY_LOST_PART, DELIVERY_PACKETS, FIRST_REPORT_MARGIN,
+    BOTH_WAYS_FOR, BOTH_WAYS_MAX, DELIVERY_LOST_PART, DELIVERY_PACKETS, FAILURE_SETTLES_IN,
+    FIRST_REPORT_MARGIN,
 };
 
 /// Evidence that relays deliver a flow, and the time until which they are not relied on.
@@ -18,20 +21,33 @@ pub(super) struct RelayDelivery {
     /// Highest number and packets lost for good, by the report with which the present count began.
     counted_from: Option<[u32; 2]>,
     fails_until: Option<Time>,
+    /// Relays of the path that failed, near the sender and near the receiver.
+    failed: Option<[(RelayId, Shard); 2]>,
     /// Whether that time had not come when the flow last chose its path.
-    pub(super) is_failing: bool,
+    is_failing: bool,
+    /// Time before which evidence may be about a path that was left.
+    settles_at: Option<Time>,
     /// Duration of the last failure.
     lasted: Duration,
 }
 
 impl RelayDelivery {
     /// Returns the time until which relays are not relied on, if that is later than now.
-    pub(super) fn fails_until(&self, now: Time) -> Option<Time> {
+    fn fails_until(&self, now: Time) -> Option<Time> {
         self.fails_until.filter(|until| *until > now)
     }
 
+    /// Returns whether what is known now may be about a path that was left.
+    fn is_settling(&self, now: Time) -> bool {
+        self.settles_at.is_some_and(|at| at > now)
+    }
+
     /// Takes a report; true if relays deliver too little.
-    fn take_report(&mut self, report: &Report) -> bool {
+    fn take_report(&mut self, report: &Report, now: Time) -> bool {
+        if self.is_settling(now) {
+            self.counted_from = None;
+            return false;
+        }
         let RepairCounters { in_stream, cooperative, cached, .. } = report.repaired;
         let repaired = in_stream.wrapping_add(cooperative).wrapping_add(cached);
         let counted = [report.highest_low, report.lost.wrapping_sub(repaired)];
@@ -49,10 +65,12 @@ impl RelayDelivery {
     }
 
     /// Notes a failure: longer than the last one, if that ended lately.
-    fn fail(&mut self, now: Time) {
+    fn fail(&mut self, path: Option<&RelayPath>, now: Time) {
         let lately = self.fails_until.is_some_and(|until| now.saturating_since(until) <= self.lasted);
         self.lasted = if lately { (self.lasted * 2).min(BOTH_WAYS_MAX) } else { BOTH_WAYS_FOR };
         self.fails_until = Some(now + self.lasted);
+        self.failed = path.map(|path| [path.ingress, path.egress]);
+        self.settles_at = Some(now + FAILURE_SETTLES_IN);
         self.counted_from = None;
     }
 }
@@ -61,7 +79,7 @@ impl Agent {
     /// Looks at what relays delivered of a flow by a report.
     pub(super) fn judge_relays(&mut self, id: SendFlowId, report: &Report, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
-        if flow.needs_relay() && flow.relay_delivery.take_report(report) {
+        if flow.needs_relay() && flow.relay_delivery.get_or_insert_default().take_report(report, now) {
             self.take_both_ways(id, now);
         }
     }
@@ -75,13 +93,55 @@ impl Agent {
         }
     }
 
-    /// Has a flow take the direct path beside relays for a while, if it has a direct path.
+    /// Has a flow take the direct path for a while, if it has one, beside another path through relays, or the same.
     pub(super) fn take_both_ways(&mut self, id: SendFlowId, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
-        if flow.relay_delivery.fails_until(now).is_none() && self.sessions.is_direct(flow.peer) {
-            flow.relay_delivery.fail(now);
+        let is_settling = flow.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_settling(now));
+        let is_known = is_settling || flow.undelivered_until(now).is_some();
+        if !is_known && self.sessions.is_direct(flow.peer) {
+            let path = flow.settings.paths.get(flow.registrations.in_use());
+            flow.relay_delivery.get_or_insert_default().fail(path, now);
             self.choose_path(Flow::Sent(id), now);
         }
+    }
+}
+
+impl SendFlow {
+    /// Returns the time until which relays are not relied on, if that is later than now, and notes whether there is one.
+    pub(super) fn undelivered_until(&mut self, now: Time) -> Option<Time> {
+        let delivery = self.relay_delivery.as_mut()?;
+        let until = delivery.fails_until(now);
+        delivery.is_failing = until.is_some();
+        until
+    }
+
+    /// Returns the time until which a path through relays is not chosen, because it did not deliver.
+    pub(super) fn failed_until(&self, path: &RelayPath, now: Time) -> Option<Time> {
+        let delivery = self.relay_delivery.as_ref()?;
+        let has_failed = delivery.failed == Some([path.ingress, path.egress]);
+        delivery.fails_until(now).filter(|_| has_failed)
+    }
+
+    /// Takes no evidence of failure before a time: packets that now go through relays alone may arrive much later than those before.
+    pub(super) fn rely_on_relays(&mut self, settles_at: Time) {
+        self.relay_delivery.get_or_insert_default().settles_at = Some(settles_at);
+    }
+
+    /// Forgets a failure that is explained: a path with a dead relay is chosen as soon as that is back.
+    pub(super) fn explain_failure(&mut self, lives: &[bool]) {
+        let paths = self.settings.paths.iter().zip(lives);
+        let mut dead = paths.filter(|(_, lives)| !**lives).map(|(path, _)| Some([path.ingress, path.egress]));
+        if let Some(delivery) = &mut self.relay_delivery
+            && delivery.failed.is_some()
+            && dead.any(|path| path == delivery.failed)
+        {
+            (delivery.fails_until, delivery.failed) = (None, None);
+        }
+    }
+
+    /// Returns whether relays were not relied on when the flow last chose its path.
+    pub(super) fn is_undelivered(&self) -> bool {
+        self.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_failing)
     }
 }
 
@@ -113,9 +173,9 @@ mod tests {
             [(31, 31, 0, false), (32, 2, 0, false), (32, 3, 0, true), (32, 9, 7, false), (320, 21, 0, true)]
         {
             let mut delivery = RelayDelivery::default();
-            assert!(!delivery.take_report(&report_of(u32::MAX, 5, 5)));
+            assert!(!delivery.take_report(&report_of(u32::MAX, 5, 5), Time::START));
             let report = report_of(u32::wrapping_sub(highest, 1), 5 + lost, 5 + repaired);
-            assert_eq!(delivery.take_report(&report), fails, "{lost} - {repaired} of {highest}");
+            assert_eq!(delivery.take_report(&report, Time::START), fails, "{lost} - {repaired} of {highest}");
         }
     }
 
@@ -123,15 +183,15 @@ mod tests {
     fn a_failure_soon_after_another_lasts_twice_as_long_up_to_a_minute() {
         let mut delivery = RelayDelivery::default();
         let mut now = Time::START;
-        for seconds in [2, 4, 8, 16, 32, 64, 64] {
-            delivery.fail(now);
+        for seconds in [10, 20, 40, 80, 80] {
+            delivery.fail(None, now);
             let until = now + Duration::from_secs(seconds);
             assert_eq!(delivery.fails_until(now), Some(until));
             assert_eq!(delivery.fails_until(until), None);
             now = until + Duration::from_millis(500);
         }
-        now += Duration::from_secs(65);
-        delivery.fail(now);
+        now += Duration::from_secs(81);
+        delivery.fail(None, now);
         assert_eq!(delivery.fails_until(now), Some(now + BOTH_WAYS_FOR), "relays delivered for a while");
     }
 }

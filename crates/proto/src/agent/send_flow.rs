@@ -59,7 +59,7 @@ pub(super) struct SendFlow {
     /// True while no relay path works for a flow that needs one, or relays deliver too little of it: its packets take the direct path.
     falls_back: bool,
     /// Evidence that relays deliver what they alone get.
-    pub(super) relay_delivery: RelayDelivery,
+    pub(super) relay_delivery: Option<Box<RelayDelivery>>,
     /// How many originals may be sent again.
     again: u8,
     /// What the receiver reported; `None` before its first report.
@@ -84,7 +84,7 @@ impl SendFlow {
             dark_since: None,
             stands_in: false,
             falls_back: false,
-            relay_delivery: RelayDelivery::default(),
+            relay_delivery: None,
             again: ORIGINALS_AGAIN_MAX,
             reports: None,
         }
@@ -147,9 +147,9 @@ impl SendFlow {
     }
 
     /// The service in force.
-    pub(super) const fn service(&self) -> Service {
+    pub(super) fn service(&self) -> Service {
         match self.service_asked() {
-            Service::Forwarding if self.falls_back && self.relay_delivery.is_failing => Service::Both,
+            Service::Forwarding if self.falls_back && self.is_undelivered() => Service::Both,
             Service::Forwarding if self.falls_back => Service::Internet,
             service => service,
         }

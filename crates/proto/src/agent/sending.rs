@@ -270,7 +270,7 @@ impl Agent {
             let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
             let bytes = on_the_line(coded_bytes + ENVELOPE_OVERHEAD);
             // On both ways is what was asked for: losses hold nothing back then, only a queue does.
-            let takes_copies = if takes_two_ways(flow.settings.service) {
+            let takes_copies = if takes_two_ways(flow.service()) {
                 let is_free = !relay.is_dead && !relay.is_queueing();
                 flow.is_awake(now) && is_free && (is_borne || relay.scale.carries().is_none())
             } else {

@@ -14,7 +14,7 @@ use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
 use crate::limits::{
     DARK_AFTER, ORIGINALS_IN_DARK, REPORT_AFTER_LOSS, RESEND_REACH, SILENCE_MARGIN, SILENCE_NOTICES,
-    SILENCE_REPEAT, STANDBY_FOR,
+    SILENCE_REPEAT, SILENT_PACKETS_MIN, STANDBY_FOR,
 };
 use crate::session::SessionId;
 
@@ -84,7 +84,11 @@ impl Agent {
         }
         let from = SequenceNumber::nearest(silence.from_low, flow.next);
         if flow.needs_relay() {
-            if self.is_lost_since(id, from, silence.elapsed.duration(), now) {
+            let elapsed = silence.elapsed.duration();
+            // One lost packet of a flow that sends few is a silence, too, and is repaired.
+            let is_long =
+                elapsed >= DARK_AFTER && flow.sent_since(from).nth(SILENT_PACKETS_MIN - 1).is_some();
+            if is_long && self.is_lost_since(id, from, elapsed, now) {
                 self.take_both_ways(id, now);
             }
             return;

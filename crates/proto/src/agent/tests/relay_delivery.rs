@@ -46,7 +46,7 @@ fn a_flow_that_its_relay_delivers_no_more_takes_both_ways_for_a_while_and_tries_
     assert_eq!(service(&hall), Service::Both);
     call(&mut hall, 1_000, false);
     assert!(hall.got.len() >= before + 50, "{before}, then {}", hall.got.len());
-    call(&mut hall, 2_000, true);
+    call(&mut hall, 13_000, true);
     let originals = hall.agents[SENDER].counters().originals;
     call(&mut hall, 1_000, true);
     assert_eq!((service(&hall), hall.agents[SENDER].counters().originals), (Service::Forwarding, originals));

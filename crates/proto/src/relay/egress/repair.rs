@@ -369,6 +369,7 @@ impl Egress {
             }
             None => self.counters.rounds_inconsistent += 1,
         }
+        self.rounds.recycle(round);
         true
     }
 

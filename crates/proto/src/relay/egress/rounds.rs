@@ -12,7 +12,7 @@ use super::Holder;
 use super::batches::Entries;
 use super::flow::BatchRef;
 use super::sweep::swept_at;
-use crate::limits::ROUNDS_MAX;
+use crate::limits::{ROUNDS_MAX, SPARE_ROUNDS_MAX};
 use crate::parts::packet_log::Handle;
 
 /// Which round, among those under way.
@@ -179,6 +179,8 @@ pub(crate) struct Rounds {
     /// Each in memory of its own: a table of rounds as a whole is more than one datagram may make a relay allocate.
     slots: Vec<Option<Box<Round>>>,
     free: Vec<RoundSlot>,
+    /// Memory of rounds that ended, for the next ones.
+    spare: ArrayVec<Box<Round>, SPARE_ROUNDS_MAX>,
     /// When each of them is looked at again that is to be.
     reviews: BTreeSet<(Time, RoundSlot)>,
     /// When each of them is given up, at the soonest.
@@ -196,7 +198,14 @@ impl Rounds {
                 RoundSlot(u16::try_from(self.slots.len() - 1).expect("ROUNDS_MAX fits in 16 bits"))
             }
         };
-        self.slots[usize::from(slot.0)] = Some(Box::new(round));
+        let round = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = round;
+                spare
+            }
+            None => Box::new(round),
+        };
+        self.slots[usize::from(slot.0)] = Some(round);
         Some(slot)
     }
 
@@ -218,6 +227,13 @@ impl Rounds {
             self.expiries.remove(&(at, slot));
         }
         round
+    }
+
+    /// Keeps the memory of a round that ended, if little is kept.
+    pub(crate) fn recycle(&mut self, round: Box<Round>) {
+        if !self.spare.is_full() {
+            self.spare.push(round);
+        }
     }
 
     /// Notes that somebody has a use for the result of a round until then.

@@ -85,6 +85,7 @@ impl Egress {
             if let Some(batch) = self.batch_mut(round.batch).filter(|batch| batch.round == Some(slot)) {
                 batch.round = None;
             }
+            self.rounds.recycle(round);
         }
         while let Some((at, slot)) = pop(&mut self.sweeps.expiries, now) {
             self.expire(slot, at, now);
