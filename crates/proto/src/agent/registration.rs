@@ -8,7 +8,6 @@ use byway_wire::{Alias, FlowKey, GrantedRelay, KilobitsPerSecond, Message, Micro
 
 use super::events::Event;
 use super::looking::PathState;
-use super::send_flow::SendFlow;
 use super::settings::{Duplication, FlowSettings};
 use super::{Agent, Flow};
 use crate::limits::{

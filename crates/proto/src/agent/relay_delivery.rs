@@ -11,7 +11,7 @@ use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::RelayPath;
 use super::{Agent, Flow};
 use crate::limits::{
-    BOTH_WAYS_FOR, BOTH_WAYS_MAX, DELIVERY_LOST_PART, DELIVERY_PACKETS, FAILURE_SETTLES_IN,
+    BOTH_WAYS_FOR, BOTH_WAYS_MAX, DARK_AFTER, DELIVERY_LOST_PART, DELIVERY_PACKETS, FAILURE_SETTLES_IN,
     FIRST_REPORT_MARGIN,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct RelayDelivery {
     is_failing: bool,
     /// Time before which evidence may be about a path that was left.
     settles_at: Option<Time>,
+    /// Time before which a silence may come of the change from the direct path to relays, on which packets take longer.
+    changes_until: Option<Time>,
     /// Duration of the last failure.
     lasted: Duration,
 }
@@ -122,9 +124,15 @@ impl SendFlow {
         delivery.fails_until(now).filter(|_| has_failed)
     }
 
-    /// Takes no evidence of failure before a time: packets that now go through relays alone may arrive much later than those before.
-    pub(super) fn rely_on_relays(&mut self, settles_at: Time) {
-        self.relay_delivery.get_or_insert_default().settles_at = Some(settles_at);
+    /// Notes that packets go through relays alone again, and until when the change may show as a silence.
+    pub(super) fn rely_on_relays(&mut self, changes_until: Time) {
+        self.relay_delivery.get_or_insert_default().changes_until = Some(changes_until);
+    }
+
+    /// Returns the shortest silence of the receiver that shows that relays do not deliver.
+    pub(super) fn telling_silence(&self, now: Time) -> Duration {
+        let changes_until = self.relay_delivery.as_ref().and_then(|delivery| delivery.changes_until);
+        if changes_until.is_some_and(|until| until > now) { DARK_AFTER * 3 / 2 } else { DARK_AFTER }
     }
 
     /// Forgets a failure that is explained: a path with a dead relay is chosen as soon as that is back.

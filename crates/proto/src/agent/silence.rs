@@ -86,8 +86,8 @@ impl Agent {
         if flow.needs_relay() {
             let elapsed = silence.elapsed.duration();
             // One lost packet of a flow that sends few is a silence, too, and is repaired.
-            let is_long =
-                elapsed >= DARK_AFTER && flow.sent_since(from).nth(SILENT_PACKETS_MIN - 1).is_some();
+            let is_long = elapsed >= flow.telling_silence(now)
+                && flow.sent_since(from).nth(SILENT_PACKETS_MIN - 1).is_some();
             if is_long && self.is_lost_since(id, from, elapsed, now) {
                 self.take_both_ways(id, now);
             }

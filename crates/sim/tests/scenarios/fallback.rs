@@ -5,7 +5,7 @@ use byway_sim::Hang;
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
-use crate::support::{ARRANGEMENTS, OverlayWorld, Plan, Run, at, secs};
+use crate::support::{ARRANGEMENTS, Lie, OverlayWorld, Plan, Run, at, secs};
 
 const SERVICES: [Service; 4] = [Service::Coding, Service::Caching, Service::Forwarding, Service::Both];
 
@@ -117,4 +117,20 @@ fn copies_by_a_relay_that_dies_leave_the_direct_path() {
     Run::when(&mut world, at(6_000), stop_all);
     run.finish(&mut world);
     assert_eq!(run.all_missing(at(6_000) + MOVED_WITHIN, Time::MAX), 0);
+}
+
+#[test]
+fn relays_that_answer_and_deliver_garbage_leave_forwarding_the_direct_path_within_600_ms() {
+    for (name, arrange) in ARRANGEMENTS {
+        let mut plan = long(Service::Forwarding, arrange);
+        plan.lie = Some(Lie::Garbage);
+        let (world, run) = plan.run();
+        let begins = at(2_000);
+        assert!(run.all_missing(begins, begins + MOVED_WITHIN) > 0, "{name}: their lies show");
+        assert_eq!(run.all_missing(begins + MOVED_WITHIN, begins + secs(10)), 0, "{name}");
+        let missing = run.all_missing(begins + secs(10), Time::MAX);
+        let sent: u64 = run.fates(&world).iter().map(|fate| fate.sent).sum();
+        // Relays are tried again once: as much as in 600 ms of 16 s.
+        assert!(missing as u64 <= sent * 6 / 160, "{name}: {missing} of {sent}");
+    }
 }

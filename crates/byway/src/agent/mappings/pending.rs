@@ -172,7 +172,9 @@ impl PendingDatagrams {
         let datagrams = std::mem::take(&mut queue.datagrams);
         let (removed, rest): (VecDeque<_>, VecDeque<_>) = datagrams.into_iter().partition(&is_meant);
         self.bytes -= removed.iter().map(PendingDatagram::cost).sum::<usize>();
-        removed.iter().for_each(|datagram| queue.note_removed(datagram));
+        for datagram in &removed {
+            queue.note_removed(datagram);
+        }
         queue.datagrams = rest;
         if !queue.datagrams.is_empty() {
             self.peers.insert(peer, queue);
