@@ -429,7 +429,7 @@ impl Agent {
         let paths = self.settings_of(flow).paths.len();
         let lives: Vec<bool> = (0..paths).map(|path| self.path_lives(flow, path, now)).collect();
         if let Flow::Sent(id) = flow {
-            self.senders[id.0 as usize].explain_failure(&lives);
+            self.senders[id.0 as usize].explain_failure(&lives, now);
         }
         let shut: Vec<Option<Time>> = (0..paths).map(|path| self.path_shut_until(flow, path, now)).collect();
         let registrations = self.registrations_of_mut(flow);
@@ -439,6 +439,9 @@ impl Agent {
         let lives = lives.get(registrations.in_use()) == Some(&true);
         self.fall_back(flow, lives, now);
         if is_changed {
+            if let Flow::Sent(id) = flow {
+                self.senders[id.0 as usize].settle_delivery(now);
+            }
             let (key, _) = self.identity_of(flow);
             let registrations = self.registrations_of(flow);
             if registrations.was_accepted {
@@ -489,18 +492,6 @@ impl Agent {
         // Which relay answers first says nothing about which is best.
         let is_open = registrations.is_open(path) && !self.relay_is_dead(session);
         is_accepted || is_open
-    }
-
-    /// Until when a path is of no use to a flow that needs a relay, as too much is lost on the way to it. Copies
-    /// are held back then, rather than sent elsewhere: they might take their share of the same congestion.
-    fn path_shut_until(&self, flow: Flow, path: usize, now: Time) -> Option<Time> {
-        let Flow::Sent(id) = flow else {
-            return None;
-        };
-        let flow = self.senders.get(id.0).filter(|flow| flow.needs_relay() || flow.is_undelivered())?;
-        let path = flow.settings.paths.get(path)?;
-        let shut_until = self.relay_places.get(&path.ingress).and_then(|at| self.relays[*at].shut_until(now));
-        shut_until.max(flow.failed_until(path, now))
     }
 
     /// The session with the relay at which a path begins (for a sender) or ends (for a receiver).

@@ -12,7 +12,7 @@ use super::settings::RelayPath;
 use super::{Agent, Flow};
 use crate::limits::{
     BOTH_WAYS_FOR, BOTH_WAYS_MAX, DARK_AFTER, DELIVERY_LOST_PART, DELIVERY_PACKETS, FAILURE_SETTLES_IN,
-    FIRST_REPORT_MARGIN,
+    FIRST_REPORT_MARGIN, SILENT_PACKETS_MIN,
 };
 
 /// Evidence that relays deliver a flow, and the time until which they are not relied on.
@@ -23,7 +23,7 @@ pub(super) struct RelayDelivery {
     fails_until: Option<Time>,
     /// Relays of the path that failed, near the sender and near the receiver.
     failed: Option<[(RelayId, Shard); 2]>,
-    /// Whether that time had not come when the flow last chose its path.
+    /// True if that time had not come when the flow last chose its path.
     is_failing: bool,
     /// Time before which evidence may be about a path that was left.
     settles_at: Option<Time>,
@@ -90,21 +90,38 @@ impl Agent {
     pub(super) fn take_both_ways_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
         let overdue = self.sessions.round_trip(flow.peer) * 2 + FIRST_REPORT_MARGIN;
-        if flow.needs_relay() && flow.began.is_some_and(|began| began + overdue <= now) {
+        let is_overdue = flow.began.is_some_and(|began| began + overdue <= now);
+        // One lost packet, or one lost report, is no failure.
+        if flow.needs_relay() && is_overdue && flow.next.number() >= SILENT_PACKETS_MIN as u64 {
             self.take_both_ways(id, now);
         }
     }
 
-    /// Has a flow take the direct path for a while, if it has one, beside another path through relays, or the same.
+    /// Has a flow take another path through relays for a while, if it has one, and the direct path beside.
     pub(super) fn take_both_ways(&mut self, id: SendFlowId, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
         let is_settling = flow.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_settling(now));
         let is_known = is_settling || flow.undelivered_until(now).is_some();
-        if !is_known && self.sessions.is_direct(flow.peer) {
+        let has_another = self.sessions.is_direct(flow.peer) || flow.registrations.count() > 1;
+        if !is_known && has_another {
             let path = flow.settings.paths.get(flow.registrations.in_use());
             flow.relay_delivery.get_or_insert_default().fail(path, now);
             self.choose_path(Flow::Sent(id), now);
         }
+    }
+}
+
+impl Agent {
+    /// Returns the time until which a path is of no use to a flow that needs a relay, because it did not deliver, or too much is lost on
+    /// the way to it. Copies are held back then, rather than sent elsewhere: they might take their share of the same congestion.
+    pub(super) fn path_shut_until(&self, flow: Flow, path: usize, now: Time) -> Option<Time> {
+        let Flow::Sent(id) = flow else {
+            return None;
+        };
+        let flow = self.senders.get(id.0).filter(|flow| flow.needs_relay() || flow.is_undelivered())?;
+        let path = flow.settings.paths.get(path)?;
+        let shut_until = self.relay_places.get(&path.ingress).and_then(|at| self.relays[*at].shut_until(now));
+        shut_until.max(flow.failed_until(path, now))
     }
 }
 
@@ -126,7 +143,15 @@ impl SendFlow {
 
     /// Notes that packets go through relays alone again, and until when the change may show as a silence.
     pub(super) fn rely_on_relays(&mut self, changes_until: Time) {
-        self.relay_delivery.get_or_insert_default().changes_until = Some(changes_until);
+        let delivery = self.relay_delivery.get_or_insert_default();
+        (delivery.changes_until, delivery.counted_from) = (Some(changes_until), None);
+    }
+
+    /// Notes that the flow takes another path: what comes next may still be about the one before.
+    pub(super) fn settle_delivery(&mut self, now: Time) {
+        if self.needs_relay() || self.relay_delivery.is_some() {
+            self.relay_delivery.get_or_insert_default().settles_at = Some(now + FAILURE_SETTLES_IN);
+        }
     }
 
     /// Returns the shortest silence of the receiver that shows that relays do not deliver.
@@ -136,14 +161,16 @@ impl SendFlow {
     }
 
     /// Forgets a failure that is explained: a path with a dead relay is chosen as soon as that is back.
-    pub(super) fn explain_failure(&mut self, lives: &[bool]) {
+    pub(super) fn explain_failure(&mut self, lives: &[bool], now: Time) {
         let paths = self.settings.paths.iter().zip(lives);
         let mut dead = paths.filter(|(_, lives)| !**lives).map(|(path, _)| Some([path.ingress, path.egress]));
         if let Some(delivery) = &mut self.relay_delivery
             && delivery.failed.is_some()
             && dead.any(|path| path == delivery.failed)
         {
-            (delivery.fails_until, delivery.failed) = (None, None);
+            // The end is remembered: a relay that seems to die now and then does not begin anew.
+            delivery.fails_until = delivery.fails_until.map(|until| until.min(now));
+            delivery.failed = None;
         }
     }
 
@@ -188,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_soon_after_another_lasts_twice_as_long_up_to_a_minute() {
+    fn a_failure_soon_after_another_lasts_twice_as_long_up_to_80_seconds() {
         let mut delivery = RelayDelivery::default();
         let mut now = Time::START;
         for seconds in [10, 20, 40, 80, 80] {

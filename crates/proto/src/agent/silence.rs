@@ -86,11 +86,17 @@ impl Agent {
         if flow.needs_relay() {
             let elapsed = silence.elapsed.duration();
             // One lost packet of a flow that sends few is a silence, too, and is repaired.
-            let is_long = elapsed >= flow.telling_silence(now)
+            // What waits for the uplink has not left.
+            let is_long = self.has_room()
+                && elapsed >= flow.telling_silence(now)
                 && flow.sent_since(from).nth(SILENT_PACKETS_MIN - 1).is_some();
             if is_long && self.is_lost_since(id, from, elapsed, now) {
                 self.take_both_ways(id, now);
             }
+            return;
+        }
+        if flow.is_undelivered() {
+            // Relays are known not to deliver: copies would not, either.
             return;
         }
         let Some((place, alias)) = self.ingress_of(id) else {

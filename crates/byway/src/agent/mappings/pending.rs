@@ -75,7 +75,7 @@ impl Queue {
 
 /// Pending datagrams of all mappings.
 ///
-/// A new datagram is always accepted. Where a limit is exceeded, the oldest ones of the largest backlog are dropped.
+/// Where a limit is exceeded, the oldest datagrams of the largest backlog are dropped.
 #[derive(Debug, Default)]
 pub(in crate::agent) struct PendingDatagrams {
     peers: BTreeMap<AgentId, Queue>,

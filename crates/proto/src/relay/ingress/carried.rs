@@ -185,20 +185,32 @@ impl Ingress {
         let Some((packet, active)) = self.log.push(coded, now).zip(flow.active_mut()) else {
             return;
         };
-        self.memory.admit(&mut active.memory);
-        let has_room = active.memory.has_room();
-        if active.carried.is_none() && !has_room {
-            return;
+        if active.carried.is_none() {
+            self.memory.admit(&mut active.memory);
+            if !active.memory.has_room() {
+                return;
+            }
+            let carried = Box::new(Carried::new(rate, now));
+            active.memory.grew(0, carried.bytes());
+            active.carried = Some(carried);
         }
-        let before = active.carried.as_ref().map_or(0, |carried| carried.bytes());
-        let carried = active.carried.get_or_insert_with(|| Box::new(Carried::new(rate, now)));
+        let Active { memory, carried: Some(carried), .. } = active else {
+            return;
+        };
         // Whoever misses a packet of a coded flow has asked by then.
         let retention = if is_carried { CARRIED_RETENTION } else { CODED_RETENTION };
-        let is_past =
-            |kept: Kept| !has_room || self.log.came(kept.packet).is_none_or(|came| came + retention < now);
+        let before = carried.kept.bytes();
+        // Asked only where the packet's place is taken, and the table would grow.
+        let is_past = |kept: Kept| {
+            let is_past = self.log.came(kept.packet).is_none_or(|came| came + retention < now);
+            is_past || !self.memory.has_room(memory.holder())
+        };
         carried.kept.insert_over(sequence.number(), Kept { packet, is_carried }, is_past);
-        active.memory.grew(before, carried.bytes());
-        self.memory.settle(&mut active.memory);
+        let after = carried.kept.bytes();
+        if after != before {
+            memory.grew(before, after);
+            self.memory.settle(memory);
+        }
     }
 
     /// Sends what an egress relay misses, `round_trip` away: of what was carried to it, or of what it has too few repair

@@ -160,14 +160,18 @@ impl Group {
         mut close: impl FnMut(&ClosedBatch<'_>),
     ) -> bool {
         self.expire(numbers, now, &mut close);
-        if !self.placement.knows(packet.flow.slot) && !memory.has_room(holder) {
+        let is_known = self.placement.knows(packet.flow.slot);
+        if !is_known && !memory.has_room(holder) {
             return false;
         }
         let decision = self.placement.place(packet, BATCH_WAIT, now);
         if let Some(closed) = decision.closed_before {
             self.close(closed, numbers, &mut close);
         }
-        self.settle_table(holder, memory);
+        // The tables grow for new flows and for new queues.
+        if !is_known || self.open.len() <= decision.queue {
+            self.settle_table(holder, memory);
+        }
         let batch = self.batch(decision.queue, holder, memory);
         let is_covered = batch.is_some();
         if let Some(batch) = batch {
