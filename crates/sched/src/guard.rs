@@ -3,8 +3,8 @@
 //! Ways to cheat, and what answers them:
 //! - *Flows that are made up* make a class seem larger. Only flows that last count, and some of a source ([`LastingFlows`]).
 //! - *A greedy flow among modest ones* takes what the low-delay class leaves of its share. No low-delay flow gets more than its part of what a
-//!   high-rate one does, as long as that class is short of something. While it is not, what exceeds that part is let in
-//!   as long as nothing high-rate waits: else, it would fill the queue when high-rate flows return.
+//!   high-rate one does, as long as that class is short of something. While it is not, packets beyond that part are
+//!   admitted as long as nothing high-rate waits. Otherwise, they would fill the queue when high-rate flows return.
 //! - *A sender that does not slow down* fills the low-delay queue. Who sends more than a fair share, for longer than TCP does by chance, has that share
 //!   without bursts until it has paid back, and more only where high-rate flows leave it: the room is for those who take no more than theirs. No share is kept
 //!   for flows that go on while most of what they bring is refused ([`FairShare`]).

@@ -132,14 +132,14 @@ impl Agent {
 }
 
 impl Agent {
-    /// The paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.
+    /// Returns the paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.
     pub(super) fn paths_through(&self, flow: Flow, session: SessionId) -> Vec<usize> {
         let paths = 0..self.settings_of(flow).paths.len();
         paths.filter(|path| self.session_of_path(flow, *path) == Some(session)).collect()
     }
 
-    /// Returns the paths of a flow that a relay's answer to a registration is about. An acceptance is about those that lead to one far relay: each comes
-    /// with a grant of its own, which the relay may not have got.
+    /// Returns the paths of a flow that a relay's answer to a registration is about. An acceptance is about those
+    /// that lead to one far relay: each comes with a grant of its own, which the relay may not have got.
     pub(super) fn paths_registered(
         &self,
         flow: Flow,
@@ -152,7 +152,8 @@ impl Agent {
         self.paths_between(flow, session, registered.far_relay)
     }
 
-    /// Returns the paths of a flow that end with a registration: those of a sender that end at `far`, and all of a receiver, which a relay knows as one.
+    /// Returns the paths of a flow that end with a registration: a sender's that end at `far`, or all of a
+    /// receiver's, which a relay knows as one.
     pub(super) fn paths_ended(&self, flow: Flow, session: SessionId, far: GrantedRelay) -> Vec<usize> {
         match self.identity_of(flow) {
             (_, FlowRole::Sender) => self.paths_between(flow, session, far),

@@ -1,4 +1,4 @@
-//! When a flow that goes through relays alone takes the direct path, too, because they deliver too little.
+//! Limits of what relays may fail to deliver of a flow that goes through them alone.
 
 use byway_units::Duration;
 
@@ -11,16 +11,16 @@ pub const DELIVERY_LOST_PART: u32 = 16;
 /// Packets that left for relays in vain before a silence counts as one of these.
 pub const SILENT_PACKETS_MIN: usize = 4;
 
-/// How long a flow's first report may take beyond two round trips: with those, a flow whose packets reach nobody takes the direct path within
-/// 600 ms, up to a round trip of 150 ms.
+/// Time that a flow's first report may take beyond two round trips. A flow whose packets reach nobody then takes
+/// the direct path within 600 ms, up to a round trip of 150 ms.
 pub const FIRST_REPORT_MARGIN: Duration = Duration::from_millis(300);
 
-/// How long a path that failed is not chosen, and the flow takes both ways, at first; twice as long each time that relays fail again,
-/// unless a relay of that path is found to be dead.
+/// Time for which a path that failed is not chosen, and the flow takes both ways. It doubles each time that relays
+/// fail again.
 pub const BOTH_WAYS_FOR: Duration = Duration::from_secs(10);
 
-/// and at most so long: a try may cost half a second of packets.
+/// Longest such time: a try may cost half a second of packets.
 pub const BOTH_WAYS_MAX: Duration = Duration::from_secs(80);
 
-/// How long after a failure evidence is ignored: it may be about the path that was left.
+/// Time after a failure in which evidence is ignored: it may be about the path that was left.
 pub const FAILURE_SETTLES_IN: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use byway_wire::TenantId;
 
 use crate::limits::{TENANT_SHARE, TENANTS_MAX};
 
-/// Whose a flow is.
+/// Session and tenant that pay for a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holder {
     /// The session's number.
@@ -22,16 +22,16 @@ pub(crate) struct Holder {
     tenant: u32,
 }
 
-/// What one flow takes.
+/// Memory that one flow takes.
 #[derive(Debug)]
 pub(super) struct MemoryUse {
     holder: Holder,
     bytes: u64,
-    /// How much of it is set aside with the flow's registration.
+    /// Bytes of it that are set aside with the flow's registration.
     set_aside: u64,
-    /// How much of it the pool knows to be taken.
+    /// Bytes of it that the pool counts as taken.
     charged: u64,
-    /// Whether it may take more, as of now.
+    /// True if it may take more, as of now.
     has_room: bool,
 }
 
@@ -84,12 +84,12 @@ impl FlowMemory {
         Holder { session, tenant }
     }
 
-    /// What all flows take.
+    /// Memory that all flows take.
     pub(super) const fn used(&self) -> Bytes {
         Bytes::new(self.used)
     }
 
-    /// Whether a flow of this holder may take more.
+    /// Returns whether a flow of this holder may take more.
     pub(super) fn has_room(&self, holder: Holder) -> bool {
         let free = self.max.saturating_sub(self.used);
         let of = |accounts: &[u64], number: u32| accounts.get(number as usize).copied().unwrap_or(0);
@@ -97,7 +97,7 @@ impl FlowMemory {
             && of(&self.by_tenant, holder.tenant) < free.saturating_mul(TENANT_SHARE)
     }
 
-    /// Whether what is no tenant's may take more: as much as is free.
+    /// Returns whether memory that is no tenant's may grow: it may take as much as is free.
     pub(super) const fn has_shared_room(&self) -> bool {
         self.shared < self.max.saturating_sub(self.used)
     }

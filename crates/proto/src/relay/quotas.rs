@@ -1,8 +1,8 @@
-//! Quotas of tenants: how much of the tables of a relay one tenant may have.
+//! Quotas: the part of a relay's tables that one tenant may have.
 //!
-//! A tenant may use all of a table until half of it is used, and then no more than its fair share: the table divided by the tenants
-//! that use it. Where the table is full, a tenant below its share takes from the one that has most, as far as that has more than
-//! its own. So nobody keeps another from its share, whoever came first.
+//! A tenant may use all of a table until half of it is used, and then no more than its fair share. The share is the table divided by
+//! the tenants that use it. In a full table, a tenant below its share takes from the tenant with the most, as long as that has more
+//! than its own share. So nobody keeps another from its share, whoever came first.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -95,7 +95,7 @@ pub(super) struct Quotas {
     pub(super) sessions: Shares,
     /// Places of registrations. A session keeps those before its last registration, used or not.
     pub(super) flows: Shares,
-    /// Whose each session is, by number.
+    /// Tenant of each session, by number.
     tenants: Vec<Option<TenantId>>,
     members: BTreeSet<(TenantId, SessionId)>,
     /// Those of them that have registrations.
@@ -169,8 +169,8 @@ fn some_of(
 }
 
 impl Relay {
-    /// Ends a session of the tenant with the most sessions, if that has more than its share, and this one less: of some, the one that
-    /// was silent for longest.
+    /// Ends a session of the tenant with the most sessions, if that has more than its share and this one less. Of several sessions, it
+    /// ends the one that was silent for longest.
     pub(super) fn evict_session(&mut self, tenant: TenantId, now: Time) -> bool {
         let victim = self.quotas.sessions.victim_for(tenant);
         let heard = |id: &SessionId| self.sessions.get(*id).map(|session| session.heard);

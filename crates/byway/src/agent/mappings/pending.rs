@@ -93,8 +93,8 @@ impl PendingDatagrams {
         self.bytes
     }
 
-    /// Queues a datagram for a peer. First drops what is stale of that peer. Beyond the peer's limit, drops the oldest of the mapping
-    /// with the most bytes; beyond the limit of all peers, of such a mapping of the peer with the most: the others do not pay for its load.
+    /// Queues a datagram for a peer. First drops the peer's stale ones. Beyond the peer's limit, drops the oldest
+    /// of the mapping with the most bytes. Beyond the limit of all peers, does so for the peer with the most.
     pub(super) fn push(&mut self, peer: AgentId, datagram: PendingDatagram, now: Time) {
         while self.is_front_stale(peer, now) {
             self.stale += self.drop_one(peer, Queue::pop_front);

@@ -112,7 +112,7 @@ impl Batches {
         widen(number, self.by_number.highest().unwrap_or(0))
     }
 
-    /// How much memory they take, in bytes.
+    /// Returns the memory that they take, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.by_number.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64
     }

@@ -75,7 +75,7 @@ impl Blocks {
     pub(crate) const BYTES_ALWAYS: usize =
         BLOCKS_ALWAYS * size_of::<Block>() + REPAIRS_ALWAYS * size_of::<Held>();
 
-    /// How much memory they take, in bytes.
+    /// Returns the memory that they take, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.blocks.capacity() * size_of::<Block>() + self.repairs.capacity() * size_of::<Held>()) as u64
     }

@@ -64,7 +64,7 @@ impl Places {
 /// A batch being completed.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
-    /// Whose memory it takes.
+    /// Holder whose memory it takes.
     pub(super) holder: Holder,
     pub(crate) batch: BatchRef,
     pub(crate) entries: Entries,
