@@ -87,9 +87,10 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 // Some 110 of these note which packets an outage would have copied, and ask whether the path is dark; some 50 choose the
 // local address, and count lengths.
 #[bench::sending(args = (Stage::Senders, false), setup = under_way, config = at_most(2_710))]
-// Copies are kept to be fetched: 180 of these, and 530 for memory that a relay takes at its start.
-#[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_000))]
-#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_700))]
+// Copies are kept to be fetched: 180 of these, and 530 for memory that a relay takes at its start. Some 110 hold what is
+// kept to the memory of tenants.
+#[bench::ingress(args = (Stage::Ingress, false), setup = under_way, config = at_most(5_100))]
+#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = under_way, config = at_most(5_810))]
 #[bench::egress(args = (Stage::Egress, false), setup = under_way, config = at_most(985))]
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = under_way, config = at_most(1_560))]
 // Some 270 of these keep the next deadline exact, which spares agents a wake for most packets; some 60 count lengths, and
