@@ -119,8 +119,8 @@ fn a_malformed_file_is_named_with_line_key_and_remedy() {
         ("[agent]\ntoken = \"byway1.abc\"\n", &[":2: agent.token: "]),
         ("[relay]\nshards = 0\naddresses = [\"192.0.2.1:4600\"]\n", &[":2: relay.shards: ", "1 to 64"]),
         (
-            "[relay]\naddresses = [\"192.0.2.1:4600\"]\nshards = 2\nmemory = \"7 MB\"\n",
-            &[":4: relay.memory: ", "2 shards at least 4 MB"],
+            "[relay]\naddresses = [\"192.0.2.1:4600\"]\nshards = 2\nmemory = \"15 MB\"\n",
+            &[":4: relay.memory: ", "2 shards at least 8 MB"],
         ),
         ("[relay]\nname = \"east\"\n", &["relay.addresses: ", "--address"]),
         ("[uplink]\ndelay = \"10 ms\"\n", &[":1: ", "missing field `rate`"]),
