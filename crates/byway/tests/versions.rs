@@ -15,20 +15,20 @@ use sites::{ALICE, BOB, BYWAY, CONTROLLER, EAST, Fate, Mode, Plan, Sites, Stream
 /// Share of the packets that the direct path loses, in per cent.
 const LOSS_PER_CENT: usize = 5;
 
-/// When the direct path goes dark, after its links began anew, and for how long.
+/// Start of the direct path's outage, after its links began anew, and its length.
 const DARK_AT: Duration = Duration::from_secs(2);
 const DARK_FOR: Duration = Duration::from_secs(2);
 
 /// Least packets of a stream that the direct path loses: about 200 fall into the outage, and 20 get lost beside it.
 const LOST_MIN: usize = 150;
 
-/// How long more than the path's own share may be lost, once a node is there again.
+/// Time in which more than the path's own share may be lost, once a node is there again.
 const MOVED: Duration = Duration::from_millis(600);
 
-/// What a packet that is lost takes to be repaired: the next node may stop meanwhile.
+/// Time that the repair of a lost packet takes: the next node may stop meanwhile.
 const UNDER_WAY: Duration = Duration::from_millis(300);
 
-/// What may be missing beside: repairs that are late by a machine that is busy.
+/// Packets that may be missing beside: repairs that a busy machine delays.
 const MISSING_MAX: usize = 3;
 
 /// Share of its losses, in per cent, that a flow alone in its batches may keep: an outage takes all packets of a batch, which

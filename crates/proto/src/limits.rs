@@ -24,8 +24,8 @@ pub const COVERED_PACKETS_MAX: usize = 2_048;
 /// Most missing packets of one flow that are worked on: an outage of one second at 1,000 packets/s.
 pub const MISSING_PACKETS_MAX: usize = 1_024;
 
-/// How often one packet is repaired for one receiver: once, and twice more if repairs are lost. An access line that loses 30 % loses two of them
-/// in a row of one packet in eleven. More would make relays amplifiers.
+/// Most repairs of one packet for one receiver: the first, and two more if repairs are lost. An access line that loses
+/// 30 % loses two of them in a row of one packet in eleven. More would make relays amplifiers.
 pub const REPAIRS_PER_PACKET_MAX: u8 = 3;
 
 /// How far from the highest number a relay knows a NACK may reach: what it remembers of packets before that, and as many

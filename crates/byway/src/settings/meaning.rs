@@ -84,7 +84,7 @@ pub(crate) struct RelaySettings {
     pub(crate) shards: u8,
     /// Memory of each shard for all that grows with what comes.
     pub(crate) memory: Bytes,
-    /// What one tenant may have in each shard.
+    /// Limits of one tenant in each shard.
     pub(crate) tenant_limits: TenantLimits,
     /// What each shard's uplink promises; `None` if nothing waits.
     pub(crate) uplink: Option<UplinkSettings>,

@@ -1,7 +1,8 @@
 //! Delivery by relays of a flow that has no packets on the direct path.
 //!
-//! A relay that answers probes may lose or falsify what it passes on. The receiver tells: by reports, by notices of silence, or by sending no report at all.
-//! The flow then takes the direct path beside the relays, and tries these alone again after a while.
+//! A relay that answers probes may lose or falsify what it passes on. The receiver's reports, its notices of silence,
+//! or the lack of any report show it. The flow then takes the direct path beside the relays, and tries these alone
+//! again after a while.
 
 use byway_units::{Duration, RelayId, Time};
 use byway_wire::Shard;
@@ -86,7 +87,7 @@ impl Agent {
         }
     }
 
-    /// Has a flow take the direct path that goes through relays alone, and of which no report has come for too long.
+    /// Has a flow leave relays that it alone relies on, if its first report is overdue.
     pub(super) fn take_both_ways_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
         let overdue = self.sessions.round_trip(flow.peer) * 2 + FIRST_REPORT_MARGIN;

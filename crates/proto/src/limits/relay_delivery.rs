@@ -12,7 +12,7 @@ pub const DELIVERY_LOST_PART: u32 = 16;
 pub const SILENT_PACKETS_MIN: usize = 4;
 
 /// Time that a flow's first report may take beyond two round trips. A flow whose packets reach nobody then takes
-/// the direct path within 600 ms, up to a round trip of 150 ms.
+/// the direct path within 600 ms at a round trip of 100 ms.
 pub const FIRST_REPORT_MARGIN: Duration = Duration::from_millis(300);
 
 /// Time for which a path that failed is not chosen, and the flow takes both ways. It doubles each time that relays

@@ -89,7 +89,7 @@ impl BlockEncoder {
         })
     }
 
-    /// How much memory its buffers take, in bytes.
+    /// Returns the memory of its buffers, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.made() * (CODED_BYTES_MAX + size_of::<AlignedBuffer>())) as u64

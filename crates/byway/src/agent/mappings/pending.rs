@@ -75,7 +75,7 @@ impl Queue {
 
 /// Pending datagrams of all mappings.
 ///
-/// Where a limit is exceeded, the oldest datagrams of the largest backlog are dropped.
+/// The oldest datagrams of the largest backlog are dropped where a limit is exceeded.
 #[derive(Debug, Default)]
 pub(in crate::agent) struct PendingDatagrams {
     peers: BTreeMap<AgentId, Queue>,
