@@ -186,7 +186,14 @@ fn an_agents_forward_reaches_what_an_application_exposes() {
     assert_eq!((datagram.as_slice(), bob.client.subject(flow)), (&b"hello"[..], Some("echo")));
     assert!(bob.events.iter().any(|event| matches!(event, Event::Incoming { .. })));
     bob.send_back();
-    assert_eq!(app.receive(), (b"hello".to_vec(), sites.forward()));
+    // The answer may wait for the flow back, which opens once Bob takes what Alice says of it.
+    let (begun, mut answer) = (Instant::now(), None);
+    while answer.is_none() {
+        assert!(begun.elapsed() < PATIENCE, "no answer comes; events: {:?}", bob.events);
+        bob.step(Duration::from_millis(10));
+        answer = app.receive_within(Duration::from_millis(1));
+    }
+    assert_eq!(answer, Some((b"hello".to_vec(), sites.forward())));
 }
 
 /// The example in C, compiled and linked; `None` where there is no compiler.
