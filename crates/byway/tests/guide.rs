@@ -229,7 +229,7 @@ fn without_a_controller_each_service_repairs_what_it_stands_for() {
     }
     call_through_an_outage(world, &flows.iter().map(|(caller, _)| caller).collect::<Vec<_>>());
     let fates = flows.iter().map(|(caller, mode)| (*mode, fate(world, caller)));
-    services::check_all(&fates.collect::<Vec<_>>());
+    services::check_all(&fates.collect::<Vec<_>>(), || world.status("alice").to_string());
 }
 
 /// Writes `own.toml` of Bob and Alice; hers has a forward for each choice of the guide's table of services. Where those

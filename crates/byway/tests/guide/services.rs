@@ -74,12 +74,12 @@ impl Mode {
     }
 }
 
-/// Fails unless all are right; says of all what is not.
-pub fn check_all(fates: &[(Mode, Fate)]) {
+/// Fails unless all are right; names those that are not, and what the sender's status says.
+pub fn check_all(fates: &[(Mode, Fate)], sender: impl FnOnce() -> String) {
     let wrong: Vec<String> = fates
         .iter()
         .filter(|(mode, fate)| !mode.is_right(*fate))
         .map(|(mode, fate)| format!("{mode:?}: {fate:?}"))
         .collect();
-    assert!(wrong.is_empty(), "{}\nof\n{fates:#?}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\nof\n{fates:?}\n{}", wrong.join("\n"), sender());
 }
