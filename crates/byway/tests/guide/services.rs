@@ -61,7 +61,8 @@ impl Mode {
             && match self {
                 Self::Caching => is_lossy && fate.repaired() >= 0.9 && fate.cached * 10 >= fate.lost * 9,
                 Self::Coding => is_lossy && fate.repaired() >= 0.8 && fate.in_stream + fate.cooperative > 0,
-                Self::Forwarding => fate.lost == 0 && all_came && fate.forwarded >= u64::from(PACKETS),
+                // A relay that the machine stops for a moment has the flow on both paths for some seconds.
+                Self::Forwarding => fate.lost == 0 && all_came && fate.forwarded * 2 >= u64::from(PACKETS),
                 // What comes through relays first was never found missing.
                 Self::Both => all_came && fate.forwarded >= LOST_MIN,
                 // Outages are not what they repair.

@@ -124,6 +124,17 @@ pub fn call_through_an_outage(world: &World, callers: &[&Caller]) {
     std::thread::sleep(EVERY * PACKETS / 3);
     world.weather(Weather::Dark);
     std::thread::sleep(Duration::from_secs(1));
+    end_in_losses(world, callers, sending);
+}
+
+/// Sends a third of a call from each caller at the same time, over a path that loses packets.
+pub fn call_through_losses(world: &World, callers: &[&Caller]) {
+    let sending = callers.iter().map(|caller| caller.send(PACKETS / 3, EVERY)).collect();
+    end_in_losses(world, callers, sending);
+}
+
+/// Loses packets until all have sent theirs, and shows the receivers which the last ones were.
+fn end_in_losses(world: &World, callers: &[&Caller], sending: Vec<JoinHandle<()>>) {
     world.weather(Weather::Lossy(LOSS));
     for sender in sending {
         sender.join().expect("all is sent");
