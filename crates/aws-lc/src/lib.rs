@@ -1,7 +1,8 @@
 //! Packet encryption by AWS-LC, a library in C and assembly: the fast provider for native programs.
 //!
-//! [`AwsLc`] gives the same bytes as `byway_wire`'s portable provider, sooner: on an x86-64 with vector AES, for
-//! packets of 512 bytes, AES-256-GCM takes half of the portable one's time and ChaCha20-Poly1305 a quarter.
+//! [`AwsLc`] gives the same bytes as `byway_wire`'s portable provider, sooner. On an x86-64 with
+//! vector AES, for packets of 512 bytes, AES-256-GCM takes half of the portable one's time and
+//! ChaCha20-Poly1305 a quarter.
 //!
 //! # What this crate leaves to others
 //! Handshakes, cookies and signatures: `byway_wire` does them by itself.

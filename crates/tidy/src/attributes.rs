@@ -1,7 +1,7 @@
 //! The attributes of Rust sources that set the level of lints.
 //!
-//! They are read from tokens rather than from syntax, so that those inside macros are seen too, and those in
-//! comments and strings are not.
+//! They are read from tokens rather than from syntax, so that those inside macros are seen too, and
+//! those in comments and strings are not.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -16,7 +16,7 @@ pub(crate) struct LintAttribute {
     pub(crate) line: usize,
     /// The words between the parentheses: lints and their groups.
     pub(crate) words: Vec<String>,
-    /// Whether a reason is given.
+    /// True if a reason is given.
     pub(crate) has_reason: bool,
 }
 
@@ -46,7 +46,7 @@ fn collect(tokens: TokenStream, attributes: &mut Vec<LintAttribute>) {
     }
 }
 
-/// What stands in the brackets of the attribute that begins at the first of `tokens`.
+/// Content of the brackets of the attribute that begins at the first of `tokens`.
 fn attribute(tokens: &[TokenTree]) -> Option<&Group> {
     let group = match tokens {
         [TokenTree::Punct(hash), TokenTree::Group(group), ..] if hash.as_char() == '#' => group,
@@ -89,7 +89,7 @@ fn words(arguments: &Group) -> Vec<String> {
         .collect()
 }
 
-/// Whether `reason = ...` stands among the arguments and is more than empty quotes.
+/// True if `reason = ...` stands among the arguments and is more than empty quotes.
 fn has_reason(arguments: &Group) -> bool {
     let tokens: Vec<_> = arguments.stream().into_iter().collect();
     tokens.windows(3).any(|three| match three {

@@ -8,8 +8,8 @@ use std::process::Command;
 use crate::Finding;
 use crate::pure::{EXTERNAL_CRATES, Features, PURE_CRATES, PureCrate};
 
-/// What `cargo tree` says about the normal dependencies of `subject`, on all targets and with the features that are judged,
-/// each line led by its depth.
+/// Output of `cargo tree` for the normal dependencies of `subject`, on all targets and with the
+/// features that are judged, each line led by its depth.
 ///
 /// # Errors
 /// If Cargo does not answer; the finding carries its complaint.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::pure::{IMPURE_CRATES, PURE_CRATES};
 use crate::{Finding, SourceFile};
 
-/// What the workspace's crates lack: a description, membership in the workspace, its lints, a crate doc.
+/// Missing properties of the workspace's crates: a description, membership in the workspace, its
+/// lints, a crate doc.
 #[must_use]
 pub fn findings(files: &[SourceFile]) -> Vec<Finding> {
     let members = members(text(files, "Cargo.toml").unwrap_or_default());
@@ -17,7 +18,8 @@ fn text<'a>(files: &'a [SourceFile], path: &str) -> Option<&'a str> {
     file.map(|file| file.text.as_str())
 }
 
-/// The workspace's crate outside `crates/`: it lies with the fuzzers, whose own workspace needs a nightly compiler.
+/// The workspace's crate outside `crates/`: it lies with the fuzzers, whose own workspace needs a
+/// nightly compiler.
 const FUZZ_TARGETS: &str = "fuzz/targets";
 
 /// The folders directly under `crates/`, and [`FUZZ_TARGETS`].

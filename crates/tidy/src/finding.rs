@@ -1,4 +1,4 @@
-//! What a check has to say.
+//! Findings of checks.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ pub struct Finding {
     pub path: String,
     /// The line, counted from one.
     pub line: usize,
-    /// What is wrong.
+    /// Violation, as a phrase.
     pub problem: String,
-    /// What to do about it.
+    /// Change that ends it.
     pub remedy: String,
 }
 
@@ -26,7 +26,7 @@ impl Finding {
     }
 }
 
-/// What a check has to say about a right input.
+/// Findings of a check on a right input.
 #[cfg(test)]
 pub(crate) const NONE: [Finding; 0] = [];
 

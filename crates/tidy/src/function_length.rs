@@ -6,11 +6,11 @@ use syn::{
     Block, Ident, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, Macro, Signature, TraitItemFn, Type,
 };
 
-use crate::ratchet::{self, Exception, Measure};
+use crate::ratchet::{self, Exception, Limit, Measure};
 use crate::{Finding, SourceFile};
 
 /// Lines from `fn` to the closing brace: what a screen shows at once.
-const LINES_MAX: usize = 70;
+const LINES: Limit = Limit { unit: "lines", max: 70, remedy: "split it where its subject changes" };
 
 /// The functions that are too long, and the exceptions that no longer fit.
 #[must_use]
@@ -22,8 +22,9 @@ pub fn findings(files: &[SourceFile], exceptions: &[Exception]) -> Vec<Finding> 
             Err(finding) => findings.push(finding),
         }
     }
-    let exceptions: Vec<_> = exceptions.iter().filter(|exception| exception.is_function()).cloned().collect();
-    findings.extend(ratchet::findings(&measures, LINES_MAX, &exceptions));
+    let is_function = |exception: &&Exception| exception.name.contains("::");
+    let exceptions: Vec<_> = exceptions.iter().filter(is_function).cloned().collect();
+    findings.extend(ratchet::findings(&measures, LINES, &exceptions));
     findings
 }
 
@@ -65,7 +66,7 @@ impl Functions<'_> {
             name: format!("{name}{ident}"),
             path: self.path.to_owned(),
             line,
-            lines: end - line + 1,
+            size: end - line + 1,
         });
     }
 
@@ -154,7 +155,7 @@ mod tests {
 
     fn names(text: &str) -> Vec<(String, usize)> {
         let measures = measure(&SourceFile::new("a.rs", text)).expect("the text is Rust");
-        measures.into_iter().map(|measure| (measure.name, measure.lines)).collect()
+        measures.into_iter().map(|measure| (measure.name, measure.size)).collect()
     }
 
     /// A function of `lines` lines.
@@ -175,7 +176,8 @@ mod tests {
 
     #[test]
     fn an_exception_excuses_one_function() {
-        let exceptions = ratchet::parse("71 a.rs::long\n900 b.rs").expect("the list is well formed");
+        let exceptions =
+            ratchet::parse("71 lines a.rs::long\n900 lines b.rs").expect("the list is well formed");
         assert_eq!(findings(&[function_of(71)], &exceptions), NONE);
         assert_eq!(findings(&[function_of(72)], &exceptions).len(), 1);
     }

@@ -1,7 +1,7 @@
 //! Stand-ins for ciphers exist in fuzzing builds only, and no product compiles in one.
 //!
-//! `cfg(fuzzing)` is a flag of the compiler that cargo-fuzz passes. No feature of Cargo's sets it, so that no
-//! dependency can.
+//! `cfg(fuzzing)` is a flag of the compiler that cargo-fuzz passes. No feature of Cargo's sets it,
+//! so that no dependency can.
 
 use crate::{Finding, SourceFile};
 

@@ -21,7 +21,7 @@ pub fn findings(files: &[SourceFile], paths: &BTreeSet<String>) -> Vec<Finding> 
     findings
 }
 
-/// Where the links on one line lead: inline ones, reference definitions and HTML attributes.
+/// Targets of the links on one line: inline ones, reference definitions and HTML attributes.
 fn targets(line: &str) -> Vec<&str> {
     let mut targets: Vec<_> =
         line.match_indices("](").map(|(index, mark)| inline_target(&line[index + mark.len()..])).collect();
@@ -90,7 +90,8 @@ fn has_anchor(document: &str, anchor: &str) -> bool {
         || written_out.iter().any(|html| document.contains(html))
 }
 
-/// The path from the root that `target`, in the document at `from`, means; `None` if it leaves the repository.
+/// The path from the root that `target`, in the document at `from`, means; `None` if it leaves the
+/// repository.
 fn resolve(from: &str, target: &str) -> Option<String> {
     if target.is_empty() {
         return Some(from.to_owned());

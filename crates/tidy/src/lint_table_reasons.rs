@@ -2,7 +2,8 @@
 
 use crate::{Finding, SourceFile};
 
-/// The lints at level "allow" in manifests, the workspace's or a crate's, without a comment behind or above.
+/// The lints at level "allow" in manifests, the workspace's or a crate's, without a comment behind
+/// or above.
 #[must_use]
 pub fn findings(files: &[SourceFile]) -> Vec<Finding> {
     let manifests = files.iter().filter(|file| file.path.rsplit('/').next() == Some("Cargo.toml"));
@@ -27,7 +28,7 @@ fn of_manifest(manifest: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// Whether `line` sets the level "allow" and says nothing behind it.
+/// True if `line` sets the level "allow" and says nothing behind it.
 fn is_bare_allow(line: &str) -> bool {
     let allow = ["\"allow\"", "'allow'"].iter().find_map(|level| line.split_once(level));
     allow.is_some_and(|(before, after)| {

@@ -1,4 +1,4 @@
-//! Which files belong to the repository: those that Git does not ignore.
+//! Files of the repository: those that Git does not ignore.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,8 +11,8 @@ const GENERATED_FOLDERS: [&str; 2] = ["target", "node_modules"];
 
 /// The paths of all files, from the root.
 ///
-/// Without Git or outside a repository (a source archive), everything counts but generated folders and hidden ones
-/// other than `.ci`.
+/// Without Git or outside a repository (a source archive), everything counts but generated folders
+/// and hidden ones other than `.ci`.
 ///
 /// # Errors
 /// If a folder cannot be read; the error names it.

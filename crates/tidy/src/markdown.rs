@@ -53,6 +53,11 @@ pub(crate) fn heading(line: &str) -> Option<(usize, &str)> {
 
 /// The line without what stands between backticks.
 pub(crate) fn without_code_spans(line: &str) -> String {
+    with_code_spans_as(line, "")
+}
+
+/// The line with `word` instead of each code span.
+pub(crate) fn with_code_spans_as(line: &str, word: &str) -> String {
     let mut kept = String::new();
     let mut rest = line;
     while let Some(start) = rest.find('`') {
@@ -60,12 +65,15 @@ pub(crate) fn without_code_spans(line: &str) -> String {
         let after = marked.trim_start_matches('`');
         let length = marked.len() - after.len();
         kept.push_str(before);
-        rest = end_of_span(after, length).map_or(after, |end| &after[end..]);
+        let end = end_of_span(after, length);
+        kept.push_str(end.map_or("", |_| word));
+        rest = end.map_or(after, |end| &after[end..]);
     }
     kept + rest
 }
 
-/// Where the code span that `length` backticks opened ends in `text`: behind the next run of as many.
+/// End of the code span that `length` backticks opened ends in `text`: behind the next run of as
+/// many.
 fn end_of_span(text: &str, length: usize) -> Option<usize> {
     let mut from = 0;
     while let Some(start) = text[from..].find('`') {

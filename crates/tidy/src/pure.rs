@@ -1,7 +1,7 @@
-//! Which crates are pure, and what they may depend on.
+//! Pure crates and their permitted dependencies.
 //!
-//! A pure crate touches no socket, no clock, no runtime and no randomness of the operating system; the same
-//! code runs in production, in the simulator and in a browser.
+//! A pure crate touches no socket, no clock, no runtime and no randomness of the operating system;
+//! the same code runs in production, in the simulator and in a browser.
 
 /// A crate that must stay pure.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct PureCrate {
     pub folder: &'static str,
     /// The Byway crates its manifest may name.
     pub may_depend_on: &'static [&'static str],
-    /// Which of its features are judged.
+    /// Features that are judged.
     pub features: Features,
 }
 
@@ -78,7 +78,7 @@ pub const PURE_CRATES: &[PureCrate] = &[
 pub struct ImpureCrate {
     /// Its folder, from the repository's root.
     pub folder: &'static str,
-    /// What it does that pure crates may not.
+    /// Effect that pure crates may not have.
     pub reason: &'static str,
 }
 

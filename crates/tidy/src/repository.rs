@@ -15,7 +15,7 @@ const READ_EXTENSIONS: [&str; 8] = ["rs", "ts", "svelte", "c", "py", "sh", "md",
 pub struct SourceFile {
     /// The path from the repository's root, with `/` between its parts.
     pub path: String,
-    /// What the file says.
+    /// Content of the file.
     pub text: String,
 }
 
@@ -25,7 +25,7 @@ impl SourceFile {
         Self { path: path.into(), text: text.into() }
     }
 
-    /// What follows the last dot of the path; empty without one.
+    /// Part behind the last dot of the path; empty without one.
     pub(crate) fn extension(&self) -> &str {
         extension(&self.path)
     }
@@ -66,7 +66,7 @@ impl Repository {
         Ok(Self { root: root.to_owned(), files, paths })
     }
 
-    /// What the file at `path` says; empty if there is no such file.
+    /// Content of the file at `path`; empty if there is no such file.
     #[must_use]
     pub fn text(&self, path: &str) -> &str {
         let file = self.files.iter().find(|file| file.path == path);

@@ -29,7 +29,7 @@ const HIDDEN_FILES: [&str; 1] = [".gitignore"];
 const FOLDERS: [&str; 8] =
     [".ci/", "crates/", "docs/", "scripts/", "experiments/", "fuzz/", "packaging/", "web/"];
 
-/// What the root holds and Git does not ignore, folders with a slash behind.
+/// Entries of the root that Git does not ignore, folders with a slash behind.
 ///
 /// # Errors
 /// If the root cannot be read.

@@ -29,7 +29,8 @@ pub fn findings(files: &[SourceFile]) -> Vec<Finding> {
         .collect()
 }
 
-/// The engines are the coder's processor-specific kernels, and a C interface follows pointers: both are unsafe by nature.
+/// The engines are the coder's processor-specific kernels, and a C interface follows pointers: both
+/// are unsafe by nature.
 fn may_be_unsafe(path: &str) -> bool {
     let is_engine = path == "crates/code/src/engines.rs" || path.starts_with("crates/code/src/engines/");
     let is_c_interface = path.starts_with("crates/client-c/src/");
