@@ -44,7 +44,7 @@ struct Size {
 const SMALL: Size = Size { time: Duration::from_secs(1), part: 10, has_delay_verdict: false };
 
 /// For `make attack`.
-const LARGE: Size = Size { time: Duration::from_secs(10), part: 1, has_delay_verdict: true };
+const LARGE: Size = Size { time: Duration::from_secs(8), part: 1, has_delay_verdict: true };
 
 fn size() -> Size {
     if std::env::var("ATTACK").is_ok_and(|size| size == "large") { LARGE } else { SMALL }
