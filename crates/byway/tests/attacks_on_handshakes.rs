@@ -23,8 +23,8 @@ use support::{Node, PATIENCE, TwoSites};
 /// A restarted agent has its session again within this time of its first initiation.
 const RESTARTED_WITHIN: Duration = Duration::from_secs(3);
 
-/// Delay that forgeries may add behind the true response: 4,000 packets that a busy machine takes before it.
-const FORGERIES_TAKE: Duration = Duration::from_millis(200);
+/// Delay that forgeries may add behind the true response: an idle core reads 1,024 forged ones in a tenth of a second, a busy one in more.
+const FORGERIES_TAKE: Duration = Duration::from_millis(500);
 
 /// Lead of a flood: what is read of it without a cookie, and with one, is used up by then.
 const LEAD: Duration = Duration::from_millis(500);

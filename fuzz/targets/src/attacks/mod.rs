@@ -211,9 +211,15 @@ pub struct Outcome {
 impl fmt::Display for Outcome {
     /// Writes a row of a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, sent, lost, p99, work_per_datagram, memory, .. } = self;
+        let Self { name, sent, lost, work_per_datagram, memory, .. } = self;
+        let p99 = milliseconds(self.p99);
         write!(f, "| {name} | {lost} of {sent} | {p99} | {work_per_datagram} | {memory} |")
     }
+}
+
+/// Returns a duration as tables show it.
+fn milliseconds(time: Duration) -> String {
+    format!("{}.{:03} ms", time.as_micros() / 1_000, time.as_micros() % 1_000)
 }
 
 impl Outcome {
@@ -284,9 +290,10 @@ impl Arranged {
 impl fmt::Display for Arranged {
     /// Writes a row of a table: the control, and the worst of all attacks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { arrangement, control: Outcome { lost, sent, p99, .. }, outcomes } = self;
+        let Self { arrangement, control: Outcome { lost, sent, .. }, outcomes } = self;
         let lost_most = outcomes.iter().map(|outcome| outcome.lost).max().unwrap_or(0);
         let slowest = outcomes.iter().map(|outcome| outcome.p99).max().unwrap_or(Duration::ZERO);
+        let [p99, slowest] = [self.control.p99, slowest].map(milliseconds);
         write!(f, "| {arrangement} | {lost} of {sent} | {p99} | {lost_most} of {sent} | {slowest} |")
     }
 }

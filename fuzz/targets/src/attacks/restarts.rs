@@ -6,7 +6,7 @@ use byway_units::{Duration, Time};
 
 use super::arrangement::Arrangement;
 use super::stage::World;
-use super::{cookies, initiations};
+use super::{cookies, initiations, milliseconds};
 use crate::harness::net::Packet;
 
 pub(super) use super::stage::RECEIVER as RESTARTED;
@@ -138,7 +138,8 @@ impl Restarts {
 impl fmt::Display for Restarts {
     /// Writes a row of a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, done, all, slowest) = (self.name, self.done(), self.all.len(), self.slowest());
+        let (name, done, all) = (self.name, self.done(), self.all.len());
+        let slowest = milliseconds(self.slowest());
         write!(f, "| {name} | {done} of {all} | {slowest} | {} |", self.initiations_max())
     }
 }
