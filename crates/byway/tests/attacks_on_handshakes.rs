@@ -95,8 +95,8 @@ impl Observer {
         let out = {
             let (seen, ends) = (Arc::clone(&seen), Arc::clone(&ends));
             pass(near, ends, move |packet, from| {
-                let forged = note(&mut seen.lock().expect("no panic"), packet, from);
-                for answer in forger.answers(packet, forged, Time::START) {
+                let count = note(&mut seen.lock().expect("no panic"), packet, from);
+                for answer in forger.answers(packet, count, Time::START) {
                     // What a full buffer does not take is lost, as on any line.
                     let _ = to_agent.send_to(&answer, from);
                 }
