@@ -203,18 +203,20 @@ fn newcomers_of_a_tenant_at_its_limit_do_not_keep_useless_sessions_in_a_full_rel
 
 #[test]
 fn no_registration_ends_for_one_that_fails() {
-    let mut desk = desk(TenantLimits::default());
+    let stranger = GrantedRelay { relay: RelayId::new(77), shard: Shard::new(0) };
+    let grants = [
+        Grant { tenant: GREEDY, ..grant(1, FIRST_GREEDY) },
+        Grant { tenant: MODEST, ..grant(1, 2) },
+        Grant { tenant: MODEST, egress: stranger, ..grant_here(2, 1) },
+    ];
+    let authority = Authority::Static(grants.to_vec());
+    let mut desk = Desk::within(RELAY_MEMORY_MIN, TenantLimits::default(), authority, 1_000, 1, None);
+    desk.has_thousands = true;
     assert!(desk.comes(FIRST_GREEDY) && desk.comes(2));
     assert_eq!(desk.registers_all(FIRST_GREEDY, 1..1_000).1, Some(Refusal::NoRoom));
-    let rate = KilobitsPerSecond::new(1).rate();
-    let mut others = Vec::new();
-    while desk.relay.egress.has_room() {
-        let known = (flow(8, 9, 1), crate::relay::egress::Holder::default());
-        others.push(desk.relay.egress.register(known, Service::Caching, rate, CONSENT, desk.now));
-    }
-    assert_eq!(desk.registers_all(2, 1..2), (0, Some(Refusal::NoRoom)));
+    let towards_nobody = flow(2, 1, 1);
+    assert_eq!(desk.registers(2, towards_nobody, FlowRole::Sender), Err(Refusal::OtherRelay));
     assert_eq!(desk.relay.counters().flows_evicted, 0);
-    desk.relay.egress.unregister(others[0]);
     assert_eq!(desk.registers_all(2, 1..2), (1, None));
     assert_eq!(desk.relay.counters().flows_evicted, 1);
 }
@@ -264,16 +266,14 @@ fn desk_full_of_aliases() -> (Desk, EgressPort, FlowKey) {
     desk.has_thousands = true;
     desk.enter(FIRST_GREEDY);
     desk.enter(2);
+    let port = desk.relay.ports.all().next().expect("the other relay's");
+    // Those with the highest aliases, which are taken first, are flows.
+    for _ in 4..u16::MAX {
+        let key = flow(FIRST_GREEDY, 1, 5);
+        assert!(desk.relay.ports.announce(port, (FlowSlot(0), GREEDY), key, desk.now).is_ok());
+    }
     for number in 1..=4 {
         assert!(desk.registers(FIRST_GREEDY, flow(FIRST_GREEDY, 1, number), FlowRole::Sender).is_ok());
-    }
-    let (port, now) = (desk.relay.ports.all().next().expect("the other relay's"), desk.now);
-    let key = flow(FIRST_GREEDY, 1, 5);
-    for number in 0.. {
-        let slot = FlowSlot(number % 4);
-        if desk.relay.ports.announce(port, (slot, GREEDY), key, now).is_err() {
-            break;
-        }
     }
     (desk, port, flow(2, 1, 1))
 }
