@@ -4,7 +4,7 @@ use byway_units::Time;
 use byway_wire::packets::{InitiationPacket, Kind, RESPONSE_BYTES_MIN};
 use byway_wire::seal::{CookieJar, Random, Responder, StaticSecret};
 
-use super::restarts::{Adversary, Promise, Siege};
+use super::adversary::{Adversary, Promise, Siege};
 use crate::harness::net::Packet;
 use crate::harness::topology::{EGRESS, NodeId};
 

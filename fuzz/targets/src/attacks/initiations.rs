@@ -9,7 +9,7 @@ use byway_wire::seal::{
 use byway_wire::{Boot, Capabilities, Epoch, SessionIndex, Shard};
 
 use super::Attack;
-use super::restarts::{Adversary, NatPort, Promise, RESTARTED, Siege};
+use super::adversary::{Adversary, NatPort, Promise, RESTARTED, Siege};
 use crate::harness::net::Packet;
 use crate::harness::topology::{EGRESS, NodeId};
 

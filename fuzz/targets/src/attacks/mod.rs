@@ -7,6 +7,7 @@
 //!
 //! The same attackers play at real relays, over sockets, wherever a [`Scene`] is given for them.
 
+mod adversary;
 mod aliases;
 mod arrangement;
 mod attacker;

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
-use byway_units::{Duration, Time};
+use byway_units::Duration;
 
+use super::adversary::{NatPort, Promise, Siege};
 use super::arrangement::Arrangement;
 use super::stage::World;
 use super::{cookies, initiations, milliseconds};
-use crate::harness::net::Packet;
-
-pub(super) use super::stage::RECEIVER as RESTARTED;
 
 /// A restarted agent has its session again within this time.
 const RESTARTED_WITHIN: Duration = Duration::from_secs(3);
@@ -22,59 +20,6 @@ const FLOOD_INTERVAL: Duration = Duration::from_micros(20);
 
 /// From one restart to the next: what fills no table and lets the session be confirmed.
 const BETWEEN: Duration = Duration::from_millis(200);
-
-/// Somebody who sends packets of its own.
-pub(super) trait Adversary {
-    /// Returns packets in answer to an initiation that it sees.
-    fn see(&mut self, _initiation: &Packet, _now: Time) -> Vec<Packet> {
-        Vec::new()
-    }
-
-    /// Returns its next packet of a flood, if it sends one.
-    fn flood(&mut self) -> Option<Packet> {
-        None
-    }
-
-    /// Takes a packet to an address of its own.
-    fn take(&mut self, _packet: &Packet) {}
-}
-
-struct Nobody;
-
-impl Adversary for Nobody {}
-
-/// The outside port that an agent's NAT gives it after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NatPort {
-    Same,
-    New,
-}
-
-/// What holds for a restarted agent beside an adversary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Promise {
-    /// Its sessions take no longer than beside nobody.
-    NoLater,
-    /// It gets each in time.
-    InTime,
-    /// None: what happens is measured all the same.
-    Nothing,
-}
-
-/// An adversary of an agent that restarts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Siege {
-    pub(super) name: &'static str,
-    pub(super) begin: fn() -> Box<dyn Adversary>,
-    pub(super) port: NatPort,
-    pub(super) promise: Promise,
-}
-
-impl Siege {
-    /// The control.
-    pub(super) const QUIET: Self =
-        Self { name: "nobody", begin: || Box::new(Nobody), port: NatPort::Same, promise: Promise::InTime };
-}
 
 const SIEGES: &[Siege] = &[
     cookies::ONE,
@@ -163,7 +108,7 @@ pub fn unpromised_restarts() -> Vec<Restarts> {
 
 fn run(siege: &Siege, count: usize) -> Restarts {
     let mut world = World::new(Arrangement::USUAL);
-    world.adversary = Some((siege.begin)());
+    world.restarting.adversary = Some((siege.begin)());
     let restart = |_| {
         world.run_beside_flood(BETWEEN, FLOOD_INTERVAL, |_| false);
         world.restart(siege.port == NatPort::New);
@@ -171,7 +116,7 @@ fn run(siege: &Siege, count: usize) -> Restarts {
         let is_back =
             world.run_beside_flood(RESTARTED_WITHIN, FLOOD_INTERVAL, World::is_restarted_agent_established);
         let took = is_back.then(|| world.now.saturating_since(begun));
-        Restart { took, initiations: world.initiations }
+        Restart { took, initiations: world.restarting.initiations }
     };
     Restarts { name: siege.name, promise: siege.promise, all: (0..count).map(restart).collect() }
 }

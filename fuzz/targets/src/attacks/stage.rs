@@ -12,15 +12,14 @@ use byway_wire::packets::Kind as PacketKind;
 use byway_wire::seal::{Portable, Suite};
 use byway_wire::{Grant, GrantedRelay, KilobitsPerSecond, Service, Shard, TenantId};
 
+use super::adversary::{Adversary, RESTARTED as RECEIVER};
 use super::arrangement::Arrangement;
-use super::restarts::Adversary;
 use super::{Attack, Attacker, DATAGRAM_TIME, Outcome, Part, Scene, Size, UNIT_TIME};
 use crate::harness::machine::{Kind, Machine, Output};
 use crate::harness::net::Packet;
 use crate::harness::topology::{self, EGRESS, NodeId};
 
 const SENDER: NodeId = NodeId::Agent(1);
-pub(super) const RECEIVER: NodeId = NodeId::Agent(2);
 /// The attacker is at the relay where the honest flow leaves the overlay, and its mate where that enters it.
 pub(super) const MATE: NodeId = NodeId::Agent(3);
 pub(super) const MALLORY: NodeId = NodeId::Agent(4);
@@ -110,16 +109,29 @@ pub(super) struct World {
     next_honest: Time,
     /// When each packet of the honest flow was sent, and how long it took.
     honest: Vec<(Time, Option<Duration>)>,
-    /// Of these, those before the attack.
-    before: usize,
-    work_before: u64,
-    memory_before: Bytes,
+    before: Before,
+    pub(super) restarting: Restarting,
+}
+
+/// The agent that restarts, and who is to keep it out.
+pub(super) struct Restarting {
     pub(super) adversary: Option<Box<dyn Adversary>>,
-    /// The outside port of the agent that restarts.
+    /// Its outside port.
     port: u16,
     /// Its initiations to the attacked relay since its start.
     pub(super) initiations: usize,
     starts: u64,
+}
+
+/// Counts before the attack.
+#[derive(Default)]
+struct Before {
+    /// Packets of the honest flow.
+    honest: usize,
+    /// The relay's units of work.
+    work: u64,
+    /// The relay's memory.
+    memory: Bytes,
 }
 
 /// Grants for all flows between the honest agents, of one tenant, and between the attackers, of another.
@@ -181,13 +193,13 @@ impl World {
             flow,
             next_honest: Time::START,
             honest: Vec::new(),
-            before: 0,
-            work_before: 0,
-            memory_before: Bytes::ZERO,
-            adversary: None,
-            port: RECEIVER.address().port(),
-            initiations: 0,
-            starts: 1,
+            before: Before::default(),
+            restarting: Restarting {
+                adversary: None,
+                port: RECEIVER.address().port(),
+                initiations: 0,
+                starts: 1,
+            },
         };
         world.begin();
         world
@@ -211,9 +223,8 @@ impl World {
 
     /// The attacker sends its datagrams, and the honest flow goes on.
     pub(super) fn attack(&mut self, attack: &Attack, size: Size) {
-        self.before = self.honest.len();
         let relay = self.servers[ATTACKED].relay();
-        (self.work_before, self.memory_before) = (relay.work().units(), memory(relay));
+        self.before = Before { honest: self.honest.len(), work: relay.work().units(), memory: memory(relay) };
         let mut first = Vec::new();
         for nth in 0..size.datagrams {
             if let Some(packet) = attack.datagram(&mut self.mallory, nth, &first) {
@@ -228,14 +239,14 @@ impl World {
 
     pub(super) fn outcome(mut self, name: &'static str, size: Size) -> Outcome {
         let relay = self.servers[ATTACKED].relay();
-        let work = relay.work().units() - self.work_before;
-        let memory = Bytes::new(memory(relay).count().saturating_sub(self.memory_before.count()));
-        let sent = self.honest.len() - self.before;
+        let work = relay.work().units() - self.before.work;
+        let memory = Bytes::new(memory(relay).count().saturating_sub(self.before.memory.count()));
+        let sent = self.honest.len() - self.before.honest;
         // What is late may still come.
         self.next_honest = Time::MAX;
         self.run(Duration::from_secs(1));
         let mut delays: Vec<Duration> =
-            self.honest[self.before..].iter().filter_map(|(_, delay)| *delay).collect();
+            self.honest[self.before.honest..].iter().filter_map(|(_, delay)| *delay).collect();
         delays.sort_unstable();
         let p99 = delays.get(delays.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(Duration::MAX);
         let work_per_datagram = work / u64::from(size.datagrams);
@@ -303,7 +314,7 @@ impl World {
             self.take_as(Part::Attacker, &packet.bytes);
         } else if packet.to == MATE.address() {
             self.take_as(Part::Mate, &packet.bytes);
-        } else if let Some(adversary) = &mut self.adversary {
+        } else if let Some(adversary) = &mut self.restarting.adversary {
             adversary.take(&packet);
         }
     }
@@ -312,16 +323,16 @@ impl World {
     fn outside(&self, who: NodeId) -> SocketAddr {
         let mut address = who.address();
         if who == RECEIVER {
-            address.set_port(self.port);
+            address.set_port(self.restarting.port);
         }
         address
     }
 
     /// Restarts the honest receiver, behind the same port or a new one.
     pub(super) fn restart(&mut self, has_new_port: bool) {
-        self.port += u16::from(has_new_port);
-        (self.starts, self.initiations) = (self.starts + 1, 0);
-        let (now, started) = (self.now, self.starts * 1_000_000_000_000);
+        self.restarting.port += u16::from(has_new_port);
+        (self.restarting.starts, self.restarting.initiations) = (self.restarting.starts + 1, 0);
+        let (now, started) = (self.now, self.restarting.starts * 1_000_000_000_000);
         let mut agent = honest_agent(self.arrangement, RECEIVER, started, now);
         let settings = honest_settings(self.arrangement);
         agent.accept_flow(topology::flow(1, 2, 1), settings, now).expect("the peer is known");
@@ -346,7 +357,7 @@ impl World {
     ) -> bool {
         let until = self.now + time;
         while self.now < until {
-            if let Some(packet) = self.adversary.as_mut().and_then(|adversary| adversary.flood()) {
+            if let Some(packet) = self.restarting.adversary.as_mut().and_then(|adversary| adversary.flood()) {
                 self.carry(packet, self.now + DELAY);
             }
             self.run(interval);
@@ -399,8 +410,8 @@ impl World {
         let packet = Packet { from: self.outside(from), to, bytes };
         let is_initiation = packet.bytes[0] == PacketKind::Initiation.first_byte();
         if from == RECEIVER && to == EGRESS.address() && is_initiation {
-            self.initiations += 1;
-            let forged = self.adversary.as_mut().map(|adversary| adversary.see(&packet, at));
+            self.restarting.initiations += 1;
+            let forged = self.restarting.adversary.as_mut().map(|adversary| adversary.see(&packet, at));
             for forgery in forged.into_iter().flatten() {
                 self.carry(forgery, at + FORGERY_DELAY);
             }
