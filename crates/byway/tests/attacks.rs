@@ -1,4 +1,5 @@
-//! Floods of a member at a real relay, beside repaired flows of another tenant. Small here; `make attack` takes minutes.
+//! Floods of a member at a real relay, beside repaired flows of another tenant that are cached, coded and forwarded in turn. Small here;
+//! `make attack` takes minutes.
 
 #![allow(unreachable_pub, reason = "modules of tests")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "programs use sockets and clocks")]
@@ -33,38 +34,65 @@ const BESIDE_MB: u64 = 48;
 /// Reading one datagram's messages: 131 of them, and some lookups.
 const READING_WORK: u64 = 160;
 
+#[derive(Clone, Copy)]
 struct Size {
     rate: u32,
+    /// Length of each attack.
     time: Duration,
+    /// Of the attacks, one in so many.
+    every: usize,
     flows: u16,
     /// Packets lost beyond the control's: one in so many. A small size has too few packets for one in a thousand, and a busy
     /// machine wakes agents late.
     lost_share: usize,
-    has_delay_verdict: bool,
+    /// Most that p99 may be above the control's.
+    delay_max: Option<Duration>,
 }
 
-/// For `make test`: a minute in all.
+/// For `make test`: a minute and a half in all.
 const SMALL: Size = Size {
     rate: 5_000,
     time: Duration::from_millis(1_200),
+    every: 1,
     flows: 60,
     lost_share: 50,
-    has_delay_verdict: false,
+    delay_max: None,
 };
 
 /// For `make attack`.
 const LARGE: Size = Size {
     rate: 30_000,
     time: Duration::from_secs(10),
+    every: 1,
     // Half of what 32 MB have room for: the share of the attackers' tenant.
     flows: 1_000,
     lost_share: 1_000,
-    has_delay_verdict: true,
+    delay_max: Some(Duration::from_millis(2)),
 };
 
-fn size() -> Size {
-    if std::env::var("ATTACK").is_ok_and(|size| size == "large") { LARGE } else { SMALL }
+/// The same for other services.
+const LARGE_OTHER: Size = Size { time: Duration::from_secs(4), ..LARGE };
+
+/// A repair packet waits for others so long, and p99 of coded flows varies as much by itself.
+const BATCH_DELAY: Duration = Duration::from_millis(45);
+
+/// Size beside a flow of this service: all attacks at their full length beside a cached one.
+fn size(service: &str) -> Size {
+    let is_large = std::env::var("ATTACK").is_ok_and(|size| size == "large");
+    match (is_large, service) {
+        (true, CACHING) => LARGE,
+        (true, CODING) => Size { delay_max: Some(BATCH_DELAY), ..LARGE_OTHER },
+        (true, _) => LARGE_OTHER,
+        (false, CACHING) => SMALL,
+        (false, _) => Size { every: 5, ..SMALL },
+    }
 }
+
+const CACHING: &str = "caching";
+const CODING: &str = "coding";
+
+/// Services of the flows beside the attacks, in turn.
+const SERVICES: [&str; 3] = [CACHING, CODING, "forwarding"];
 
 /// Resources that the relay's process has used: processor time, memory in use, and units of work.
 #[derive(Clone, Copy)]
@@ -176,8 +204,10 @@ impl Outcome {
             + (SESSION_WORK_BURST + earned) / datagrams
             + READING_WORK
             + REGISTRATION_WORK;
-        let lost_max = control.lost + self.sent / size.lost_share;
-        let (p99_max, memory_max) = (control.p99 + Duration::from_millis(2), MEMORY_MB + BESIDE_MB);
+        // Codes do not repair all: four standard deviations of the control's losses are chance.
+        let chance = 4 * (control.lost as f64).sqrt() as usize;
+        let lost_max = control.lost + chance + self.sent / size.lost_share;
+        let memory_max = MEMORY_MB + BESIDE_MB;
         let mut faults = Vec::new();
         let mut expect = |is_so: bool, fault: String| faults.extend((!is_so).then_some(fault));
         expect(
@@ -187,51 +217,63 @@ impl Outcome {
         expect(self.memory_mb <= memory_max, format!("{}: the relay has {} MB", self.name, self.memory_mb));
         let work = self.work_per_datagram;
         expect(work <= work_max, format!("{}: {work} units of work, not {work_max}", self.name));
-        expect(
-            !size.has_delay_verdict || self.p99 <= p99_max,
-            format!("{}: p99 is {:?}, not {p99_max:?}", self.name, self.p99),
-        );
+        let p99_max = size.delay_max.map_or(Duration::MAX, |delay_max| control.p99 + delay_max);
+        expect(self.p99 <= p99_max, format!("{}: p99 is {:?}, not {p99_max:?}", self.name, self.p99));
         faults
     }
 }
 
-/// Packets repaired by the receiver's relay, for both directions.
-fn repaired(sites: &Sites) -> u64 {
-    let of = |agent| sites.status(agent)["totals"][0]["received"]["cached"].as_u64().unwrap_or(0);
+/// Packets that came by relays, for both directions.
+fn relayed(sites: &Sites) -> u64 {
+    let of = |agent| {
+        let received = &sites.status(agent)["totals"][0]["received"];
+        let kinds = ["cached", "in_stream", "cooperative", "forwarded"];
+        kinds.iter().filter_map(|kind| received[kind].as_u64()).sum::<u64>()
+    };
     of(ALICE) + of(BOB)
 }
 
 #[test]
 fn no_flood_of_a_member_costs_another_tenants_flow_its_repairs() {
-    let size = size();
+    let faults: Vec<String> = SERVICES.iter().flat_map(|service| floods_beside(service)).collect();
+    assert_eq!(faults, Vec::<String>::new());
+}
+
+/// Runs control and attacks beside flows of a service, and prints a table; returns what is wrong.
+fn floods_beside(service: &str) -> Vec<String> {
+    let size = size(service);
     let plan = Plan {
         mode: Mode::Managed,
         direct: "loss = [{ share = \"10 %\" }]".to_owned(),
         uplink: String::new(),
         access: None,
-        forwards: vec!["service = \"caching\"\ncopies = \"all\"".to_owned()],
+        forwards: vec![format!("service = \"{service}\"\ncopies = \"all\"")],
     };
-    let Some(mut sites) = Sites::start(plan) else { return };
+    let Some(mut sites) = Sites::start(plan) else { return Vec::new() };
     sites.restart_with(WEST, &format!("memory = \"{MEMORY_MB} MB\""));
     let mut members = Members::join(&sites);
     let streams = [ALICE, BOB].map(|from| sites.begin(from, 0));
-    sites.wait_for("relays repair", || repaired(&sites) > 20);
+    sites.wait_for("relays repair", || relayed(&sites) > 20);
     drop(streams.map(sites::Stream::finish));
-    eprintln!("| datagrams full of | a second | lost | p99 | RSS | CPU | units of work for each |");
+    eprintln!("\nbeside flows with service = \"{service}\", {:?} each:\n", size.time);
+    eprintln!(
+        "| datagrams full of | a second | lost | p99 | RSS of the relay | its share of a core | units of work for each |"
+    );
     eprintln!("|---|---|---|---|---|---|---|");
     let mut control = run(&CONTROL, &size, &sites, &mut members);
-    if size.has_delay_verdict {
+    if size.delay_max.is_some() {
         // Delays on a shared machine vary by themselves: the worse of two counts.
         let again = run(&CONTROL, &size, &sites, &mut members);
-        control.p99 = control.p99.max(again.p99);
+        (control.p99, control.lost) = (control.p99.max(again.p99), control.lost.max(again.lost));
     }
-    let repaired_before = repaired(&sites);
-    let outcomes: Vec<_> = ATTACKS.iter().map(|attack| run(attack, &size, &sites, &mut members)).collect();
-    let faults: Vec<_> = outcomes.iter().flat_map(|outcome| outcome.faults(&control, &size)).collect();
-    assert_eq!(faults, Vec::<String>::new());
+    let before = relayed(&sites);
+    let attacks = ATTACKS.iter().step_by(size.every);
+    let outcomes: Vec<_> = attacks.map(|attack| run(attack, &size, &sites, &mut members)).collect();
+    let faults = outcomes.iter().flat_map(|outcome| outcome.faults(&control, &size));
     let busy = outcomes.iter().filter(|outcome| outcome.work_per_datagram > control.work_per_datagram + 5);
-    assert!(busy.count() >= 5, "attacks cost more than silence");
+    assert!(busy.count() * 3 >= outcomes.len(), "attacks cost more than silence");
     let sent: usize = outcomes.iter().map(|outcome| outcome.sent).sum();
     // A tenth is lost on the direct path.
-    assert!(repaired(&sites) - repaired_before > sent as u64 / 20, "the flows needed their repairs");
+    assert!(relayed(&sites) - before > sent as u64 / 20, "the flows needed the relays");
+    faults.map(|fault| format!("{service}: {fault}")).collect()
 }

@@ -1,22 +1,49 @@
-//! Attacks of a member on a relay, at full size: prints what each cost, and fails if one harmed the flow beside it.
+//! Attacks on a relay, at full size: prints the tables of SECURITY.md, and fails if one harmed the flow or the agent beside it.
 
 use std::process::ExitCode;
 
-use byway_fuzz_targets::attacks::{Size, attacks};
+use byway_fuzz_targets::attacks::{
+    ATTACKS, Arranged, Arrangement, Size, attacks, restarts, unpromised_restarts,
+};
 
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a table, and what is wrong with it")]
+/// Restarts of an agent beside each adversary.
+const RESTARTS: usize = 20;
+
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "tables, and what is wrong with them")]
 fn main() -> ExitCode {
+    let mut faults = Vec::new();
     let (control, outcomes) = attacks(Size::LARGE);
-    println!("| attack | lost | p99 delay | work for each datagram | memory |");
+    println!(
+        "| datagrams full of | lost | p99 | units of work for each datagram | memory more than before |"
+    );
     println!("|---|---|---|---|---|");
     println!("{control}");
-    let mut code = ExitCode::SUCCESS;
     for outcome in outcomes {
         println!("{outcome}");
-        for fault in outcome.faults(&control) {
-            eprintln!("{fault}");
-            code = ExitCode::FAILURE;
-        }
+        faults.extend(outcome.faults(&control));
     }
-    code
+    println!("\n| service | relays | lost in the control | its p99 | lost at most | p99 at most |");
+    println!("|---|---|---|---|---|---|");
+    for arrangement in Arrangement::all() {
+        let arranged = Arranged::run(arrangement, ATTACKS, Size::ARRANGED);
+        println!("{arranged}");
+        faults.extend(arranged.faults());
+    }
+    let (control, all) = restarts(RESTARTS);
+    println!(
+        "\n| beside a restarted agent | sessions | the slowest took | initiations of one start at most |"
+    );
+    println!("|---|---|---|---|");
+    println!("{control}");
+    for one in all {
+        println!("{one}");
+        faults.extend(one.faults(&control));
+    }
+    for one in unpromised_restarts() {
+        println!("{one}");
+    }
+    for fault in &faults {
+        eprintln!("{fault}");
+    }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

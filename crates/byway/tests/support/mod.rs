@@ -127,6 +127,11 @@ impl Node {
         &self.name
     }
 
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().expect("the node runs");

@@ -22,7 +22,7 @@ impl Relay {
             return;
         };
         if self.quotas.sessions.is_over(tenant) {
-            self.shed(Some(tenant), now);
+            self.shed_of(tenant, now);
         }
         if self.quotas.sessions.is_over(tenant) {
             self.counters.quota_sessions += 1;
@@ -44,20 +44,29 @@ impl Relay {
     fn makes_room(&mut self, now: Time) -> bool {
         let is_full = |relay: &Self| relay.sessions.count() as u64 >= relay.quotas.sessions.max();
         if is_full(self) {
-            self.shed(None, now);
+            self.shed(now);
         }
         !is_full(self)
     }
 
-    /// Gives up the sessions that are of no use, of one tenant or of all. They are looked through once in a while only, however many newcomers there are.
-    fn shed(&mut self, tenant: Option<TenantId>, now: Time) {
-        if now < self.next_shedding {
-            return;
+    /// Gives up all sessions that are of no use. They are looked through once in a while only, however many newcomers there are.
+    fn shed(&mut self, now: Time) {
+        if self.next_shedding <= now {
+            self.next_shedding = now + SHED_INTERVAL;
+            let useless = self.sessions.ids().filter(|id| self.is_useless(*id, now)).collect();
+            self.end_useless(useless, now);
         }
-        self.next_shedding = now + SHED_INTERVAL;
-        let is_its = |id: SessionId| tenant.is_none_or(|tenant| self.quotas.is_of(id, tenant));
-        let is_given_up = |id: &SessionId| is_its(*id) && self.is_useless(*id, now);
-        let useless: Vec<SessionId> = self.sessions.ids().filter(is_given_up).collect();
+    }
+
+    /// Gives up those of a tenant. It has a time of its own for that, because another tenant's newcomers must not put it off.
+    fn shed_of(&mut self, tenant: TenantId, now: Time) {
+        if self.quotas.may_shed(tenant, now) {
+            let useless = self.quotas.sessions_of(tenant).filter(|id| self.is_useless(*id, now)).collect();
+            self.end_useless(useless, now);
+        }
+    }
+
+    fn end_useless(&mut self, useless: Vec<SessionId>, now: Time) {
         self.counters.sessions_shed += useless.len() as u64;
         for id in useless {
             self.ended(id, now);

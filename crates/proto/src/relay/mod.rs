@@ -56,8 +56,8 @@ use work::WorkBudgets;
 use crate::counters::counters;
 use crate::limits::{
     CODED_START, HEARD_MEMORY_PART, LOW_DELAY_BUDGET, PACKET_TIMES_PART, REGISTRATION_BYTES,
-    RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS, RELAY_START_BYTES,
-    SESSION_BYTES, SESSIONS_MAX, TENANT_BYTES, VERIFIED_GRANT_BYTES,
+    REGISTRATIONS_MAX, RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS,
+    RELAY_START_BYTES, SESSION_BYTES, SESSIONS_MAX, TENANT_BYTES, VERIFIED_GRANT_BYTES,
 };
 use crate::network_path::{LocalAddress, NetworkPath};
 use crate::outbox::Transmit;
@@ -80,7 +80,8 @@ const fn table_sizes(part: u64) -> (u64, u64) {
     let table = part * RELAY_MEMORY_TABLE_PARTS;
     let sessions = (table - RELAY_BASE_BYTES) / SESSION_BYTES;
     let sessions = if sessions < SESSIONS_MAX as u64 { sessions } else { SESSIONS_MAX as u64 };
-    (sessions, (table - part / HEARD_MEMORY_PART) / REGISTRATION_BYTES)
+    let registrations = (table - part / HEARD_MEMORY_PART) / REGISTRATION_BYTES;
+    (sessions, if registrations < REGISTRATIONS_MAX { registrations } else { REGISTRATIONS_MAX })
 }
 
 /// What comes to a relay.

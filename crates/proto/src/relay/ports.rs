@@ -13,7 +13,9 @@ use byway_wire::{Alias, FlowKey, Shard, TenantId};
 use super::alias_table::AliasTable;
 use super::ingress::{EgressPort, FlowSlot, Onward};
 use super::quotas::Shares;
-use crate::limits::{ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX};
+use crate::limits::{
+    ALIASES_AWAITED_MAX, ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION, TELL_DOUBLINGS_MAX,
+};
 use crate::session::SessionId;
 
 /// Where a port leads.
@@ -49,6 +51,8 @@ struct Port {
     rested: usize,
     /// The aliases of each tenant.
     shares: Shares,
+    /// Flows for each of which another tenant's alias rests, and when that has rested.
+    awaited: BTreeMap<FlowKey, Time>,
     /// The flows that the other side announced.
     heard: AliasTable<Heard>,
 }
@@ -94,6 +98,7 @@ impl Port {
             free: VecDeque::new(),
             rested: 0,
             shares: Shares::new(u16::MAX as u64, None),
+            awaited: BTreeMap::new(),
             heard: AliasTable::new(),
         }
     }
@@ -352,11 +357,26 @@ impl Ports {
         Ok(alias)
     }
 
-    /// Returns a flow of the tenant with the most aliases on a way, if that has more than its share, and this tenant less.
-    pub(super) fn victim_for(&self, port: EgressPort, tenant: TenantId) -> Option<FlowSlot> {
-        let Port { announced, shares, .. } = self.get(port);
+    /// Returns a flow of the tenant with the most aliases on a way, if those in use are more than its share, and this tenant has less. The
+    /// flow that waits for the alias gets no other victim while that alias rests.
+    pub(super) fn victim_for(
+        &mut self,
+        port: EgressPort,
+        (tenant, key): (TenantId, FlowKey),
+        now: Time,
+    ) -> Option<FlowSlot> {
+        let Port { announced, shares, awaited, .. } = &mut self.all[usize::from(port.0)];
         let victim = shares.victim_for(tenant)?;
-        announced.iter().rev().flatten().find(|announced| announced.tenant == victim).map(|known| known.flow)
+        awaited.retain(|_, rested_at| now < *rested_at);
+        if awaited.contains_key(&key) || awaited.len() >= ALIASES_AWAITED_MAX {
+            return None;
+        }
+        let in_use = announced.iter().flatten().filter(|announced| announced.tenant == victim);
+        let (count, last) = in_use.fold((0, None), |(count, _), known| (count + 1, Some(known.flow)));
+        // What rests is no longer the victim's to give.
+        let flow = last.filter(|_| count > shares.share(tenant))?;
+        awaited.insert(key, now + REPAIR_RETENTION);
+        Some(flow)
     }
 
     /// Takes a flow's alias back.

@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 use byway_units::Time;
 use byway_wire::messages::{Close, CloseReason, FlowRole, Refusal, Register, Registered};
 use byway_wire::seal::{PreSharedKey, Purpose, ReceivedInitiation};
-use byway_wire::{GrantedRelay, Message, Messages, TenantId, Writer};
+use byway_wire::{FlowKey, GrantedRelay, Message, Messages, TenantId, Writer};
 
 use super::Relay;
 use super::ingress::EgressPort;
 use super::links::End;
 use super::settings::TenantLimits;
-use crate::limits::{MESSAGES_BYTES_MAX, VICTIMS_LOOKED_AT};
+use crate::limits::{MESSAGES_BYTES_MAX, SHED_INTERVAL, VICTIMS_LOOKED_AT};
 use crate::outbox::Urgency;
 use crate::session::{Origin, Remote, SessionId};
 
@@ -42,7 +42,7 @@ impl Shares {
     }
 
     /// Returns the fair share of a tenant that has something, or is to have.
-    fn share(&self, tenant: TenantId) -> u64 {
+    pub(super) fn share(&self, tenant: TenantId) -> u64 {
         let newcomers = usize::from(!self.by_tenant.contains_key(&tenant));
         self.max / (self.by_tenant.len() + newcomers) as u64
     }
@@ -100,6 +100,8 @@ pub(super) struct Quotas {
     members: BTreeSet<(TenantId, SessionId)>,
     /// Those of them that have registrations.
     registered: BTreeSet<(TenantId, SessionId)>,
+    /// Next time at which useless sessions of a tenant may be looked for. Only tenants with sessions are here.
+    shedding_at: BTreeMap<TenantId, Time>,
 }
 
 impl Quotas {
@@ -111,6 +113,7 @@ impl Quotas {
             tenants: Vec::new(),
             members: BTreeSet::new(),
             registered: BTreeSet::new(),
+            shedding_at: BTreeMap::new(),
         }
     }
 
@@ -129,9 +132,19 @@ impl Quotas {
         tenant
     }
 
-    /// Returns true if a session is a tenant's.
-    pub(super) fn is_of(&self, session: SessionId, tenant: TenantId) -> bool {
-        self.members.contains(&(tenant, session))
+    /// Returns the sessions of a tenant.
+    pub(super) fn sessions_of(&self, tenant: TenantId) -> impl Iterator<Item = SessionId> + '_ {
+        all_of(&self.members, tenant)
+    }
+
+    /// Returns true, once in a while, if a tenant has sessions that may be looked through for useless ones.
+    pub(super) fn may_shed(&mut self, tenant: TenantId, now: Time) -> bool {
+        let is_due = self.shedding_at.get(&tenant).is_none_or(|at| *at <= now);
+        let may_shed = is_due && self.sessions.of(tenant) > 0;
+        if may_shed {
+            self.shedding_at.insert(tenant, now + SHED_INTERVAL);
+        }
+        may_shed
     }
 
     /// Notes that the registrations of a session have another number of places.
@@ -155,8 +168,20 @@ impl Quotas {
         if let Some(tenant) = self.tenants.get_mut(session.0 as usize).and_then(Option::take) {
             self.members.remove(&(tenant, session));
             self.sessions.give_back(tenant, 1);
+            if self.sessions.of(tenant) == 0 {
+                self.shedding_at.remove(&tenant);
+            }
         }
     }
+}
+
+/// Returns the sessions of a tenant, the highest number first.
+fn all_of(
+    sessions: &BTreeSet<(TenantId, SessionId)>,
+    tenant: TenantId,
+) -> impl Iterator<Item = SessionId> + '_ {
+    let all = (tenant, SessionId(0))..=(tenant, SessionId(u32::MAX));
+    sessions.range(all).rev().map(|(_, session)| *session)
 }
 
 /// Returns some sessions of a tenant.
@@ -164,8 +189,7 @@ fn some_of(
     sessions: &BTreeSet<(TenantId, SessionId)>,
     tenant: TenantId,
 ) -> impl Iterator<Item = SessionId> + '_ {
-    let all = (tenant, SessionId(0))..=(tenant, SessionId(u32::MAX));
-    sessions.range(all).rev().map(|(_, session)| *session).take(VICTIMS_LOOKED_AT)
+    all_of(sessions, tenant).take(VICTIMS_LOOKED_AT)
 }
 
 impl Relay {
@@ -203,43 +227,42 @@ impl Relay {
         self.sessions.remove(session);
     }
 
-    /// Checks that a session may have a place for another registration, which the tenant with the most gives up if need be.
+    /// Checks that a session may have a place for another registration. Returns the registration of the tenant with the most that has to
+    /// end for it, if one has to. It ends once the other stands, because that may still fail.
     pub(super) fn check_flow_quota(
         &mut self,
         session: SessionId,
         tenant: TenantId,
-        now: Time,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<End>, Refusal> {
         let tenant = self.quotas.tenant_of(session, tenant);
         if self.links.has_vacant_place(session) {
-            return Ok(());
+            return Ok(None);
         }
         if self.quotas.flows.is_over(tenant) {
             self.counters.quota_flows += 1;
             return Err(Refusal::QuotaReached);
         }
         if !self.quotas.flows.is_full() {
-            return Ok(());
+            return Ok(None);
         }
         let victim = self.quotas.flows.victim_for(tenant).ok_or(Refusal::NoRoom)?;
         let places = |id: &SessionId| self.links.places(*id);
         let richest = some_of(&self.quotas.registered, victim).max_by_key(places);
         let last = richest.and_then(|session| Some(End { session, alias: self.links.last_alias(session)? }));
-        self.evict_flow(last.ok_or(Refusal::NoRoom)?, now);
-        Ok(())
+        last.map(Some).ok_or(Refusal::NoRoom)
     }
 
-    /// Takes an alias towards another relay from the tenant that has most of them there. It rests for a while before another flow
-    /// gets it: whoever asks has to ask again.
-    pub(super) fn evict_alias(&mut self, port: EgressPort, tenant: TenantId, now: Time) {
-        let flow = self.ports.victim_for(port, tenant);
+    /// Takes an alias towards another relay from the tenant that has most of them there, for a flow of another. It rests for a while before
+    /// that flow gets it: its sender has to ask again, and until then no other alias is taken for it.
+    pub(super) fn evict_alias(&mut self, port: EgressPort, (tenant, key): (TenantId, FlowKey), now: Time) {
+        let flow = self.ports.victim_for(port, (tenant, key), now);
         if let Some(end) = flow.and_then(|flow| self.links.sender(flow)) {
             self.evict_flow(end, now);
         }
     }
 
     /// Forgets a registration whose tenant has more than its share, and tells its agent.
-    fn evict_flow(&mut self, End { session, alias }: End, now: Time) {
+    pub(super) fn evict_flow(&mut self, End { session, alias }: End, now: Time) {
         self.counters.flows_evicted += 1;
         let Some(known) = self.links.registration(session, alias) else {
             return;

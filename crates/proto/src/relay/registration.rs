@@ -75,13 +75,16 @@ impl Relay {
         if !self.links.has_room(session) {
             return Err(Refusal::NoRoom.into());
         }
-        self.check_flow_quota(session, grants[0].tenant, now)?;
+        let victim = self.check_flow_quota(session, grants[0].tenant)?;
         self.work.registrations += 1;
         let flow = if sends {
             self.register_sender(session, register, &grants, now)?
         } else {
             self.register_receiver(session, register, &grants[0], now)?
         };
+        if let Some(victim) = victim {
+            self.evict_flow(victim, now);
+        }
         let other = if sends { grants[0].egress } else { grants[0].ingress };
         let end = self.ends_at(&grants[0]);
         let places = self.links.places(session);
@@ -242,8 +245,8 @@ impl Relay {
                 return Err(Refusal::NoRoom);
             }
             let alias = self.ports.announce(port, (slot, grant.tenant), key, now);
-            let alias =
-                alias.inspect_err(|refusal| self.count_alias_refused(*refusal, (port, grant.tenant), now))?;
+            let alias = alias
+                .inspect_err(|refusal| self.count_alias_refused(*refusal, port, (grant.tenant, key), now))?;
             let is_here = self.ports.session(port).is_none();
             let known = is_here && self.is_of_use_here(key);
             self.ingress.add_onward(slot, Onward { port, alias, known });
@@ -255,10 +258,16 @@ impl Relay {
     }
 
     /// Counts that a flow gets no alias, and has the tenant that has most of them give one up if another has less than its share.
-    fn count_alias_refused(&mut self, refusal: Refusal, (port, tenant): (EgressPort, TenantId), now: Time) {
+    fn count_alias_refused(
+        &mut self,
+        refusal: Refusal,
+        port: EgressPort,
+        flow: (TenantId, FlowKey),
+        now: Time,
+    ) {
         match refusal {
             Refusal::QuotaReached => self.counters.quota_flows += 1,
-            _ => self.evict_alias(port, tenant, now),
+            _ => self.evict_alias(port, flow, now),
         }
     }
 

@@ -7,9 +7,12 @@
 //!
 //! The same attackers play at real relays, over sockets, wherever a [`Scene`] is given for them.
 
+mod adversary;
 mod aliases;
+mod arrangement;
 mod attacker;
 mod challenges;
+mod cookies;
 mod cooperation;
 mod fragments;
 mod garbage;
@@ -22,6 +25,7 @@ mod registrations;
 mod replays;
 mod reports;
 mod requests;
+mod restarts;
 mod silence;
 mod stage;
 
@@ -32,7 +36,11 @@ use byway_units::{Bytes, Duration};
 use byway_wire::messages::FlowRole;
 use byway_wire::{Alias, Message, Writer};
 
+pub use arrangement::Arrangement;
 pub use attacker::{Attacker, Credentials, Part};
+pub use cookies::Forger;
+pub use initiations::{InitiationFlood, PORTS};
+pub use restarts::{Restarts, restarts, unpromised_restarts};
 use stage::World;
 
 /// What a relay takes to receive, open and answer a datagram of 1,200 bytes.
@@ -175,6 +183,9 @@ impl Size {
     /// Ten seconds of 30,000 datagrams a second, from a session with as many flows as it may have.
     pub const LARGE: Self = Self { datagrams: 300_000, interval: Duration::from_nanos(33_333), flows: 4_000 };
 
+    /// Three seconds of as many: for each service and number of relays.
+    pub const ARRANGED: Self = Self { datagrams: 90_000, ..Self::LARGE };
+
     fn lasts(self) -> Duration {
         self.interval * u64::from(self.datagrams)
     }
@@ -201,9 +212,15 @@ pub struct Outcome {
 impl fmt::Display for Outcome {
     /// Writes a row of a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, sent, lost, p99, work_per_datagram, memory, .. } = self;
+        let Self { name, sent, lost, work_per_datagram, memory, .. } = self;
+        let p99 = milliseconds(self.p99);
         write!(f, "| {name} | {lost} of {sent} | {p99} | {work_per_datagram} | {memory} |")
     }
+}
+
+/// Returns a duration as tables show it.
+fn milliseconds(time: Duration) -> String {
+    format!("{}.{:03} ms", time.as_micros() / 1_000, time.as_micros() % 1_000)
 }
 
 impl Outcome {
@@ -234,11 +251,56 @@ impl Outcome {
 /// Runs the control, and then all attacks.
 #[must_use]
 pub fn attacks(size: Size) -> (Outcome, Vec<Outcome>) {
-    (run(&CONTROL, size), ATTACKS.iter().map(|attack| run(attack, size)).collect())
+    let run = |attack| run(attack, Arrangement::USUAL, size);
+    (run(&CONTROL), ATTACKS.iter().map(run).collect())
 }
 
-fn run(attack: &Attack, size: Size) -> Outcome {
-    let mut world = World::new();
+/// Control and attacks in one arrangement.
+#[derive(Clone, Debug)]
+pub struct Arranged {
+    arrangement: Arrangement,
+    control: Outcome,
+    outcomes: Vec<Outcome>,
+}
+
+impl Arranged {
+    /// Runs the control and these attacks.
+    pub fn run<'a>(
+        arrangement: Arrangement,
+        attacks: impl IntoIterator<Item = &'a Attack>,
+        size: Size,
+    ) -> Self {
+        let control = run(&CONTROL, arrangement, size);
+        let outcomes = attacks.into_iter().map(|attack| run(attack, arrangement, size)).collect();
+        Self { arrangement, control, outcomes }
+    }
+
+    /// Returns what is wrong with the outcomes, compared with that of the control.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults: Vec<_> =
+            self.outcomes.iter().flat_map(|outcome| outcome.faults(&self.control)).collect();
+        // A hundredth of the packets or more came by a relay.
+        if self.control.p99 <= stage::DELAY {
+            faults.push(format!("nothing was repaired in {}", self.control.p99));
+        }
+        faults.into_iter().map(|fault| format!("{}: {fault}", self.arrangement)).collect()
+    }
+}
+
+impl fmt::Display for Arranged {
+    /// Writes a row of a table: the control, and the worst of all attacks.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { arrangement, control: Outcome { lost, sent, .. }, outcomes } = self;
+        let lost_most = outcomes.iter().map(|outcome| outcome.lost).max().unwrap_or(0);
+        let slowest = outcomes.iter().map(|outcome| outcome.p99).max().unwrap_or(Duration::ZERO);
+        let [p99, slowest] = [self.control.p99, slowest].map(milliseconds);
+        write!(f, "| {arrangement} | {lost} of {sent} | {p99} | {lost_most} of {sent} | {slowest} |")
+    }
+}
+
+fn run(attack: &Attack, arrangement: Arrangement, size: Size) -> Outcome {
+    let mut world = World::new(arrangement);
     attack.set_up(&mut world, size.flows);
     world.attack(attack, size);
     world.outcome(attack.name, size)

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use byway_api::{ControllerStatus, ErrorCode, Health, SelfUpdate};
+use byway_api::{ErrorCode, Health, SelfUpdate};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
@@ -129,35 +129,6 @@ async fn guesses_of_tokens_and_of_bearer_secrets_are_limited_and_valid_ones_go_o
     assert!(until_limited(&mut stranger, "/v1/map", 140).await > 120);
     assert!(until_limited(&mut stranger, "/v1/nodes", 10).await <= 2, "they count together");
     assert!(world.administration().nodes().await.is_ok(), "the administrator of the same address goes on");
-}
-
-/// Lets this process have as many open files as the system gives it.
-fn raise_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let current = maximum.map_or(Some(16_384), |maximum| Some(maximum.min(16_384)));
-    setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may have as many");
-}
-
-#[tokio::test]
-async fn two_thousand_silent_connections_keep_no_member_out() {
-    raise_open_files();
-    let world = World::new().await;
-    let alice = world.node(Role::Agent, "alice").await;
-    let mut silent = Vec::new();
-    for _ in 0..2_000 {
-        silent.push(tokio::net::TcpStream::connect(world.listen).await.expect("it is accepted"));
-    }
-    let health: Health = world.client(None).get("/v1/health").await.expect("anybody may ask");
-    assert!(health.healthy);
-    let bob = world.node(Role::Agent, "bob").await;
-    assert!(alice.pair_with("bob").await.is_ok() && bob.number() == 2);
-    let status: ControllerStatus =
-        world.client(None).get("/v1/status").await.expect("the administrator asks");
-    assert!(status.connections.members >= 2, "{:?}", status.connections);
-    assert!(status.connections.strangers <= 800, "{:?}", status.connections);
-    let share = status.connections.ended.iter().find(|ended| ended.reason == "address_share");
-    assert!(share.is_some_and(|share| share.count >= 1_000), "{:?}", status.connections);
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

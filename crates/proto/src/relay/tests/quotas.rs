@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::limits::{RELAY_MEMORY_MIN, REPAIR_RETENTION, SESSION_UNUSED_AFTER};
+use crate::relay::ingress::{EgressPort, FlowSlot};
 use byway_wire::Writer;
 use byway_wire::messages::Unregister;
 
@@ -57,7 +58,7 @@ impl Desk {
 #[test]
 fn a_tenant_with_more_keys_than_there_are_sessions_keeps_no_other_out() {
     let mut desk = desk(TenantLimits::default());
-    desk.has_agents_of_greedy(60);
+    desk.has_agents_of(60, |_| GREEDY);
     let keys = FIRST_GREEDY..RELAY;
     let wanted = keys.len();
     let got = keys.clone().filter(|who| desk.comes(*who)).count();
@@ -81,8 +82,8 @@ fn a_tenant_with_more_keys_than_there_are_sessions_keeps_no_other_out() {
 }
 
 impl Desk {
-    /// There are so many other agents of the tenant, beside those that keys of one byte stand for.
-    fn has_agents_of_greedy(&mut self, count: u8) {
+    /// There are so many other agents, each of this tenant, beside those that keys of one byte stand for.
+    fn has_agents_of(&mut self, count: u8, tenant: impl Fn(u8) -> TenantId) {
         for number in 0..count {
             let mut key = [255; 32];
             key[0] = number;
@@ -95,7 +96,7 @@ impl Desk {
                 keep: false,
             };
             let session = self.relay.sessions.add(remote, self.now);
-            self.relay.quotas.tenant_of(session, GREEDY);
+            self.relay.quotas.tenant_of(session, tenant(number));
         }
     }
 
@@ -183,6 +184,44 @@ fn a_tenant_at_its_limit_loses_its_own_sessions_without_flows_and_no_others() {
 }
 
 #[test]
+fn newcomers_of_a_tenant_at_its_limit_do_not_keep_useless_sessions_in_a_full_relay() {
+    let mut desk = desk(TenantLimits { sessions: Some(2), ..TenantLimits::default() });
+    for who in [FIRST_GREEDY, FIRST_GREEDY + 1] {
+        assert!(desk.comes(who));
+        assert!(desk.registers(who, flow(1, who, 1), FlowRole::Receiver).is_ok());
+    }
+    let free = desk.relay.quotas.sessions.max() - desk.relay.sessions.count() as u64;
+    desk.has_agents_of(u8::try_from(free).expect("a small relay"), |number| {
+        TenantId::new(1_000 + u32::from(number))
+    });
+    desk.pass(SESSION_UNUSED_AFTER);
+    assert!(!desk.comes(FIRST_GREEDY + 2), "it is refused, and its own sessions are looked through");
+    assert!(desk.comes(2));
+    let counters = desk.relay.counters();
+    assert_eq!((counters.sessions_shed, counters.sessions_evicted), (free, 0));
+}
+
+#[test]
+fn no_registration_ends_for_one_that_fails() {
+    let stranger = GrantedRelay { relay: RelayId::new(77), shard: Shard::new(0) };
+    let grants = [
+        Grant { tenant: GREEDY, ..grant(1, FIRST_GREEDY) },
+        Grant { tenant: MODEST, ..grant(1, 2) },
+        Grant { tenant: MODEST, egress: stranger, ..grant_here(2, 1) },
+    ];
+    let authority = Authority::Static(grants.to_vec());
+    let mut desk = Desk::within(RELAY_MEMORY_MIN, TenantLimits::default(), authority, 1_000, 1, None);
+    desk.has_thousands = true;
+    assert!(desk.comes(FIRST_GREEDY) && desk.comes(2));
+    assert_eq!(desk.registers_all(FIRST_GREEDY, 1..1_000).1, Some(Refusal::NoRoom));
+    let towards_nobody = flow(2, 1, 1);
+    assert_eq!(desk.registers(2, towards_nobody, FlowRole::Sender), Err(Refusal::OtherRelay));
+    assert_eq!(desk.relay.counters().flows_evicted, 0);
+    assert_eq!(desk.registers_all(2, 1..2), (1, None));
+    assert_eq!(desk.relay.counters().flows_evicted, 1);
+}
+
+#[test]
 fn a_quota_of_sessions_holds_for_each_tenant() {
     let mut desk = desk(TenantLimits { sessions: Some(2), ..TenantLimits::default() });
     let got = (FIRST_GREEDY..FIRST_GREEDY + 5).filter(|who| desk.comes(*who)).count();
@@ -195,7 +234,7 @@ fn aliases_that_rest_count_as_those_of_the_tenant_that_had_them() {
     let mut desk = desk(TenantLimits::default());
     let now = desk.now;
     let port = desk.relay.ports.all().next().expect("the other relay's");
-    let slot = super::super::ingress::FlowSlot(0);
+    let slot = FlowSlot(0);
     let ports = &mut desk.relay.ports;
     let mut begin = |tenant, now| ports.announce(port, (slot, tenant), flow(1, 2, 1), now);
     let modest = begin(MODEST, now).expect("there is room");
@@ -215,4 +254,54 @@ fn aliases_that_rest_count_as_those_of_the_tenant_that_had_them() {
     }
     assert!(begin(GREEDY, now + REPAIR_RETENTION).is_ok());
     assert_ne!(begin(GREEDY, now + REPAIR_RETENTION), Ok(modest));
+}
+
+/// A relay that is full of aliases of one tenant, four of whose flows are registered; the flow of another that waits for one.
+fn desk_full_of_aliases() -> (Desk, EgressPort, FlowKey) {
+    let [greedy, modest] = [(GREEDY, FIRST_GREEDY), (MODEST, 2)].map(|(tenant, who)| {
+        let egress = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+        Grant { tenant, egress, ..grant_here(who, 1) }
+    });
+    let mut desk = Desk::new(alloc::vec![greedy, modest]);
+    desk.has_thousands = true;
+    desk.enter(FIRST_GREEDY);
+    desk.enter(2);
+    let port = desk.relay.ports.all().next().expect("the other relay's");
+    // Those with the highest aliases, which are taken first, are flows.
+    for _ in 4..u16::MAX {
+        let key = flow(FIRST_GREEDY, 1, 5);
+        assert!(desk.relay.ports.announce(port, (FlowSlot(0), GREEDY), key, desk.now).is_ok());
+    }
+    for number in 1..=4 {
+        assert!(desk.registers(FIRST_GREEDY, flow(FIRST_GREEDY, 1, number), FlowRole::Sender).is_ok());
+    }
+    (desk, port, flow(2, 1, 1))
+}
+
+#[test]
+fn one_alias_is_taken_for_a_flow_however_often_its_sender_asks() {
+    let (mut desk, _, key) = desk_full_of_aliases();
+    for _ in 0..3 {
+        assert_eq!(desk.registers(2, key, FlowRole::Sender), Err(Refusal::NoRoom));
+        desk.pass(ms(100));
+    }
+    assert_eq!(desk.relay.counters().flows_evicted, 1);
+    desk.pass(REPAIR_RETENTION);
+    assert!(desk.registers(2, key, FlowRole::Sender).is_ok());
+    assert_eq!(desk.relay.counters().flows_evicted, 1);
+}
+
+#[test]
+fn aliases_that_rest_are_not_taken_again_from_who_had_them() {
+    let (mut desk, port, key) = desk_full_of_aliases();
+    let now = desk.now;
+    let ports = &mut desk.relay.ports;
+    // The share is half of all, and one more is in use.
+    let half = u16::MAX / 2;
+    for number in 0..half {
+        ports.withdraw(port, Alias::new(u16::MAX - number).expect("above 0"), now);
+    }
+    assert!(ports.victim_for(port, (MODEST, key), now).is_some(), "one beyond the share is in use");
+    ports.withdraw(port, Alias::new(u16::MAX - half).expect("above 0"), now);
+    assert_eq!(ports.victim_for(port, (MODEST, flow(2, 1, 2)), now), None);
 }

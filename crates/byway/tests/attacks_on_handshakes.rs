@@ -1,0 +1,295 @@
+//! An agent restarts beside an observer who forges answers, and beside a flood of initiations. Small here; `make attack` restarts it
+//! 20 times beside each.
+
+#![allow(unreachable_pub, reason = "modules of tests")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "programs use sockets and clocks")]
+#![allow(clippy::print_stderr, reason = "says what was measured")]
+
+mod support;
+
+use std::fmt;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use byway_fuzz_targets::attacks::{Forger, InitiationFlood, PORTS};
+use byway_proto::limits::HANDSHAKE_RETRY;
+use byway_units::Time;
+use byway_wire::packets::Kind;
+use byway_wire::seal::StaticSecret;
+use support::{Node, PATIENCE, TwoSites};
+
+/// A restarted agent has its session again within this time of its first initiation.
+const RESTARTED_WITHIN: Duration = Duration::from_secs(3);
+
+/// Delay that forgeries may add behind the true response: an idle core reads 1,024 forged ones in a tenth of a second, a busy one in more.
+const FORGERIES_TAKE: Duration = Duration::from_millis(500);
+
+/// Lead of a flood: what is read of it without a cookie, and with one, is used up by then.
+const LEAD: Duration = Duration::from_millis(500);
+
+/// Hosts of the observer, towards the agent and towards the relay, and of the flood.
+const NEAR: u8 = 51;
+const FAR: u8 = 52;
+const FLOOD: u8 = 60;
+
+struct Size {
+    restarts: usize,
+    /// Initiations a second.
+    rate: u32,
+}
+
+/// For `make test`: ten seconds in all.
+const SMALL: Size = Size { restarts: 2, rate: 5_000 };
+
+/// For `make attack`.
+const LARGE: Size = Size { restarts: 20, rate: 50_000 };
+
+fn size() -> Size {
+    if std::env::var("ATTACK").is_ok_and(|size| size == "large") { LARGE } else { SMALL }
+}
+
+/// Packets since the agent was started.
+#[derive(Default)]
+struct Seen {
+    agent: Option<SocketAddr>,
+    initiations: usize,
+    /// Forged answers of each kind to an initiation.
+    forged: usize,
+    first: Option<Instant>,
+    /// The relay's first response.
+    answered: Option<Instant>,
+    /// The agent's first packet under the keys of its session.
+    established: Option<Instant>,
+}
+
+/// An observer in the middle: it passes on all that the agent and its relay send each other, and adds forged answers.
+struct Observer {
+    seen: Arc<Mutex<Seen>>,
+    ends: Arc<AtomicBool>,
+    passing: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.passing.drain(..) {
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+fn open(address: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(address).expect("the address is free");
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    socket
+}
+
+impl Observer {
+    fn start(near: SocketAddr, far: SocketAddr, relay: SocketAddr, secret: StaticSecret) -> Self {
+        let (seen, ends) = (Arc::new(Mutex::new(Seen::default())), Arc::new(AtomicBool::new(false)));
+        let (near, far) = (open(near), open(far));
+        let [to_agent, to_relay] = [&near, &far].map(|socket| socket.try_clone().expect("a socket"));
+        let mut forger = Forger::new(secret);
+        let out = {
+            let (seen, ends) = (Arc::clone(&seen), Arc::clone(&ends));
+            pass(near, ends, move |packet, from| {
+                let count = note(&mut seen.lock().expect("no panic"), packet, from);
+                for answer in forger.answers(packet, count, Time::START) {
+                    // What a full buffer does not take is lost, as on any line.
+                    let _ = to_agent.send_to(&answer, from);
+                }
+                let _ = to_relay.send_to(packet, relay);
+            })
+        };
+        let back = {
+            let (seen, ends) = (Arc::clone(&seen), Arc::clone(&ends));
+            let to_agent = out.1;
+            pass(far, ends, move |packet, _| {
+                let mut seen = seen.lock().expect("no panic");
+                if packet.first() == Some(&Kind::Response.first_byte()) {
+                    seen.answered.get_or_insert_with(Instant::now);
+                }
+                if let Some(agent) = seen.agent {
+                    let _ = to_agent.send_to(packet, agent);
+                }
+            })
+        };
+        Self { seen, ends, passing: vec![out.0, back.0] }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("no panic")
+    }
+}
+
+/// Hands on what comes to a socket; returns another handle of that.
+fn pass(
+    socket: UdpSocket,
+    ends: Arc<AtomicBool>,
+    mut take: impl FnMut(&[u8], SocketAddr) + Send + 'static,
+) -> (JoinHandle<()>, UdpSocket) {
+    let other = socket.try_clone().expect("a socket");
+    let passing = std::thread::spawn(move || {
+        let mut packet = [0; 2_000];
+        while !ends.load(Ordering::Relaxed) {
+            if let Ok((bytes, from)) = socket.recv_from(&mut packet) {
+                take(&packet[..bytes], from);
+            }
+        }
+    });
+    (passing, other)
+}
+
+/// Notes a packet of the agent; returns how many forged answers of each kind there are to it.
+fn note(seen: &mut Seen, packet: &[u8], from: SocketAddr) -> usize {
+    seen.agent = Some(from);
+    match packet.first().copied().and_then(Kind::from_first_byte) {
+        Some(Kind::Initiation) if seen.established.is_none() => {
+            seen.first.get_or_insert_with(Instant::now);
+            seen.initiations += 1;
+            seen.forged
+        }
+        Some(Kind::Message) if seen.first.is_some() => {
+            seen.established.get_or_insert_with(Instant::now);
+            0
+        }
+        _ => 0,
+    }
+}
+
+/// Initiations of a stranger without end, and how many there are.
+struct Flooding {
+    ends: Arc<AtomicBool>,
+    /// Returns how many a second there were.
+    sending: Option<JoinHandle<u64>>,
+}
+
+impl Flooding {
+    fn start(sites: &TwoSites, rate: u32) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let open = |port| {
+            let socket = UdpSocket::bind(sites.bench.at(FLOOD, 20_000 + port)).expect("the port is free");
+            socket.set_nonblocking(true).expect("a socket");
+            socket
+        };
+        let sockets: Vec<UdpSocket> = (0..PORTS).map(open).collect();
+        let (relay, key) = (sites.bench.at(1, 4_600), secret(sites).public_key());
+        let until = Arc::clone(&ends);
+        let sending = std::thread::spawn(move || {
+            let mut flood = InitiationFlood::new(&key, true);
+            let (begun, mut sent, mut answer) = (Instant::now(), 0_u32, [0; 2_000]);
+            while !until.load(Ordering::Relaxed) {
+                let due = u128::from(rate) * begun.elapsed().as_millis() / 1_000;
+                while u128::from(sent) < due {
+                    let (port, packet) = flood.next();
+                    // What a full buffer does not take is lost, as on any line.
+                    let _ = sockets[port].send_to(packet, relay);
+                    sent += 1;
+                }
+                for (port, socket) in sockets.iter().enumerate() {
+                    while let Ok(bytes) = socket.recv(&mut answer) {
+                        flood.take(port, &answer[..bytes]);
+                    }
+                }
+                sleep(Duration::from_millis(1));
+            }
+            u64::from(sent) * 1_000 / u64::try_from(begun.elapsed().as_millis().max(1)).expect("a short test")
+        });
+        Self { ends, sending: Some(sending) }
+    }
+
+    fn finish(mut self) -> u64 {
+        self.ends.store(true, Ordering::Relaxed);
+        self.sending.take().map_or(0, |sending| sending.join().expect("no panic"))
+    }
+}
+
+fn secret(sites: &TwoSites) -> StaticSecret {
+    let text = std::fs::read_to_string(sites.bench.path("east.key")).expect("the relay has a key");
+    text.trim_end().parse().expect("a key")
+}
+
+struct Restarts {
+    name: String,
+    took: Vec<Option<Duration>>,
+    initiations_max: usize,
+}
+
+impl Restarts {
+    fn run(name: String, sites: &TwoSites, observer: &Observer, forged: usize, count: usize) -> Self {
+        let mut restarts = Self { name, took: Vec::new(), initiations_max: 0 };
+        for _ in 0..count {
+            *observer.seen() = Seen { forged, ..Seen::default() };
+            let alice: Node = sites.alice("caching");
+            let begun = Instant::now();
+            while observer.seen().established.is_none() && begun.elapsed() < PATIENCE {
+                sleep(Duration::from_millis(1));
+            }
+            let seen = observer.seen();
+            // The observer itself takes its time to forge.
+            let begun = if forged > 0 { seen.answered } else { seen.first };
+            let both = seen.established.zip(begun);
+            restarts.took.push(both.map(|(established, begun)| established.saturating_duration_since(begun)));
+            // A retry is due where a busy machine takes long to forge: it is not what forgeries bring about.
+            let attempt = seen.established.zip(seen.first).map(|(established, first)| established - first);
+            let retries = attempt.unwrap_or(PATIENCE).as_millis() / u128::from(HANDSHAKE_RETRY.as_millis());
+            let initiations = seen.initiations.saturating_sub(usize::try_from(retries).expect("few retries"));
+            restarts.initiations_max = restarts.initiations_max.max(initiations);
+            drop((seen, alice));
+        }
+        eprintln!("{restarts}");
+        restarts
+    }
+
+    fn slowest(&self) -> Duration {
+        self.took.iter().map(|took| took.unwrap_or(PATIENCE)).max().unwrap_or(PATIENCE)
+    }
+
+    fn faults(&self, slowest_max: Duration, initiations_max: usize) -> Vec<String> {
+        let is_right = self.slowest() <= slowest_max && self.initiations_max <= initiations_max;
+        (!is_right).then(|| format!("{self} not {slowest_max:?} and {initiations_max}")).into_iter().collect()
+    }
+}
+
+impl fmt::Display for Restarts {
+    /// Writes a row of a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, done, all) = (&self.name, self.took.iter().flatten().count(), self.took.len());
+        let slowest = self.slowest().as_secs_f64() * 1_000.0;
+        write!(f, "| {name} | {done} of {all} | {slowest:.1} ms | {} |", self.initiations_max)
+    }
+}
+
+#[test]
+fn nobody_keeps_a_restarted_agent_from_its_relay() {
+    let size = size();
+    let mut sites = TwoSites::new();
+    let [relay, near, far] = [1, NEAR, FAR].map(|host| sites.bench.at(host, 4_600));
+    let _relay = sites.relay(1);
+    let observer = Observer::start(near, far, relay, secret(&sites));
+    // Alice knows her relay at the observer's address.
+    sites.network = sites.network.replace(&relay.to_string(), &near.to_string());
+    eprintln!(
+        "| beside a restarted agent | sessions | the slowest took | initiations of one start at most |"
+    );
+    eprintln!("|---|---|---|---|");
+    let run = |name: &str, forged| Restarts::run(name.to_owned(), &sites, &observer, forged, size.restarts);
+    let control = run("nobody", 0);
+    let (initiations_max, slowest_max) = (control.initiations_max + 1, control.slowest() + FORGERIES_TAKE);
+    let mut faults = control.faults(RESTARTED_WITHIN, initiations_max);
+    for (name, forged) in [
+        ("one forged cookie and response for each initiation", 1),
+        ("1,000 forged cookies and responses for each initiation", 1_000),
+    ] {
+        faults.extend(run(name, forged).faults(slowest_max, initiations_max));
+    }
+    let flooding = Flooding::start(&sites, size.rate);
+    sleep(LEAD);
+    let flooded = run("initiations from another address", 0);
+    eprintln!("\n{} initiations a second were sent", flooding.finish());
+    faults.extend(flooded.faults(RESTARTED_WITHIN, initiations_max));
+    assert_eq!(faults, Vec::<String>::new());
+}

@@ -1,0 +1,208 @@
+//! Attackers of a controller's interface, over TLS from addresses of their own, one file for each.
+
+#![allow(dead_code, unreachable_pub, reason = "each attacker uses a part of it")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "attackers use sockets, threads and clocks"
+)]
+
+mod huge_bodies;
+mod idle_connections;
+mod slow_bodies;
+mod slow_heads;
+mod token_guesses;
+mod unread_answers;
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned, version,
+};
+use socket2::{Domain, Socket, Type};
+
+/// A client waits for a write or an answer so long: what takes longer counts as not answered.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The head of a request but for its last line.
+pub const HEAD: &str = "POST /v1/join HTTP/1.1\r\nhost: controller\r\ncontent-type: application/json\r\n";
+
+/// The controller, and the addresses that an attacker may use.
+#[derive(Clone)]
+pub struct Target {
+    pub controller: SocketAddr,
+    pub from: Vec<IpAddr>,
+    /// Connections that an attacker holds at a time.
+    pub connections: usize,
+    tls: Arc<ClientConfig>,
+}
+
+/// A connection with TLS.
+pub type Connection = StreamOwned<ClientConnection, TcpStream>;
+
+impl Target {
+    pub fn new(controller: SocketAddr, from: Vec<IpAddr>, connections: usize) -> Self {
+        Self { controller, from, connections, tls: Arc::new(tls()) }
+    }
+
+    /// Connects from one of the addresses, without TLS.
+    pub fn connect(&self, number: usize) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(self.controller), Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(self.from[number % self.from.len()], 0).into())?;
+        socket.connect_timeout(&self.controller.into(), PATIENCE)?;
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Connects with TLS, and sends this.
+    pub fn open(&self, number: usize, text: &str) -> io::Result<Connection> {
+        let name = ServerName::try_from("byway-controller").expect("it is a name");
+        let session = ClientConnection::new(Arc::clone(&self.tls), name).map_err(io::Error::other)?;
+        let mut connection = StreamOwned::new(session, self.connect(number)?);
+        connection.write_all(text.as_bytes())?;
+        connection.flush()?;
+        Ok(connection)
+    }
+
+    /// Sends a request by a connection of its own, and reads the answer.
+    pub fn ask(&self, number: usize, request: &str) -> io::Result<String> {
+        let mut connection = self.open(number, request)?;
+        let mut answer = Vec::new();
+        match connection.read_to_end(&mut answer) {
+            // A peer that ends without a word of TLS has answered all the same.
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof || answer.is_empty() => Err(error),
+            _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+        }
+    }
+}
+
+/// An attacker at work.
+pub trait Attacker: Send {
+    /// Does the next of what it does again and again, in some milliseconds; returns how many attempts that was.
+    fn step(&mut self) -> u32;
+}
+
+/// An attack on a controller.
+#[derive(Clone, Copy)]
+pub struct Attack {
+    pub name: &'static str,
+    /// Opens its connections.
+    pub begin: fn(Target) -> Box<dyn Attacker>,
+    /// Connections that it holds at full size.
+    pub connections: usize,
+}
+
+struct Nobody;
+
+impl Attacker for Nobody {
+    fn step(&mut self) -> u32 {
+        std::thread::sleep(Duration::from_millis(20));
+        0
+    }
+}
+
+pub const CONTROL: Attack = Attack { name: "nobody", begin: |_| Box::new(Nobody), connections: 0 };
+
+pub const ATTACKS: &[Attack] = &[
+    slow_heads::ATTACK,
+    slow_bodies::ATTACK,
+    huge_bodies::ATTACK,
+    idle_connections::ATTACK,
+    unread_answers::ATTACK,
+    token_guesses::ATTACK,
+];
+
+/// Connections that get a piece now and then, and are opened again when they are closed.
+pub struct Held {
+    target: Target,
+    /// Sent at the beginning.
+    first: String,
+    /// Sent now and then.
+    piece: &'static [u8],
+    connections: Vec<Option<Connection>>,
+    next: usize,
+}
+
+impl Held {
+    /// Opens all.
+    pub fn open(target: Target, first: String, piece: &'static [u8]) -> Self {
+        let connections = (0..target.connections).map(|number| target.open(number, &first).ok()).collect();
+        Self { target, first, piece, connections, next: 0 }
+    }
+
+    /// Sends a piece by some of the connections, each about once a second.
+    pub fn send_pieces(&mut self) -> u32 {
+        let count = (self.connections.len() / 50).max(1);
+        for _ in 0..count {
+            self.next = (self.next + 1) % self.connections.len();
+            let place = &mut self.connections[self.next];
+            let is_open = place.as_mut().is_some_and(|open| open.write_all(self.piece).is_ok());
+            if !is_open {
+                *place = self.target.open(self.next, &self.first).ok();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        u32::try_from(count).expect("few connections")
+    }
+}
+
+/// TLS 1.3 with whatever certificate: what is measured is who answers in time.
+fn tls() -> ClientConfig {
+    let provider = Arc::new(default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("the provider has suites of TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_no_client_auth();
+    config.enable_sni = false;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config
+}
+
+/// Accepts any certificate.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
