@@ -127,7 +127,7 @@ impl Fault {
             Self::Lie(_) => run.plan.liar.as_ref().expect("these relays may lie").set_lying(false),
             Self::Loss | Self::Delay | Self::Damage => {
                 run.plan.between = before.between.clone();
-                run.plan.agents = before.agents.clone();
+                run.plan.agents.clone_from(&before.agents);
                 run.connect(world);
             }
         }
