@@ -66,6 +66,9 @@ impl Agent {
     pub(super) fn change_paths(&mut self, flow: Flow, paths: Vec<RelayPath>, now: Time) -> Vec<RelayPath> {
         let before = core::mem::replace(&mut self.settings_of_mut(flow).paths, paths);
         let after = self.settings_of(flow).paths.clone();
+        if let Flow::Sent(id) = flow {
+            self.senders[id.0 as usize].forget_failure_of_other_paths(now);
+        }
         let same = |path: &RelayPath| before.iter().position(|known| known.leads_as(path));
         let kept: Vec<Option<usize>> = after.iter().map(same).collect();
         let told = self.registrations_of_mut(flow).rearrange(&kept);

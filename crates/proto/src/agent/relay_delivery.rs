@@ -5,8 +5,8 @@
 //! again after a while.
 
 use byway_units::{Duration, RelayId, Time};
-use byway_wire::Shard;
 use byway_wire::messages::{RepairCounters, Report};
+use byway_wire::{SequenceNumber, Shard};
 
 use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::RelayPath;
@@ -26,8 +26,8 @@ pub(super) struct RelayDelivery {
     failed: Option<[(RelayId, Shard); 2]>,
     /// True if that time had not come when the flow last chose its path.
     is_failing: bool,
-    /// Time before which evidence may be about a path that was left.
-    settles_at: Option<Time>,
+    /// Time at which a path was left: evidence of soon after may be about that one.
+    left_at: Option<Time>,
     /// Time before which a silence may come of the change from the direct path to relays, on which packets take longer.
     changes_until: Option<Time>,
     /// Duration of the last failure.
@@ -40,14 +40,14 @@ impl RelayDelivery {
         self.fails_until.filter(|until| *until > now)
     }
 
-    /// Returns whether what is known now may be about a path that was left.
-    fn is_settling(&self, now: Time) -> bool {
-        self.settles_at.is_some_and(|at| at > now)
+    /// Returns whether what is known now may be about a path that was left, if the path in use shows within such a time.
+    fn is_settling(&self, within: Duration, now: Time) -> bool {
+        self.left_at.is_some_and(|at| at + within > now)
     }
 
     /// Takes a report; true if relays deliver too little.
     fn take_report(&mut self, report: &Report, now: Time) -> bool {
-        if self.is_settling(now) {
+        if self.is_settling(FAILURE_SETTLES_IN, now) {
             self.counted_from = None;
             return false;
         }
@@ -67,13 +67,27 @@ impl RelayDelivery {
         lost.cast_signed() > 0 && lost > sent / DELIVERY_LOST_PART
     }
 
+    /// Notes that a path is left, unless one was just before: a flow that keeps changing between bad paths is judged
+    /// all the same.
+    fn leave_path(&mut self, now: Time) {
+        if !self.is_settling(FAILURE_SETTLES_IN * 2, now) {
+            self.left_at = Some(now);
+        }
+    }
+
+    /// Ends a failure early. The end is remembered: the next failure lasts longer, and no death explains it.
+    fn end_failure(&mut self, now: Time) {
+        self.fails_until = self.fails_until.map(|until| until.min(now));
+        self.failed = None;
+    }
+
     /// Notes a failure: longer than the last one, if that ended lately.
     fn fail(&mut self, path: Option<&RelayPath>, now: Time) {
         let lately = self.fails_until.is_some_and(|until| now.saturating_since(until) <= self.lasted);
         self.lasted = if lately { (self.lasted * 2).min(BOTH_WAYS_MAX) } else { BOTH_WAYS_FOR };
         self.fails_until = Some(now + self.lasted);
         self.failed = path.map(|path| [path.ingress, path.egress]);
-        self.settles_at = Some(now + FAILURE_SETTLES_IN);
+        self.left_at = Some(now);
         self.counted_from = None;
     }
 }
@@ -82,18 +96,40 @@ impl Agent {
     /// Looks at what relays delivered of a flow by a report.
     pub(super) fn judge_relays(&mut self, id: SendFlowId, report: &Report, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
-        if flow.needs_relay() && flow.relay_delivery.get_or_insert_default().take_report(report, now) {
+        if !flow.needs_relay() {
+            return;
+        }
+        let delivery = flow.relay_delivery.get_or_insert_default();
+        let is_settling = delivery.is_settling(FAILURE_SETTLES_IN, now);
+        let is_lost = delivery.take_report(report, now);
+        if is_lost || !is_settling && self.is_overdue(id, report.highest_low, now) {
             self.take_both_ways(id, now);
         }
     }
 
+    /// Returns whether packets behind the highest one of a report left so long ago that they should have come.
+    fn is_overdue(&self, id: SendFlowId, highest_low: u32, now: Time) -> bool {
+        let flow = &self.senders[id.0 as usize];
+        let next = SequenceNumber::nearest(highest_low, flow.next).next();
+        let last = flow.sent_since(next).nth(SILENT_PACKETS_MIN - 1);
+        let left = last.and_then(|(_, sent)| self.sent.came(sent.packet));
+        let is_open = self.sessions.get(flow.peer).is_some_and(|peer| !peer.dead);
+        // What waits for the uplink has not left.
+        is_open && self.has_room() && left.is_some_and(|left| left + self.report_time(id) <= now)
+    }
+
+    /// Returns the longest time from a packet to the first report of it.
+    fn report_time(&self, id: SendFlowId) -> Duration {
+        self.sessions.round_trip(self.senders[id.0 as usize].peer) * 2 + FIRST_REPORT_MARGIN
+    }
+
     /// Has a flow leave relays that it alone relies on, if its first report is overdue.
     pub(super) fn take_both_ways_if_unreported(&mut self, id: SendFlowId, now: Time) {
-        let flow = &self.senders[id.0 as usize];
-        let overdue = self.sessions.round_trip(flow.peer) * 2 + FIRST_REPORT_MARGIN;
+        let (flow, overdue) = (&self.senders[id.0 as usize], self.report_time(id));
         let is_overdue = flow.began.is_some_and(|began| began + overdue <= now);
         // One lost packet, or one lost report, is no failure.
-        if flow.needs_relay() && is_overdue && flow.next.number() >= SILENT_PACKETS_MIN as u64 {
+        let is_enough = flow.next.number() >= SILENT_PACKETS_MIN as u64;
+        if flow.needs_relay() && is_overdue && is_enough && !flow.is_settling(overdue, now) {
             self.take_both_ways(id, now);
         }
     }
@@ -101,8 +137,7 @@ impl Agent {
     /// Has a flow take another path through relays for a while, if it has one, and the direct path beside.
     pub(super) fn take_both_ways(&mut self, id: SendFlowId, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
-        let is_settling = flow.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_settling(now));
-        let is_known = is_settling || flow.undelivered_until(now).is_some();
+        let is_known = flow.undelivered_until(now).is_some();
         let has_another = self.sessions.is_direct(flow.peer) || flow.registrations.count() > 1;
         if !is_known && has_another {
             let path = flow.settings.paths.get(flow.registrations.in_use());
@@ -151,8 +186,13 @@ impl SendFlow {
     /// Notes that the flow takes another path: what comes next may still be about the one before.
     pub(super) fn settle_delivery(&mut self, now: Time) {
         if self.needs_relay() || self.relay_delivery.is_some() {
-            self.relay_delivery.get_or_insert_default().settles_at = Some(now + FAILURE_SETTLES_IN);
+            self.relay_delivery.get_or_insert_default().leave_path(now);
         }
+    }
+
+    /// Returns whether evidence may be about a path that was left, if the path in use shows within such a time.
+    pub(super) fn is_settling(&self, within: Duration, now: Time) -> bool {
+        self.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_settling(within, now))
     }
 
     /// Returns the shortest silence of the receiver that shows that relays do not deliver.
@@ -161,17 +201,27 @@ impl SendFlow {
         if changes_until.is_some_and(|until| until > now) { DARK_AFTER * 3 / 2 } else { DARK_AFTER }
     }
 
-    /// Forgets a failure that is explained: a path with a dead relay is chosen as soon as that is back.
+    /// Forgets a failure of a path that the flow has no more.
+    pub(super) fn forget_failure_of_other_paths(&mut self, now: Time) {
+        let is_known = |failed| self.settings.paths.iter().any(|path| [path.ingress, path.egress] == failed);
+        if let Some(delivery) = &mut self.relay_delivery
+            && delivery.failed.is_some_and(|failed| !is_known(failed))
+        {
+            delivery.end_failure(now);
+        }
+    }
+
+    /// Forgets a failure that is explained, if it is the first one lately: a path with a dead relay is chosen as soon as
+    /// that is back. Relays that lose half of all packets seem to die again and again.
     pub(super) fn explain_failure(&mut self, lives: &[bool], now: Time) {
         let paths = self.settings.paths.iter().zip(lives);
         let mut dead = paths.filter(|(_, lives)| !**lives).map(|(path, _)| Some([path.ingress, path.egress]));
         if let Some(delivery) = &mut self.relay_delivery
             && delivery.failed.is_some()
+            && delivery.lasted == BOTH_WAYS_FOR
             && dead.any(|path| path == delivery.failed)
         {
-            // The end is remembered: a relay that seems to die now and then does not begin anew.
-            delivery.fails_until = delivery.fails_until.map(|until| until.min(now));
-            delivery.failed = None;
+            delivery.end_failure(now);
         }
     }
 
@@ -212,6 +262,31 @@ mod tests {
             assert!(!delivery.take_report(&report_of(u32::MAX, 5, 5), Time::START));
             let report = report_of(u32::wrapping_sub(highest, 1), 5 + lost, 5 + repaired);
             assert_eq!(delivery.take_report(&report, Time::START), fails, "{lost} - {repaired} of {highest}");
+        }
+    }
+
+    #[test]
+    fn reports_are_ignored_for_a_second_after_a_change_of_path_and_at_most_every_other_second() {
+        let at = |millis| Time::START + Duration::from_millis(millis);
+        let mut delivery = RelayDelivery::default();
+        let mut numbers = 0;
+        // Each report counts 32 packets more, all of them lost.
+        for (millis, changes, fails) in [
+            (0, true, false),
+            (999, true, false),
+            (1_000, true, false),
+            (1_500, true, true),
+            (1_999, true, true),
+            (2_000, true, false),
+            (2_999, false, false),
+            (3_000, false, false),
+            (3_500, false, true),
+        ] {
+            if changes {
+                delivery.leave_path(at(millis));
+            }
+            numbers += 32;
+            assert_eq!(delivery.take_report(&report_of(numbers, numbers, 0), at(millis)), fails, "{millis}");
         }
     }
 

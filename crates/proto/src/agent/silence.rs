@@ -87,8 +87,11 @@ impl Agent {
             let elapsed = silence.elapsed.duration();
             // One lost packet of a flow that sends few is a silence, too, and is repaired.
             // What waits for the uplink has not left.
+            let telling = flow.telling_silence(now);
+            let shows_within = self.sessions.round_trip(session) + telling;
             let is_long = self.has_room()
-                && elapsed >= flow.telling_silence(now)
+                && elapsed >= telling
+                && !flow.is_settling(shows_within, now)
                 && flow.sent_since(from).nth(SILENT_PACKETS_MIN - 1).is_some();
             if is_long && self.is_lost_since(id, from, elapsed, now) {
                 self.take_both_ways(id, now);
@@ -234,7 +237,7 @@ impl Agent {
 
 impl SendFlow {
     /// The latest packets from a number on, as far as they may be copied.
-    fn sent_since(
+    pub(super) fn sent_since(
         &self,
         from: SequenceNumber,
     ) -> impl Iterator<Item = (u64, super::send_flow::SentPacket)> + '_ {

@@ -22,5 +22,5 @@ pub const BOTH_WAYS_FOR: Duration = Duration::from_secs(10);
 /// Longest such time: a try may cost half a second of packets.
 pub const BOTH_WAYS_MAX: Duration = Duration::from_secs(80);
 
-/// Time after a failure in which evidence is ignored: it may be about the path that was left.
+/// Time after a path is left in which reports are ignored: they may be about that one.
 pub const FAILURE_SETTLES_IN: Duration = Duration::from_secs(1);

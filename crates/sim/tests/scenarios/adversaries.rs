@@ -15,14 +15,14 @@ use byway_wire::seal::{
 };
 
 use crate::support::{
-    AGENTS, ARRANGEMENTS, AgentPlan, Crossing, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address, at,
-    ms, relay_card, secs, share,
+    AGENTS, ARRANGEMENTS, AgentPlan, Crossing, Lie, Node, OverlayWorld, Parcel, Plan, RELAYS, Run, address,
+    at, ms, relay_card, secs, share,
 };
 
 /// Eight coded flows without in-stream repair packets. What receiver 7 has, and gives for others, is not what the
 /// ingress relay got copies of: a second sender, with the same number and key, sends the copies.
-fn with_a_liar(arrange: fn(Plan) -> Plan) -> Plan {
-    let plan = arrange(Plan::pairs(8, Service::Coding));
+fn with_false_copies() -> Plan {
+    let plan = Plan::pairs(8, Service::Coding);
     let mut plan = plan.each_flow(|flow| flow.settings.rates.in_stream = None);
     let (sender, receiver) = (plan.flows[7].from, plan.flows[7].to);
     let mut copies = plan.flows[7].clone();
@@ -41,11 +41,19 @@ fn with_a_liar(arrange: fn(Plan) -> Plan) -> Plan {
     plan
 }
 
+/// Eight coded flows without in-stream repair packets, of which the first loses 50 packets and the last one's receiver
+/// gives garbage for others.
+fn with_lying_receiver(arrange: fn(Plan) -> Plan) -> Plan {
+    let plan = arrange(Plan::pairs(8, Service::Coding)).with_lying_agent(15, Lie::Garbage);
+    let mut plan = plan.each_flow(|flow| flow.settings.rates.in_stream = None);
+    (0..10).for_each(|nth| plan.lose(0, 140 + nth * 80, 5));
+    plan
+}
+
 #[test]
 fn a_cooperating_receiver_that_lies_is_barred_and_nothing_false_is_delivered() {
-    // By one relay, its second sender would be one flow with the first one.
     for (name, arrange) in &ARRANGEMENTS[1..] {
-        let (world, run) = with_a_liar(*arrange).run();
+        let (world, run) = with_lying_receiver(*arrange).run();
         let egress = run.egress(run.plan.flows[0].paths[0].1, &world);
         assert!(egress.answers_false > 0, "{name}: the liar was asked, and answered: {egress:?}");
         assert!(egress.answers_false <= 16, "{name}: it is not asked again: {egress:?}");
@@ -59,8 +67,24 @@ fn a_cooperating_receiver_that_lies_is_barred_and_nothing_false_is_delivered() {
 }
 
 #[test]
+fn a_receiver_that_lies_to_the_only_relay_costs_repairs_and_nothing_that_is_true() {
+    let (world, run) = with_lying_receiver(Plan::with_one_relay).run();
+    let fate = &run.fates(&world)[0];
+    let deceived = run.statistics(0, &world).false_repairs;
+    assert!(deceived > 0, "the lies were used: {fate:?}");
+    assert!(deceived <= 3 * fate.lost, "{deceived} false repairs of {fate:?}");
+    assert!(
+        fate.lost == 50 && fate.missing <= fate.lost,
+        "what the direct path delivered was delivered: {fate:?}"
+    );
+    for flow in 1..8 {
+        assert_eq!((run.statistics(flow, &world).false_repairs, run.fates(&world)[flow].missing), (0, 0));
+    }
+}
+
+#[test]
 fn a_lie_that_no_digest_names_costs_three_repairs_and_nothing_that_is_true() {
-    let mut plan = with_a_liar(|plan| plan);
+    let mut plan = with_false_copies();
     for flow in &mut plan.flows {
         // Too long for the digests of a batch of eight.
         flow.datagram_bytes = 1_350;

@@ -1,11 +1,10 @@
 //! Relays that die leave every service the direct path, and serve flows again when they are back.
 
-use byway_proto::agent::{Delivery, Duplication};
-use byway_sim::Hang;
+use byway_proto::agent::Delivery;
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
-use crate::support::{ARRANGEMENTS, Lie, OverlayWorld, Plan, Run, at, secs};
+use crate::support::{ARRANGEMENTS, OverlayWorld, Plan, Run, at, secs};
 
 const SERVICES: [Service; 4] = [Service::Coding, Service::Caching, Service::Forwarding, Service::Both];
 
@@ -68,69 +67,10 @@ fn where_one_relay_dies_every_service_has_a_path_within_600_ms() {
 }
 
 #[test]
-fn relays_that_hang_leave_every_service_the_direct_path() {
-    for service in SERVICES {
-        for (name, arrange) in ARRANGEMENTS {
-            for hang in [Hang::Keep, Hang::Lose] {
-                let (mut world, mut run) = long(service, arrange).build();
-                Run::when(&mut world, at(6_000), move |run, world| {
-                    run.relays.clone().into_iter().for_each(|relay| world.hang(relay, hang));
-                });
-                Run::when(&mut world, at(9_000), |run, world| {
-                    run.relays.clone().into_iter().for_each(|relay| world.resume(relay));
-                });
-                run.finish(&mut world);
-                let case = format!("{service:?}, {name}, {hang:?}");
-                assert_eq!(run.all_missing(at(6_000) + MOVED_WITHIN, Time::MAX), 0, "{case}");
-            }
-        }
-    }
-}
-
-#[test]
-fn relays_that_never_answer_leave_every_service_the_direct_path() {
-    for service in SERVICES {
-        for (name, arrange) in ARRANGEMENTS {
-            let (mut world, mut run) = long(service, arrange).build();
-            stop_all(&mut run, &mut world);
-            run.finish(&mut world);
-            let begin = at(2_000);
-            assert_eq!(run.all_missing(begin + MOVED_WITHIN, Time::MAX), 0, "{service:?}, {name}");
-        }
-    }
-}
-
-#[test]
 fn a_flow_without_any_relay_takes_the_direct_path() {
     for service in SERVICES {
         let plan = Plan::pairs(1, service).each_flow(|flow| flow.paths.clear());
         let (_, run) = plan.run();
         assert_eq!(run.all_missing(at(2_000), Time::MAX), 0, "{service:?}");
-    }
-}
-
-#[test]
-fn copies_by_a_relay_that_dies_leave_the_direct_path() {
-    let plan = long(Service::Caching, |plan| plan)
-        .each_flow(|flow| flow.settings.duplication = Duplication::ByRelay);
-    let (mut world, mut run) = plan.build();
-    Run::when(&mut world, at(6_000), stop_all);
-    run.finish(&mut world);
-    assert_eq!(run.all_missing(at(6_000) + MOVED_WITHIN, Time::MAX), 0);
-}
-
-#[test]
-fn relays_that_answer_and_deliver_garbage_leave_forwarding_the_direct_path_within_600_ms() {
-    for (name, arrange) in ARRANGEMENTS {
-        let mut plan = long(Service::Forwarding, arrange);
-        plan.lie = Some(Lie::Garbage);
-        let (world, run) = plan.run();
-        let begins = at(2_000);
-        assert!(run.all_missing(begins, begins + MOVED_WITHIN) > 0, "{name}: their lies show");
-        assert_eq!(run.all_missing(begins + MOVED_WITHIN, begins + secs(10)), 0, "{name}");
-        let missing = run.all_missing(begins + secs(10), Time::MAX);
-        let sent: u64 = run.fates(&world).iter().map(|fate| fate.sent).sum();
-        // Relays are tried again once: as much as in 600 ms of 16 s.
-        assert!(missing as u64 <= sent * 6 / 160, "{name}: {missing} of {sent}");
     }
 }

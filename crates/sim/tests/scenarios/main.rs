@@ -4,15 +4,18 @@ mod support;
 
 mod additions;
 mod adversaries;
+mod autonomy;
 mod beginnings;
 mod closing;
 mod fallback;
 mod faults;
 mod handshakes;
+mod harm;
 mod hops;
 mod keys;
 mod lengths;
 mod ordering;
+mod overhead;
 mod recovery;
 mod relays;
 mod secrecy;

@@ -2,6 +2,12 @@
 
 use super::*;
 
+use crate::agent::send_flow::SendFlow;
+
+fn sender(hall: &mut Hall) -> &mut SendFlow {
+    &mut hall.agents[SENDER].senders[hall.flow.0 as usize]
+}
+
 fn service(hall: &Hall) -> Service {
     hall.agents[SENDER].flow_status(hall.flow).expect("the flow is open").service
 }
@@ -61,4 +67,72 @@ fn a_pause_of_the_application_is_no_failure_of_its_relay() {
         call(&mut hall, 200, true);
     }
     assert_eq!((service(&hall), hall.agents[SENDER].counters().originals), (Service::Forwarding, 0));
+}
+
+#[test]
+fn a_flow_whose_new_path_delivers_nothing_takes_both_ways_within_600_ms() {
+    let mut hall = Hall::new(&settings(Service::Forwarding));
+    call(&mut hall, 2_000, true);
+    let now = hall.now;
+    sender(&mut hall).settle_delivery(now);
+    call(&mut hall, 600, false);
+    assert_eq!(service(&hall), Service::Both);
+}
+
+#[test]
+fn a_silence_of_the_path_that_was_left_is_no_failure_of_the_new_one() {
+    let mut hall = Hall::new(&settings(Service::Forwarding));
+    call(&mut hall, 2_000, true);
+    call(&mut hall, 120, false);
+    let now = hall.now;
+    sender(&mut hall).settle_delivery(now);
+    call(&mut hall, 4_000, true);
+    assert_eq!((service(&hall), hall.agents[SENDER].counters().originals), (Service::Forwarding, 0));
+}
+
+#[test]
+fn reports_of_nothing_new_have_a_flow_take_both_ways_where_notices_of_silence_are_lost() {
+    let mut hall = Hall::new(&settings(Service::Forwarding));
+    call(&mut hall, 2_000, true);
+    let heard_again = hall.now + ms(700);
+    hall.loses(move |datagram| datagram.from == RECEIVER && datagram.at < heard_again);
+    call(&mut hall, 700, false);
+    assert_eq!(service(&hall), Service::Forwarding, "nothing is known yet");
+    call(&mut hall, 1_200, false);
+    assert_eq!(service(&hall), Service::Both);
+}
+
+#[test]
+fn a_relay_that_is_found_dead_explains_the_first_failure_and_no_second_one_soon_after() {
+    let mut hall = Hall::new(&settings(Service::Forwarding));
+    call(&mut hall, 2_000, true);
+    for (until, explained) in [(500, true), (1_500, false)] {
+        let (id, begins) = (hall.flow, hall.now);
+        hall.agents[SENDER].take_both_ways(id, begins);
+        let flow = sender(&mut hall);
+        assert!(flow.undelivered_until(begins).is_some());
+        flow.explain_failure(&[false], begins + ms(until));
+        assert_eq!(flow.undelivered_until(begins + ms(until)).is_none(), explained);
+        hall.run(ms(until));
+    }
+    // The second failure lasts for twice as long, though the first one was explained.
+    let now = hall.now;
+    let until = sender(&mut hall).undelivered_until(now);
+    assert_eq!(until, Some(now + ms(20_000 - 1_500)));
+}
+
+#[test]
+fn a_failure_of_a_path_that_a_new_map_has_no_more_is_forgotten() {
+    let mut hall = Hall::new(&settings(Service::Forwarding));
+    call(&mut hall, 2_000, true);
+    let (id, now) = (hall.flow, hall.now);
+    hall.agents[SENDER].take_both_ways(id, now);
+    assert_eq!(service(&hall), Service::Both);
+    hall.agents[SENDER].set_paths(id, alloc::vec![path()], now);
+    assert!(sender(&mut hall).undelivered_until(now).is_some(), "it is the same path");
+    let relay = (RelayId::new(10), Shard::new(0));
+    let elsewhere = RelayPath { ingress: relay, egress: relay, grant: Vec::new() };
+    hall.agents[SENDER].set_paths(id, alloc::vec![elsewhere], now);
+    assert_eq!(sender(&mut hall).undelivered_until(now), None);
+    assert_eq!(service(&hall), Service::Internet, "its relay has not answered");
 }

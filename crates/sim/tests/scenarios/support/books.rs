@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use byway_sim::checkers::{ByteBudget, OverBudget};
 use byway_sim::{NodeId, Observer, Record, Step};
-use byway_units::Time;
+use byway_units::{Bytes, Time};
 use byway_wire::packets::{Kind, SourcePacket};
 
 /// A packet that was seen.
@@ -31,6 +32,26 @@ pub(crate) struct Books {
     pub(crate) crossings: Vec<Crossing>,
     /// Packets sent from a node to a node, by first byte and second byte (an envelope's role).
     pub(crate) sent: BTreeMap<(NodeId, NodeId, u8, u8), u64>,
+    /// What nodes send to others together, as UDP payloads, against what they may in a while.
+    pub(crate) budgets: Vec<Budget>,
+}
+
+/// Hops that share a budget.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    pub(crate) hops: Vec<(NodeId, NodeId)>,
+    pub(crate) bytes: ByteBudget,
+    pub(crate) over: Option<OverBudget>,
+}
+
+impl Budget {
+    fn take(&mut self, record: &Record<'_>) {
+        let hop = (record.from, record.to.unwrap_or(record.from));
+        if record.step == Step::Sent && self.hops.contains(&hop) {
+            let spent = self.bytes.spend(Bytes::from(record.payload.len()), record.time);
+            self.over = self.over.or(spent.err());
+        }
+    }
 }
 
 /// The flow, counted from 0, and the sequence number of a source packet.
@@ -47,6 +68,7 @@ impl Observer for Books {
             (Step::Delivered, Some((flow, sequence))) => self.direct.push((record.time, flow, sequence)),
             _ => {}
         }
+        self.budgets.iter_mut().for_each(|budget| budget.take(record));
         let Some(to) = record.to else {
             return;
         };

@@ -1,5 +1,6 @@
-//! Relays that lie: what they seal is not what they were asked to.
+//! Relays and agents that lie: what they seal is not what they were asked to.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use byway_sim::overlay::OverlayHost;
@@ -8,10 +9,10 @@ use byway_wire::messages::{Close, InStreamRepair, PathChallenge, PathResponse, P
 use byway_wire::packets::{EnvelopeHeader, Kind};
 use byway_wire::seal::{Forged, Nonce, PacketKey, Portable, Provider, Suite, TAG_BYTES};
 
-/// What relays lie about.
+/// What relays or agents lie about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// All repairs and forwarded packets are garbage.
+    /// All repairs and forwarded packets are garbage, and so is what a receiver gives for others.
     Garbage,
     /// Answers to probes acknowledge a million envelopes more than came.
     Receptions,
@@ -22,21 +23,26 @@ pub(crate) enum Lie {
 }
 
 impl Lie {
-    /// Changes the coded bytes of an envelope that has no tag, the same each time.
-    fn falsify_envelope(self, envelope: &mut [u8]) {
-        let Some((header, coded)) = envelope.split_at_mut_checked(EnvelopeHeader::BYTES) else { return };
+    /// Changes the coded bytes of an envelope that has no tag, the same each time. Returns whether it did.
+    fn falsify_envelope(self, envelope: &mut [u8]) -> bool {
+        let Some((header, coded)) = envelope.split_at_mut_checked(EnvelopeHeader::BYTES) else {
+            return false;
+        };
         let counter = usize::from(header[9]);
         let lies = match self {
             Self::Garbage => true,
             Self::Anything => counter.is_multiple_of(4),
             Self::Receptions | Self::RoundTrips => false,
         };
-        if lies && !coded.is_empty() {
+        let lies = lies && !coded.is_empty();
+        if lies {
             coded[counter % coded.len()] ^= 1;
         }
+        lies
     }
 
-    fn falsify_message(self, message_type: u8, body: &mut [u8], random: &mut Random) {
+    /// Changes the body of a message. Returns whether it did.
+    fn falsify_message(self, message_type: u8, body: &mut [u8], random: &mut Random) -> bool {
         match self {
             Self::Garbage if message_type == InStreamRepair::TYPE => {
                 if let Some(last) = body.last_mut() {
@@ -58,8 +64,9 @@ impl Lie {
                 let place = random.below(body.len() as u64);
                 body[usize::try_from(place).expect("a message is short")] ^= 1 << random.below(8);
             }
-            _ => {}
+            _ => return false,
         }
+        true
     }
 }
 
@@ -68,50 +75,84 @@ fn change_number(bytes: &mut [u8], change: impl FnOnce(u32) -> u32) {
     bytes.copy_from_slice(&change(number).to_be_bytes());
 }
 
-/// The ciphers of a relay that lies.
+/// The ciphers of those who lie, while they do.
+#[derive(Clone, Debug)]
+pub(crate) struct Liar(Arc<Lies>);
+
 #[derive(Debug)]
-pub(crate) struct Liar {
+struct Lies {
     lie: Lie,
-    random: Arc<Mutex<Random>>,
+    random: Mutex<Random>,
+    is_lying: AtomicBool,
+    told: AtomicU64,
 }
 
 struct LyingKey {
     key: Box<dyn PacketKey>,
-    lie: Lie,
-    random: Arc<Mutex<Random>>,
+    lies: Arc<Lies>,
 }
 
 impl Liar {
-    /// One that lasts as long as the tests.
-    pub(crate) fn forever(lie: Lie, seed: Seed) -> &'static Self {
-        let random = seed.named("lies").sequence();
-        Box::leak(Box::new(Self { lie, random: Arc::new(Mutex::new(random)) }))
+    /// One that lies from the start.
+    pub(crate) fn new(lie: Lie, seed: Seed) -> Self {
+        Self(Arc::new(Lies {
+            lie,
+            random: Mutex::new(seed.named("lies").sequence()),
+            is_lying: AtomicBool::new(true),
+            told: AtomicU64::new(0),
+        }))
+    }
+
+    /// The same ciphers, for as long as the tests last.
+    pub(crate) fn forever(&self) -> &'static Self {
+        Box::leak(Box::new(self.clone()))
+    }
+
+    /// Begins to lie, or tells the truth again.
+    pub(crate) fn set_lying(&self, lies: bool) {
+        self.0.is_lying.store(lies, Ordering::Relaxed);
+    }
+
+    /// Returns the number of lies so far.
+    pub(crate) fn told(&self) -> u64 {
+        self.0.told.load(Ordering::Relaxed)
+    }
+}
+
+impl Lies {
+    fn is_lying(&self) -> bool {
+        self.is_lying.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, lied: bool) {
+        self.told.fetch_add(lied.into(), Ordering::Relaxed);
     }
 }
 
 impl Provider for Liar {
     fn key(&self, suite: Suite, key: &[u8; 32]) -> Box<dyn PacketKey> {
-        Box::new(LyingKey { key: Portable.key(suite, key), lie: self.lie, random: Arc::clone(&self.random) })
+        Box::new(LyingKey { key: Portable.key(suite, key), lies: Arc::clone(&self.0) })
     }
 }
 
 impl PacketKey for LyingKey {
     fn seal(&self, nonce: &Nonce, associated: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES] {
-        match associated.first().and_then(|first| Kind::from_first_byte(*first)) {
+        let kind = associated.first().and_then(|first| Kind::from_first_byte(*first));
+        match kind.filter(|_| self.lies.is_lying()) {
             Some(Kind::Message) => {
-                let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut random = self.lies.random.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut rest = &mut *in_out;
                 while let [message_type, high, low, behind @ ..] = rest {
                     let bytes = usize::from(u16::from_be_bytes([*high, *low]));
                     let (body, next) = behind.split_at_mut(bytes);
-                    self.lie.falsify_message(*message_type, body, &mut random);
+                    self.lies.note(self.lies.lie.falsify_message(*message_type, body, &mut random));
                     rest = next;
                 }
                 self.key.seal(nonce, associated, in_out)
             }
             Some(Kind::Envelope) => {
                 let mut envelope = associated.to_vec();
-                self.lie.falsify_envelope(&mut envelope);
+                self.lies.note(self.lies.lie.falsify_envelope(&mut envelope));
                 self.key.seal(nonce, &envelope, in_out)
             }
             _ => self.key.seal(nonce, associated, in_out),
@@ -129,31 +170,31 @@ impl PacketKey for LyingKey {
     }
 }
 
-/// A relay that lies, and the datagram that it sends.
+/// A relay or an agent that lies, and the datagram that it sends.
 #[derive(Debug)]
-pub(crate) struct LyingRelay {
+pub(crate) struct LyingHost {
     pub(crate) host: OverlayHost,
-    lie: Lie,
+    liar: Liar,
     sending: Vec<u8>,
 }
 
-impl LyingRelay {
-    pub(crate) const fn new(host: OverlayHost, lie: Lie) -> Self {
-        Self { host, lie, sending: Vec::new() }
+impl LyingHost {
+    pub(crate) const fn new(host: OverlayHost, liar: Liar) -> Self {
+        Self { host, liar, sending: Vec::new() }
     }
 
-    /// Returns the bytes that are sent in place of these: the tag of an envelope is already that of the falsified one.
-    pub(crate) fn falsify(lie: Lie, payload: &[u8], sending: &mut Vec<u8>) {
+    /// Writes the bytes that are sent in place of these: the tag of an envelope is already that of the falsified one.
+    pub(crate) fn falsify(liar: &Liar, payload: &[u8], sending: &mut Vec<u8>) {
         sending.clear();
         sending.extend_from_slice(payload);
-        if Kind::from_first_byte(payload[0]) == Some(Kind::Envelope) {
+        if liar.0.is_lying() && Kind::from_first_byte(payload[0]) == Some(Kind::Envelope) {
             let coded_end = sending.len() - TAG_BYTES;
-            lie.falsify_envelope(&mut sending[..coded_end]);
+            liar.0.lie.falsify_envelope(&mut sending[..coded_end]);
         }
     }
 
-    /// The parts of a transmission: the relay's, and what is done to it.
-    pub(crate) const fn parts(&mut self) -> (&mut OverlayHost, Lie, &mut Vec<u8>) {
-        (&mut self.host, self.lie, &mut self.sending)
+    /// The parts of a transmission: the host's, and what is done to it.
+    pub(crate) const fn parts(&mut self) -> (&mut OverlayHost, &Liar, &mut Vec<u8>) {
+        (&mut self.host, &self.liar, &mut self.sending)
     }
 }

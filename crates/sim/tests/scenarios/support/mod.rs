@@ -10,28 +10,28 @@ mod run;
 mod spy;
 
 pub(crate) use adversary::{Additions, Adversary};
-pub(crate) use books::{Books, Crossing};
+pub(crate) use books::{Books, Budget, Crossing};
 pub(crate) use byway_sim::overlay::cast::address;
 pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_card};
 pub(crate) use liar::Lie;
 pub(crate) use node::{Node, Parcel};
-pub(crate) use plan::{ARRANGEMENTS, AgentPlan, Plan, access};
-pub(crate) use run::{Fate, OverlayWorld, Run};
+pub(crate) use plan::{ARRANGEMENTS, AgentPlan, FlowPlan, Plan, access};
+pub(crate) use run::{Fate, Got, OverlayWorld, Run};
 pub(crate) use spy::Seen;
 
 use byway_units::{Duration, Probability, Time};
 
-pub(crate) fn ms(count: u64) -> Duration {
+pub(crate) const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-pub(crate) fn secs(count: u64) -> Duration {
+pub(crate) const fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
 /// The instant so many milliseconds after the start.
-pub(crate) fn at(millis: u64) -> Time {
-    Time::START + ms(millis)
+pub(crate) const fn at(millis: u64) -> Time {
+    Time::START.saturating_add(ms(millis))
 }
 
 pub(crate) fn share(value: f64) -> Probability {

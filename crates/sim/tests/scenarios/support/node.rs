@@ -9,7 +9,7 @@ use byway_sim::overlay::OverlayHost;
 use byway_sim::{Datagram, Ecn, Host, Marks, Transmit};
 use byway_units::Time;
 
-use super::liar::LyingRelay;
+use super::liar::{Liar, LyingHost};
 
 /// A datagram of a stranger.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Stranger {
 #[derive(Debug)]
 pub(crate) enum Node {
     Overlay(OverlayHost),
-    Liar(LyingRelay),
+    Liar(LyingHost),
     Stranger(Stranger),
 }
 
@@ -65,6 +65,14 @@ impl Stranger {
 }
 
 impl Node {
+    /// A part of the overlay, with the ciphers of a liar if it is one.
+    pub(crate) fn of(host: OverlayHost, liar: Option<&Liar>) -> Self {
+        match liar {
+            Some(liar) => Self::Liar(LyingHost::new(host, liar.clone())),
+            None => Self::Overlay(host),
+        }
+    }
+
     /// A stranger at this address.
     pub(crate) fn stranger(own: SocketAddr) -> Self {
         Self::Stranger(Stranger {
@@ -138,9 +146,9 @@ impl Host for Node {
         match self {
             Self::Overlay(host) => host.transmit(now),
             Self::Liar(liar) => {
-                let (host, lie, sending) = liar.parts();
+                let (host, liar, sending) = liar.parts();
                 let honest = host.transmit(now)?;
-                LyingRelay::falsify(lie, honest.payload, sending);
+                LyingHost::falsify(liar, honest.payload, sending);
                 Some(Transmit { payload: sending, ..honest })
             }
             Self::Stranger(stranger) => stranger.transmit().map(|parcel| Transmit {

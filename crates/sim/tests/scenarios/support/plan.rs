@@ -119,8 +119,10 @@ pub(crate) struct Plan {
     pub(crate) flows: Vec<FlowPlan>,
     /// Who remembers what relays and agents know, if anybody.
     pub(crate) spies: Option<Spies>,
-    /// What all relays lie about, if they do.
-    pub(crate) lie: Option<Lie>,
+    /// The ciphers of those who lie.
+    pub(crate) liar: Option<Liar>,
+    /// The agent that lies in place of all relays.
+    pub(crate) lying_agent: Option<usize>,
 }
 
 /// A spy for every relay and every agent.
@@ -174,7 +176,8 @@ impl Plan {
             agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
             flows: (0..pairs).map(flow).collect(),
             spies: None,
-            lie: None,
+            liar: None,
+            lying_agent: None,
         }
     }
 
@@ -183,6 +186,28 @@ impl Plan {
         let spies = |count| (0..count).map(|_| Spy::forever()).collect();
         self.spies = Some(Spies { relays: spies(self.relays), agents: spies(self.agents.len()) });
         self
+    }
+
+    /// All relays lie about this.
+    pub(crate) fn lying(mut self, lie: Lie) -> Self {
+        self.liar = Some(Liar::new(lie, self.seed()));
+        self
+    }
+
+    /// An agent lies about this to its relays.
+    pub(crate) fn with_lying_agent(mut self, agent: usize, lie: Lie) -> Self {
+        self.lying_agent = Some(agent);
+        self.lying(lie)
+    }
+
+    /// Returns the ciphers of relays that lie.
+    pub(crate) fn lying_relays(&self) -> Option<&Liar> {
+        self.liar.as_ref().filter(|_| self.lying_agent.is_none())
+    }
+
+    /// Returns the ciphers of an agent that lies.
+    pub(crate) fn lying_agent(&self, agent: usize) -> Option<&Liar> {
+        self.liar.as_ref().filter(|_| self.lying_agent == Some(agent))
     }
 
     /// Both relays of every flow are relay 0.
@@ -369,8 +394,8 @@ impl Plan {
             ..relay_card(seed, relay).settings(Suite::Aes256Gcm, authority, others)
         };
         let own_seed = bytes(seed.numbered(life), "relay's seed", relay);
-        let provider = match self.lie {
-            Some(about) => Liar::forever(about, seed.numbered(relay as u64)),
+        let provider = match self.lying_relays() {
+            Some(liar) => liar.forever(),
             None => provider(self.spies.as_ref().map(|spies| spies.relays[relay])),
         };
         Relay::new(settings, Engine::fastest(), provider, own_seed, now)
@@ -382,7 +407,10 @@ impl Plan {
         let identity =
             AgentIdentity { started_unix_nanos: 1 + life, ..self.card(agent).identity(Suite::Aes256Gcm) };
         let own_seed = bytes(seed.numbered(life), "agent's seed", agent);
-        let provider = provider(self.spies.as_ref().map(|spies| spies.agents[agent]));
+        let provider = match self.lying_agent(agent) {
+            Some(liar) => liar.forever(),
+            None => provider(self.spies.as_ref().map(|spies| spies.agents[agent])),
+        };
         let mut host = Agent::new(identity, Engine::fastest(), provider, own_seed, now);
         for (relay, _) in &self.agents[agent].relays {
             host.add_relay(&relay_card(seed, *relay).for_agents(), now);

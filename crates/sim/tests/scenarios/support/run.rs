@@ -16,7 +16,6 @@ use byway_wire::Ecn;
 
 use super::books::Books;
 use super::identities::{AGENTS, RELAYS};
-use super::liar::LyingRelay;
 use super::node::Node;
 use super::plan::Plan;
 use super::secs;
@@ -95,18 +94,15 @@ impl Plan {
         let relays: Vec<_> = (0..self.relays)
             .map(|relay| {
                 let host = OverlayHost::relay(self.relay(relay, 0, start));
-                let node = match self.lie {
-                    Some(lie) => Node::Liar(LyingRelay::new(host, lie)),
-                    None => Node::Overlay(host),
-                };
-                world.add(node, address(RELAYS, relay))
+                world.add(Node::of(host, self.lying_relays()), address(RELAYS, relay))
             })
             .collect();
         let mut run = Run::new(self, relays);
         for agent in 0..run.plan.agents.len() {
             let host = run.plan.agent(agent, 0, start);
             let host = run.give_flows(agent, host, start);
-            run.agents.push(world.add(Node::Overlay(OverlayHost::agent(host)), address(AGENTS, agent)));
+            let node = Node::of(OverlayHost::agent(host), run.plan.lying_agent(agent));
+            run.agents.push(world.add(node, address(AGENTS, agent)));
         }
         run.connect(&mut world);
         for flow in 0..run.plan.flows.len() {
@@ -159,7 +155,8 @@ impl Run {
         host
     }
 
-    fn connect(&self, world: &mut OverlayWorld) {
+    /// Makes the links of the plan, or changes them to what the plan says now.
+    pub(crate) fn connect(&self, world: &mut OverlayWorld) {
         for (place, one) in self.relays.iter().enumerate() {
             for other in &self.relays[place + 1..] {
                 world.connect_both(*one, *other, &self.plan.between);
@@ -201,7 +198,7 @@ impl Run {
     pub(crate) fn restart_relay(&mut self, relay: usize, world: &mut OverlayWorld) {
         self.lives += 1;
         let host = self.plan.relay(relay, self.lives, world.now());
-        world.restart(self.relays[relay], Node::Overlay(OverlayHost::relay(host)));
+        world.restart(self.relays[relay], Node::of(OverlayHost::relay(host), self.plan.lying_relays()));
     }
 
     /// Puts a fresh agent in the place of one, with the flows it had.
