@@ -11,15 +11,18 @@ use super::egress::{CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Req
 use super::ingress::{EgressPort, PathOutage};
 use super::links::FlowRef;
 use super::ports::Fed;
-use crate::limits::{AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, PATIENCE_MAX, RANGES_MAX};
+use crate::limits::{
+    AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, CARRIED_REACH, DATAGRAM_WORK_MAX, PATIENCE_MAX, RANGES_MAX,
+};
 use crate::session::{Origin, SessionId};
 
 impl Relay {
-    /// Takes the messages of one packet, as many as the budget of its session has work for: other relays are trusted with
-    /// that, and agents are not.
+    /// Takes the messages of one packet, as many as the budget of its session has work for. Other relays have none, as they
+    /// are trusted, but for a single datagram.
     pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
         if self.ports.of_session(session).is_some() {
-            self.messages_within(session, plaintext, origin, (usize::MAX, u64::MAX), now);
+            let end = self.work().units() + DATAGRAM_WORK_MAX;
+            self.messages_within(session, plaintext, origin, (usize::MAX, end), now);
             return;
         }
         if plaintext.len() > AGENT_MESSAGES_BYTES_MAX {
@@ -47,13 +50,13 @@ impl Relay {
             self.work.messages += 1;
             match message {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
-                Ok(_) if end < u64::MAX && self.work().units() > end => self.counters.work_refused += 1,
+                Ok(_) if self.work().units() > end => self.counters.work_refused += 1,
                 Ok(message) => self.message(session, &message, now),
                 Err(_) => self.counters.messages_unknown += 1,
             }
         }
         self.counters.messages_too_many += messages.count() as u64;
-        if end == u64::MAX || self.work().units() <= end {
+        if self.work().units() <= end {
             self.update_round_trips(session);
         }
     }
@@ -259,6 +262,8 @@ impl Relay {
         };
         let session = self.ports.session(port);
         let round_trip = session.map_or(Duration::ZERO, |session| self.sessions.round_trip(session));
+        let numbers = nack.ranges.iter().map(|range| usize::from(range.length()).min(CARRIED_REACH));
+        self.work.numbers += numbers.sum::<usize>() as u64;
         let (ingress, mut outlet) = self.ingress_and_outlet(now);
         ingress.resend((flow, port), &nack.ranges, round_trip, &mut outlet, now);
     }
