@@ -7,7 +7,7 @@ use byway_proto::agent::{
     AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, Reported, SendFlowId,
 };
 use byway_proto::relay::{EgressCounters, IngressCounters};
-use byway_sim::checkers::{Deliveries, Repairs};
+use byway_sim::checkers::{Deliveries, Repairs, check_agent_input};
 use byway_sim::overlay::OverlayHost;
 use byway_sim::overlay::cast::address;
 use byway_sim::{NodeId, Scenario, World};
@@ -242,7 +242,7 @@ impl Run {
         let (ecn, marked) = (plan.ecn, plan.marks_one_in.is_some_and(|one_in| number.is_multiple_of(one_in)));
         world.input(self.agents[plan.from], |host, now| {
             let input = AgentInput::Send { flow: id, datagram: &datagram, traffic_class: ecn.into(), marked };
-            host.overlay_mut().as_agent_mut().handle(input, now);
+            check_agent_input(host.overlay_mut().as_agent_mut(), |agent| agent.handle(input, now));
         });
     }
 
