@@ -162,7 +162,9 @@ impl Agent {
         let Some(Role::Relay(place)) = self.roles.get(&session).copied() else {
             return false;
         };
-        self.relays[place].has_bound |= matches!(flow, Flow::Sent(_));
+        if matches!(flow, Flow::Sent(_)) {
+            self.bound_at = Some(place);
+        }
         self.relays[place].bind(alias, flow)
     }
 }

@@ -36,7 +36,9 @@ impl Agent {
             }
         }
         self.messages_end = outer;
-        self.weigh_if_bound(session, now);
+        if let Some(place) = self.bound_at.take() {
+            self.weigh(place, now);
+        }
     }
 
     /// A peer that probes sends something: the relays through which it may come should know this agent. One that

@@ -288,6 +288,9 @@ pub struct Agent {
     load: LineLoad,
     /// When something about lines that are weighed is due.
     weighing_due: Option<Time>,
+    /// The relay that accepted flows with the messages at hand: its line is weighed behind them, as that takes a look at all
+    /// flows.
+    bound_at: Option<usize>,
     /// The relay by whose line the packet at hand was not copied, as it is not known to bear it.
     unborne: Option<usize>,
     number: AgentId,
@@ -351,6 +354,7 @@ impl Agent {
             direct_paths: DirectPaths::default(),
             load: LineLoad::new(),
             weighing_due: None,
+            bound_at: None,
             unborne: None,
             number,
             life: Life::Open,

@@ -40,8 +40,6 @@ pub(super) struct RelayLink {
     pub(super) place: (RelayId, Shard),
     pub(super) session: SessionId,
     pub(super) is_dead: bool,
-    /// True from when it accepts a flow that is sent until its line is weighed for that.
-    pub(super) has_bound: bool,
     /// The flow with alias n at place n.
     flows: Vec<Option<Flow>>,
     /// The aliases of each flow.
@@ -66,7 +64,6 @@ impl RelayLink {
             place,
             session,
             is_dead: false,
-            has_bound: false,
             flows: Vec::new(),
             aliases: BTreeSet::new(),
             waiting: VecDeque::new(),

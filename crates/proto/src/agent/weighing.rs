@@ -128,15 +128,6 @@ impl Agent {
         }
     }
 
-    /// Weighs the line to the relay of a session if it has accepted flows with the messages at hand.
-    pub(super) fn weigh_if_bound(&mut self, session: SessionId, now: Time) {
-        if let Some(Role::Relay(place)) = self.roles.get(&session).copied()
-            && core::mem::take(&mut self.relays[place].has_bound)
-        {
-            self.weigh(place, now);
-        }
-    }
-
     /// Weighs the line to the relay of a session, if there is anything to learn.
     pub(super) fn weigh_line_of(&mut self, session: SessionId, now: Time) {
         if let Some(Role::Relay(place)) = self.roles.get(&session).copied() {

@@ -21,8 +21,7 @@ impl Relay {
     /// are trusted, but for a single datagram.
     pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
         if self.ports.of_session(session).is_some() {
-            let end = self.work().units() + DATAGRAM_WORK_MAX;
-            self.messages_within(session, plaintext, origin, (usize::MAX, end), now);
+            self.messages_within(session, plaintext, origin, (usize::MAX, None), now);
             return;
         }
         if plaintext.len() > AGENT_MESSAGES_BYTES_MAX {
@@ -31,34 +30,43 @@ impl Relay {
         }
         let begun = self.work().units();
         let end = begun.saturating_add(self.budgets.available(session, now));
-        self.messages_within(session, plaintext, origin, (AGENT_MESSAGES_MAX, end), now);
+        self.messages_within(session, plaintext, origin, (AGENT_MESSAGES_MAX, Some(end)), now);
         self.budgets.charge(session, self.work().units() - begun, now);
     }
 
-    /// Takes so many messages, until so many units of work are done in all. What concerns the session itself is taken all
+    /// Takes so many messages, until so many units of work are done in all, or as many as one datagram may cost beyond its first
+    /// message. What concerns the session itself is taken all
     /// the same: it costs no more than its bytes.
     fn messages_within(
         &mut self,
         session: SessionId,
         plaintext: &[u8],
         origin: Origin,
-        (count_max, end): (usize, u64),
+        (count_max, mut end): (usize, Option<u64>),
         now: Time,
     ) {
         let mut messages = Messages::new(plaintext);
-        for message in messages.by_ref().take(count_max) {
+        for (nth, message) in messages.by_ref().take(count_max).enumerate() {
             self.work.messages += 1;
+            // Nearly all datagrams of relays have one message, for which nothing is to be added up.
+            if nth > 0 && end.is_none() {
+                end = Some(self.work().units() + DATAGRAM_WORK_MAX);
+            }
             match message {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
-                Ok(_) if self.work().units() > end => self.counters.work_refused += 1,
+                Ok(_) if self.has_worked_beyond(end) => self.counters.work_refused += 1,
                 Ok(message) => self.message(session, &message, now),
                 Err(_) => self.counters.messages_unknown += 1,
             }
         }
         self.counters.messages_too_many += messages.count() as u64;
-        if self.work().units() <= end {
+        if !self.has_worked_beyond(end) {
             self.update_round_trips(session);
         }
+    }
+
+    fn has_worked_beyond(&self, end: Option<u64>) -> bool {
+        end.is_some_and(|end| self.work().units() > end)
     }
 
     fn message(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
