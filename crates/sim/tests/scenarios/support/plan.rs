@@ -14,6 +14,7 @@ use byway_wire::{
     BlockShape, Ecn, FlowKey, Grant, KilobitsPerSecond, SIGNATURE_BYTES, Service, Services, TenantId,
 };
 
+use super::hostile::HostileTenant;
 use super::identities::{AGENTS, agent_number, agent_secret, relay_card};
 use super::liar::{Liar, Lie};
 use super::spy::Spy;
@@ -121,6 +122,8 @@ pub(crate) struct Plan {
     pub(crate) spies: Option<Spies>,
     /// What all relays lie about, if they do.
     pub(crate) lie: Option<Lie>,
+    /// Whose members attack the relays, if anybody's do.
+    pub(crate) hostile: Option<HostileTenant>,
 }
 
 /// A spy for every relay and every agent.
@@ -175,6 +178,7 @@ impl Plan {
             flows: (0..pairs).map(flow).collect(),
             spies: None,
             lie: None,
+            hostile: None,
         }
     }
 
@@ -351,6 +355,7 @@ impl Plan {
         (0..self.flows.len())
             .flat_map(paths)
             .map(|(flow, (ingress, egress))| self.grant(flow, ingress, egress))
+            .chain(self.hostile.into_iter().flat_map(|tenant| tenant.grants(self.seed())))
             .collect()
     }
 
