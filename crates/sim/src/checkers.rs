@@ -7,8 +7,10 @@ mod budget;
 mod deliveries;
 mod repairs;
 mod sample;
+mod work;
 
 pub use budget::{ByteBudget, OverBudget, SlidingBytes};
 pub use deliveries::{Deliveries, Delivery, DeliveryCounters, DeliveryError};
 pub use repairs::{RepairError, RepairSummary, Repairs};
 pub use sample::Sample;
+pub use work::{check_agent_input, check_relay_input};

@@ -117,6 +117,13 @@ impl<'a> Ranges<'a> {
     pub fn numbers_low(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.iter().flat_map(|range| range.numbers_low())
     }
+
+    /// The low bits of the last number; `None` if there is none. It takes a look at each range, not at each number.
+    #[must_use]
+    pub fn last_low(&self) -> Option<u32> {
+        let last = self.iter().last()?;
+        Some(last.first_low().wrapping_add(u32::from(last.length()) - 1))
+    }
 }
 
 impl fmt::Debug for Ranges<'_> {

@@ -15,7 +15,7 @@
 //! | [`attacker`] | somebody on every path | nothing delivered twice, altered or elsewhere; all recovers |
 //!
 //! All drive the state machines through a harness that also holds them to the rules of their drivers: deadlines move
-//! forward, and what one input gives rise to is bounded.
+//! forward, and what one input gives rise to, and costs in work, is bounded.
 //!
 //! [`attacks`] are no targets of a fuzzer: members that flood a relay, at a small size in the tests and at full size by
 //! `make attack`.

@@ -191,6 +191,7 @@ impl AgentRole {
 
     fn counts(&self, io: &Io) -> Counts {
         let mut counts = Counts::of_agent(self.agent.counters());
+        counts.add_work(self.agent.work().by_name());
         counts.add_node(self.agent.session_counters(), io.counters());
         for totals in self.agent.totals().values() {
             counts.add_received(totals.received.by_name());

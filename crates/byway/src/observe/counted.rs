@@ -6,7 +6,7 @@ use byway_api::Counted;
 use byway_net::IoCounters;
 use byway_proto::SessionCounters;
 use byway_proto::agent::AgentCounters;
-use byway_proto::relay::{EgressCounters, IngressCounters, RelayCounters, RelayWork, UplinkCounters};
+use byway_proto::relay::{EgressCounters, IngressCounters, RelayCounters, UplinkCounters};
 
 /// Packets and messages of one place that were dropped or left out; its other counters are of work.
 type Drops = &'static [&'static str];
@@ -95,6 +95,7 @@ const AGENT_DROPS: Drops = &[
     "messages_unknown",
     "out_of_role",
     "malformed",
+    "work_refused",
 ];
 
 /// Of what an agent receives; what else its statistics count is shown by peer.
@@ -159,9 +160,9 @@ impl Counts {
         counts
     }
 
-    /// Adds the work that a relay did for what came.
-    pub(crate) fn add_work(&mut self, work: &RelayWork) {
-        self.add("work_", work.by_name(), &[]);
+    /// Adds the work that a node did for what came.
+    pub(crate) fn add_work(&mut self, work: impl Iterator<Item = (&'static str, u64)>) {
+        self.add("work_", work, &[]);
     }
 
     /// Adds those of a relay's uplink.
@@ -203,7 +204,8 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use byway_proto::agent::ReceiveStatistics;
+    use byway_proto::agent::{AgentWork, ReceiveStatistics};
+    use byway_proto::relay::RelayWork;
 
     use super::*;
 
@@ -217,9 +219,10 @@ mod tests {
             &EgressCounters::default(),
         );
         relay.add_uplink(&UplinkCounters::default());
-        relay.add_work(&RelayWork::default());
+        relay.add_work(RelayWork::default().by_name());
         let mut agent = Counts::of_agent(&AgentCounters::default());
         agent.add_received(ReceiveStatistics::default().by_name());
+        agent.add_work(AgentWork::default().by_name());
         for counts in [&mut relay, &mut agent] {
             counts.add_node(&SessionCounters::default(), &IoCounters::default());
         }

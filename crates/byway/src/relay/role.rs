@@ -182,7 +182,7 @@ impl RelayRole {
     fn status(&self, io: &Io) -> ShardStatus {
         let (ingress, egress) = (self.relay.ingress_counters(), self.relay.egress_counters());
         let mut counts = Counts::of_relay(self.relay.counters(), ingress, egress);
-        counts.add_work(&self.relay.work());
+        counts.add_work(self.relay.work().by_name());
         if let Some(uplink) = self.relay.uplink_counters() {
             counts.add_uplink(uplink);
         }

@@ -90,6 +90,7 @@ impl Agent {
             let Some(active) = self.receivers[id.0 as usize].active_mut() else {
                 return;
             };
+            self.work.entries += active.tracker.gaps() as u64;
             let due = active.tracker.due(again, now);
             if due.is_empty() {
                 return;
@@ -97,6 +98,7 @@ impl Agent {
             self.tell_lost(id, &due, now);
             let mut ranges = RangeSet::new();
             for number in due.iter().flat_map(|range| range.first..range.end()) {
+                self.work.numbers += 1;
                 if !self.receivers[id.0 as usize].may_be_repaired(number) {
                     continue;
                 }
@@ -197,6 +199,7 @@ impl Agent {
         let mut missing = RangeSet::new();
         let mut last = None;
         for low in confirm.ranges.numbers_low().take(crate::limits::REQUESTS_MAX) {
+            self.work.numbers += 1;
             let sequence = flow.full(low);
             let is_missing =
                 active.tracker.is_wanted(sequence.number()) || (open_from.is_some() && flow.is_new(sequence));
@@ -216,7 +219,7 @@ impl Agent {
     fn note_tail(&mut self, id: ReceiveFlowId, confirm: &Confirm<'_>, now: Time) {
         let flow = &self.receivers[id.0 as usize];
         let round_trip = self.sessions.round_trip(flow.peer);
-        let Some(last) = confirm.ranges.numbers_low().last().map(|low| flow.full(low)) else {
+        let Some(last) = confirm.ranges.last_low().map(|low| flow.full(low)) else {
             return;
         };
         // Of a flow that was under way before it was listened to, nobody knows what of it is missing.
@@ -249,6 +252,7 @@ impl Agent {
         }
         let mut lost = RangeSet::new();
         for number in due.iter().flat_map(|range| range.first..range.end()) {
+            self.work.numbers += 1;
             let sequence = SequenceNumber::new(number);
             if active.requests.tell(sequence) && !lost.insert(sequence) {
                 break;

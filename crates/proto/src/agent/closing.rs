@@ -140,7 +140,7 @@ impl Agent {
         if let Some(Role::Peer(peer)) = peer.and_then(|peer| self.roles.get(&peer)).copied() {
             self.offers.flow_ended(peer, flow_key.flow());
         }
-        self.tell_closings(now);
+        self.tell_closings(self.messages_end(), now);
     }
 
     /// Ends all flows with a peer that is to be forgotten.
@@ -164,9 +164,12 @@ impl Agent {
         if flow.next > SequenceNumber::FIRST {
             self.closings.stood(flow.key, FlowRole::Sender, flow.next, now);
         }
-        for path in &flow.settings.paths {
-            if let Some(relay) = self.relay_places.get(&path.ingress).copied() {
-                self.set_copy_rate(relay);
+        let mut places: Vec<_> = flow.settings.paths.iter().map(|path| path.ingress).collect();
+        places.sort_unstable();
+        places.dedup();
+        for place in places {
+            if let Some(relay) = self.relay_places.get(&place).copied() {
+                self.relays[relay].remove_flow_rate(flow.settings.rate);
             }
         }
     }
@@ -181,7 +184,7 @@ impl Agent {
         self.received_by_key.remove(&flow.key);
         self.closed.add_received(&flow);
         self.incoming.remove((flow.peer, flow.key.flow()));
-        self.note_all_ways_in(flow.peer);
+        self.forget_ways_in(flow.peer, &flow.settings.paths);
         if let Some(highest) = flow.highest() {
             self.closings.stood(flow.key, FlowRole::Receiver, highest, now);
         }
@@ -206,9 +209,12 @@ impl Agent {
         }
     }
 
-    /// Tells those who are to be told now that flows have ended.
-    pub(super) fn tell_closings(&mut self, now: Time) {
-        while let Some((session, unregister)) = self.closings.due(now) {
+    /// Tells those who are to be told now that flows have ended, until so many units of work are done in all.
+    pub(super) fn tell_closings(&mut self, end: u64, now: Time) {
+        while self.may_work_on(end)
+            && let Some((session, unregister)) = self.closings.due(now)
+        {
+            self.work.entries += 1;
             if self.sessions.is_established(session, now) {
                 self.sessions.say(session, &Message::Unregister(unregister), now);
             }
@@ -255,6 +261,7 @@ impl Agent {
 
     /// A peer leaves: what is kept of its packets is of no use to anybody any more.
     pub(super) fn peer_left(&mut self, session: SessionId) {
+        self.work.entries += self.receivers.slots() as u64;
         let flows = self.receivers.iter().filter(|(_, flow)| flow.peer == session);
         let flows: Vec<u32> = flows.map(|(number, _)| number).collect();
         for number in flows {

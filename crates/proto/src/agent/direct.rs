@@ -75,7 +75,8 @@ impl Agent {
         }
         if self.sessions.is_direct(session) {
             if self.direct_paths.open(session) {
-                self.stand_in(self.flows_to(session), false, now);
+                let flows = self.flows_to(session);
+                self.stand_in(flows, false, now);
             }
             self.choose_paths_to(session, now);
             return;
@@ -114,7 +115,8 @@ impl Agent {
         }
     }
 
-    fn flows_to(&self, peer: SessionId) -> Vec<SendFlowId> {
+    fn flows_to(&mut self, peer: SessionId) -> Vec<SendFlowId> {
+        self.work.entries += self.senders.slots() as u64;
         let flows = self.senders.iter().filter(|(_, flow)| flow.peer == peer);
         flows.map(|(number, _)| SendFlowId(number)).collect()
     }

@@ -43,6 +43,11 @@ impl<T> FlowTable<T> {
         self.flows.get_mut(number as usize)?.as_mut()
     }
 
+    /// How many numbers there are, of flows and of closed ones: what it takes to look at all flows.
+    pub(super) const fn slots(&self) -> usize {
+        self.flows.len()
+    }
+
     /// Brings some flows into the cache.
     pub(super) fn prefetch(&self) {
         self.flows.iter().take(2).for_each(prefetch_value);

@@ -13,7 +13,6 @@ use super::registration::Registrations;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::FlowSettings;
 use super::{Agent, Flow, Role};
-use crate::limits::COPY_RATE_FACTOR;
 use crate::parts::timers::TimerKey;
 use crate::reason::Reason;
 use crate::session::{Change, Detour, SessionId};
@@ -101,8 +100,9 @@ impl Agent {
         let flow = &self.receivers[id.0 as usize];
         let ways = self.ways_in.entry(flow.peer).or_default();
         for path in &flow.settings.paths {
-            if !ways.contains(&path.egress) {
-                ways.push(path.egress);
+            match ways.iter_mut().find(|(place, _)| *place == path.egress) {
+                Some((_, paths)) => *paths += 1,
+                None => ways.push((path.egress, 1)),
             }
         }
     }
@@ -159,8 +159,7 @@ impl Agent {
             .map(|(_, flow)| flow)
             .filter(|flow| flow.settings.paths.iter().any(|path| path.ingress == place));
         let bits: u64 = flows.map(|flow| flow.settings.rate.bits_per_second()).sum();
-        self.relays[relay]
-            .set_rate(byway_units::Rate::from_bits_per_second(bits.saturating_mul(COPY_RATE_FACTOR)));
+        self.relays[relay].set_flow_rate(bits);
     }
 
     pub(super) fn identity_of(&self, flow: Flow) -> (FlowKey, FlowRole) {
@@ -265,23 +264,12 @@ impl Agent {
             .min()
     }
 
+    /// Handles what is due, until that has cost as much work as one input may; the rest stays due.
     pub(super) fn handle_deadline(&mut self, now: Time) {
+        let end = self.work_end();
         self.sessions.handle_timeout(now);
-        while let Some(key) = self.timers.expire(now) {
-            let (timer, flow) = timer_of(key);
-            match timer {
-                Timer::Loss => self.look_for_losses(ReceiveFlowId(flow), now),
-                Timer::Report => self.give_report(ReceiveFlowId(flow), now),
-                Timer::RegisterReceiver => self.register(Flow::Received(ReceiveFlowId(flow)), now),
-                Timer::Sender => {
-                    if self.block_due(flow).is_some_and(|due| due <= now) {
-                        self.close_own_block(SendFlowId(flow), now);
-                    }
-                    self.register(Flow::Sent(SendFlowId(flow)), now);
-                }
-            }
-        }
-        self.tell_closings(now);
+        self.handle_timers(end, now);
+        self.tell_closings(end, now);
         self.say_offers(now);
         self.take_over(now);
         if self.visits.deadline.is_some_and(|at| at <= now) {
@@ -289,6 +277,21 @@ impl Agent {
         }
         self.send_waiting_copies(now);
         self.weigh_in_time(now);
+    }
+
+    pub(super) fn handle_timer(&mut self, key: TimerKey, now: Time) {
+        let (timer, flow) = timer_of(key);
+        match timer {
+            Timer::Loss => self.look_for_losses(ReceiveFlowId(flow), now),
+            Timer::Report => self.give_report(ReceiveFlowId(flow), now),
+            Timer::RegisterReceiver => self.register(Flow::Received(ReceiveFlowId(flow)), now),
+            Timer::Sender => {
+                if self.block_due(flow).is_some_and(|due| due <= now) {
+                    self.close_own_block(SendFlowId(flow), now);
+                }
+                self.register(Flow::Sent(SendFlowId(flow)), now);
+            }
+        }
     }
 
     pub(super) fn handle_changes(&mut self, now: Time) {
@@ -299,7 +302,13 @@ impl Agent {
                 Change::Closed { session } => self.left(session, now),
                 Change::Alive { session } => self.died(session, false, now),
                 Change::Probed { session, reply, before } => self.probed(session, &reply, before, now),
-                Change::Weighed { session, place, received } => self.weighed(session, place, received, now),
+                Change::Weighed { session, place, received } => {
+                    let is_last = !matches!(
+                        self.sessions.changes.front(),
+                        Some(Change::Weighed { session: next, .. }) if *next == session
+                    );
+                    self.weighed(session, (place, received), is_last, now);
+                }
                 Change::DirectPath { session } => self.look_at_direct_path(session, now),
                 Change::PathNarrowed { session, since } => self.path_narrowed(session, since, now),
                 Change::Moved { .. } | Change::Ended { .. } => {}
@@ -373,6 +382,7 @@ impl Agent {
         if let Some(Role::Peer(agent)) = self.roles.get(&session).copied() {
             self.closings.restarted(|key| key.sender() == agent);
         }
+        self.work.entries += self.receivers.slots() as u64;
         let flows = self.receivers.iter();
         let restarted: Vec<u32> =
             flows.filter(|(_, flow)| flow.peer == session && flow.has_begun()).map(|(id, _)| id).collect();
@@ -387,6 +397,7 @@ impl Agent {
 
     /// A peer began anew: what it reports of the flows to it is counted from 0.
     fn restart_reports_of(&mut self, session: SessionId) {
+        self.work.entries += self.senders.slots() as u64;
         for (_, flow) in self.senders.iter_mut().filter(|(_, flow)| flow.peer == session) {
             if let Some(reports) = &mut flow.reports {
                 reports.restart();

@@ -52,6 +52,7 @@ impl Agent {
             let Some(block) = active.blocks.take_ready(&active.kept, &self.kept, now) else {
                 return;
             };
+            self.work.decodings += 1;
             let restored = block.restore(self.engine, &active.kept, &mut self.kept, &mut self.decoded, now);
             for (sequence, packet) in restored {
                 let mut coded = core::mem::take(&mut self.restored);
@@ -74,6 +75,7 @@ impl Agent {
         let mut not_here = RangeSet::new();
         let mut told_last = None;
         for low in request.ranges.numbers_low().take(REQUESTS_MAX) {
+            self.work.numbers += 1;
             let flow = &mut self.receivers[id.0 as usize];
             let sequence = flow.full(low);
             let Some(active) = flow.active_mut() else {
@@ -85,7 +87,7 @@ impl Agent {
                 self.answer(id, asker, sequence, packet, now);
                 continue;
             }
-            active.requests.add(sequence, asker, until, now);
+            self.work.entries += active.requests.add(sequence, asker, until, now);
             let is_lost = active.is_lost(sequence) || active.has_lost_coded(sequence);
             let is_lost = is_lost && active.requests.tell(sequence);
             if is_lost && told_last.is_none_or(|last| last < sequence) && not_here.insert(sequence) {

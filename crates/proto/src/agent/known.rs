@@ -158,20 +158,13 @@ impl Agent {
     }
 
     /// Notes what a relay calls a flow; `false` if it cannot be called so.
-    pub(super) fn bind_alias(
-        &mut self,
-        session: SessionId,
-        alias: byway_wire::Alias,
-        flow: Flow,
-        now: Time,
-    ) -> bool {
+    pub(super) fn bind_alias(&mut self, session: SessionId, alias: byway_wire::Alias, flow: Flow) -> bool {
         let Some(Role::Relay(place)) = self.roles.get(&session).copied() else {
             return false;
         };
-        let is_bound = self.relays[place].bind(alias, flow);
         if matches!(flow, Flow::Sent(_)) {
-            self.weigh(place, now);
+            self.bound_at = Some(place);
         }
-        is_bound
+        self.relays[place].bind(alias, flow)
     }
 }

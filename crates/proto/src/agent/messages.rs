@@ -12,14 +12,21 @@ use crate::parts::breaker::Originals;
 use crate::session::{Before, Detour, Origin, SessionId};
 
 impl Agent {
-    /// Takes the messages of one packet.
+    /// Takes the messages of one packet, as many as a datagram has work for. What concerns the session itself is taken
+    /// all the same: it costs no more than its bytes.
     pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
+        let outer = self.messages_end;
+        // What a relay passes on is part of the datagram that it comes in.
+        let end = self.messages_end();
+        self.messages_end = Some(end);
         for message in Messages::new(plaintext) {
+            self.work.messages += 1;
             if let Ok(Message::Probe(_)) = message {
                 self.keep_ways_open(session, now);
             }
             match message {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
+                Ok(_) if !self.may_work_on(end) => self.counters.work_refused += 1,
                 Ok(message) => match self.roles.get(&session).copied() {
                     Some(Role::Relay(_)) => self.relay_says(session, &message, now),
                     Some(Role::Peer(_)) => self.peer_says(session, &message, origin, now),
@@ -28,13 +35,18 @@ impl Agent {
                 Err(_) => self.counters.messages_unknown += 1,
             }
         }
+        self.messages_end = outer;
+        if let Some(place) = self.bound_at.take() {
+            self.weigh(place, now);
+        }
     }
 
     /// A peer that probes sends something: the relays through which it may come should know this agent. One that
     /// restarted does not, and nothing comes that would show it.
     fn keep_ways_open(&mut self, peer: SessionId, now: Time) {
         let ways = self.ways_in.get(&peer).map(Vec::as_slice).unwrap_or_default();
-        for place in ways {
+        self.work.entries += ways.len() as u64;
+        for (place, _) in ways {
             if let Some(relay) = self.relay_places.get(place) {
                 self.sessions.use_session(self.relays[*relay].session, now);
             }
@@ -76,6 +88,7 @@ impl Agent {
             self.counters.out_of_role += 1;
             return;
         }
+        self.work.entries += 1;
         let mut packet = Vec::from(relayed.packet());
         let origin = Origin::Detour(Detour { relay, agent: relayed.agent() });
         self.receive_from(&mut packet, origin, Ecn::NotCapable, now);
@@ -131,6 +144,7 @@ impl Agent {
 
     fn name_candidates_to_all(&mut self, now: Time) {
         let peers: Vec<SessionId> = self.peers.values().copied().collect();
+        self.work.entries += peers.len() as u64;
         for session in peers {
             if self.sessions.is_established(session, now) {
                 self.name_candidates(session, now);
@@ -144,6 +158,7 @@ impl Agent {
             return;
         }
         for address in candidates.addresses.iter() {
+            self.work.entries += 1;
             self.sessions.try_address(session, address.into(), now);
         }
     }
@@ -206,6 +221,7 @@ impl Agent {
         let flow = &self.senders[id.0 as usize];
         let is_watched = flow.needs_relay() || flow.is_undelivered();
         let paths = if is_watched { flow.registrations.count() } else { 0 };
+        self.work.entries += paths as u64;
         for path in 0..paths {
             if let Some(relay) = self.session_of_path(Flow::Sent(id), path) {
                 self.sessions.use_session(relay, now);

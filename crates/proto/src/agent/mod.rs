@@ -51,6 +51,7 @@ mod two_ways;
 mod visits;
 mod waiting;
 mod weighing;
+mod work;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -73,6 +74,7 @@ pub use settings::{
 pub use statistics::{AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes};
 pub use terms::{Offer, Terms, may_offer};
 pub use totals::{FORMER_PEERS, PeerTotals, Reported};
+pub use work::AgentWork;
 
 use closing::Life;
 use closings::Closings;
@@ -221,6 +223,8 @@ pub struct AgentCounters {
     pub out_of_role: u64,
     /// Plaintexts that do not parse: the sender is broken.
     pub malformed: u64,
+    /// Messages of datagrams that had cost as much work as one may.
+    pub work_refused: u64,
 }
 }
 
@@ -248,6 +252,9 @@ struct Delivered {
     delivery: Delivery,
 }
 
+/// A relay through which flows of a peer come, and how many of their paths end there.
+type WayIn = ((RelayId, Shard), usize);
+
 /// One agent.
 #[derive(Debug)]
 pub struct Agent {
@@ -264,7 +271,7 @@ pub struct Agent {
     /// What closed flows counted.
     closed: Totals,
     /// The relays through which a peer's flows come, by its session.
-    ways_in: BTreeMap<SessionId, Vec<(RelayId, Shard)>>,
+    ways_in: BTreeMap<SessionId, Vec<WayIn>>,
     /// The flows that a peer sends here, by its session.
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
@@ -281,6 +288,9 @@ pub struct Agent {
     load: LineLoad,
     /// When something about lines that are weighed is due.
     weighing_due: Option<Time>,
+    /// The relay that accepted flows with the messages at hand: its line is weighed behind them, as that takes a look at all
+    /// flows.
+    bound_at: Option<usize>,
     /// The relay by whose line the packet at hand was not copied, as it is not known to bear it.
     unborne: Option<usize>,
     number: AgentId,
@@ -300,6 +310,9 @@ pub struct Agent {
     events: VecDeque<Event>,
     deadline: Option<(Time, Reason)>,
     counters: AgentCounters,
+    work: AgentWork,
+    /// The count of units at which no more messages of the datagram at hand are read.
+    messages_end: Option<u64>,
 }
 
 impl Agent {
@@ -341,6 +354,7 @@ impl Agent {
             direct_paths: DirectPaths::default(),
             load: LineLoad::new(),
             weighing_due: None,
+            bound_at: None,
             unborne: None,
             number,
             life: Life::Open,
@@ -357,6 +371,8 @@ impl Agent {
             events: VecDeque::new(),
             deadline: None,
             counters: AgentCounters::default(),
+            work: AgentWork::default(),
+            messages_end: None,
         }
     }
 

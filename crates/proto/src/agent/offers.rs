@@ -279,6 +279,7 @@ impl Agent {
         let mut urgent: BTreeMap<SessionId, usize> = BTreeMap::new();
         let mut with_packets = Vec::new();
         while let Some((peer, flow, offer)) = self.offers.take_due(now) {
+            self.work.entries += 1;
             let Some(session) = self.peers.get(&peer).copied() else {
                 continue;
             };
@@ -321,6 +322,7 @@ impl Agent {
         let Some(Role::Peer(peer)) = self.roles.get(&session).copied() else {
             return;
         };
+        self.work.entries += self.offers.refused.len() as u64;
         let flow = offer.flow;
         if !may_offer(peer, self.number, flow) {
             self.answer_again(session, flow, Err(OfferRefusal::NumberTaken), origin, now);

@@ -56,8 +56,10 @@ impl Agent {
     /// The same for a flow that this agent receives.
     pub fn set_received_paths(&mut self, flow: ReceiveFlowId, paths: Vec<RelayPath>, now: Time) {
         if self.receivers.get(flow.0).is_some() {
-            self.change_paths(Flow::Received(flow), paths, now);
-            self.note_all_ways_in(self.receivers[flow.0 as usize].peer);
+            let peer = self.receivers[flow.0 as usize].peer;
+            let before = self.change_paths(Flow::Received(flow), paths, now);
+            self.forget_ways_in(peer, &before);
+            self.note_ways_in(flow);
         }
         self.finish(now);
     }
@@ -123,13 +125,19 @@ impl Agent {
         }
     }
 
-    /// Notes anew the relays through which flows of a peer may come.
-    pub(super) fn note_all_ways_in(&mut self, peer: SessionId) {
-        self.ways_in.remove(&peer);
-        let flows = self.receivers.iter().filter(|(_, flow)| flow.peer == peer);
-        let flows: Vec<ReceiveFlowId> = flows.map(|(number, _)| ReceiveFlowId(number)).collect();
-        for flow in flows {
-            self.note_ways_in(flow);
+    /// Forgets the relays by which these paths of a peer's flow end, unless other paths of its flows do.
+    pub(super) fn forget_ways_in(&mut self, peer: SessionId, paths: &[RelayPath]) {
+        let Some(ways) = self.ways_in.get_mut(&peer) else {
+            return;
+        };
+        for path in paths {
+            if let Some((_, known)) = ways.iter_mut().find(|(place, _)| *place == path.egress) {
+                *known -= 1;
+            }
+        }
+        ways.retain(|(_, paths)| *paths > 0);
+        if ways.is_empty() {
+            self.ways_in.remove(&peer);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What comes from the network.
 
 use byway_units::Time;
-use byway_wire::packets::{EnvelopeHeader, EnvelopeRole, SourcePacket};
+use byway_wire::packets::{EnvelopeHeader, EnvelopeRole, SourceHeader, SourcePacket};
 use byway_wire::seal::Purpose;
 use byway_wire::{CodedBytes, Ecn, SequenceNumber};
 
@@ -76,9 +76,7 @@ impl Agent {
             return;
         };
         let Ok(plaintext) = epoch.open_source(header.flow, sequence, coded) else {
-            let flow = &mut self.receivers[id.0 as usize];
-            flow.statistics.forged += 1;
-            flow.guess_again(false);
+            self.open_as_first(id, &header, sequence, (origin, outer), now);
             return;
         };
         if !is_new {
@@ -101,6 +99,42 @@ impl Agent {
         let way = Way::new(Delivery::Direct, outer);
         self.arrived(id, sequence, header.flags, plaintext, way, now);
         self.try_blocks(id, now);
+    }
+
+    /// Opens a source packet under a low number that could not be opened under a guessed one. Its coded bytes are in the scratch
+    /// buffer.
+    ///
+    /// Before a flow's first packet, one that somebody on the path adds has others guessed. That costs none that was sent.
+    #[cold]
+    fn open_as_first(
+        &mut self,
+        id: ReceiveFlowId,
+        header: &SourceHeader,
+        tried: SequenceNumber,
+        (origin, outer): (Origin, Ecn),
+        now: Time,
+    ) {
+        let sequence = SequenceNumber::new(header.sequence_low.into());
+        let flow = &self.receivers[id.0 as usize];
+        let (peer, is_other) = (flow.peer, flow.highest().is_none() && sequence != tried);
+        let mut packet = core::mem::take(&mut self.restored);
+        packet.clear();
+        packet.extend_from_slice(&self.scratch);
+        let bytes = packet.len();
+        let epoch = self.sessions.get_mut(peer).and_then(|session| session.by_index(header.receiver));
+        let coded = CodedBytes::parse(packet.as_mut_slice()).ok().filter(|_| is_other);
+        let opened =
+            epoch.zip(coded).and_then(|(epoch, coded)| epoch.open_source(header.flow, sequence, coded).ok());
+        if let Some(plaintext) = opened {
+            self.sessions.authenticated(peer, header.receiver, origin, bytes, true, now);
+            self.handle_changes(now);
+            self.arrived(id, sequence, header.flags, plaintext, Way::new(Delivery::Direct, outer), now);
+        } else {
+            let flow = &mut self.receivers[id.0 as usize];
+            flow.statistics.forged += 1;
+            flow.guess_again(false);
+        }
+        self.restored = packet;
     }
 
     /// An envelope from a relay: a packet that was asked for, or forwarded unasked.

@@ -334,7 +334,7 @@ impl Agent {
         for path in self.paths_registered(flow, session, registered) {
             // A relay that numbers flows beyond all reason is as good as one that has no room.
             let outcome = registered.outcome.and_then(|alias| {
-                if self.bind_alias(session, alias, flow, now) { Ok(alias) } else { Err(Refusal::NoRoom) }
+                if self.bind_alias(session, alias, flow) { Ok(alias) } else { Err(Refusal::NoRoom) }
             });
             let registrations = self.registrations_of_mut(flow);
             let refusal = match outcome {
@@ -367,7 +367,7 @@ impl Agent {
         let unregister = Unregister { flow_key, role, far_relay: None };
         if registered.outcome.is_ok() && !self.closings.is_told(session, unregister) {
             self.closings.tell(session, unregister, now);
-            self.tell_closings(now);
+            self.tell_closings(self.messages_end(), now);
         }
     }
 
@@ -394,6 +394,7 @@ impl Agent {
     /// A relay forgot everything: it, or this agent, restarted.
     pub(super) fn register_anew(&mut self, session: SessionId, now: Time) {
         for flow in self.all_flows() {
+            self.work.entries += 1;
             for path in self.paths_through(flow, session) {
                 self.registrations_of_mut(flow).restart(path, now);
             }
@@ -427,6 +428,7 @@ impl Agent {
             return;
         }
         let paths = self.settings_of(flow).paths.len();
+        self.work.entries += 1 + paths as u64;
         let lives: Vec<bool> = (0..paths).map(|path| self.path_lives(flow, path, now)).collect();
         if let Flow::Sent(id) = flow {
             self.senders[id.0 as usize].explain_failure(&lives, now);

@@ -1,6 +1,6 @@
 //! What an agent knows of one relay: the flows it has there, and whether copies get through.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{Bytes, Duration, Rate, RelayId, Time};
@@ -9,7 +9,7 @@ use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, Ecn, SequenceNumber, Shard};
 
 use super::Flow;
-use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_MIN};
+use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_FACTOR, COPY_RATE_MIN};
 use crate::outbox::Urgency;
 use crate::parts::breaker::{Breaker, Originals};
 use crate::parts::line_scale::LineScale;
@@ -42,7 +42,11 @@ pub(super) struct RelayLink {
     pub(super) is_dead: bool,
     /// The flow with alias n at place n.
     flows: Vec<Option<Flow>>,
+    /// The aliases of each flow.
+    aliases: BTreeSet<(Flow, Alias)>,
     pub(super) waiting: VecDeque<WaitingCopy>,
+    /// What the flows send that may be copied here.
+    flow_bits_per_second: u64,
     pacer: Pacer,
     breaker: Breaker,
     queue: QueueDelay,
@@ -61,7 +65,9 @@ impl RelayLink {
             session,
             is_dead: false,
             flows: Vec::new(),
+            aliases: BTreeSet::new(),
             waiting: VecDeque::new(),
+            flow_bits_per_second: 0,
             pacer: Pacer::new(COPY_RATE_MIN, Bytes::new(COPY_DEPTH)),
             breaker: Breaker::new(),
             queue: QueueDelay::new(),
@@ -85,21 +91,28 @@ impl RelayLink {
         if self.flows.len() <= place {
             self.flows.resize(place + 1, None);
         }
-        self.flows[place] = Some(flow);
+        if let Some(before) = self.flows[place].replace(flow) {
+            self.aliases.remove(&(before, alias));
+        }
+        self.aliases.insert((flow, alias));
         true
     }
 
     /// Forgets a flow; what was to be given of one received is not given any more.
     pub(super) fn unbind(&mut self, flow: Flow) {
-        for (place, known) in self.flows.iter_mut().enumerate() {
-            if *known != Some(flow) {
-                continue;
-            }
-            *known = None;
+        while let Some((_, alias)) = self.alias_of(flow) {
+            self.aliases.remove(&(flow, alias));
+            self.flows[usize::from(alias.number())] = None;
             if matches!(flow, Flow::Received(_)) {
-                self.waiting.retain(|waiting| usize::from(waiting.alias.number()) != place);
+                self.waiting.retain(|waiting| waiting.alias != alias);
             }
         }
+    }
+
+    /// The first alias of a flow.
+    fn alias_of(&self, flow: Flow) -> Option<(Flow, Alias)> {
+        let first = Alias::new(1)?;
+        self.aliases.range((flow, first)..).next().copied().filter(|(known, _)| *known == flow)
     }
 
     /// Forgets all flows, and all that waits.
@@ -111,12 +124,20 @@ impl RelayLink {
     /// Forgets all aliases: the relay did.
     pub(super) fn unbind_all(&mut self) {
         self.flows.clear();
+        self.aliases.clear();
         self.counted = None;
     }
 
-    /// How fast copies may follow one another, given what the flows send.
-    pub(super) fn set_rate(&mut self, rate: Rate) {
+    /// Lets copies follow one another as fast as flows need that send so many bits a second together.
+    pub(super) fn set_flow_rate(&mut self, bits_per_second: u64) {
+        self.flow_bits_per_second = bits_per_second;
+        let rate = Rate::from_bits_per_second(bits_per_second.saturating_mul(COPY_RATE_FACTOR));
         self.pacer.set_rate(rate.max(COPY_RATE_MIN));
+    }
+
+    /// The same without a flow that has ended.
+    pub(super) fn remove_flow_rate(&mut self, rate: Rate) {
+        self.set_flow_rate(self.flow_bits_per_second.saturating_sub(rate.bits_per_second()));
     }
 
     /// Whether copies may be sent at all: they arrive, and do not queue.

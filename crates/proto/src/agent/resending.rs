@@ -25,6 +25,7 @@ impl Agent {
             return;
         };
         for low in nack.ranges.numbers_low().take(RESEND_REACH) {
+            self.work.numbers += 1;
             let flow = &self.senders[id.0 as usize];
             let sequence = SequenceNumber::nearest(low, flow.next);
             match flow.sent.get(sequence.number()) {

@@ -83,6 +83,7 @@ impl Agent {
             return;
         }
         let from = SequenceNumber::nearest(silence.from_low, flow.next);
+        self.work.numbers += flow.next.since(from).unwrap_or(0).min(RESEND_REACH as u64);
         if flow.needs_relay() {
             let elapsed = silence.elapsed.duration();
             // One lost packet of a flow that sends few is a silence, too, and is repaired.
@@ -212,6 +213,7 @@ impl Agent {
         let flow = &self.senders[id.0 as usize];
         let (budget, next) = (flow.settings.latency_budget, flow.next.number());
         for number in from.number().max(next.saturating_sub(RESEND_REACH as u64))..next {
+            self.work.numbers += 1;
             let Some(sent) = self.senders[id.0 as usize].sent.get_mut(number) else {
                 continue;
             };

@@ -54,7 +54,8 @@ impl Agent {
     }
 
     /// What flows that copy all their packets to a relay are registered to send, with the copies.
-    fn expected_load(&self, place: usize) -> Rate {
+    fn expected_load(&mut self, place: usize) -> Rate {
+        self.work.entries += self.senders.slots() as u64;
         let relay = self.relays[place].place;
         let begins_there = |flow: &SendFlow| {
             let path = flow.settings.paths.get(flow.registrations.in_use());
@@ -110,11 +111,20 @@ impl Agent {
         self.plan_weighing(now);
     }
 
-    /// A probe of a train arrived at a relay.
-    pub(super) fn weighed(&mut self, session: SessionId, place: usize, received: Timestamp, now: Time) {
+    /// A probe of a train arrived at a relay. The line is weighed behind the last one of an input: that may take a look at
+    /// all flows.
+    pub(super) fn weighed(
+        &mut self,
+        session: SessionId,
+        (place, received): (usize, Timestamp),
+        is_last: bool,
+        now: Time,
+    ) {
         if let Some(relay) = self.relay_of(session) {
             relay.scale.arrived(place, received.micros(), now);
-            self.weigh_line_of(session, now);
+            if is_last {
+                self.weigh_line_of(session, now);
+            }
         }
     }
 

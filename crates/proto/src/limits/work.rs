@@ -1,4 +1,4 @@
-//! Work that a relay does for its agents.
+//! Work that relays do for their agents, and agents for relays and peers.
 //!
 //! A unit of work is what it takes to look at one number of a flow: some 20 ns on a server of 2020. A datagram of
 //! 1,200 bytes takes two microseconds to be received and opened, so that 250 units for each of them triple its cost
@@ -45,6 +45,14 @@ pub const TENANTS_MAX: usize = 4_096;
 /// Units of work for one datagram of an agent: NACKs of 54 flows for an outage of 6 s at 200 packets/s. At more, the
 /// packets of others would wait for longer than a millisecond.
 pub const DATAGRAM_WORK_MAX: u64 = 1 << 16;
+
+/// Most units of work of one input of an agent or a relay, a datagram or what is due: beyond [`DATAGRAM_WORK_MAX`], no further
+/// message is read and no further timer handled, and the last one may cost half of that again, as the messages of what
+/// sessions tell each other may.
+///
+/// Where a session with a relay begins or ends, each flow of the agent is looked at, at one unit and one for each of its paths.
+/// Where a relay's session with an agent ends, so do its registrations, at [`REGISTRATION_WORK`].
+pub const INPUT_WORK_MAX: u64 = 2 * DATAGRAM_WORK_MAX;
 
 /// Most bytes of messages in one datagram of an agent: its agent sends no more in one, and repair packets are shorter
 /// than an Ethernet frame.

@@ -231,6 +231,12 @@ impl GapTracker {
         self.missing.count()
     }
 
+    /// In how many gaps they are: what it takes to look for those that are due.
+    #[must_use]
+    pub fn gaps(&self) -> usize {
+        self.missing.gaps()
+    }
+
     /// What became of the numbers so far.
     #[must_use]
     pub const fn counters(&self) -> &GapCounters {

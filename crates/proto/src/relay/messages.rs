@@ -11,15 +11,17 @@ use super::egress::{CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Req
 use super::ingress::{EgressPort, PathOutage};
 use super::links::FlowRef;
 use super::ports::Fed;
-use crate::limits::{AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, PATIENCE_MAX, RANGES_MAX};
+use crate::limits::{
+    AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, CARRIED_REACH, DATAGRAM_WORK_MAX, PATIENCE_MAX, RANGES_MAX,
+};
 use crate::session::{Origin, SessionId};
 
 impl Relay {
-    /// Takes the messages of one packet, as many as the budget of its session has work for: other relays are trusted with
-    /// that, and agents are not.
+    /// Takes the messages of one packet, as many as the budget of its session has work for. Other relays have none, as they
+    /// are trusted, but for a single datagram.
     pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
         if self.ports.of_session(session).is_some() {
-            self.messages_within(session, plaintext, origin, (usize::MAX, u64::MAX), now);
+            self.messages_within(session, plaintext, origin, (usize::MAX, None), now);
             return;
         }
         if plaintext.len() > AGENT_MESSAGES_BYTES_MAX {
@@ -28,34 +30,43 @@ impl Relay {
         }
         let begun = self.work().units();
         let end = begun.saturating_add(self.budgets.available(session, now));
-        self.messages_within(session, plaintext, origin, (AGENT_MESSAGES_MAX, end), now);
+        self.messages_within(session, plaintext, origin, (AGENT_MESSAGES_MAX, Some(end)), now);
         self.budgets.charge(session, self.work().units() - begun, now);
     }
 
-    /// Takes so many messages, until so many units of work are done in all. What concerns the session itself is taken all
+    /// Takes so many messages, until so many units of work are done in all, or as many as one datagram may cost beyond its first
+    /// message. What concerns the session itself is taken all
     /// the same: it costs no more than its bytes.
     fn messages_within(
         &mut self,
         session: SessionId,
         plaintext: &[u8],
         origin: Origin,
-        (count_max, end): (usize, u64),
+        (count_max, mut end): (usize, Option<u64>),
         now: Time,
     ) {
         let mut messages = Messages::new(plaintext);
-        for message in messages.by_ref().take(count_max) {
+        for (nth, message) in messages.by_ref().take(count_max).enumerate() {
             self.work.messages += 1;
+            // Nearly all datagrams of relays have one message, for which nothing is to be added up.
+            if nth > 0 && end.is_none() {
+                end = Some(self.work().units() + DATAGRAM_WORK_MAX);
+            }
             match message {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
-                Ok(_) if end < u64::MAX && self.work().units() > end => self.counters.work_refused += 1,
+                Ok(_) if self.has_worked_beyond(end) => self.counters.work_refused += 1,
                 Ok(message) => self.message(session, &message, now),
                 Err(_) => self.counters.messages_unknown += 1,
             }
         }
         self.counters.messages_too_many += messages.count() as u64;
-        if end == u64::MAX || self.work().units() <= end {
+        if !self.has_worked_beyond(end) {
             self.update_round_trips(session);
         }
+    }
+
+    fn has_worked_beyond(&self, end: Option<u64>) -> bool {
+        end.is_some_and(|end| self.work().units() > end)
     }
 
     fn message(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
@@ -259,6 +270,8 @@ impl Relay {
         };
         let session = self.ports.session(port);
         let round_trip = session.map_or(Duration::ZERO, |session| self.sessions.round_trip(session));
+        let numbers = nack.ranges.iter().map(|range| usize::from(range.length()).min(CARRIED_REACH));
+        self.work.numbers += numbers.sum::<usize>() as u64;
         let (ingress, mut outlet) = self.ingress_and_outlet(now);
         ingress.resend((flow, port), &nack.ranges, round_trip, &mut outlet, now);
     }

@@ -15,7 +15,7 @@ use super::grants::{Grants, Ungranted, is_sender_of_group};
 use super::ingress::{Ceiling, EgressPort, FlowSlot, GroupKey, Onward, Registration};
 use super::links::{EndedRegistration, FlowRef, RegistrationKey};
 use super::ports::Announced;
-use crate::limits::ALIASES_PER_MESSAGE;
+use crate::limits::{ALIASES_PER_MESSAGE, DATAGRAM_WORK_MAX};
 use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::policy::{CodingRates, copies, repairs};
 use crate::session::{Session, SessionId};
@@ -326,9 +326,13 @@ impl Relay {
         self.ingress.unregister(slot, now);
     }
 
-    /// Forgets flows whose grants have ended, and tells their agents.
+    /// Forgets flows whose grants have ended, and tells their agents, until that has cost as much work as one datagram may; the rest
+    /// stays due.
     pub(super) fn end_grants(&mut self, now: Time) {
-        while let Some(ended) = self.links.first_ended(now) {
+        let end = self.work().units() + DATAGRAM_WORK_MAX;
+        while self.work().units() < end
+            && let Some(ended) = self.links.first_ended(now)
+        {
             let EndedRegistration { session, alias, key, sends, far, revision } = ended;
             self.counters.grants_ended += 1;
             self.forget(session, alias, now);
@@ -456,6 +460,7 @@ impl Relay {
     /// Another relay says what it calls its flows; the answer says whether they have receivers here.
     pub(super) fn aliases(&mut self, port: EgressPort, session: SessionId, aliases: &Aliases<'_>, now: Time) {
         for announced in aliases.flows.iter() {
+            self.work.entries += 1;
             let is_fed = self.links.is_fed_by(announced.flow_key, self.ports.place(port));
             if !is_fed && !self.ports.may_hear(port, announced.alias) {
                 self.counters.aliases_left_out += 1;
@@ -482,6 +487,7 @@ impl Relay {
     /// Another relay says which of the aliases it was told have receivers.
     pub(super) fn aliases_known(&mut self, port: EgressPort, known: &AliasesKnown<'_>, now: Time) {
         for knowledge in known.aliases.iter() {
+            self.work.entries += 1;
             self.learn(port, knowledge.alias, knowledge.has_receiver, now);
         }
         self.announce(now);

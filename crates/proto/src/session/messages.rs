@@ -136,6 +136,10 @@ impl Sessions {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
+        // Who has left already says nothing new: a datagram has room for hundreds of such messages.
+        if session.epochs.is_empty() {
+            return;
+        }
         for epoch in session.epochs.drain(..) {
             self.by_index.remove(epoch.ours);
         }

@@ -11,6 +11,7 @@ use byway_units::{AgentId, FlowId, Time};
 
 use byway_wire::Ecn;
 
+use crate::checkers::{check_agent_input, check_relay_input};
 use crate::host::{Datagram, Host, Transmit};
 use crate::marks::Marks;
 
@@ -39,6 +40,8 @@ pub struct Offered {
 }
 
 /// A node of the overlay, or an application without one.
+///
+/// Each datagram and each deadline is checked for the work that it costs.
 #[derive(Debug)]
 pub enum OverlayHost {
     /// An agent, with what it delivered and said.
@@ -134,18 +137,24 @@ impl Host for OverlayHost {
         let Datagram { source: from, ecn, payload: bytes, .. } = datagram;
         match self {
             Self::Agent { agent, .. } => {
-                agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+                let input = AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes };
+                check_agent_input(agent, |agent| agent.handle(input, now));
             }
             Self::Relay(relay) => {
-                relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+                let input = RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes };
+                check_relay_input(relay, |relay| relay.handle(input, now));
             }
         }
     }
 
     fn wake(&mut self, now: Time) {
         match self {
-            Self::Agent { agent, .. } => agent.handle(AgentInput::Deadline, now),
-            Self::Relay(relay) => relay.handle(RelayInput::Deadline, now),
+            Self::Agent { agent, .. } => {
+                check_agent_input(agent, |agent| agent.handle(AgentInput::Deadline, now));
+            }
+            Self::Relay(relay) => {
+                check_relay_input(relay, |relay| relay.handle(RelayInput::Deadline, now));
+            }
         }
     }
 

@@ -32,7 +32,8 @@ fn initiations(run: &Run, world: &OverlayWorld) -> u64 {
 
 #[test]
 fn sessions_begin_and_keys_change_while_an_adversary_forges_and_replays_on_every_link() {
-    let additions = Additions { cookies: 3, responses: 10, replays_one_in: 5 };
+    let additions =
+        Additions { cookies: 3, responses: 10, replays_one_in: 5, alterations_one_in: 5, garbage_one_in: 5 };
     for service in [Service::Internet, Service::Forwarding, Service::Caching] {
         let (peace, undisturbed) = long(service, None);
         let (world, run) = long(service, Some(additions));

@@ -145,7 +145,7 @@ impl Attacker {
     }
 
     /// A datagram with as many of these registrations as it has room for, and how many these are.
-    pub(super) fn register_some(&mut self, role: FlowRole, numbers: &[u16]) -> (Option<Vec<u8>>, usize) {
+    pub fn register_some(&mut self, role: FlowRole, numbers: &[u16]) -> (Option<Vec<u8>>, usize) {
         // A grant takes some 250 bytes.
         let room = if self.receives.is_empty() { 15 } else { 3 };
         let numbers = &numbers[..numbers.len().min(room)];

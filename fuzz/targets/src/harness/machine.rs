@@ -1,4 +1,4 @@
-//! An agent or a relay with a driver that holds it to the rules.
+//! An agent or a relay with a driver that holds it to the rules, and each input to the work that one may cost.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
@@ -7,6 +7,7 @@ use byway_proto::LocalAddress;
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Offer, ReceiveFlowId, SendFlowId};
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_proto::relay::{Relay, RelayInput};
+use byway_sim::checkers::{check_agent_input, check_relay_input};
 use byway_units::{AgentId, FlowId, Time};
 use byway_wire::{Ecn, TrafficClass};
 
@@ -86,10 +87,12 @@ impl Machine {
         let bytes = &mut bytes.to_vec();
         match &mut self.kind {
             Kind::Agent(agent) => {
-                agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+                let input = AgentInput::Received { from, to: LocalAddress::ANY, ecn, bytes };
+                check_agent_input(agent, |agent| agent.handle(input, now));
             }
             Kind::Relay(relay) => {
-                relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, now);
+                let input = RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes };
+                check_relay_input(relay, |relay| relay.handle(input, now));
             }
         }
         self.drain()
@@ -99,7 +102,8 @@ impl Machine {
         // Some datagrams have a DSCP.
         let dscp = datagram.first().map_or(0, |byte| byte & 0b1);
         let traffic_class = TrafficClass::new(dscp, Ecn::Capable0);
-        self.as_agent().handle(AgentInput::Send { flow, datagram, traffic_class, marked }, now);
+        let input = AgentInput::Send { flow, datagram, traffic_class, marked };
+        check_agent_input(self.as_agent(), |agent| agent.handle(input, now));
         self.drain()
     }
 
@@ -118,8 +122,12 @@ impl Machine {
     pub(crate) fn wake(&mut self, now: Time) -> Output {
         self.count_wake(now);
         match &mut self.kind {
-            Kind::Agent(agent) => agent.handle(AgentInput::Deadline, now),
-            Kind::Relay(relay) => relay.handle(RelayInput::Deadline, now),
+            Kind::Agent(agent) => {
+                check_agent_input(agent, |agent| agent.handle(AgentInput::Deadline, now));
+            }
+            Kind::Relay(relay) => {
+                check_relay_input(relay, |relay| relay.handle(RelayInput::Deadline, now));
+            }
         }
         self.drain()
     }

@@ -15,6 +15,7 @@ mod relay_delivery;
 mod sending;
 mod totals;
 mod weighing;
+mod work;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};

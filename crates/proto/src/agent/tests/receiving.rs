@@ -252,6 +252,25 @@ fn garbage_of_a_relay_before_the_first_packet_costs_none_of_the_direct_path() {
 }
 
 #[test]
+fn forged_packets_before_the_first_packets_of_a_flow_cost_none_of_them() {
+    let mut hall = Hall::new(&settings(Service::Internet));
+    for number in 0..5 {
+        hall.send(&[number; 50]);
+        let sealed = hall.sent.iter().rev().find(|datagram| datagram.original().is_some());
+        let mut forged = sealed.expect("an original was sent").clone();
+        let last = forged.bytes.len() - 1;
+        forged.bytes[last] ^= 1;
+        // It overtakes the original.
+        for _ in 0..=number {
+            hall.arrive(forged.clone());
+        }
+        hall.run(ms(40));
+    }
+    assert_eq!(hall.delivered(Delivery::Direct), [0, 1, 2, 3, 4]);
+    assert!(hall.statistics().forged > 0);
+}
+
+#[test]
 fn a_receiver_that_joins_a_flow_of_many_months_finds_its_numbers() {
     for high_bits in [1, 5, u64::from(crate::limits::HIGH_BITS_TRIED) - 1] {
         let mut hall = Hall::new(&settings(Service::Internet));

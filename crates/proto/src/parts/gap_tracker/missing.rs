@@ -63,6 +63,10 @@ impl Missing {
         self.count
     }
 
+    pub(super) fn gaps(&self) -> usize {
+        self.gaps.len()
+    }
+
     pub(super) const fn deadline(&self) -> Option<Time> {
         if self.soonest.as_nanos() == u64::MAX { None } else { Some(self.soonest) }
     }

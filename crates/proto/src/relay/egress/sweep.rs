@@ -9,7 +9,7 @@ use byway_units::Time;
 
 use super::flow::{Active, FlowSlot};
 use super::{Egress, find};
-use crate::limits::{FLOW_REST, SWEEP_INTERVAL};
+use crate::limits::{DATAGRAM_WORK_MAX, FLOW_REST, SWEEP_INTERVAL};
 
 /// The flows that are looked at when their time comes.
 #[derive(Debug, Default)]
@@ -76,9 +76,13 @@ impl Egress {
         }
     }
 
-    /// Gives up rounds and requests past their time, and forgets the packets of flows at rest.
+    /// Gives up rounds and requests past their time, and forgets the packets of flows at rest, until that has cost as much
+    /// work as one datagram may; the rest stays due, and packets that wait come first.
     pub(crate) fn sweep(&mut self, now: Time) {
-        while let Some(slot) = self.rounds.next_expired(now) {
+        let end = self.work.units() + DATAGRAM_WORK_MAX;
+        while self.work.units() < end
+            && let Some(slot) = self.rounds.next_expired(now)
+        {
             self.work.entries += 1;
             let round = self.end_round(slot);
             self.counters.rounds_expired += 1;
@@ -87,10 +91,14 @@ impl Egress {
             }
             self.rounds.recycle(round);
         }
-        while let Some((at, slot)) = pop(&mut self.sweeps.expiries, now) {
+        while self.work.units() < end
+            && let Some((at, slot)) = pop(&mut self.sweeps.expiries, now)
+        {
             self.expire(slot, at, now);
         }
-        while let Some((_, slot)) = pop(&mut self.sweeps.rests, now) {
+        while self.work.units() < end
+            && let Some((_, slot)) = pop(&mut self.sweeps.rests, now)
+        {
             self.let_rest(slot, now);
         }
     }

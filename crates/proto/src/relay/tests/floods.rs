@@ -62,7 +62,7 @@ impl Desk {
     }
 
     /// The work that one datagram of an agent costs.
-    fn work_of(&mut self, who: u8, messages: &[u8]) -> u64 {
+    pub(super) fn work_of(&mut self, who: u8, messages: &[u8]) -> u64 {
         let before = self.relay.work().units();
         self.takes(who, messages);
         self.relay.work().units() - before

@@ -2,7 +2,7 @@
 
 use super::groups::{FURTHER, group_flow, sending};
 use super::*;
-use crate::limits::{COPY_BURST, EGRESS_PORTS_MAX, FORGED_GRANTS_MAX, HANDSHAKE_GRANTS_MAX};
+use crate::limits::{COPY_BURST, EGRESS_PORTS_MAX, FORGED_GRANTS_MAX, HANDSHAKE_GRANTS_MAX, INPUT_WORK_MAX};
 use byway_wire::messages::Relayed;
 use byway_wire::seal::{SigningKey, Statement};
 
@@ -175,6 +175,32 @@ fn flows_end_with_their_grant_and_go_on_with_another() {
     assert_eq!(desk.registers_with(2, one, FlowRole::Receiver, &renewed), Ok(1));
     desk.pass(ms(50_000));
     assert_eq!(desk.relay.counters().grants_ended, 3);
+}
+
+#[test]
+fn a_thousand_flows_whose_grants_end_at_once_are_forgotten_in_parts() {
+    const FLOWS: u16 = 1_000;
+    let mut desk = desk();
+    desk.has_thousands = true;
+    let grant = signed(grant(1, 2));
+    assert_eq!(desk.enter_with(2, flow(1, 2, 1), FlowRole::Receiver, grant), Ok(1));
+    for nth in 2..=FLOWS {
+        let alias = desk.registers_with(2, flow(1, 2, nth), FlowRole::Receiver, &grant.to_bytes());
+        assert_eq!(alias, Ok(nth));
+    }
+    desk.pass(ms(10_999));
+    desk.now += ms(1);
+    let mut parts = 0;
+    while desk.relay.deadline().is_some_and(|(at, _)| at <= desk.now) {
+        let before = desk.relay.work().units();
+        desk.relay.handle(RelayInput::Deadline, desk.now);
+        desk.drain();
+        let work = desk.relay.work().units() - before;
+        assert!(work <= INPUT_WORK_MAX, "{work} units at once");
+        parts += 1;
+    }
+    assert!((2..10).contains(&parts), "{parts} parts");
+    assert_eq!(desk.relay.counters().grants_ended, u64::from(FLOWS));
 }
 
 #[test]

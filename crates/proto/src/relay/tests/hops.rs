@@ -2,9 +2,10 @@
 
 use byway_wire::messages::CopyNack;
 
+use super::floods::range;
 use super::groups::{group_flow, sending};
 use super::*;
-use crate::limits::{CARRIED_ASKS_MAX, COPY_REORDERING};
+use crate::limits::{CARRIED_ASKS_MAX, COPY_REORDERING, DATAGRAM_WORK_MAX, INPUT_WORK_MAX};
 
 /// A flow from agent 1 that is carried to the other relay, as alias 1.
 fn carrying() -> Desk {
@@ -67,6 +68,21 @@ fn a_relay_that_asks_for_everything_all_the_time_gets_each_copy_twice_more() {
     }
     assert!(again <= usize::from(CARRIED_ASKS_MAX) * 60, "{again} of 60 copies");
     assert!(desk.relay.ingress_counters().resends_refused > 0);
+}
+
+#[test]
+fn another_relay_that_asks_for_everything_in_the_longest_datagram_has_it_read_in_part() {
+    let mut desk = carrying();
+    (0..5).for_each(|sequence| desk.copies(1, 1, sequence, &packet(1, sequence)));
+    let everything = range(0, 8_192);
+    let alias = Alias::new(1).expect("not zero");
+    let nack = Message::CopyNack(CopyNack { alias, ranges: everything.ranges() });
+    let mut messages = alloc::vec![0; 65_000];
+    let mut writer = byway_wire::Writer::new(&mut messages);
+    while nack.emit(&mut writer).is_ok() {}
+    let work = desk.work_of(OTHER, writer.written());
+    assert!((DATAGRAM_WORK_MAX..=INPUT_WORK_MAX).contains(&work), "{work} units");
+    assert!(desk.relay.counters().work_refused > 1_000);
 }
 
 #[test]

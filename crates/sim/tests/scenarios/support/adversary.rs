@@ -21,6 +21,9 @@ pub(crate) struct Additions {
     pub(crate) responses: usize,
     /// One in so many packets is sent once more, as if by whoever sent it.
     pub(crate) replays_one_in: u64,
+    /// One in so many packets is sent once more with a bit inverted, and one as garbage of its length; 0 for none.
+    pub(crate) alterations_one_in: u64,
+    pub(crate) garbage_one_in: u64,
 }
 
 /// Somebody who sees what crosses some links, and is nearer to everybody than they are to each other.
@@ -28,8 +31,6 @@ pub(crate) struct Adversary {
     node: NodeId,
     additions: Additions,
     random: Random,
-    /// Crossings that were looked at.
-    seen: usize,
 }
 
 impl Adversary {
@@ -49,12 +50,13 @@ impl Adversary {
         let both_ways = links.iter().flat_map(|(one, other)| [(*one, *other), (*other, *one)]);
         world.observer_mut().watched.extend(both_ways);
         let random = run.plan.seed().named("additions").sequence();
-        Self { node, additions, random, seen: 0 }.look(until, world);
+        Self { node, additions, random }.look(until, world);
     }
 
     /// Adds packets now, and again after an interval.
     fn look(mut self, until: Time, world: &mut OverlayWorld) {
         if world.now() >= until {
+            world.observer_mut().watched.clear();
             return;
         }
         let next = world.now() + ms(INTERVAL_MS);
@@ -65,20 +67,48 @@ impl Adversary {
     }
 
     fn add_packets(&mut self, run: &mut Run, world: &mut OverlayWorld) {
-        let crossings = &world.observer().crossings[self.seen..];
-        self.seen += crossings.len();
-        let sent: Vec<Crossing> = crossings.iter().filter(|one| one.step == Step::Sent).cloned().collect();
+        let crossings = std::mem::take(&mut world.observer_mut().crossings);
         let mut parcels = Vec::new();
-        for crossing in sent {
+        for crossing in crossings.into_iter().filter(|one| one.step == Step::Sent) {
             if crossing.payload[0] == Kind::Initiation.first_byte() {
                 self.forge(&crossing, run, &mut parcels);
             }
-            if self.random.below(self.additions.replays_one_in) == 0 {
-                let Crossing { source, destination, payload, .. } = crossing;
-                parcels.push(Parcel { source: Some(source), destination, payload });
+            let Crossing { source, destination, payload, .. } = crossing;
+            let source = Some(source);
+            if self.one_in(self.additions.alterations_one_in) {
+                let payload = self.altered(&payload);
+                parcels.push(Parcel { source, destination, payload });
+            }
+            if self.one_in(self.additions.garbage_one_in) {
+                let payload = self.garbage(&payload);
+                parcels.push(Parcel { source, destination, payload });
+            }
+            if self.one_in(self.additions.replays_one_in) {
+                parcels.push(Parcel { source, destination, payload });
             }
         }
         world.input(self.node, |host, _| parcels.into_iter().for_each(|parcel| host.post(parcel)));
+    }
+
+    /// True one in so many times, and never for 0.
+    fn one_in(&mut self, parts: u64) -> bool {
+        parts > 0 && self.random.below(parts) == 0
+    }
+
+    /// A packet of which one bit is another one.
+    fn altered(&mut self, packet: &[u8]) -> Vec<u8> {
+        let mut altered = packet.to_vec();
+        let bit = self.random.below(8 * packet.len() as u64);
+        let place = usize::try_from(bit / 8).expect("packets are short");
+        altered[place] ^= 1 << (bit % 8);
+        altered
+    }
+
+    /// A packet of the same kind, for the same session, that nobody sealed.
+    fn garbage(&mut self, packet: &[u8]) -> Vec<u8> {
+        let mut garbage = packet.to_vec();
+        byway_wire::seal::Random::fill(&mut Bytes(&mut self.random), &mut garbage[packet.len().min(8)..]);
+        garbage
     }
 
     /// Answers an initiation as if the responder had.

@@ -2,6 +2,7 @@
 
 mod adversary;
 mod books;
+mod hostile;
 mod identities;
 mod liar;
 mod node;
@@ -12,6 +13,7 @@ mod spy;
 pub(crate) use adversary::{Additions, Adversary};
 pub(crate) use books::{Books, Budget, Crossing};
 pub(crate) use byway_sim::overlay::cast::address;
+pub(crate) use hostile::Members;
 pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_card};
 pub(crate) use liar::Lie;
 pub(crate) use node::{Node, Parcel};

@@ -14,6 +14,7 @@ use byway_wire::{
     BlockShape, Ecn, FlowKey, Grant, KilobitsPerSecond, SIGNATURE_BYTES, Service, Services, TenantId,
 };
 
+use super::hostile::HostileTenant;
 use super::identities::{AGENTS, agent_number, agent_secret, relay_card};
 use super::liar::{Liar, Lie};
 use super::spy::Spy;
@@ -123,6 +124,8 @@ pub(crate) struct Plan {
     pub(crate) liar: Option<Liar>,
     /// The agent that lies in place of all relays.
     pub(crate) lying_agent: Option<usize>,
+    /// Whose members attack the relays, if anybody's do.
+    pub(crate) hostile: Option<HostileTenant>,
 }
 
 /// A spy for every relay and every agent.
@@ -178,6 +181,7 @@ impl Plan {
             spies: None,
             liar: None,
             lying_agent: None,
+            hostile: None,
         }
     }
 
@@ -376,6 +380,7 @@ impl Plan {
         (0..self.flows.len())
             .flat_map(paths)
             .map(|(flow, (ingress, egress))| self.grant(flow, ingress, egress))
+            .chain(self.hostile.into_iter().flat_map(|tenant| tenant.grants(self.seed())))
             .collect()
     }
 
