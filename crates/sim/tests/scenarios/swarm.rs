@@ -152,7 +152,7 @@ fn faults(random: &mut Random, plan: &Plan) -> Vec<(u64, u64, Fault)> {
     faults
 }
 
-fn strike(world: &mut OverlayWorld, from: u64, until: u64, fault: Fault) {
+fn strike(world: &mut OverlayWorld, from: u64, until: u64, fault: Fault, restarts: Vec<usize>) {
     let until = at(until);
     Run::when(world, at(from), move |run, world| match fault {
         Fault::RelayRestarts(relay) => {
@@ -174,7 +174,9 @@ fn strike(world: &mut OverlayWorld, from: u64, until: u64, fault: Fault) {
         }
         Fault::AgentMoves(agent) => {
             let old = world.addresses(run.agents[agent])[0];
-            if old == address(AGENTS, agent) {
+            // Without relays, nobody learns where a receiver is that restarts at another address.
+            let stays = run.plan.flows[0].settings.service == Service::Internet && restarts.contains(&agent);
+            if old == address(AGENTS, agent) && !stays {
                 world.readdress(run.agents[agent], old, address(77, agent));
             }
         }
@@ -301,8 +303,13 @@ fn run_world(seed: u64) -> (OverlayWorld, Run, String) {
         Adversary::attack(&links, additions, at(UNTIL), &run, &mut world);
     }
     Run::when(&mut world, at(FROM), move |run, world| set_links(run, world, Some(&wrong)));
+    let restarts = |(_, _, fault): &(u64, u64, Fault)| match fault {
+        Fault::AgentRestarts(agent) => Some(*agent),
+        _ => None,
+    };
+    let restarts: Vec<usize> = faults.iter().filter_map(restarts).collect();
     for (from, until, fault) in faults {
-        strike(&mut world, from, until, fault);
+        strike(&mut world, from, until, fault, restarts.clone());
     }
     Run::when(&mut world, at(UNTIL), |run, world| set_links(run, world, None));
     let mut told = Told(story.clone());
