@@ -25,6 +25,10 @@ pub const DECODING_WORK: u64 = 100;
 /// Units of trying to solve several batches and blocks together, with up to twelve of each: ten microseconds.
 pub const SOLVE_WORK: u64 = 500;
 
+/// Most attempts of one input to solve several batches together: each of [`STUCK_ROUNDS_MAX`](super::STUCK_ROUNDS_MAX)
+/// rounds twice, in 0.6 ms. Rounds that had no turn are tried with the next packet, and their copies are fetched.
+pub const SOLVES_PER_INPUT_MAX: u64 = 2 * super::STUCK_ROUNDS_MAX as u64;
+
 /// Units of work a second for the messages of one session: half a hundredth of a core. A receiver that loses all
 /// packets of 500 flows of 100 packets/s asks for 50,000 a second, each up to four times.
 pub const SESSION_WORK_PER_SECOND: u64 = 250_000;

@@ -217,6 +217,7 @@ impl Relay {
 
     /// Takes one input.
     pub fn handle(&mut self, input: RelayInput<'_>, now: Time) {
+        self.egress.allow_solves();
         match input {
             RelayInput::Received { from, to, ecn, bytes } => {
                 let origin = Origin::Address(NetworkPath { remote: from, local: to });

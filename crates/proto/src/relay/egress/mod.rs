@@ -115,7 +115,7 @@ impl Egress {
             free: VecDeque::new(),
             barred: VecDeque::new(),
             batches: Vec::new(),
-            rounds: Rounds::default(),
+            rounds: Rounds::new(),
             log: PacketLog::new(packets, REPAIR_RETENTION),
             decoded: (0..byway_code::REPAIR_PACKETS_MAX)
                 .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))

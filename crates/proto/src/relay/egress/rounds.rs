@@ -12,7 +12,7 @@ use super::Holder;
 use super::batches::Entries;
 use super::flow::BatchRef;
 use super::sweep::swept_at;
-use crate::limits::{ROUNDS_MAX, SPARE_ROUNDS_MAX};
+use crate::limits::{ROUNDS_MAX, SOLVES_PER_INPUT_MAX, SPARE_ROUNDS_MAX};
 use crate::parts::packet_log::Handle;
 
 /// Which round, among those under way.
@@ -185,9 +185,26 @@ pub(crate) struct Rounds {
     reviews: BTreeSet<(Time, RoundSlot)>,
     /// When each of them is given up, at the soonest.
     expiries: BTreeSet<(Time, RoundSlot)>,
+    /// Attempts to solve several batches together since the start, at which the present input has had its share.
+    solves_max: u64,
 }
 
 impl Rounds {
+    /// None, and no limit before the first input.
+    pub(crate) fn new() -> Self {
+        Self { solves_max: u64::MAX, ..Self::default() }
+    }
+
+    /// Lets one input have its share of attempts to solve several batches together, after so many before it.
+    pub(crate) const fn allow_solves(&mut self, before: u64) {
+        self.solves_max = before + SOLVES_PER_INPUT_MAX;
+    }
+
+    /// Returns `true` if the present input may try once more, after so many attempts.
+    pub(crate) const fn may_solve(&self, attempts: u64) -> bool {
+        attempts < self.solves_max
+    }
+
     /// Begins a round; `None` if too many are under way.
     pub(crate) fn begin(&mut self, round: Round) -> Option<RoundSlot> {
         let slot = match self.free.pop() {

@@ -59,6 +59,11 @@ struct Member {
 type Members = ArrayVec<Member, SOURCE_PACKETS_MAX>;
 
 impl Egress {
+    /// Lets the next input have its share of attempts to solve several batches together.
+    pub(crate) const fn allow_solves(&mut self) {
+        self.rounds.allow_solves(self.work.solves);
+    }
+
     /// Notes that a round may not succeed alone, and tries with others.
     pub(super) fn widen(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
         let state = self.rounds.get(round);
@@ -97,7 +102,7 @@ impl Egress {
 
     fn solve_around(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
         self.work.entries += self.rounds.get(round).entries.len() as u64;
-        if !self.may_be_helped(round) {
+        if !self.rounds.may_solve(self.work.solves) || !self.may_be_helped(round) {
             return;
         }
         self.work.solves += 1;
