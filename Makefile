@@ -36,7 +36,7 @@ versions: ## The version before beside this one, and an upgrade of one node afte
 attack: ## Attackers beside an honest flow, agent or member: in virtual time, at relay processes and at a controller; ten minutes
 	@scripts/cargo.sh run --release --locked -p byway-fuzz-targets --example attack
 	@ATTACK=large scripts/cargo.sh test --locked -p byway --test attacks --test attacks_on_handshakes \
-		--test attacks_on_the_controller -- --nocapture
+		--test attacks_on_the_controller --no-fail-fast -- --nocapture
 
 fuzz: ## Every fuzzer for a minute, from the committed corpora, which grow; with nightly Rust (options: ARGS="--seconds 600")
 	@scripts/fuzz.sh $(ARGS)

@@ -43,7 +43,7 @@ impl<T> FlowTable<T> {
         self.flows.get_mut(number as usize)?.as_mut()
     }
 
-    /// How many numbers there are, of flows and of closed ones: what it takes to look at all flows.
+    /// Numbers of flows and of closed ones: the work of a look at all flows.
     pub(super) const fn slots(&self) -> usize {
         self.flows.len()
     }

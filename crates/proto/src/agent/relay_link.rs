@@ -45,7 +45,7 @@ pub(super) struct RelayLink {
     /// The aliases of each flow.
     aliases: BTreeSet<(Flow, Alias)>,
     pub(super) waiting: VecDeque<WaitingCopy>,
-    /// What the flows send that may be copied here.
+    /// Rate of the flows that may be copied here, together.
     flow_bits_per_second: u64,
     pacer: Pacer,
     breaker: Breaker,

@@ -29,7 +29,7 @@ pub(super) struct Requests {
     by_packet: BTreeMap<(SequenceNumber, u64), Request>,
     /// Their packets, by the count of requests before them.
     by_age: BTreeMap<u64, SequenceNumber>,
-    /// How many there have been.
+    /// Requests so far.
     count: u64,
     /// No answer is of no use before.
     expire_at: Option<Time>,

@@ -54,8 +54,8 @@ pub const DATAGRAM_WORK_MAX: u64 = 1 << 16;
 /// message is read and no further timer handled, and the last one may cost half of that again, as the messages of what
 /// sessions tell each other may.
 ///
-/// Where a session with a relay begins or ends, each flow of the agent is looked at, at one unit and one for each of its paths.
-/// Where a relay's session with an agent ends, so do its registrations, at [`REGISTRATION_WORK`].
+/// The begin and the end of a session with a relay cost the agent one unit for each flow and each of its paths. The end of a
+/// relay's session with an agent costs [`REGISTRATION_WORK`] for each registration.
 pub const INPUT_WORK_MAX: u64 = 2 * DATAGRAM_WORK_MAX;
 
 /// Most bytes of messages in one datagram of an agent: its agent sends no more in one, and repair packets are shorter

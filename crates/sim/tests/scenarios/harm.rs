@@ -47,7 +47,7 @@ const THROUGH: [Use; 2] = [
     },
 ];
 
-/// What all relays suffer or do.
+/// A fault of all relays.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
@@ -174,7 +174,7 @@ fn clean(usage: &Use, arrange: fn(Plan) -> Plan) -> Plan {
     })
 }
 
-/// Whether these are among others, in the same order.
+/// True if these are among others, in the same order.
 fn is_among<T: PartialEq>(these: &[T], others: &[T]) -> bool {
     let mut others = others.iter();
     these.iter().all(|this| others.any(|other| other == this))

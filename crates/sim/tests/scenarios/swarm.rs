@@ -570,6 +570,12 @@ fn the_swarm_has_hostile_tenants_and_adversaries_on_every_kind_of_link() {
     assert_eq!(attacked.len(), 3, "between agents, to relays, between relays: {attacked:?}");
 }
 
+/// Seed 6259: a question for 33 packets beside many rounds that fail alone once set off 2,272 joint solves.
+#[test]
+fn a_question_beside_many_undecodable_batches_costs_what_one_input_may() {
+    check(6_259);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in [3, 17] {

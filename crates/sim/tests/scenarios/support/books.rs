@@ -32,7 +32,7 @@ pub(crate) struct Books {
     pub(crate) crossings: Vec<Crossing>,
     /// Packets sent from a node to a node, by first byte and second byte (an envelope's role).
     pub(crate) sent: BTreeMap<(NodeId, NodeId, u8, u8), u64>,
-    /// What nodes send to others together, as UDP payloads, against what they may in a while.
+    /// Bytes that nodes send to others together, as UDP payloads, and their limit in a while.
     pub(crate) budgets: Vec<Budget>,
 }
 
