@@ -11,7 +11,7 @@ use crate::limits::{LOG_BLOCK_BYTES_MAX, LOG_BLOCK_BYTES_MIN};
 /// Where a packet is in a [`PacketLog`].
 ///
 /// It stays valid: when the packet is gone, the log says so, until it has taken in 2^32 blocks more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
     /// How many blocks the log had begun before the one that the packet is in, modulo 2^32, in two halves: there are
     /// as many handles as packets, and tables are made of them.

@@ -217,7 +217,7 @@ impl Relay {
 
     /// Takes one input.
     pub fn handle(&mut self, input: RelayInput<'_>, now: Time) {
-        self.egress.allow_solves();
+        self.egress.allow_attempts();
         match input {
             RelayInput::Received { from, to, ecn, bytes } => {
                 let origin = Origin::Address(NetworkPath { remote: from, local: to });

@@ -29,7 +29,7 @@ pub struct RelayWork {
     pub messages: u64,
     /// Sequence numbers looked at, for NACKs and their kin.
     pub numbers: u64,
-    /// Flows, registrations and aliases looked at.
+    /// Flows, registrations, aliases and packets of batches looked at.
     pub entries: u64,
     /// Registrations entered or ended.
     pub registrations: u64,
@@ -37,7 +37,7 @@ pub struct RelayWork {
     pub signatures: u64,
     /// Batches decoded.
     pub decodings: u64,
-    /// Attempts to solve several batches and blocks together.
+    /// Times that several batches and blocks were solved together.
     pub solves: u64,
 }
 }

@@ -29,7 +29,7 @@ use byway_wire::messages::{Consent, Mask};
 ///
 /// Batches and rounds outlive the flows that they name. Each flow that gets a place has a turn of its own, so that nobody
 /// is asked, given or blamed for the packets of whoever was there before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FlowSlot(pub(crate) u32);
 
 /// The bits of a slot that are its place; the others count turns.

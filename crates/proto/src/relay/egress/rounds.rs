@@ -83,6 +83,8 @@ pub(crate) struct Round {
     /// When each packet's receiver was asked last.
     pub(crate) asked: [Option<Time>; SOURCE_PACKETS_MAX],
     pub(crate) answers: ArrayVec<(usize, Handle), SOURCE_PACKETS_MAX>,
+    /// Digest of the equations that were solved last around it, and restored nothing.
+    pub(super) unsolved: Option<u64>,
     /// After this nobody has a use for the result.
     pub(crate) until: Time,
     /// When it is looked at again, unless something comes of it before.
@@ -108,6 +110,7 @@ impl Round {
             withheld: Places::default(),
             asked: [None; SOURCE_PACKETS_MAX],
             answers: ArrayVec::new(),
+            unsolved: None,
             until: Time::START,
             review_at: None,
             expires_at: None,
@@ -185,24 +188,30 @@ pub(crate) struct Rounds {
     reviews: BTreeSet<(Time, RoundSlot)>,
     /// When each of them is given up, at the soonest.
     expiries: BTreeSet<(Time, RoundSlot)>,
-    /// Attempts to solve several batches together since the start, at which the present input has had its share.
-    solves_max: u64,
+    /// Attempts to solve several batches together since the start.
+    attempts: u64,
+    /// Number of them at which the present input has had its share.
+    attempts_max: u64,
 }
 
 impl Rounds {
     /// None, and no limit before the first input.
     pub(crate) fn new() -> Self {
-        Self { solves_max: u64::MAX, ..Self::default() }
+        Self { attempts_max: u64::MAX, ..Self::default() }
     }
 
-    /// Lets one input have its share of attempts to solve several batches together, after so many before it.
-    pub(crate) const fn allow_solves(&mut self, before: u64) {
-        self.solves_max = before + SOLVES_PER_INPUT_MAX;
+    /// Lets one input have its share of attempts to solve several batches together.
+    pub(crate) const fn allow_attempts(&mut self) {
+        self.attempts_max = self.attempts + SOLVES_PER_INPUT_MAX;
     }
 
-    /// Returns `true` if the present input may try once more, after so many attempts.
-    pub(crate) const fn may_solve(&self, attempts: u64) -> bool {
-        attempts < self.solves_max
+    /// Counts an attempt to solve several batches together; `false` if the present input has had its share.
+    pub(crate) const fn begin_attempt(&mut self) -> bool {
+        let may_begin = self.attempts < self.attempts_max;
+        if may_begin {
+            self.attempts += 1;
+        }
+        may_begin
     }
 
     /// Begins a round; `None` if too many are under way.

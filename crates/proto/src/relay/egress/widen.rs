@@ -5,11 +5,13 @@
 //! has is an unknown. Blocks take part because each flow's blocks use a row of coefficients of their own.
 
 use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
 
 use arrayvec::ArrayVec;
 use byway_code::{JOINT_UNKNOWNS_MAX, JointDecoder, Repair, SOURCE_PACKETS_MAX, Source};
 use byway_units::{BatchId, Duration, Time};
 use byway_wire::SequenceNumber;
+use siphasher::sip::SipHasher13;
 
 use super::action::Action;
 use super::batches::Entry;
@@ -33,6 +35,8 @@ struct Cluster {
     unknowns: ArrayVec<Name, JOINT_UNKNOWNS_MAX>,
     batches: ArrayVec<BatchRef, WIDENED_BATCHES_MAX>,
     blocks: ArrayVec<BlockName, WIDENED_BLOCKS_MAX>,
+    /// Digest of all that is at hand of it. The same equations restore the same packets.
+    state: SipHasher13,
 }
 
 impl Cluster {
@@ -43,6 +47,14 @@ impl Cluster {
 
     fn number(&self, name: Name) -> Option<usize> {
         self.unknowns.iter().position(|known| *known == name)
+    }
+
+    /// Takes the members of a batch or block into the digest, and its repair packets at hand.
+    fn note(&mut self, members: &Members, repairs: impl Iterator<Item = (u8, Handle)>) {
+        for Member { name, packet, .. } in members {
+            (name, packet).hash(&mut self.state);
+        }
+        repairs.for_each(|repair| repair.hash(&mut self.state));
     }
 }
 
@@ -60,8 +72,8 @@ type Members = ArrayVec<Member, SOURCE_PACKETS_MAX>;
 
 impl Egress {
     /// Lets the next input have its share of attempts to solve several batches together.
-    pub(crate) const fn allow_solves(&mut self) {
-        self.rounds.allow_solves(self.work.solves);
+    pub(crate) const fn allow_attempts(&mut self) {
+        self.rounds.allow_attempts();
     }
 
     /// Notes that a round may not succeed alone, and tries with others.
@@ -102,13 +114,18 @@ impl Egress {
 
     fn solve_around(&mut self, round: RoundSlot, now: Time, actions: &mut Vec<Action>) {
         self.work.entries += self.rounds.get(round).entries.len() as u64;
-        if !self.rounds.may_solve(self.work.solves) || !self.may_be_helped(round) {
+        if !self.may_be_helped(round) || !self.rounds.begin_attempt() {
+            return;
+        }
+        let cluster = self.draw(round, now, actions);
+        let state = Some(cluster.state.finish());
+        if self.rounds.get(round).unsolved == state {
             return;
         }
         self.work.solves += 1;
-        let cluster = self.draw(round, now, actions);
         let solved = self.solve(&cluster, now);
         if solved.is_empty() {
+            self.rounds.get_mut(round).unsolved = state;
             return;
         }
         for (name, packet) in solved {
@@ -142,11 +159,15 @@ impl Egress {
             while let Some(batch) = cluster.batches.get(batches_seen).copied() {
                 batches_seen += 1;
                 let members = self.members_of_batch(batch, now);
+                self.work.entries += members.len() as u64;
+                cluster.note(&members, self.repairs_of_batch(batch, now));
                 self.name_unknowns(&members, &mut cluster, now, actions);
             }
             while let Some(block) = cluster.blocks.get(blocks_seen).copied() {
                 blocks_seen += 1;
                 let members = self.members_of_block(block, now);
+                self.work.entries += members.len() as u64;
+                cluster.note(&members, self.repairs_of_block(block, now));
                 self.name_unknowns(&members, &mut cluster, now, actions);
             }
             let Some((slot, sequence)) = cluster.unknowns.get(unknowns_seen).copied() else {
@@ -292,6 +313,21 @@ impl Egress {
                 Member { name: Some(name), packet: self.at_hand(name, now), is_asked: false }
             })
             .collect()
+    }
+
+    /// Returns the repair packets of a batch that are at hand, with their index.
+    fn repairs_of_batch(&self, batch: BatchRef, now: Time) -> impl Iterator<Item = (u8, Handle)> {
+        let repairs = self.batch(batch).into_iter().flat_map(|known| known.repairs).flatten();
+        let repairs = repairs.map(|repair| (repair.index, repair.payload));
+        repairs.filter(move |(_, payload)| self.log.get(*payload, now).is_some())
+    }
+
+    /// Returns the repair packets of a block that are at hand, with their index.
+    fn repairs_of_block(&self, (slot, first): BlockName, now: Time) -> impl Iterator<Item = (u8, Handle)> {
+        let active = self.flow(slot).and_then(|flow| flow.active()).into_iter();
+        let repairs = active.flat_map(move |active| active.blocks.repairs_of(first));
+        let repairs = repairs.map(|repair| (repair.place.index(), repair.payload));
+        repairs.filter(move |(_, payload)| self.log.get(*payload, now).is_some())
     }
 
     pub(super) fn round_trip_of(&self, slot: Option<FlowSlot>) -> Duration {

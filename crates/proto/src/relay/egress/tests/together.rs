@@ -29,6 +29,27 @@ fn only_so_many_rounds_are_tried_again_and_the_others_are_not_lost() {
 }
 
 #[test]
+fn batches_are_solved_together_again_only_if_something_came_for_them() {
+    let mut talk = Talk::new();
+    let [one, other, helper, beside, last] = talk.flows();
+    talk.batch(0, &[(one, 0), (other, 0)], 1);
+    talk.batch(1, &[(one, 0), (helper, 0)], 1);
+    talk.nack(one, 0, 0);
+    talk.lost(helper, 0, 0);
+    talk.said();
+    let solves = talk.egress.work.solves;
+    assert!(solves > 0);
+    for number in 2..20 {
+        talk.wait(1);
+        talk.batch(number, &[(beside, u64::from(number)), (last, u64::from(number))], 1);
+    }
+    assert_eq!(talk.egress.work.solves, solves);
+    assert!(!talk.said().contains(&cooperative(one, 0)));
+    talk.answer(other, 0);
+    assert_eq!((talk.said(), talk.egress.work.solves), (alloc::vec![cooperative(one, 0)], solves + 1));
+}
+
+#[test]
 fn a_chain_of_batches_longer_than_is_solved_together_is_solved_all_the_same() {
     let mut talk = Talk::new();
     let [flow, a] = talk.flows();
