@@ -173,13 +173,15 @@ impl Egress {
 
     /// Whether a packet was forwarded so lately that a receiver who asks for it cannot know: it may be on its way.
     pub(super) fn is_under_way(&self, slot: FlowSlot, sequence: SequenceNumber, now: Time) -> bool {
-        let Some(flow) = self.flow(slot) else {
-            return false;
-        };
-        let active = flow.active().filter(|active| active.is_forwarded);
-        let came = active.and_then(|active| self.log.came(active.packet(sequence)?));
+        let round_trip = self.flow(slot).map_or(Duration::ZERO, |flow| flow.round_trip);
         // Round trips as measured are those of a moment ago.
-        came.is_some_and(|came| came + (flow.round_trip - flow.round_trip / 8) > now)
+        self.forwarded_at(slot, sequence).is_some_and(|at| at + (round_trip - round_trip / 8) > now)
+    }
+
+    /// Returns when a packet was forwarded that is kept, while the flow's copies are.
+    pub(super) fn forwarded_at(&self, slot: FlowSlot, sequence: SequenceNumber) -> Option<Time> {
+        let active = self.flow(slot)?.active().filter(|active| active.is_forwarded)?;
+        self.log.came(active.packet(sequence)?)
     }
 
     /// Whether copies of a receiver's flow come in a row, though it is coded: while an outage lasts, or where its sender has no

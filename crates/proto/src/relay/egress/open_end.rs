@@ -213,6 +213,11 @@ impl Egress {
         let Some(active) = self.flow(flow).and_then(|flow| flow.active()) else {
             return;
         };
+        // What was forwarded since has left. If it is lost, it is asked for by its number: the open end may be over, and the
+        // ACK that ended it be lost, or have overtaken it.
+        if self.forwarded_at(flow, sequence).is_some_and(|at| at >= open.since) {
+            return;
+        }
         let under_way = active
             .missing
             .get(sequence)

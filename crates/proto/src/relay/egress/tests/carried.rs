@@ -189,3 +189,25 @@ fn what_a_receiver_asked_for_before_it_came_is_forwarded_and_not_repaired_too() 
     talk.sweep();
     assert_eq!(talk.egress.counters.given_up, 0);
 }
+
+/// The ACK that ends an open-ended NACK may be lost, or overtake it: then the relay takes all that follows for missing.
+#[test]
+fn what_is_forwarded_after_an_open_ended_nack_is_repaired_only_if_it_is_asked_for_by_number() {
+    let mut talk = Talk::new();
+    let flow = talk.flow(Service::Forwarding);
+    talk.carries(flow, 0..3);
+    talk.wait(100);
+    talk.said();
+    talk.open(flow, 2);
+    assert_eq!(talk.said(), [cached(flow, 2)], "forwarded before");
+    for sequence in 3..200 {
+        talk.wait(10);
+        talk.carries(flow, [sequence]);
+    }
+    talk.said();
+    talk.ack(flow, 200);
+    assert_eq!(talk.said(), []);
+    talk.wait(100);
+    talk.nack(flow, 150, 151);
+    assert_eq!(talk.said(), [150, 151].map(|sequence| cached(flow, sequence)));
+}
