@@ -1,7 +1,7 @@
 //! When packets were due, by the clock of the receiver.
 
 use byway_units::{Duration, Time};
-use byway_wire::Timestamp;
+use byway_wire::{SequenceNumber, Timestamp};
 
 use crate::limits::BASE_WINDOW;
 
@@ -14,6 +14,8 @@ use crate::limits::BASE_WINDOW;
 pub(crate) struct ArrivalClock {
     current: Option<(u32, Time)>,
     previous: Option<u32>,
+    /// Highest number of a packet that came too late to be of use.
+    late: Option<SequenceNumber>,
 }
 
 impl ArrivalClock {
@@ -41,6 +43,16 @@ impl ArrivalClock {
         };
         let late = difference(sent, now).wrapping_sub(base).cast_signed().max(0);
         Duration::from_micros(u64::from(late.unsigned_abs()))
+    }
+
+    /// Notes that a packet came too late to be of use.
+    pub(crate) fn note_late(&mut self, sequence: SequenceNumber) {
+        self.late = self.late.max(Some(sequence));
+    }
+
+    /// Returns true if a packet cannot be of use any more: one that was sent no sooner was too late.
+    pub(crate) fn is_late(&self, number: u64) -> bool {
+        self.late.is_some_and(|late| number <= late.number())
     }
 
     /// Whether a packet of the direct path has shown when others are due.

@@ -7,7 +7,7 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 
 use super::Agent;
 use super::flows::{Timer, timer_key};
-use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::receive_flow::{Active, ReceiveFlow, ReceiveFlowId};
 use super::silence::SilenceNotice;
 use crate::limits::{FIRST_NUMBERS, FLOW_REST, INITIAL_ROUND_TRIP, NACK_REACH, PATHS_ASKED_MAX};
 use crate::parts::gap_tracker::NumberRange;
@@ -18,8 +18,9 @@ use crate::session::SessionId;
 impl ReceiveFlow {
     /// Whether asking for a packet that is missing makes sense.
     fn may_be_repaired(&self, number: u64) -> bool {
-        let is_copied = self.active().is_some_and(|active| !active.never_copied.contains(number));
-        is_copied && !self.has_passed(number)
+        let is_of_use =
+            |active: &Active| !active.never_copied.contains(number) && !active.clock.is_late(number);
+        self.active().is_some_and(is_of_use) && !self.has_passed(number)
     }
 }
 
@@ -203,7 +204,8 @@ impl Agent {
             let sequence = flow.full(low);
             let is_missing =
                 active.tracker.is_wanted(sequence.number()) || (open_from.is_some() && flow.is_new(sequence));
-            let is_missing = is_missing && !flow.has_passed(sequence.number());
+            let is_late = flow.has_passed(sequence.number()) || active.clock.is_late(sequence.number());
+            let is_missing = is_missing && !is_late;
             if is_missing && last.is_none_or(|last| last < sequence) && missing.insert(sequence) {
                 last = Some(sequence);
             }

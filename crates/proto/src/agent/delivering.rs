@@ -88,6 +88,7 @@ impl Agent {
             if is_original { active.clock.arrived(sent, now) } else { active.clock.lateness(sent, now) };
         if is_past || (!is_original && lateness > allowance) {
             // Of no use to the application, and no reason to refuse the direct copy, should that come after all.
+            active.clock.note_late(sequence);
             flow.statistics.late += 1;
             self.keep(id, sequence, now);
             return;

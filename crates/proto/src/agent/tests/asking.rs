@@ -86,6 +86,25 @@ fn a_packet_for_which_every_repair_is_late_is_lost() {
 }
 
 #[test]
+fn what_was_sent_before_a_packet_whose_repair_is_late_is_asked_for_no_more() {
+    let mut hall = Hall::new(&settings(Service::Caching));
+    hall.stream(100);
+    hall.loses_originals(100..140);
+    hall.stream(45);
+    hall.run(ms(10));
+    let coded = hall.copy(110);
+    hall.gives(EnvelopeRole::CachedRepair, 110, &coded);
+    hall.run(ms(10));
+    assert_eq!(hall.statistics().late, 1);
+    hall.forget();
+    hall.stream(20);
+    let ranges = |said: Said| if let Said::Nack { ranges, .. } = said { ranges } else { Vec::new() };
+    let asked: Vec<_> = hall.words(RECEIVER).into_iter().flat_map(ranges).collect();
+    assert_eq!(asked.first(), Some(&(111, 29)), "{asked:?}");
+    assert!(asked.iter().all(|(first, _)| *first > 110), "{asked:?}");
+}
+
+#[test]
 fn after_a_silence_all_that_follows_is_asked_for_until_the_path_delivers_again() {
     let mut hall = Hall::new(&settings(Service::Coding));
     hall.stream(100);
