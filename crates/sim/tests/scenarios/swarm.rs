@@ -4,6 +4,8 @@
 //! Worlds are looked at from inside: what machines hold, count, owe and send when all is over, and what files of scenarios have no
 //! words for, as addresses that change. `byway sim swarm` looks at scenarios from outside.
 
+mod links;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -13,10 +15,11 @@ use byway_proto::limits::{
 };
 use byway_proto::relay::RelayBacklog;
 use byway_sim::overlay::Sending;
-use byway_sim::{GilbertElliott, Hang, Jitter, Link, Loss, NodeId, Random, Reordering, Seed};
-use byway_units::{Duration, Rate, Time};
+use byway_sim::{Hang, Link, Loss, NodeId, Random, Seed};
+use byway_units::{Rate, Time};
 use byway_wire::Service;
 
+use self::links::{told, worse, wrong};
 use crate::support::{
     AGENTS, Additions, Adversary, Members, OverlayWorld, Plan, Run, address, at, ms, secs, share,
 };
@@ -62,40 +65,6 @@ fn place(random: &mut Random, end: usize) -> usize {
 
 fn between(random: &mut Random, from: u64, until: u64) -> u64 {
     from + random.below(until - from)
-}
-
-/// What is wrong with the links of one kind: a random subset of all there is.
-fn wrong(random: &mut Random, lossy: f64) -> Link {
-    let mut link = Link::default();
-    let chance = |random: &mut Random, max: f64| {
-        share(max * f64::from(u32::try_from(random.below(101)).expect("at most 100")) / 100.0)
-    };
-    if one_in(random, 2) {
-        link.loss.push(Loss::Independent(chance(random, lossy)));
-    }
-    if one_in(random, 3) {
-        link.loss.push(Loss::GilbertElliott(
-            GilbertElliott::bursts(share(lossy / 2.0), 4.0, ms(10)).expect("bursts"),
-        ));
-    }
-    if one_in(random, 3) {
-        link.jitter = Jitter { max: ms(1 + random.below(20)), may_reorder: one_in(random, 2) };
-    }
-    if one_in(random, 4) {
-        link.reordering = Reordering { probability: chance(random, 0.05), detour: ms(random.below(200)) };
-    }
-    if one_in(random, 4) {
-        link.duplication = chance(random, 0.3);
-    }
-    if one_in(random, 4) {
-        link.corruption = chance(random, 0.03);
-    }
-    link
-}
-
-/// The link as it is, with what is wrong.
-fn worse(link: &Link, wrong: &Link) -> Link {
-    Link { delay: link.delay, ..wrong.clone() }
 }
 
 fn plan(seed: u64, random: &mut Random) -> Plan {
@@ -174,8 +143,12 @@ fn strike(world: &mut OverlayWorld, from: u64, until: u64, fault: Fault, restart
         }
         Fault::AgentMoves(agent) => {
             let old = world.addresses(run.agents[agent])[0];
-            // Without relays, nobody learns where a receiver is that restarts at another address.
-            let stays = run.plan.flows[0].settings.service == Service::Internet && restarts.contains(&agent);
+            // Without relays, a receiver that moves is found by its reports, which are sealed for the session with its sender. If
+            // either end restarts, the session is gone, and only the sender begins another: at the address that was planned.
+            let has_no_relay = run.plan.flows[0].settings.service == Service::Internet;
+            let receives = run.plan.flows.iter().filter(|flow| flow.to == agent);
+            let mut ends = receives.flat_map(|flow| [flow.from, flow.to]);
+            let stays = has_no_relay && ends.any(|end| restarts.contains(&end));
             if old == address(AGENTS, agent) && !stays {
                 world.readdress(run.agents[agent], old, address(77, agent));
             }
@@ -218,30 +191,6 @@ impl Drop for Told {
             std::eprintln!("{}", self.0);
         }
     }
-}
-
-/// A link in few words.
-fn told(link: &Link) -> String {
-    let mut words = Vec::new();
-    for loss in &link.loss {
-        words.push(match loss {
-            Loss::Independent(share) => format!("loses {share}"),
-            _ => "loses in bursts".into(),
-        });
-    }
-    if link.jitter.max > Duration::ZERO {
-        words.push(format!("jitter {} (reorders: {})", link.jitter.max, link.jitter.may_reorder));
-    }
-    if link.reordering.detour > Duration::ZERO {
-        words.push(format!("{} detour {}", link.reordering.probability, link.reordering.detour));
-    }
-    if link.duplication > share(0.0) {
-        words.push(format!("doubles {}", link.duplication));
-    }
-    if link.corruption > share(0.0) {
-        words.push(format!("corrupts {}", link.corruption));
-    }
-    words.join(", ")
 }
 
 /// The adversary of a world, if it has one: on which of its links (between agents, of agents and relays, between relays),
@@ -574,6 +523,22 @@ fn the_swarm_has_hostile_tenants_and_adversaries_on_every_kind_of_link() {
 #[test]
 fn a_question_beside_many_undecodable_batches_costs_what_one_input_may() {
     check(6_259);
+}
+
+/// Outages of receivers beside flows whose batches lack more packets than they have repair packets for, 32 at a time.
+#[test]
+fn batches_that_nothing_comes_for_are_not_solved_with_every_packet_for_others() {
+    for seed in [5_228, 7_150, 8_292] {
+        check(seed);
+    }
+}
+
+/// ACKs that overtake the NACK that they end, and a receiver that moves while it hangs, for two seconds.
+#[test]
+fn what_was_forwarded_is_given_again_only_where_it_is_of_use() {
+    for seed in [2_706, 5_037, 6_365] {
+        check(seed);
+    }
 }
 
 #[test]
