@@ -14,8 +14,8 @@ use crate::limits::BASE_WINDOW;
 pub(crate) struct ArrivalClock {
     current: Option<(u32, Time)>,
     previous: Option<u32>,
-    /// Highest number of a packet that came too late to be of use.
-    late: Option<SequenceNumber>,
+    /// One more than the highest number of a packet that came too late to be of use.
+    late_below: u64,
 }
 
 impl ArrivalClock {
@@ -47,12 +47,12 @@ impl ArrivalClock {
 
     /// Notes that a packet came too late to be of use.
     pub(crate) fn note_late(&mut self, sequence: SequenceNumber) {
-        self.late = self.late.max(Some(sequence));
+        self.late_below = self.late_below.max(sequence.number().saturating_add(1));
     }
 
     /// Returns true if a packet cannot be of use any more: one that was sent no sooner was too late.
-    pub(crate) fn is_late(&self, number: u64) -> bool {
-        self.late.is_some_and(|late| number <= late.number())
+    pub(crate) const fn is_late(&self, number: u64) -> bool {
+        number < self.late_below
     }
 
     /// Whether a packet of the direct path has shown when others are due.
