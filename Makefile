@@ -33,7 +33,7 @@ versions: ## The version before beside this one, and an upgrade of one node afte
 	@BYWAY_PREVIOUS=$$(scripts/previous.sh) && export BYWAY_PREVIOUS && \
 	  scripts/cargo.sh test --locked -p byway --test versions
 
-attack: ## Attackers beside an honest flow, agent or member: in virtual time, at relay processes and at a controller; ten minutes
+attack: ## Attackers beside an honest flow, agent or member: in virtual time, at relay processes and at a controller; twenty minutes
 	@scripts/cargo.sh run --release --locked -p byway-fuzz-targets --example attack
 	@ATTACK=large scripts/cargo.sh test --locked -p byway --test attacks --test attacks_on_handshakes \
 		--test attacks_on_the_controller --no-fail-fast -- --nocapture

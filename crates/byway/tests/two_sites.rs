@@ -5,6 +5,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use support::{App, TwoSites, echo, status};
@@ -116,6 +117,31 @@ fn whoever_is_killed_and_comes_back_is_served_again_without_a_restart_of_the_oth
         let took = app.call(sites.forward());
         assert!(took < HEALED, "after the restart of {}, {took:?}", node.name());
     }
+}
+
+#[test]
+fn an_agent_has_the_port_of_its_last_run_unless_another_process_has_it() {
+    let sites = TwoSites { alice_port: 0, ..TwoSites::new() };
+    let port = || {
+        let status = status(sites.observe(11));
+        let listen: SocketAddr =
+            status["listen"][0].as_str().expect("it listens").parse().expect("an address");
+        listen.port()
+    };
+    let mut alice = sites.alice("caching");
+    let first = port();
+    alice.kill();
+    alice = sites.alice("caching");
+    assert_eq!(port(), first);
+    assert_eq!(alice.stop(), Some(0));
+    let other = App::at(sites.bench.at(11, first));
+    alice = sites.alice("caching");
+    let second = port();
+    assert_ne!(second, first);
+    alice.kill();
+    drop(other);
+    let _alice = sites.alice("caching");
+    assert_eq!(port(), second, "the newest counts");
 }
 
 #[test]

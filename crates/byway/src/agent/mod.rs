@@ -5,6 +5,7 @@ mod admission;
 mod dscp;
 mod evicting;
 mod known;
+mod last_ports;
 mod limits;
 mod listeners;
 mod log_limit;
@@ -37,6 +38,7 @@ use byway_units::AgentId;
 use tokio::sync::{oneshot, watch};
 
 use known::{Families, Known};
+use last_ports::LastPorts;
 use news::Told;
 pub(crate) use node::is_other_network;
 use node::{AgentNode, wanted_peers};
@@ -92,8 +94,9 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     let mut stop = Stop::listen()?;
     let (reloads, asker) = Reloads::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
-    let sockets = listening::bind(&settings.listen, settings.listens_by_default, OverlaySockets::bind)
-        .map_err(Failure::machine)?;
+    let last_ports = LastPorts::read(&settings.state, &settings.listen);
+    let bind = |listen: &[_]| listening::bind(listen, settings.listens_by_default, OverlaySockets::bind);
+    let sockets = last_ports.bind(bind).map_err(Failure::machine)?;
     let sockets = sockets
         .without_fragments()
         .map_err(|error| Failure::machine(format!("the agent's sockets fragment what they send: {error}")))?;
@@ -113,6 +116,9 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     };
     if settings.leaves {
         return standing.leave().await;
+    }
+    if let Err(error) = last_ports.replace(&listen) {
+        tracing::warn!("the next start of this agent has other ports: {error}");
     }
     let clock = Clock::start();
     let (sockets, tunnel, capturing) = begin_capturing(&settings, sockets).await?;

@@ -114,8 +114,9 @@ node_table! {
     /// An agent.
     TypedAgent {
         listen:
-            /// Where it meets peers and relays: one IPv4 address, one IPv6 address, or both; port 0 for any. Default:
-            /// `["0.0.0.0:0", "[::]:0"]`, as far as the machine speaks them.
+            /// Where it meets peers and relays: one IPv4 address, one IPv6 address, or both. Port 0 is the port of the agent's
+            /// last run, kept in the state folder, or any if that is not free. Default: `["0.0.0.0:0", "[::]:0"]`, as far as
+            /// the machine speaks them.
         addresses:
             /// Addresses at which peers may reach it beside those that are found out: a port that a router forwards.
         own:

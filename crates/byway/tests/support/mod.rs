@@ -316,6 +316,8 @@ pub struct TwoSites {
     pub bench: Bench,
     /// The tables of `[network]`.
     pub network: String,
+    /// The port in alice's `listen`: 0 for any.
+    pub alice_port: u16,
 }
 
 /// Hosts of [`TwoSites`]: relays 1 and 2, alice 11, bob 12, the echo 20.
@@ -338,12 +340,13 @@ impl TwoSites {
             );
         }
         network += "[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n";
-        Self { bench, network }
+        Self { bench, network, alice_port: 4_600 }
     }
 
     fn file(&self, role: &str, name: &str, host: u8, rest: &str) -> PathBuf {
+        let port = if name == "alice" { self.alice_port } else { 4_600 };
         let (key, listen, observe) =
-            (self.bench.path(&format!("{name}.key")), self.bench.at(host, 4_600), self.observe(host));
+            (self.bench.path(&format!("{name}.key")), self.bench.at(host, port), self.observe(host));
         let text = format!(
             "[{role}]\nname = \"{name}\"\nkey_file = \"{}\"\nlisten = [\"{listen}\"]\n[observe]\nlisten = \"{observe}\"\n{rest}\n{}",
             key.display(),

@@ -31,18 +31,19 @@ pub const NETWORK_HANDSHAKE_BURST: u64 = 100;
 
 const _: () = assert!(NETWORK_HANDSHAKE_BURST + KNOWN_HANDSHAKE_RESERVE < PROVED_HANDSHAKE_BURST);
 
-/// Addresses whose initiations are counted apart; others share. Three fixed tables of 8 KiB.
+/// Addresses whose initiations are counted apart; others share. Four fixed tables of 8 KiB.
 pub const ADDRESS_BUCKETS: usize = 1_024;
 
 /// Addresses at which handshakes were completed that are remembered: eight bytes for each, two for each peer. Of more,
 /// any one is forgotten, and counts as a stranger until its next handshake.
 pub const KNOWN_ADDRESSES_MAX: usize = 8_192;
 
-/// Forged responses per second, and at once, that are read for one initiation. Each costs two key agreements, about
-/// 100 us. A burst of 1,000 does not keep the true response out, and takes a tenth of a second at most.
+/// Forged responses per second, and at once, that are read for one attempt. Each costs two key agreements, about 100 us.
+/// An attempt sends its initiation again as soon as a cookie arrives. So the true response to the first one may arrive behind 1,000 forged
+/// responses to each of the two, which take a fifth of a second.
 pub const ATTEMPT_RESPONSES_PER_SECOND: u64 = 500;
 /// See [`ATTEMPT_RESPONSES_PER_SECOND`].
-pub const ATTEMPT_RESPONSE_BURST: u64 = 1_024;
+pub const ATTEMPT_RESPONSE_BURST: u64 = 2_048;
 
 /// The same for all initiations of a node: a tenth of one core, and four handshakes at once under attack.
 pub const RESPONSES_PER_SECOND: u64 = 1_000;

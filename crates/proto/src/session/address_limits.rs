@@ -11,7 +11,9 @@ use byway_units::{Duration, Time};
 use byway_wire::Address;
 use siphasher::sip::SipHasher13;
 
-use crate::limits::{ADDRESS_BUCKETS, ADDRESS_HANDSHAKES_PER_SECOND, KNOWN_ADDRESSES_MAX};
+use crate::limits::{
+    ADDRESS_BUCKETS, ADDRESS_HANDSHAKE_BURST, ADDRESS_HANDSHAKES_PER_SECOND, KNOWN_ADDRESSES_MAX,
+};
 
 /// A fixed table of token buckets, one for each hash of who asks.
 ///
@@ -47,29 +49,43 @@ impl AddressLimits {
         self.admits(hash, now)
     }
 
+    /// Whether the network that the address is in has a token, which stays.
+    pub(super) fn has_token(&self, address: SocketAddr, now: Time) -> bool {
+        self.full_after_one(self.bucket(hash_network(&self.key, address)), now).is_some()
+    }
+
     fn admits(&mut self, hash: u64, now: Time) -> bool {
+        let bucket = self.bucket(hash);
+        let full_at = self.full_after_one(bucket, now);
+        self.full_at[bucket] = full_at.unwrap_or(self.full_at[bucket]);
+        full_at.is_some()
+    }
+
+    fn bucket(&self, hash: u64) -> usize {
         let buckets = self.full_at.len() as u64;
-        let bucket = usize::try_from(hash % buckets).expect("a remainder is below the number of buckets");
+        usize::try_from(hash % buckets).expect("a remainder is below the number of buckets")
+    }
+
+    /// When a bucket is full again after it has given a token; `None` if it has none.
+    fn full_after_one(&self, bucket: usize, now: Time) -> Option<Time> {
         let full_at = self.full_at[bucket].max(now);
-        if full_at.saturating_since(now) > INTERVAL * (self.burst - 1) {
-            return false;
-        }
-        self.full_at[bucket] = full_at + INTERVAL;
-        true
+        let has_token = full_at.saturating_since(now) <= INTERVAL * (self.burst - 1);
+        has_token.then(|| full_at + INTERVAL)
     }
 }
 
-/// The addresses at which handshakes were completed, as hashes.
+/// The addresses at which handshakes were completed, as hashes, and limits for them, of which strangers take nothing.
 #[derive(Debug)]
 pub(super) struct KnownAddresses {
     key: [u8; 16],
     hashes: BTreeSet<u64>,
+    limits: AddressLimits,
 }
 
 impl KnownAddresses {
     /// No address yet; `key` keeps strangers from choosing whom they displace.
-    pub(super) const fn new(key: [u8; 16]) -> Self {
-        Self { key, hashes: BTreeSet::new() }
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self { key, hashes: BTreeSet::new(), limits: AddressLimits::new(key, ADDRESS_HANDSHAKE_BURST) }
     }
 
     /// Remembers an address and port, and its network. Of too many, others are forgotten, by their hashes: at random.
@@ -81,6 +97,11 @@ impl KnownAddresses {
                 self.hashes.remove(&displaced.expect("there are others"));
             }
         }
+    }
+
+    /// Takes a token of an address and port that is known, if there is one.
+    pub(super) fn admits_host(&mut self, address: Address, now: Time) -> bool {
+        self.limits.admits_host(address, now)
     }
 
     /// Whether a handshake was completed at this address and port.
@@ -117,7 +138,6 @@ mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
-    use crate::limits::ADDRESS_HANDSHAKE_BURST;
 
     fn v4(last: u8) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 4_600)

@@ -216,20 +216,24 @@ impl Sessions {
     /// Whether an initiation with a cookie is read: neither this node, nor whoever the cookie was for, nor the network
     /// around it is too busy. Who it is from is sealed, so those who were here before are known by their addresses.
     pub(super) fn admits_with_cookie(&mut self, origin: Origin, now: Time) -> bool {
-        if !self.proved_addresses.admits_host(origin.cookie_address(), now) {
-            return false;
-        }
-        let (is_known, network_may) = match origin {
-            Origin::Address(address) if self.known_addresses.has_host(address.remote) => (true, true),
+        let host = origin.cookie_address();
+        let (is_known, address_may) = match origin {
+            Origin::Address(address) if self.known_addresses.has_host(address.remote) => {
+                (true, self.known_addresses.admits_host(host, now))
+            }
             Origin::Address(address) => {
                 let is_known = self.known_addresses.has_network(address.remote);
-                (is_known, self.proved_networks.admits_network(address.remote, now))
+                // A network without a token takes none of the buckets that its ports share with others.
+                let may = self.proved_networks.has_token(address.remote, now)
+                    && self.proved_addresses.admits_host(host, now)
+                    && self.proved_networks.admits_network(address.remote, now);
+                (is_known, may)
             }
             // Relays bound what they pass on of each agent.
-            Origin::Detour(_) => (false, true),
+            Origin::Detour(_) => (false, self.proved_addresses.admits_host(host, now)),
         };
         let reserve = if is_known { 0 } else { KNOWN_HANDSHAKE_RESERVE };
-        network_may
+        address_may
             && self.proved_handshakes.available(now).count() > reserve
             && self.proved_handshakes.take(Packets::new(1), now)
     }

@@ -3,15 +3,14 @@
 use byway_wire::Message;
 use byway_wire::messages::Lost;
 
-use super::nack::range;
-use super::{Attack, KNOWN, KNOWN_FROM, alias, filled, send_known};
+use super::nack::all_known;
+use super::{Attack, alias, filled, send_known};
 
 pub(super) const ATTACK: Attack = Attack {
     name: "lost packets",
     prepare: send_known,
     datagram: |mallory, _, _| {
-        let known = range(KNOWN_FROM, KNOWN);
-        let lost = Message::Lost(Lost { alias: alias(1), ranges: known.ranges() });
+        let lost = Message::Lost(Lost { alias: alias(1), ranges: all_known().ranges() });
         mallory.hand.says(&filled(std::iter::repeat_n(lost, 100)))
     },
 };

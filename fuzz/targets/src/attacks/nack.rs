@@ -1,5 +1,7 @@
 //! NACKs that name all numbers there are, of all flows in turn.
 
+use std::sync::LazyLock;
+
 use byway_units::Duration;
 use byway_wire::messages::Nack;
 use byway_wire::{Message, Microseconds, RangeSet, SequenceNumber};
@@ -9,16 +11,23 @@ use super::{Attack, KNOWN, KNOWN_FROM, alias, filled, send_known};
 /// NACKs of a datagram.
 const NACKS: u32 = 55;
 
+/// Numbers of the mate's copies, from each of the first 50 on. Made once, as is [`ALL`]: where attacker and relay share a machine, what
+/// the attacker computes delays everybody.
+static KNOWN_FROM_EACH: LazyLock<Vec<RangeSet>> =
+    LazyLock::new(|| (0..50).map(|first| range(KNOWN_FROM + first, KNOWN - first)).collect());
+
+/// As many numbers as one NACK can name.
+static ALL: LazyLock<RangeSet> = LazyLock::new(|| range(0, 8_192));
+
 pub(super) const ATTACK: Attack = Attack {
     name: "NACKs",
     prepare: send_known,
     datagram: |mallory, nth, _| {
-        let known = range(KNOWN_FROM + nth % 50, KNOWN - nth % 50);
-        let everything = range(0, 8_192);
+        let known = &KNOWN_FROM_EACH[nth as usize % KNOWN_FROM_EACH.len()];
         let nack = |place: u32| {
             let of_known = place.is_multiple_of(2);
             let number = if of_known { 1 } else { (nth * NACKS + place) % 500 + 1 };
-            let ranges = if of_known { known.ranges() } else { everything.ranges() };
+            let ranges = if of_known { known.ranges() } else { ALL.ranges() };
             Message::Nack(Nack {
                 alias: alias(u16::try_from(number).expect("few flows")),
                 open_from_low: place.is_multiple_of(5).then_some(KNOWN_FROM),
@@ -32,8 +41,13 @@ pub(super) const ATTACK: Attack = Attack {
     },
 };
 
+/// All numbers of the mate's copies.
+pub(super) fn all_known() -> &'static RangeSet {
+    &KNOWN_FROM_EACH[0]
+}
+
 /// A range of so many numbers.
-pub(super) fn range(first: u32, count: u32) -> RangeSet {
+fn range(first: u32, count: u32) -> RangeSet {
     let mut ranges = RangeSet::new();
     let mut numbers = first..first + count;
     assert!(numbers.all(|number| ranges.insert(SequenceNumber::new(number.into()))), "one range is few");
